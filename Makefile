@@ -1,0 +1,48 @@
+# The one list of tasks. Each does its own set-up: all that is needed is make and a Python of 3.11 or later.
+PYTHON ?= python3
+FEED ?= samples/order-books.ndjson
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test check wheel bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "market-index needs Python 3.11 or later; name one with: make PYTHON=python3.13" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+
+.venv/serve.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[http]'
+	@touch $@
+
+.venv/check.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[http,hypothesis]' --group check
+	@touch $@ .venv/serve.installed
+
+serve: .venv/serve.installed ## serve the sample order books on http://127.0.0.1:8000 (FEED=file for your own)
+	exec $(BIN)/market-index serve $(FEED)
+
+test: .venv/check.installed ## run the tests, with branch coverage (HYPOTHESIS_PROFILE=thorough for more examples)
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(PYTEST)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+check: .venv/check.installed ## types, style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+wheel: .venv/check.installed ## build the wheel, install it elsewhere and use it there as a newcomer would
+	$(BIN)/python tests/wheel/use_the_wheel.py
+
+bench: .venv/check.installed ## measure, against named peers
+	$(BIN)/python -m pip install --quiet --group bench
+	$(BIN)/python tests/benchmarks/next_index.py
+
+clean: ## remove everything that the other tasks made
+	rm -rf .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

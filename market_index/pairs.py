@@ -1,0 +1,82 @@
+"""Trading pairs, and what the pair list says of each."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TypeAlias, final
+
+from attrs import frozen
+
+from market_index.assets import AssetId
+from market_index.errors import InvalidAssetId, shown
+from market_index.prices import to_price
+
+LedgerOrder: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+"""What pairs are sorted by: base policy id, base asset name, quote policy id, quote asset name."""
+
+
+@final
+@frozen(init=False, order=True)
+class Pair:
+    """A trading pair: the base asset, priced in the quote asset.
+
+    `ADA/token` and `token/ADA` are two pairs (decision 10). A pair of an asset with itself can be asked for, but
+    never tracked (decision 11). Pairs compare in ledger order, base then quote (decision 9).
+
+    >>> from market_index import ADA, AssetId
+    >>> str(Pair(ADA, AssetId(bytes(28), b"")))
+    'ADA/00000000000000000000000000000000000000000000000000000000:'
+
+    Raises `InvalidAssetId` when a side is not an `AssetId`.
+    """
+
+    base: AssetId
+    quote: AssetId
+
+    def __init__(self, base: AssetId, quote: AssetId) -> None:
+        _require_asset("base", base)
+        _require_asset("quote", quote)
+        self.__attrs_init__(base, quote)
+
+    @property
+    def ledger_order(self) -> LedgerOrder:
+        """The pair as a tuple of bytes that sorts as the pair does: a quick key."""
+        base, quote = self.base, self.quote
+        return base.policy_id, base.asset_name, quote.policy_id, quote.asset_name
+
+    def __str__(self) -> str:
+        return f"{self.base}/{self.quote}"
+
+
+@final
+@frozen(init=False)
+class PairInfo:
+    """What the pair list says of one pair: its assets, and its last known spot price or None.
+
+    `last_spot` is in quote units per one base unit, both in smallest units (decision 2).
+
+    >>> from market_index import ADA, AssetId
+    >>> PairInfo(ADA, AssetId(bytes(28), b""), "0.50").last_spot
+    Decimal('0.5')
+
+    Raises `InvalidAssetId` and `InvalidPrice`.
+    """
+
+    base: AssetId
+    quote: AssetId
+    last_spot: Decimal | None
+
+    def __init__(self, base: AssetId, quote: AssetId, last_spot: Decimal | str | None = None) -> None:
+        _require_asset("base", base)
+        _require_asset("quote", quote)
+        self.__attrs_init__(base, quote, None if last_spot is None else to_price(last_spot))
+
+    @property
+    def pair(self) -> Pair:
+        """The pair of which this tells."""
+        return Pair(self.base, self.quote)
+
+
+def _require_asset(side: str, value: object) -> None:
+    if type(value) is not AssetId:
+        raise InvalidAssetId(f"{side} must be an AssetId, not {type(value).__name__}: {shown(value)}")

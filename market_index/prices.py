@@ -1,0 +1,131 @@
+"""A price's text to Decimal and back, and its bounds.
+
+A price is quote units per one base unit, both in smallest units (decision 2). It is a number greater than 0 whose
+coefficient is below 2^96 and that has at most 28 decimal places (decision 3: a 96-bit decimal). One price has one
+text (decision 4), and here also one Decimal: without trailing zeros, and with no positive exponent.
+
+Nothing here depends on the decimal context of the caller's thread.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Final
+
+from market_index.errors import InvalidPrice, shown
+
+MAX_COEFFICIENT: Final = 2**96 - 1
+"""The largest coefficient of a price, once trailing zeros behind the point are gone."""
+
+MAX_DECIMAL_PLACES: Final = 28
+"""The most decimal places of a price, once trailing zeros are gone."""
+
+_MAX_DIGITS: Final = len(str(MAX_COEFFICIENT))
+
+# Decision 5. `\Z`, because `$` would let a newline through; `[0-9]`, because `\d` would let other scripts through.
+_TEXT: Final = re.compile(r"(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?\Z")
+_MAX_EXPONENT_DIGITS: Final = 18
+
+
+def parse_price(text: str) -> Decimal:
+    """Read a price: ASCII digits with an optional point, and an exponent where the value stays in range.
+
+    >>> parse_price("0.0000110")
+    Decimal('0.000011')
+    >>> parse_price("1e-8") == parse_price("0.00000001")
+    True
+    >>> parse_price("1e1000000")
+    Traceback (most recent call last):
+    market_index.errors.InvalidPrice: '1e1000000' is not a price: it is too large
+
+    Raises `InvalidPrice` for any other text, zero, and what is out of range. A text costs time in proportion to its
+    length, never to its value.
+    """
+    if not isinstance(text, str):
+        raise InvalidPrice(f"a price must be a str, not {type(text).__name__}: {shown(text)}")
+    match = _TEXT.match(text)
+    if match is None:
+        raise _not_a_price(text, "it must be ASCII digits with an optional point, and an optional exponent")
+    whole, fraction, exponent_text = match.groups(default="")
+    digits = whole + fraction
+    exponent = _exponent(exponent_text) - len(fraction)
+    significant = digits.strip("0")
+    if not significant:
+        raise _not_a_price(text, "it is zero")
+    exponent += len(digits) - len(digits.rstrip("0"))
+    if exponent < -MAX_DECIMAL_PLACES:
+        raise _not_a_price(text, f"it has more than {MAX_DECIMAL_PLACES} decimal places")
+    if exponent > 0 and len(significant) + exponent <= _MAX_DIGITS:
+        significant += "0" * exponent
+        exponent = 0
+    if exponent > 0 or len(significant) > _MAX_DIGITS or int(significant) > MAX_COEFFICIENT:
+        raise _not_a_price(text, "it is too large" if exponent >= 0 else "its coefficient is not below 2^96")
+    return Decimal(f"{significant}E{exponent}")
+
+
+def to_price(value: Decimal | str) -> Decimal:
+    """Return `value`, a Decimal or the text of one, as a price: in range, and without trailing zeros.
+
+    >>> to_price(Decimal("0.10"))
+    Decimal('0.1')
+    >>> to_price(0.1)
+    Traceback (most recent call last):
+    market_index.errors.InvalidPrice: a price must be a str or a Decimal, not float (0.1): pass '0.1' or Decimal('0.1')
+
+    Raises `InvalidPrice`. A float is refused because it is seldom the number that was written, an int because an
+    amount in the place of a price would pass unseen.
+    """
+    if isinstance(value, str):
+        return parse_price(value)
+    if not isinstance(value, Decimal):
+        raise InvalidPrice(_wrong_type(value))
+    if not value.is_finite():
+        raise _not_a_price(value, "it is not finite")
+    if value.is_signed() or not value:
+        raise _not_a_price(value, "it must be greater than zero")
+    # Of a number within these bounds the fixed-point text is about as long as its coefficient.
+    magnitude = value.adjusted()
+    if magnitude >= _MAX_DIGITS:
+        raise _not_a_price(value, "it is too large")
+    if magnitude < -MAX_DECIMAL_PLACES:
+        raise _not_a_price(value, f"it has more than {MAX_DECIMAL_PLACES} decimal places")
+    return parse_price(format(value, "f"))
+
+
+def format_price(price: Decimal) -> str:
+    """Return the one text of a price: fixed-point, no exponent, no trailing zeros.
+
+    >>> format_price(Decimal("1.10E-5"))
+    '0.000011'
+
+    Raises `InvalidPrice` for what is not a price.
+    """
+    return price_text(to_price(price))
+
+
+def price_text(price: Decimal) -> str:
+    """Return the text of a price that came out of `to_price` or `parse_price`, without checking it again."""
+    return format(price, "f")
+
+
+def _exponent(text: str) -> int:
+    """Return the exponent, or one of its sign that is out of every range when it is absurdly long."""
+    if not text:
+        return 0
+    digits = text.lstrip("+-").lstrip("0")
+    if len(digits) > _MAX_EXPONENT_DIGITS:
+        digits = "9" * _MAX_EXPONENT_DIGITS
+    exponent = int(digits or "0")
+    return -exponent if text[0] == "-" else exponent
+
+
+def _wrong_type(value: object) -> str:
+    given = f"a price must be a str or a Decimal, not {type(value).__name__} ({shown(value)})"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return f"{given}: pass the price's text, or a Decimal"
+    return f"{given}: pass '{value}' or Decimal('{value}')"
+
+
+def _not_a_price(value: object, reason: str) -> InvalidPrice:
+    return InvalidPrice(f"{shown(value)} is not a price: {reason}")

@@ -1,0 +1,295 @@
+"""The JSON of the read API, both ways: the one place that knows the names on the wire.
+
+Reading is strict: a missing or unknown key, a key twice, another type, a value out of range, levels out of order,
+`NaN`, anything after the value, each is refused with one of the library's errors, which names the place
+(`bids[3].price`) and the value. Whatever is read is right; no other exception escapes.
+
+>>> from market_index import ADA, AssetId, OrderBook, Pair
+>>> book = OrderBook.from_levels(Pair(ADA, AssetId(bytes(28), b"")), bids=[("0.50", 7)])
+>>> text = order_book_to_json(book)
+>>> text[text.index(b'"spot"') :]
+b'"spot":null,"bids":[{"price":"0.5","accumulated_liquidity":7}],"asks":[]}'
+>>> order_book_from_json(text) == book
+True
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any, Final, TypeVar
+
+from attrs import frozen
+from cattrs import AttributeValidationNote, ClassValidationError, Converter, ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn
+
+from market_index.assets import AssetId
+from market_index.errors import InvalidOrderBook, InvalidPairList, MarketIndexError, shown
+from market_index.order_book import Levels, OrderBook, PriceLevel, is_liquidity, trusted_level
+from market_index.pairs import Pair, PairInfo
+from market_index.prices import parse_price, price_text
+
+T = TypeVar("T")
+
+
+def order_book_to_json(book: OrderBook, *, base: str | None = None, quote: str | None = None) -> bytes:
+    """Return the answer of the order-book endpoint, one line of ASCII.
+
+    `base` and `quote` stand in the place of the canonical identifiers, for an answer that echoes how they were asked.
+    """
+    message = _OrderBookMessage(book.pair.base, book.pair.quote, book.spot, book.bids, book.asks)
+    value = _converter.unstructure(message)
+    if base is not None:
+        value["base"] = base
+    if quote is not None:
+        value["quote"] = quote
+    return _encoded(value)
+
+
+def order_book_from_json(text: bytes | bytearray | memoryview) -> OrderBook:
+    """Read an order book in the shape of the order-book endpoint's answer; `spot`, `bids` and `asks` may be absent.
+
+    Levels must stand in the order of the contract, one a price.
+
+    >>> order_book_from_json(b'{"base": "ADA", "quote": "ADA", "bids": [{"price": 0.5, "accumulated_liquidity": 7}]}')
+    Traceback (most recent call last):
+    market_index.errors.InvalidOrderBook: bids[0].price: must be a string, not a number: 0.5
+
+    Raises `InvalidAssetId`, `InvalidPrice` or `InvalidOrderBook`, all of them `MarketIndexError` and `ValueError`.
+    """
+    message = _read(text, _OrderBookMessage, InvalidOrderBook)
+    return OrderBook(Pair(message.base, message.quote), message.bids, message.asks, message.spot)
+
+
+def pair_list_to_json(pair_infos: Iterable[PairInfo]) -> bytes:
+    """Return the answer of the pair-list endpoint, one line of ASCII, the pairs in the order given."""
+    return _encoded(_converter.unstructure(_PairListMessage(tuple(pair_infos))))
+
+
+def pair_list_from_json(text: bytes | bytearray | memoryview) -> tuple[PairInfo, ...]:
+    """Read a pair list in the shape of the pair-list endpoint's answer, its pairs in any order, none twice.
+
+    Raises `InvalidAssetId`, `InvalidPrice` or `InvalidPairList`, all of them `MarketIndexError` and `ValueError`.
+    """
+    message = _read(text, _PairListMessage, InvalidPairList)
+    seen: set[Pair] = set()
+    for position, info in enumerate(message.pairs):
+        if info.base == info.quote:
+            raise InvalidPairList(f"pairs[{position}]: base and quote are the same asset: {shown(str(info.base))}")
+        if info.pair in seen:
+            raise InvalidPairList(f"pairs[{position}]: the pair {info.pair} stands in the list twice")
+        seen.add(info.pair)
+    return message.pairs
+
+
+@frozen
+class _OrderBookMessage:
+    """GetOrderBookResponse of the contract."""
+
+    base: AssetId
+    quote: AssetId
+    spot: Decimal | None = None
+    bids: Levels = ()
+    asks: Levels = ()
+
+
+@frozen
+class _PairListMessage:
+    """The answer of the pair-list endpoint."""
+
+    pairs: tuple[PairInfo, ...]
+
+
+@frozen(repr=False)
+class _Number:
+    """A JSON number that is no integer, or one too long to be any of ours: kept as it was written."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@frozen
+class _RepeatedKey:
+    """A JSON object in which a key stands twice."""
+
+    key: str
+
+
+class _Refusal(Exception):
+    """What is wrong with a JSON value, and the place of it within the value that is being read."""
+
+    def __init__(self, fault: MarketIndexError | str, place: str = "") -> None:
+        super().__init__(fault, place)
+        self.fault = fault
+        self.place = place
+
+    def under(self, place: str) -> _Refusal:
+        """Return the refusal as seen from one level up."""
+        joint = "." if self.place and not self.place.startswith("[") else ""
+        return _Refusal(self.fault, f"{place}{joint}{self.place}")
+
+    def error(self, kind: type[MarketIndexError]) -> MarketIndexError:
+        """Return it as an error of the library: of its own kind, or of `kind` where the shape was wrong."""
+        error = kind(self.fault) if isinstance(self.fault, str) else self.fault
+        return error.at(self.place) if self.place else error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _RepeatedKey:
+    value = dict(pairs)
+    if len(value) == len(pairs):
+        return value
+    seen: set[str] = set()
+    return next(_RepeatedKey(key) for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add returns None, which is false
+
+
+def _integer(text: str) -> int | _Number:
+    return int(text) if len(text) <= 40 else _Number(text)
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_Number, parse_constant=_Number)
+_PATIENT_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_Number, parse_constant=_Number, parse_int=_integer
+)
+_JSON_TYPES: Final = {
+    dict: "an object",
+    _RepeatedKey: "an object",
+    list: "an array",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    _Number: "a number",
+    type(None): "null",
+}
+
+
+def _decoded(text: bytes | bytearray | memoryview) -> Any:
+    if not isinstance(text, (bytes, bytearray, memoryview)):
+        raise _Refusal(f"must be bytes, not {type(text).__name__}: {shown(text)}")
+    try:
+        characters = str(text, "utf-8")
+    except UnicodeDecodeError as error:
+        raise _Refusal(f"not UTF-8 at byte {error.start}: {shown(bytes(text[error.start :][:80]))}") from None
+    try:
+        try:
+            return _DECODER.decode(characters)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:
+            # An integer of more digits than Python converts: read it as text, so that its place can be told.
+            return _PATIENT_DECODER.decode(characters)
+    except json.JSONDecodeError as error:
+        rest = characters[error.pos : error.pos + 80]
+        raise _Refusal(f"not JSON at character {error.pos}: {error.msg}: {shown(rest)}") from None
+    except RecursionError:
+        raise _Refusal(f"nested too deeply: {shown(characters[:80])}") from None
+
+
+def _encoded(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _read(text: bytes | bytearray | memoryview, message: type[T], kind: type[MarketIndexError]) -> T:
+    try:
+        return _converter.structure(_decoded(text), message)
+    except _Refusal as refusal:
+        raise refusal.error(kind) from None
+
+
+def _require(value: object, json_type: type) -> None:
+    if type(value) is json_type:
+        return
+    if isinstance(value, _RepeatedKey) and json_type is dict:
+        raise _Refusal(f"the key {shown(value.key)} stands twice")
+    raise _Refusal(f"must be {_JSON_TYPES[json_type]}, not {_JSON_TYPES[type(value)]}: {shown(value)}")
+
+
+def _text_hook(parse: Callable[[str], T]) -> Callable[[Any, object], T]:
+    """Return the hook of a type that is a string on the wire."""
+
+    def structure(value: Any, _: object) -> T:
+        _require(value, str)
+        try:
+            return parse(value)
+        except MarketIndexError as error:
+            raise _Refusal(error) from None
+
+    return structure
+
+
+def _array_hook(item_type: type[T]) -> Callable[[Any, object], tuple[T, ...]]:
+    """Return the hook of an array of items that are objects."""
+    item_hook = _converter.get_structure_hook(item_type)
+
+    def structure(value: Any, _: object) -> tuple[T, ...]:
+        _require(value, list)
+        items: list[T] = []
+        try:
+            for item in value:
+                items.append(item_hook(item, item_type))  # noqa: PERF401  # the length tells the place of a refusal
+        except _Refusal as refusal:
+            raise refusal.under(f"[{len(items)}]") from None
+        return tuple(items)
+
+    return structure
+
+
+def _object_hook(cls: type[T]) -> Callable[[Any, object], T]:
+    """Return the hook of a class whose attributes are the keys of a JSON object."""
+    generated = make_dict_structure_fn(
+        cls, _converter, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=True
+    )
+
+    def structure(value: Any, _: object) -> T:
+        _require(value, dict)
+        try:
+            return generated(value, cls)
+        except ClassValidationError as group:
+            raise _first_refusal(group) from None
+
+    return structure
+
+
+def _first_refusal(group: ClassValidationError) -> _Refusal:
+    first = group.exceptions[0]
+    if isinstance(first, ForbiddenExtraKeysError):
+        return _Refusal(f"unknown key {shown(min(first.extra_fields))}")
+    place = next(note.name for note in first.__notes__ if isinstance(note, AttributeValidationNote))
+    if isinstance(first, _Refusal):
+        return first.under(place)
+    return _Refusal("missing", place)
+
+
+def _level(value: Any, _: object) -> PriceLevel:
+    """Read a level. By hand, because there are thousands to a book: twice as fast as the generated hook."""
+    _require(value, dict)
+    for key in ("price", "accumulated_liquidity"):
+        if key not in value:
+            raise _Refusal("missing", key)
+    if len(value) > 2:
+        raise _Refusal(f"unknown key {shown(min(value.keys() - {'price', 'accumulated_liquidity'}))}")
+    try:
+        price = _price(value["price"], Decimal)
+    except _Refusal as refusal:
+        raise refusal.under("price") from None
+    liquidity = value["accumulated_liquidity"]
+    if not is_liquidity(liquidity):
+        given = shown(liquidity) if type(liquidity) is int else f"{_JSON_TYPES[type(liquidity)]}: {shown(liquidity)}"
+        raise _Refusal(f"must be a whole number from 1 to 2^64-1, not {given}", "accumulated_liquidity")
+    return trusted_level(price, liquidity)
+
+
+_price = _text_hook(parse_price)
+_converter: Final = Converter()
+_converter.register_structure_hook(AssetId, _text_hook(AssetId.parse))
+_converter.register_structure_hook(Decimal, _price)
+_converter.register_structure_hook(PriceLevel, _level)
+_converter.register_structure_hook(PairInfo, _object_hook(PairInfo))
+_converter.register_structure_hook_func(lambda shape: shape == Levels, _array_hook(PriceLevel))
+_converter.register_structure_hook_func(lambda shape: shape == tuple[PairInfo, ...], _array_hook(PairInfo))
+_converter.register_structure_hook(_OrderBookMessage, _object_hook(_OrderBookMessage))
+_converter.register_structure_hook(_PairListMessage, _object_hook(_PairListMessage))
+_converter.register_unstructure_hook(AssetId, str)
+_converter.register_unstructure_hook(Decimal, price_text)

@@ -1,0 +1,1 @@
+"""What fills a `LiveIndex`: a file, an embedded store, a distributed one."""

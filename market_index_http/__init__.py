@@ -1,0 +1,1 @@
+"""What serves a `LiveIndex` over HTTP."""

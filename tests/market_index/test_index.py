@@ -1,0 +1,141 @@
+"""The market index against a plain dict, and what one index shares with the next."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from market_index import ADA, AssetId, InvalidOrderBook, MarketIndex, OrderBook, Pair, PairInfo, PairNotFound
+from market_index.strategies import order_books, pairs
+
+
+@cache
+def ledger_key(pair: Pair) -> tuple[tuple[bool, str], ...]:
+    return tuple((str(asset) != "ADA", str(asset)) for asset in (pair.base, pair.quote))
+
+
+def agree(index: MarketIndex, model: dict[Pair, OrderBook]) -> None:
+    in_order = sorted(model, key=ledger_key)
+    assert list(index) == in_order
+    assert len(index) == len(model)
+    assert list(index.values()) == [model[pair] for pair in in_order]
+    assert index.pair_list() == tuple(PairInfo(pair.base, pair.quote, model[pair].spot) for pair in in_order)
+
+
+def numbered_pair(number: int) -> Pair:
+    return Pair(AssetId(number.to_bytes(28, "big"), b"x"), ADA)
+
+
+class IndexAgainstDict(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = MarketIndex()
+        self.model: dict[Pair, OrderBook] = {}
+
+    @rule(books=st.lists(order_books(max_levels=2), max_size=5))
+    def with_books(self, books: list[OrderBook]) -> None:
+        self.index = self.index.with_books(*books)
+        self.model |= {book.pair: book for book in books}
+
+    @rule(data=st.data())
+    def with_another_book_of_a_pair(self, data: st.DataObject) -> None:
+        if self.model:
+            pair = data.draw(st.sampled_from(sorted(self.model)))
+            book = data.draw(order_books(pair=st.just(pair), max_levels=2))
+            self.index = self.index.with_books(book)
+            self.model[pair] = book
+
+    @rule(data=st.data())
+    def without(self, data: st.DataObject) -> None:
+        gone = data.draw(st.lists(st.one_of(pairs(), st.sampled_from(sorted(self.model) or [numbered_pair(1)]))))
+        self.index = self.index.without(*gone)
+        for pair in gone:
+            self.model.pop(pair, None)
+
+    @rule(start=st.integers(1, 3_000), count=st.integers(1, 700), step=st.integers(1, 3))
+    def many_at_once(self, start: int, count: int, step: int) -> None:
+        books = [OrderBook(numbered_pair(number)) for number in range(start, start + count * step, step)]
+        self.index = self.index.with_books(*books)
+        self.model |= {book.pair: book for book in books}
+
+    @rule(start=st.integers(1, 3_000), count=st.integers(1, 3_000), keep=st.integers(2, 400))
+    def without_most(self, start: int, count: int, keep: int) -> None:
+        gone = [numbered_pair(number) for number in range(start, start + count) if number % keep]
+        self.index = self.index.without(*gone)
+        for pair in gone:
+            self.model.pop(pair, None)
+
+    @rule(pair=pairs())
+    def look_up(self, pair: Pair) -> None:
+        assert (pair in self.index) == (pair in self.model)
+        assert self.index.get(pair) == self.model.get(pair)
+
+    @invariant()
+    def agrees_with_the_dict(self) -> None:
+        agree(self.index, self.model)
+        for pair, book in self.model.items():
+            assert self.index.order_book(pair) is book
+
+    @invariant()
+    def equals_the_same_books_laid_otherwise(self) -> None:
+        anew = MarketIndex(self.model.values())
+        assert anew == self.index
+        assert hash(anew) == hash(self.index)
+
+
+TestIndexAgainstDict = IndexAgainstDict.TestCase
+TestIndexAgainstDict.settings = settings(settings(), max_examples=settings().max_examples // 4, stateful_step_count=20)
+
+
+@given(st.lists(order_books(max_levels=2), max_size=8))
+def test_of_several_books_of_a_pair_the_last_one_holds(books: list[OrderBook]):
+    agree(MarketIndex(books), {book.pair: book for book in books})
+
+
+def test_a_pair_that_is_not_tracked_is_named():
+    there, inverted = numbered_pair(1), Pair(ADA, numbered_pair(1).base)
+    index = MarketIndex([OrderBook(there)])
+    for missing in (inverted, Pair(ADA, ADA)):
+        with pytest.raises(PairNotFound) as not_found:
+            index.order_book(missing)
+        assert str(not_found.value) == f"Pair {missing} not found"
+        assert not_found.value.pair == missing
+        assert isinstance(not_found.value, LookupError)
+        assert not_found.value.at("here") is not_found.value
+
+
+def test_foreign_keys_are_not_tracked():
+    index = MarketIndex([OrderBook(numbered_pair(1))])
+    assert "ADA" not in index  # type: ignore[comparison-overlap]  # a caller without types
+    assert index.get("ADA") is None  # type: ignore[call-overload]  # a caller without types
+    assert MarketIndex().get(numbered_pair(1)) is None
+
+
+def test_only_order_books_are_held_and_the_index_stays_as_it_was():
+    book = OrderBook(numbered_pair(1))
+    index = MarketIndex([book])
+    with pytest.raises(InvalidOrderBook, match="an index holds OrderBook, not str: 'book'"):
+        index.with_books(OrderBook(numbered_pair(2)), "book")  # type: ignore[arg-type]  # a caller without types
+    with pytest.raises(InvalidOrderBook, match="an index holds OrderBook"):
+        MarketIndex([None])  # type: ignore[list-item]  # a caller without types
+    assert list(index.values()) == [book]
+
+
+def test_the_next_index_shares_all_but_the_neighbourhood_of_the_change():
+    numbers = list(range(1, 20_001))
+    random.Random(1).shuffle(numbers)
+    index = MarketIndex(OrderBook(numbered_pair(number)) for number in numbers)
+    changed = index.with_books(OrderBook(numbered_pair(10_000), spot="1")).without(numbered_pair(5))
+    before, after = index.pair_list(), changed.pair_list()
+    same = sum(one is other for one, other in zip(before[:4] + before[5:], after, strict=True))
+    assert len(after) == len(numbers) - 1
+    assert same >= len(numbers) - 4 * 128 - 2
+
+
+def test_an_index_says_how_many_pairs_it_has():
+    assert repr(MarketIndex([OrderBook(numbered_pair(1))])) == "<MarketIndex: 1 pairs>"

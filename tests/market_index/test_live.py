@@ -1,0 +1,80 @@
+"""The one mutable cell, read and written by many threads."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from market_index import ADA, AssetId, InvalidOrderBook, LiveIndex, MarketIndex, OrderBook, Pair
+
+
+def pair(number: int) -> Pair:
+    return Pair(AssetId(number.to_bytes(28, "big"), b""), ADA)
+
+
+def test_publish_and_retract_swap_in_the_next_index():
+    live = LiveIndex([OrderBook(pair(1))])
+    before = live.current
+    published = live.publish(OrderBook(pair(2), spot="2"), OrderBook(pair(1), spot="1"))
+    assert published is live.current
+    assert [info.last_spot for info in published.pair_list()] == [1, 2]
+    assert list(before.values()) == [OrderBook(pair(1))]
+    assert list(live.retract(pair(1), pair(3))) == [pair(2)]
+    assert repr(live) == "<LiveIndex: 1 pairs>"
+
+
+def test_update_retracts_and_publishes_in_one_swap():
+    live = LiveIndex([OrderBook(pair(1)), OrderBook(pair(2))])
+    live.update([OrderBook(pair(2), spot="5")], [pair(1), pair(2)])
+    assert live.current == MarketIndex([OrderBook(pair(2), spot="5")])
+
+
+def test_a_refused_publish_changes_nothing():
+    live = LiveIndex([OrderBook(pair(1))])
+    before = live.current
+    with pytest.raises(InvalidOrderBook):
+        live.publish(OrderBook(pair(2)), None)  # type: ignore[arg-type]  # a caller without types
+    assert live.current is before
+    live.publish(OrderBook(pair(3)))
+    assert len(live.current) == 2
+
+
+def test_readers_see_one_whole_index_and_writers_lose_nothing():
+    live = LiveIndex(OrderBook(pair(number)) for number in range(1, 301))
+    done = Event()
+
+    def read() -> int:
+        reads = 0
+        while not done.is_set():
+            index = live.current
+            # One publish moves all the spots of a writer's hundred pairs together.
+            for start in (0, 100, 200):
+                spots = {info.last_spot for info in index.pair_list()[start : start + 100]}
+                assert len(spots) == 1, spots
+            reads += 1
+        return reads
+
+    def write(first: int) -> None:
+        for spot in range(1, 41):
+            live.publish(*(OrderBook(pair(number), spot=str(spot)) for number in range(first, first + 100)))
+
+    with ThreadPoolExecutor(6) as threads:
+        readers = [threads.submit(read) for _ in range(3)]
+        writers = [threads.submit(write, first) for first in (1, 101, 201)]
+        for writer in writers:
+            writer.result()
+        done.set()
+        assert all(reader.result() > 0 for reader in readers)
+    assert {info.last_spot for info in live.current.pair_list()} == {40}
+
+
+def test_a_place_is_neither_pickled_nor_copied():
+    live = LiveIndex()
+    for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="a place, not a value"):
+            duplicate(live)
+    assert live != LiveIndex()

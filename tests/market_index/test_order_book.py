@@ -1,0 +1,329 @@
+"""Order books: what the constructor refuses, how anything is gathered, and how the next book is derived."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import (
+    ADA,
+    AssetId,
+    InvalidOrderBook,
+    InvalidPrice,
+    Order,
+    OrderBook,
+    Pair,
+    PriceLevel,
+    Side,
+)
+from market_index.strategies import amounts, level_changes, order_books, orders, prices
+
+SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
+PAIR = Pair(SNEK, ADA)
+
+
+def level(price: str, liquidity: int = 1) -> PriceLevel:
+    return PriceLevel(Decimal(price), liquidity)
+
+
+def plain(levels: tuple[PriceLevel, ...]) -> list[tuple[Fraction, int]]:
+    return [(Fraction(level.price), level.accumulated_liquidity) for level in levels]
+
+
+def modelled(totals: dict[Fraction, int], side: Side) -> list[tuple[Fraction, int]]:
+    """What a side must hold: the positive totals, bids falling and asks rising."""
+    return sorted(((p, a) for p, a in totals.items() if a), reverse=side is Side.BID)
+
+
+class TestPriceLevelAndOrder:
+    """Their bounds."""
+
+    @pytest.mark.parametrize("liquidity", [1, 2**53 + 1, 2**64 - 1])
+    def test_liquidity_is_a_whole_number_from_1_to_2_64_less_1(self, liquidity: int):
+        assert level("1", liquidity).accumulated_liquidity == liquidity
+
+    @pytest.mark.parametrize(
+        "liquidity", [0, -1, 2**64, pytest.param(10**6000, id="huge"), True, 1.0, "1", Decimal(1), None]
+    )
+    def test_any_other_liquidity_is_refused(self, liquidity: object):
+        with pytest.raises(InvalidOrderBook, match="accumulated_liquidity must be a whole number"):
+            PriceLevel(Decimal(1), liquidity)  # type: ignore[arg-type]  # a caller without types
+
+    def test_a_level_at_a_float_is_refused_and_told_what_to_pass(self):
+        with pytest.raises(InvalidPrice, match=r"pass '0\.1' or Decimal\('0\.1'\)"):
+            PriceLevel(0.1, 1)  # type: ignore[arg-type]  # a caller without types
+
+    def test_0_10_and_0_1_are_one_price(self):
+        assert level("0.10") == level("0.1")
+        assert repr(level("0.10")) == repr(level("0.1"))
+
+    @pytest.mark.parametrize("amount", [-1, 2**64, True, 1.0, "1", None])
+    def test_an_order_has_an_amount_from_0_to_2_64_less_1(self, amount: object):
+        assert Order(Side.BID, "1", 0).amount == 0
+        with pytest.raises(InvalidOrderBook, match="amount must be a whole number"):
+            Order(Side.BID, "1", amount)  # type: ignore[arg-type]  # a caller without types
+
+    @pytest.mark.parametrize("side", ["bid", None, 1])
+    def test_an_order_has_a_side(self, side: object):
+        with pytest.raises(InvalidOrderBook, match=r"side must be Side\.BID or Side\.ASK"):
+            Order(side, "1", 1)  # type: ignore[arg-type]  # a caller without types
+
+
+class TestConstructor:
+    """It takes only what is in order already."""
+
+    def test_what_is_in_order_is_taken_as_it_is(self):
+        bids, asks = (level("3"), level("2")), (level("4"), level("5"))
+        book = OrderBook(PAIR, bids, asks, Decimal("3.50"))
+        assert book.bids is bids
+        assert book.asks is asks
+        assert str(book.spot) == "3.5"
+
+    def test_it_may_be_empty(self):
+        book = OrderBook(PAIR)
+        assert (book.bids, book.asks, book.spot) == ((), (), None)
+
+    @pytest.mark.parametrize(
+        ("side", "levels", "message"),
+        [
+            ("bids", (level("2"), level("3")), "bids[1].price: 3 does not stand below bids[0].price, 2"),
+            ("bids", (level("2"), level("2.0")), "bids[1].price: 2 does not stand below bids[0].price, 2"),
+            (
+                "asks",
+                (level("1"), level("3"), level("2")),
+                "asks[2].price: 2 does not stand above asks[1].price, 3",
+            ),
+            ("asks", (level("2"), level("2")), "asks[1].price: 2 does not stand above asks[0].price, 2"),
+            ("asks", [level("2")], "asks must be a tuple of PriceLevel, not list"),
+            ("bids", None, "bids must be a tuple of PriceLevel, not NoneType"),
+            ("bids", ((Decimal(1), 1),), "bids[0] must be a PriceLevel, not (Decimal('1'), 1)"),
+        ],
+    )
+    def test_anything_else_is_refused_with_its_place(self, side: str, levels: object, message: str):
+        with pytest.raises(InvalidOrderBook) as refused:
+            OrderBook(PAIR, **{side: levels})  # type: ignore[arg-type]  # a caller without types
+        assert message in str(refused.value)
+
+    @pytest.mark.parametrize("make", [OrderBook, OrderBook.from_levels, lambda pair: OrderBook.from_orders(pair, [])])
+    def test_an_asset_is_not_priced_in_itself(self, make):
+        with pytest.raises(InvalidOrderBook, match="same asset: 'ADA'"):
+            make(Pair(ADA, ADA))
+        with pytest.raises(InvalidOrderBook, match="pair must be a Pair, not str"):
+            make("ADA/SNEK")
+
+    def test_the_spot_is_a_price(self):
+        with pytest.raises(InvalidPrice, match=r"spot: .* not float"):
+            OrderBook(PAIR, spot=0.5)  # type: ignore[arg-type]  # a caller without types
+        with pytest.raises(InvalidPrice, match="spot: '0' is not a price: it is zero"):
+            OrderBook.from_levels(PAIR, spot="0")
+
+    @given(order_books())
+    def test_whatever_was_gathered_is_in_order(self, book: OrderBook):
+        assert OrderBook(book.pair, book.bids, book.asks, book.spot) == book
+
+
+small_prices = st.integers(1, 6).map(lambda number: Decimal(number) / 2)
+entries = st.lists(
+    st.tuples(st.one_of(small_prices, prices()), st.one_of(st.just(0), st.integers(0, 2**60))), max_size=10
+)
+
+
+class TestGathering:
+    """`from_levels` and `from_orders`."""
+
+    @given(bids=entries, asks=entries, shuffle=st.randoms(use_true_random=False))
+    def test_levels_are_summed_by_price_and_put_in_order(self, bids, asks, shuffle):
+        book = OrderBook.from_levels(PAIR, bids, asks)
+        for side, given_entries, levels in ((Side.BID, bids, book.bids), (Side.ASK, asks, book.asks)):
+            totals: dict[Fraction, int] = defaultdict(int)
+            for price, amount in given_entries:
+                totals[Fraction(price)] += amount
+            assert plain(levels) == modelled(totals, side)
+        shuffle.shuffle(bids)
+        shuffle.shuffle(asks)
+        assert OrderBook.from_levels(PAIR, bids, asks) == book
+
+    @given(st.lists(orders(), max_size=10), st.randoms(use_true_random=False))
+    def test_orders_gather_as_their_prices_and_amounts_do(self, them: list[Order], shuffle):
+        sums: dict[tuple[Side, Fraction], int] = defaultdict(int)
+        for order in them:
+            sums[order.side, Fraction(order.price)] += order.amount
+        if any(total >= 2**64 for total in sums.values()):
+            with pytest.raises(InvalidOrderBook, match=r"come to \d+, which is above 2\^64-1"):
+                OrderBook.from_orders(PAIR, them)
+            return
+        book = OrderBook.from_orders(PAIR, them, spot="1")
+        for side, levels in ((Side.BID, book.bids), (Side.ASK, book.asks)):
+            assert plain(levels) == modelled({p: a for (s, p), a in sums.items() if s is side}, side)
+        shuffle.shuffle(them)
+        assert OrderBook.from_orders(PAIR, iter(them), spot="1") == book
+
+    def test_entries_may_be_levels_pairs_lists_and_texts(self):
+        book = OrderBook.from_levels(PAIR, bids=iter([level("1", 5), ("1.0", 2), [Decimal(2), 3], (Decimal(3), 0)]))  # type: ignore[arg-type]  # a JSON reader gives lists
+        assert plain(book.bids) == [(Fraction(2), 3), (Fraction(1), 7)]
+
+    def test_a_sum_above_the_most_is_refused_with_its_price(self):
+        with pytest.raises(InvalidOrderBook, match=r"the asks at 0\.25 come to 18446744073709551616, which is above"):
+            OrderBook.from_levels(PAIR, asks=[("0.25", 2**64 - 1), ("0.250", 1)])
+
+    @pytest.mark.parametrize(
+        ("entry", "message"),
+        [
+            (("1", -1), "bids[1]: the amount must be a whole number (int) from 0 to 2^64-1, not -1"),
+            (
+                ("1", 1.5),
+                "bids[1]: the amount must be a whole number (int) from 0 to 2^64-1, not a float: 1.5",
+            ),
+            (("1", True), "not a bool: True"),
+            ((1, "1"), "bids[1]: a price must be a str or a Decimal, not int (1)"),
+            ((0.5, 1), "bids[1]: a price must be a str or a Decimal, not float (0.5)"),
+            (("x", 1), "bids[1]: 'x' is not a price"),
+            (("1",), "bids[1] must be a PriceLevel or (price, amount), not ('1',)"),
+            ("11", "bids[1] must be a PriceLevel or (price, amount), not '11'"),
+            (None, "bids[1] must be a PriceLevel or (price, amount), not None"),
+        ],
+    )
+    def test_a_bad_entry_is_refused_with_its_place(self, entry, message):
+        for refuse in (OrderBook(PAIR).apply, lambda bids: OrderBook.from_levels(PAIR, bids)):
+            with pytest.raises((InvalidOrderBook, InvalidPrice)) as refused:
+                refuse(bids=[("2", 1), entry])
+            assert message in str(refused.value)
+
+    def test_what_is_no_order_is_refused_with_its_place(self):
+        with pytest.raises(InvalidOrderBook, match=r"orders\[1\] must be an Order, not \('1', 1\)"):
+            OrderBook.from_orders(PAIR, [Order(Side.BID, "1", 1), ("1", 1)])  # type: ignore[list-item]  # a caller without types
+
+
+class TestApply:
+    """The next book from level changes."""
+
+    @given(st.data())
+    def test_it_equals_a_book_built_anew(self, data):
+        book = data.draw(order_books())
+        bids, asks = data.draw(level_changes(book)), data.draw(level_changes(book))
+        spot = data.draw(st.one_of(st.just(...), st.none(), prices()))
+        expected = []
+        for side, levels, changes in ((Side.BID, book.bids, bids), (Side.ASK, book.asks, asks)):
+            totals = dict(plain(levels))
+            for price, amount in changes:
+                totals[Fraction(price)] = amount
+            expected.append(modelled(totals, side))
+        changed = book.apply(bids, asks, spot)
+        assert [plain(changed.bids), plain(changed.asks)] == expected
+        assert changed.spot == (book.spot if spot is ... else spot)
+        assert changed.pair is book.pair
+
+    @given(st.data())
+    def test_changes_at_once_equal_changes_one_after_the_other(self, data):
+        book = data.draw(order_books())
+        first, second = data.draw(level_changes(book)), data.draw(level_changes(book))
+        assert book.apply(bids=first + second) == book.apply(bids=first).apply(bids=second)
+        assert book.apply(asks=first + second) == book.apply(asks=first).apply(asks=second)
+
+    def test_what_did_not_change_is_shared(self):
+        book = OrderBook.from_levels(PAIR, [("3", 1), ("2", 1)], [("4", 1), ("5", 1)], "3")
+        following = book.apply(bids=[("3", 7)])
+        assert following.asks is book.asks
+        assert following.bids[1] is book.bids[1]
+        assert following.bids[0] == level("3", 7)
+        assert book.bids[0] == level("3", 1)
+        assert book.apply(bids=[("3", 1), ("9", 0)], asks=[]).bids is book.bids
+
+    def test_levels_are_changes_too(self):
+        assert plain(OrderBook(PAIR).apply(asks=[level("2", 5)]).asks) == [(Fraction(2), 5)]
+
+    def test_recorded_changes_replay_as_a_dict_does(self, recorded_level_changes: Path):
+        scale = 10**8
+        books: dict[str, OrderBook] = {}
+        models: dict[str, dict[str, dict[Decimal, int]]] = {}
+        compared = 0
+
+        def compare(product: str) -> None:
+            book, model = books[product], models[product]
+            for levels, totals, falling in (
+                (book.bids, model["bids"], True),
+                (book.asks, model["asks"], False),
+            ):
+                assert [(one.price, one.accumulated_liquidity) for one in levels] == sorted(
+                    totals.items(), reverse=falling
+                )
+                assert all(one.accumulated_liquidity > 0 for one in levels)
+
+        with gzip.open(recorded_level_changes, "rt") as lines:
+            for number, line in enumerate(lines, 1):
+                message = json.loads(line)
+                product = message["product"]
+                if message["snapshot"]:
+                    books[product] = OrderBook(PAIR)
+                    models[product] = {"bids": {}, "asks": {}}
+                changes = {
+                    side: [(price, int(Decimal(size) * scale)) for price, size in message[side]]
+                    for side in ("bids", "asks")
+                }
+                for side in ("bids", "asks"):
+                    for price, amount in changes[side]:
+                        if amount:
+                            models[product][side][Decimal(price)] = amount
+                        else:
+                            models[product][side].pop(Decimal(price), None)
+                books[product] = books[product].apply(changes["bids"], changes["asks"])
+                if number % 100 == 0:
+                    compare(product)
+                    compared += 1
+        for product in books:
+            compare(product)
+        assert (number, compared, len(books)) == (9_729, 97, 10)
+
+
+class TestReading:
+    """What a book tells of itself."""
+
+    @given(order_books())
+    def test_spread_and_midpoint_are_exact_and_tell_locked_from_crossed(self, book: OrderBook):
+        assert book.best_bid is (book.bids[0] if book.bids else None)
+        assert book.best_ask is (book.asks[0] if book.asks else None)
+        if not book.bids or not book.asks:
+            assert (book.spread, book.mid, book.is_locked, book.is_crossed) == (None, None, False, False)
+            return
+        bid = max(Fraction(level.price) for level in book.bids)
+        ask = min(Fraction(level.price) for level in book.asks)
+        with localcontext(prec=3):
+            spread, mid = book.spread, book.mid
+        assert spread is not None
+        assert mid is not None
+        assert Fraction(spread) == ask - bid
+        assert Fraction(mid) == (ask + bid) / 2
+        assert book.is_locked == (ask == bid) == (str(spread) == "0")
+        assert book.is_crossed == (bid > ask)
+
+    def test_a_spread_of_the_widest_range_is_exact(self):
+        book = OrderBook.from_levels(PAIR, [("1e-28", 1)], [("79228162514264337593543950335", 1)])
+        assert format(book.spread, "f") == "79228162514264337593543950334.9999999999999999999999999999"
+        assert format(book.mid, "f") == "39614081257132168796771975167.50000000000000000000000000005"
+
+    @given(order_books(), st.integers(0, 10))
+    def test_depth_cuts_both_sides_and_nothing_else(self, book: OrderBook, levels: int):
+        cut = book.depth(levels)
+        assert cut.bids == book.bids[:levels]
+        assert cut.asks == book.asks[:levels]
+        assert (cut.pair, cut.spot) == (book.pair, book.spot)
+
+    def test_a_book_within_the_depth_is_itself(self):
+        book = OrderBook.from_levels(PAIR, [("1", 1)], [("2", 1), ("3", 1)])
+        assert book.depth(2) is book
+        with pytest.raises(ValueError, match="levels must be 0 or more, not -1"):
+            book.depth(-1)
+
+
+@given(amounts(), amounts(least=0))
+def test_amounts_of_the_strategies_are_amounts(positive: int, amount: int):
+    assert 1 <= positive < 2**64
+    assert 0 <= amount < 2**64

@@ -1,0 +1,50 @@
+"""Pairs and pair infos."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import ADA, AssetId, InvalidAssetId, InvalidPrice, Pair, PairInfo
+from market_index.strategies import pairs
+
+SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
+
+
+def test_a_pair_is_printed_base_first():
+    assert str(Pair(SNEK, ADA)) == f"{SNEK}/ADA"
+    assert str(Pair(ADA, SNEK)) == f"ADA/{SNEK}"
+
+
+def test_the_other_way_round_is_another_pair():
+    assert Pair(ADA, SNEK) != Pair(SNEK, ADA)
+
+
+@given(st.lists(pairs(), max_size=12))
+def test_pairs_sort_by_base_and_then_by_quote(them: list[Pair]):
+    by_texts = sorted(
+        them, key=lambda pair: tuple((str(asset) != "ADA", str(asset)) for asset in (pair.base, pair.quote))
+    )
+    # Lower-case hexadecimal sorts as its bytes do; the colon, which sorts behind the digits, stands at one place.
+    assert sorted(them) == by_texts
+    assert sorted(them, key=lambda pair: pair.ledger_order) == by_texts
+
+
+@pytest.mark.parametrize("side", ["base", "quote"])
+def test_a_side_that_is_no_asset_identifier_is_refused(side: str):
+    sides = {"base": ADA, "quote": SNEK} | {side: "ADA"}
+    with pytest.raises(InvalidAssetId, match=f"{side} must be an AssetId, not str: 'ADA'"):
+        Pair(**sides)  # type: ignore[arg-type]  # a caller without types
+    with pytest.raises(InvalidAssetId, match=f"{side} must be an AssetId, not str: 'ADA'"):
+        PairInfo(**sides, last_spot=None)  # type: ignore[arg-type]  # a caller without types
+
+
+def test_the_last_spot_is_a_price_or_none():
+    assert PairInfo(SNEK, ADA, "0.0042000").last_spot == Decimal("0.0042")
+    assert PairInfo(SNEK, ADA).last_spot is None
+    assert PairInfo(SNEK, ADA).pair == Pair(SNEK, ADA)
+    with pytest.raises(InvalidPrice):
+        PairInfo(SNEK, ADA, 0.0042)  # type: ignore[arg-type]  # a caller without types

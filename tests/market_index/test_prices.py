@@ -1,0 +1,202 @@
+"""Prices: one text a price, the bounds, and what they cost."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal, getcontext, localcontext
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import InvalidPrice, MarketIndexError, format_price, parse_price
+from market_index.prices import to_price
+from market_index.strategies import prices
+
+LARGEST = 79228162514264337593543950335
+
+
+def written(coefficient: int, places: int) -> str:
+    """The fixed-point text of coefficient / 10**places, by the rules of decision 4, with nothing but integers."""
+    whole, rest = divmod(coefficient, 10**places)
+    fraction = str(rest).rjust(places, "0").rstrip("0") if places else ""
+    return f"{whole}.{fraction}" if fraction else str(whole)
+
+
+coefficients_and_places = st.tuples(
+    st.one_of(st.integers(1, 999), st.integers(1, LARGEST), st.just(LARGEST)), st.integers(0, 28)
+)
+
+
+@given(coefficients_and_places, st.integers(0, 3), st.integers(0, 3))
+def test_one_price_has_one_text(price: tuple[int, int], leading: int, trailing: int):
+    coefficient, places = price
+    text = written(coefficient, places)
+    spelt = "0" * leading + (text if "." in text else text + ".") + "0" * trailing
+    assert format_price(parse_price(spelt)) == text
+    assert format_price(parse_price(text)) == text
+    assert format_price(parse_price(f"{coefficient}e-{places}")) == text
+    assert format_price(Decimal(spelt)) == text
+
+
+@given(coefficients_and_places)
+def test_a_price_is_exactly_the_number_that_was_written(price: tuple[int, int]):
+    coefficient, places = price
+    assert Fraction(parse_price(f"{coefficient}E-{places}")) == Fraction(coefficient, 10**places)
+
+
+@given(prices(), prices())
+def test_prices_order_by_number_and_are_one_when_equal(one: Decimal, other: Decimal):
+    read_one, read_other = parse_price(format_price(one)), parse_price(format_price(other))
+    assert (read_one < read_other) == (Fraction(one) < Fraction(other))
+    assert (format_price(one) == format_price(other)) == (Fraction(one) == Fraction(other))
+
+
+@given(prices(), st.integers(1, 40))
+def test_the_callers_decimal_context_changes_nothing(price: Decimal, precision: int):
+    text = format_price(price)
+    with localcontext() as context:
+        context.prec = precision
+        context.Emax, context.Emin = 1, -1
+        context.traps = dict.fromkeys(context.traps, True)
+        assert format_price(price) == text
+        assert format_price(parse_price(text)) == text
+    assert getcontext().prec == 28
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("1", "1"),
+        ("0.000011", "0.000011"),
+        ("0.0000110", "0.000011"),
+        ("1.10E-5", "0.000011"),
+        ("007.50", "7.5"),
+        (".5", "0.5"),
+        ("5.", "5"),
+        ("1e0", "1"),
+        ("1e+2", "100"),
+        ("1E000000000000000000000000000002", "100"),
+        ("1e28", "1" + "0" * 28),
+        ("1e-28", "0." + "0" * 27 + "1"),
+        (str(LARGEST), str(LARGEST)),
+        ("7.9228162514264337593543950335", "7.9228162514264337593543950335"),
+        ("0." + "0" * 27 + "1" + "0" * 500, "0." + "0" * 27 + "1"),
+        ("0" * 500 + "1", "1"),
+        ("1" + "0" * 40 + "e-40", "1"),
+        ("0." + "0" * 39 + "1e40", "1"),
+    ],
+)
+def test_what_is_in_range_is_read_however_it_is_written(text: str, canonical: str):
+    assert format_price(parse_price(text)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "ASCII digits"),
+        (".", "ASCII digits"),
+        ("e5", "ASCII digits"),
+        (".e5", "ASCII digits"),
+        ("1e", "ASCII digits"),
+        ("1e1.5", "ASCII digits"),
+        ("1.2.3", "ASCII digits"),
+        ("1,5", "ASCII digits"),
+        ("+1", "ASCII digits"),
+        ("-1", "ASCII digits"),
+        (" 1", "ASCII digits"),
+        ("1\n", "ASCII digits"),
+        ("1_000", "ASCII digits"),
+        ("0x10", "ASCII digits"),
+        ("NaN", "ASCII digits"),
+        ("sNaN", "ASCII digits"),
+        ("Infinity", "ASCII digits"),
+        ("\u0661", "ASCII digits"),
+        ("\uff11", "ASCII digits"),
+        ("\u00b2", "ASCII digits"),
+        ("1e\u0661", "ASCII digits"),
+        ("\ud800", "ASCII digits"),
+        ("0", "it is zero"),
+        ("0.000", "it is zero"),
+        ("0e1000000000000000000000", "it is zero"),
+        ("1e-29", "more than 28 decimal places"),
+        ("0." + "0" * 28 + "1", "more than 28 decimal places"),
+        ("1e-1000000", "more than 28 decimal places"),
+        ("1e29", "too large"),
+        ("8e28", "too large"),
+        (str(LARGEST + 1), "too large"),
+        ("1e1000000", "too large"),
+        ("1e999999999999999999999999999999", "too large"),
+        ("7.9228162514264337593543950336", "coefficient is not below 2^96"),
+        ("1" * 29 + ".1", "coefficient is not below 2^96"),
+        ("1" * 100_000, "too large"),
+    ],
+)
+def test_what_is_not_a_price_is_refused_with_the_reason(text: str, reason: str):
+    with pytest.raises(InvalidPrice) as refused:
+        parse_price(text)
+    assert reason in str(refused.value)
+    assert str(refused.value).startswith(repr(text)[:79])
+    assert isinstance(refused.value, MarketIndexError)
+    assert isinstance(refused.value, ValueError)
+
+
+@given(st.text(alphabet=st.sampled_from("0123456789.eE+-_ \n٣２²"), max_size=12))
+def test_no_text_is_read_but_digits_with_a_point_and_an_exponent(text: str):
+    mantissa, letter, exponent = text.replace("E", "e").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = set("0123456789")
+    well_formed = (
+        (whole + fraction) != ""
+        and set(whole + fraction) <= digits
+        and (not letter or (exponent.lstrip("+-") != "" and set(exponent[exponent[:1] in ("+", "-") :]) <= digits))
+    )
+    try:
+        price = parse_price(text)
+    except InvalidPrice as error:
+        assert not well_formed or "ASCII digits" not in str(error)  # noqa: PT017  # both outcomes are legal here
+    else:
+        assert well_formed
+        assert Fraction(price) == Fraction(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (Decimal("NaN"), "not finite"),
+        (Decimal("sNaN"), "not finite"),
+        (Decimal("Infinity"), "not finite"),
+        (Decimal(-1), "greater than zero"),
+        (Decimal(0), "greater than zero"),
+        (Decimal("-0"), "greater than zero"),
+        (Decimal("1e1000000"), "too large"),
+        (Decimal("1e-1000000"), "more than 28 decimal places"),
+        (Decimal(LARGEST + 1), "too large"),
+        (Decimal("1e-29"), "more than 28 decimal places"),
+        (0.1, r"not float \(0\.1\): pass '0\.1' or Decimal\('0\.1'\)"),
+        (1, r"not int \(1\): pass '1' or Decimal\('1'\)"),
+        (True, "must be a str or a Decimal, not bool"),
+        (None, "must be a str or a Decimal, not NoneType"),
+        (b"1", "must be a str or a Decimal, not bytes"),
+    ],
+)
+def test_only_text_and_decimals_in_range_become_prices(value: object, reason: str):
+    with pytest.raises(InvalidPrice, match=reason):
+        to_price(value)  # type: ignore[arg-type]  # a caller without types
+    with pytest.raises(InvalidPrice):
+        format_price(value)  # type: ignore[arg-type]  # a caller without types
+
+
+def test_parse_price_takes_text_alone():
+    with pytest.raises(InvalidPrice, match="must be a str, not Decimal"):
+        parse_price(Decimal(1))  # type: ignore[arg-type]  # a caller without types
+
+
+@pytest.mark.parametrize("refused", ["1e1000000000", "1e-1000000000", "1" * 1_000_000, Decimal("1e100000000")])
+def test_a_number_far_out_of_range_costs_nothing_to_refuse(refused: Decimal | str):
+    # Not a measurement: formatting or converting any of these would take minutes, or all of the memory.
+    begun = time.process_time()
+    with pytest.raises(InvalidPrice):
+        to_price(refused)
+    assert time.process_time() - begun < 5

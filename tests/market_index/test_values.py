@@ -1,0 +1,77 @@
+"""What every value of the library has in common: equality, hash, immutability, pickle and copy."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index.strategies import (
+    asset_ids,
+    market_indexes,
+    order_books,
+    orders,
+    pair_infos,
+    pairs,
+    price_levels,
+)
+
+values = st.one_of(
+    asset_ids(), pairs(), pair_infos(), price_levels(), orders(), order_books(max_levels=3), market_indexes()
+)
+
+
+class Foreign:
+    """Equal to nothing but what asks it first."""
+
+    __hash__ = None  # type: ignore[assignment]  # it need not be hashable
+
+    def __eq__(self, other: object) -> bool:
+        return NotImplemented
+
+
+@given(values)
+def test_a_value_survives_pickle_and_copy(value):
+    for duplicate in (
+        *(pickle.loads(pickle.dumps(value, protocol)) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1)),
+        copy.copy(value),
+        copy.deepcopy(value),
+    ):
+        assert duplicate == value
+        assert hash(duplicate) == hash(value)
+        assert repr(duplicate) == repr(value)
+        assert type(duplicate) is type(value)
+
+
+@given(values, values)
+def test_a_value_equals_only_its_like(one, other):
+    if type(one) is not type(other):
+        assert one != other
+    assert (one == other) == (other == one)
+    if one == other:
+        assert hash(one) == hash(other)
+    for foreign in (None, 0, "ADA", b"", (), {}, Foreign(), object()):
+        assert not one == foreign  # noqa: SIM201  # == itself is what is tried
+        assert one != foreign
+
+
+@given(values)
+def test_a_value_cannot_be_changed(value):
+    for field in attrs.fields(type(value)):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(value, field.name, None)
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            delattr(value, field.name)
+    with pytest.raises((attrs.exceptions.FrozenInstanceError, AttributeError)):
+        value.another = 1
+    assert not hasattr(value, "__dict__")
+
+
+@given(st.one_of(asset_ids(), pairs()))
+def test_only_its_like_can_be_ordered_against_a_value(value):
+    with pytest.raises(TypeError):
+        _ = value < "ADA"
