@@ -62,6 +62,20 @@ def order_book_from_json(text: bytes | bytearray | memoryview) -> OrderBook:
     return OrderBook(Pair(message.base, message.quote), message.bids, message.asks, message.spot)
 
 
+def pair_named_in(text: bytes | bytearray | memoryview) -> Pair | None:
+    """Return the pair that an order book in JSON names, even where the book is refused; None where it names none.
+
+    >>> str(pair_named_in(b'{"base": "ADA", "quote": "%s:", "bids": "none"}' % (b"00" * 28)))
+    'ADA/00000000000000000000000000000000000000000000000000000000:'
+    """
+    try:
+        value = _decoded(text)
+        _require(value, dict)
+        return Pair(_asset(value.get("base"), AssetId), _asset(value.get("quote"), AssetId))
+    except _Refusal:
+        return None
+
+
 def pair_list_to_json(pair_infos: Iterable[PairInfo]) -> bytes:
     """Return the answer of the pair-list endpoint, one line of ASCII, the pairs in the order given."""
     return _encoded(_converter.unstructure(_PairListMessage(tuple(pair_infos))))
@@ -281,9 +295,10 @@ def _level(value: Any, _: object) -> PriceLevel:
     return trusted_level(price, liquidity)
 
 
+_asset = _text_hook(AssetId.parse)
 _price = _text_hook(parse_price)
 _converter: Final = Converter()
-_converter.register_structure_hook(AssetId, _text_hook(AssetId.parse))
+_converter.register_structure_hook(AssetId, _asset)
 _converter.register_structure_hook(Decimal, _price)
 _converter.register_structure_hook(PriceLevel, _level)
 _converter.register_structure_hook(PairInfo, _object_hook(PairInfo))

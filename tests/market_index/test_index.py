@@ -57,13 +57,13 @@ class IndexAgainstDict(RuleBasedStateMachine):
         for pair in gone:
             self.model.pop(pair, None)
 
-    @rule(start=st.integers(1, 3_000), count=st.integers(1, 700), step=st.integers(1, 3))
+    @rule(start=st.integers(1, 1_000), count=st.integers(1, 400), step=st.integers(1, 3))
     def many_at_once(self, start: int, count: int, step: int) -> None:
         books = [OrderBook(numbered_pair(number)) for number in range(start, start + count * step, step)]
         self.index = self.index.with_books(*books)
         self.model |= {book.pair: book for book in books}
 
-    @rule(start=st.integers(1, 3_000), count=st.integers(1, 3_000), keep=st.integers(2, 400))
+    @rule(start=st.integers(1, 1_000), count=st.integers(1, 1_500), keep=st.integers(2, 400))
     def without_most(self, start: int, count: int, keep: int) -> None:
         gone = [numbered_pair(number) for number in range(start, start + count) if number % keep]
         self.index = self.index.without(*gone)
