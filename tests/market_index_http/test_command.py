@@ -1,0 +1,297 @@
+"""The command, as a user runs it: a process of its own, real files, real signals, a real terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from market_index import ADA, AssetId, Pair
+from tests.service import Client, Service
+from tests.waiting import eventually
+
+COMMAND = Path(sys.executable).with_name("market-index")
+SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "order-books.ndjson"
+
+
+def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+class Running:
+    """A command that serves, and what it says on standard error."""
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
+        self.process = process
+        self._errors = errors
+
+    @property
+    def said(self) -> str:
+        return self._errors.read_text()
+
+    @property
+    def service(self) -> Service:
+        def listening() -> re.Match[str] | None:
+            assert self.process.poll() is None, self.said
+            return re.search(r"listening on http://127\.0\.0\.1:(\d+)\n", self.said)
+
+        eventually(listening, 60)
+        found = listening()
+        assert found
+        return Service(int(found[1]))
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+@contextmanager
+def running(
+    tmp_path: Path, *arguments: object, stdin: Any = subprocess.DEVNULL, **environment: str
+) -> Iterator[Running]:
+    errors = tmp_path / "errors"
+    with errors.open("wb") as file:
+        process = subprocess.Popen(
+            [COMMAND, "serve", *map(str, arguments)], stdin=stdin, stderr=file, env=os.environ | environment
+        )
+    try:
+        yield Running(process, errors)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(30)
+
+
+def test_it_serves_the_sample_and_says_what_it_read_and_where_it_listens(tmp_path: Path):
+    lines = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
+    with running(tmp_path, SAMPLE, "--port", 0) as command:
+        service = command.service
+        assert command.said.startswith(f"{SAMPLE}: {len(lines)} pairs, 0 lines refused\nlistening on http://")
+        assert {(one["base"], one["quote"]) for one in service.pair_list().json["pairs"]} == {
+            (line["base"], line["quote"]) for line in lines
+        }
+        for line in lines:
+            assert service.order_book(line["base"], line["quote"]).json == line
+        assert "server" not in service.pair_list().headers
+        assert "date" in service.pair_list().headers
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals):
+    with running(tmp_path, SAMPLE, "--port", 0) as command:
+        idle = Client(command.service.port)
+        idle.ask("/trading-view/pair-list")
+        assert command.end(number) == 0
+        assert "Traceback" not in command.said
+        assert command.said.count("\n") == 2
+        idle.close()
+
+
+def test_every_recorded_book_is_served_as_plain_json_and_decimal_read_it(tmp_path: Path, recorded_order_books: Path):
+    with running(tmp_path, recorded_order_books, "--port", 0) as command:
+        client = Client(command.service.port)
+        assert f"{recorded_order_books}: 756 pairs, 0 lines refused\n" in command.said
+        assert len(client.ask("/trading-view/pair-list").json["pairs"]) == 756
+        for line in recorded_order_books.read_text().splitlines():
+            plain = json.loads(line)
+            answer = client.ask(f"/trading-view/order-book?base={plain['base']}&quote={plain['quote']}").json
+            assert (answer["base"], answer["quote"]) == (plain["base"], plain["quote"])
+            assert (answer["spot"] and Decimal(answer["spot"])) == (plain["spot"] and Decimal(plain["spot"]))
+            for side, falling in (("bids", True), ("asks", False)):
+                levels = [(Decimal(one["price"]), one["accumulated_liquidity"]) for one in answer[side]]
+                assert levels == [(Decimal(one["price"]), one["accumulated_liquidity"]) for one in plain[side]]
+                assert levels == sorted(levels, key=lambda level: level[0], reverse=falling)
+                assert len({price for price, _ in levels}) == len(levels)
+        client.close()
+
+
+def test_changes_of_the_file_go_live_and_refusals_are_said(tmp_path: Path):
+    path = tmp_path / "books.ndjson"
+    lines = SAMPLE.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b"nonsense\n")
+    with running(tmp_path, path, "--port", 0) as command:
+        service = command.service
+        assert f"{path}: 1 pairs, 1 lines refused\n" in command.said
+        assert f"{path} line 2 refused: not JSON at character 0" in command.said
+        with path.open("ab") as file:
+            file.write(lines[1])
+        eventually(lambda: len(service.pair_list().json["pairs"]) == 2)
+        path.unlink()
+        eventually(lambda: "its 2 pairs stay as they were" in command.said)
+        assert len(service.pair_list().json["pairs"]) == 2
+        assert command.end() == 0
+
+
+def test_standard_input_is_served_while_it_goes_on_and_after_it_ended(tmp_path: Path):
+    lines = SAMPLE.read_bytes().splitlines(keepends=True)
+    with running(tmp_path, "-", "--port", 0, stdin=subprocess.PIPE) as command:
+        pipe = command.process.stdin
+        assert pipe
+        pipe.write(b"".join(lines[:5]))
+        pipe.flush()
+        service = command.service
+        eventually(lambda: len(service.pair_list().json["pairs"]) == 5)
+        pipe.write(lines[5] + lines[6][:-1])
+        pipe.close()
+        eventually(lambda: "standard input ended: 6 order books read, 1 lines refused" in command.said)
+        assert "standard input line 7 refused: it was not finished by a newline" in command.said
+        assert len(service.pair_list().json["pairs"]) == 6
+        assert command.end() == 0
+
+
+def test_a_whole_file_on_standard_input_is_there_from_the_first_answer_on(tmp_path: Path):
+    with SAMPLE.open("rb") as sample, running(tmp_path, "-", "--port", 0, stdin=sample) as command:
+        assert len(command.service.pair_list().json["pairs"]) == 13
+        assert "standard input: 13 pairs, 0 lines refused\n" in command.said
+
+
+def test_what_is_in_flight_when_it_is_told_to_end_is_answered_whole(tmp_path: Path):
+    pair = Pair(AssetId(b"\x01" * 28, b"deep"), ADA)
+    levels = ",".join(f'{{"price":"{price}","accumulated_liquidity":1}}' for price in range(1, 120_001))
+    body = f'{{"base":"{pair.base}","quote":"ADA","spot":null,"bids":[],"asks":[{levels}]}}'.encode()
+    path = tmp_path / "deep.ndjson"
+    path.write_bytes(body + b"\n")
+    with running(tmp_path, path, "--port", 0) as command:
+        port = command.service.port
+        with socket.socket() as connection:
+            # So little that the answer cannot hide in the buffers of the sockets.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            connection.settimeout(20)
+            connection.connect(("127.0.0.1", port))
+            target = f"/trading-view/order-book?base={pair.base}&quote=ADA"
+            connection.sendall(f"GET {target} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+            received = connection.recv(4096)
+            command.process.send_signal(signal.SIGTERM)
+            with pytest.raises(AssertionError, match="did not come about"):
+                eventually(lambda: command.process.poll() is not None, 0.5)
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), timeout=20)
+            while chunk := connection.recv(65536):
+                received += chunk
+        assert received.partition(b"\r\n\r\n")[2] == body
+        assert command.process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("nowhere.ndjson", "nowhere.ndjson cannot be opened: No such file or directory"),
+        ("/", "/ cannot be opened: it is not a file"),
+        ("nats://127.0.0.1/books", "'nats' is not a kind of feed that is known"),
+    ],
+)
+def test_a_feed_that_cannot_be_opened_is_one_line_and_exit_code_3(source: str, reason: str):
+    done = run("serve", source, "--port", 0)
+    assert done.returncode == 3
+    assert reason in done.stderr
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_that_cannot_be_read_is_exit_code_3_too(tmp_path: Path):
+    # Reading a process's own memory at address 0 fails, whoever asks, though the file is there.
+    done = run("serve", "/proc/self/mem", "--port", 0)
+    assert (done.returncode, done.stderr) == (3, "Error: /proc/self/mem cannot be read: Input/output error\n")
+
+
+def test_an_address_that_cannot_be_had_is_one_line_and_exit_code_4():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", SAMPLE, "--port", port)
+        assert done.returncode == 4
+        assert done.stderr == f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
+    for host in ("no such host", "x" * 300):
+        done = run("serve", SAMPLE, "--host", host)
+        assert done.returncode == 4
+        assert done.stderr.startswith(f"Error: cannot listen on {host} port 8000: ")
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [[], [SAMPLE, "--port", "-1"], [SAMPLE, "--port", "x"], [SAMPLE, "--no-such"]])
+def test_wrong_usage_is_exit_code_2(arguments: list[object]):
+    done = run("serve", *arguments)
+    assert done.returncode == 2
+    assert "Usage: market-index serve" in done.stderr
+
+
+def test_flags_are_read_from_the_environment_too(tmp_path: Path):
+    environment = {
+        "MARKET_INDEX_FEED": str(SAMPLE),
+        "MARKET_INDEX_PORT": "0",
+        "MARKET_INDEX_HOST": "127.0.0.1",
+        "MARKET_INDEX_ACCESS_LOG": "1",
+    }
+    with running(tmp_path, **environment) as command:
+        assert command.service.pair_list().status == 200
+        eventually(lambda: '"GET /trading-view/pair-list HTTP/1.1" 200' in command.said)
+
+
+def test_requests_are_not_logged_unless_asked_for(tmp_path: Path):
+    with running(tmp_path, SAMPLE, "--port", 0) as command:
+        assert command.service.pair_list().status == 200
+        assert command.end() == 0
+        assert "GET" not in command.said
+
+
+def test_it_listens_on_ipv6_where_asked(tmp_path: Path):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6 loopback: {error}")
+    with running(tmp_path, SAMPLE, "--host", "::1", "--port", 0) as command:
+        eventually(lambda: "listening on http://[::1]:" in command.said, 60)
+
+
+def test_help_shows_defaults_variables_and_examples():
+    done = run("serve", "--help")
+    assert done.returncode == 0
+    for shown in ("127.0.0.1", "8000", "MARKET_INDEX_PORT", "market-index serve books.ndjson", "Exit codes"):
+        assert shown in done.stdout
+    assert "serve" in run("--help").stdout
+    assert run("--version").stdout.startswith("market-index, version ")
+
+
+def on_a_terminal(path: Path) -> str:
+    """Serve the file with standard error on a terminal, and return what it showed until it listened."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([COMMAND, "serve", str(path), "--port", "0"], stdin=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while b"listening on" not in shown:
+        shown += os.read(ours, 65536)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    os.close(ours)
+    return shown.decode()
+
+
+def test_loading_a_large_file_shows_progress_on_a_terminal(tmp_path: Path):
+    path = tmp_path / "large.ndjson"
+    path.write_bytes(SAMPLE.read_bytes() * 400)
+    shown = on_a_terminal(path)
+    assert "100%" in shown
+    assert shown.count("%") > 2
+    assert f"{path}: 13 pairs, 0 lines refused" in shown
+
+
+def test_loading_a_small_file_shows_none(tmp_path: Path):
+    assert "%" not in on_a_terminal(SAMPLE)

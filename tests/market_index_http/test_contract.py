@@ -1,0 +1,311 @@
+"""Every rule of the contract and every row of the decisions, through a real uvicorn on a real socket."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
+from market_index.strategies import market_indexes
+from market_index_http import create_app
+from tests.service import Answer, Client, Service, served
+
+POLICY = "279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"
+SNEK = f"{POLICY}:534e454b"
+NAMELESS = f"{POLICY}:"
+TRADED = OrderBook.from_levels(
+    Pair(AssetId.parse(SNEK), ADA),
+    bids=[("0.0000110", 5), ("0.00002", 2**64 - 1), ("0.000011", 6)],
+    asks=[("100", 7), ("30", 2**53 + 1), ("1e1", 0)],
+    spot="0.50",
+)
+UNTRADED = OrderBook(Pair(ADA, AssetId.parse(NAMELESS)))
+CROSSED = OrderBook.from_levels(
+    Pair(AssetId.parse(SNEK), AssetId.parse(NAMELESS)), bids=[("3", 1)], asks=[("2", 1)], spot="2.5"
+)
+
+
+@pytest.fixture(scope="module")
+def live() -> LiveIndex:
+    return LiveIndex()
+
+
+@pytest.fixture(scope="module")
+def running(live: LiveIndex) -> Iterator[Service]:
+    with served(create_app(live)) as service:
+        yield service
+
+
+@pytest.fixture
+def service(running: Service, live: LiveIndex) -> Service:
+    live.update([TRADED, UNTRADED, CROSSED], list(live.current))
+    return running
+
+
+def refused(answer: Answer, status: int) -> str:
+    """The message of an error answer, which has the error body and nothing else."""
+    assert answer.status == status
+    assert answer.headers["content-type"] == "application/json"
+    assert list(answer.json) == ["error"]
+    assert isinstance(answer.json["error"], str)
+    return str(answer.json["error"])
+
+
+class TestPairList:
+    """4.1 of the contract."""
+
+    def test_every_tracked_pair_appears_once_in_ledger_order(self, service: Service):
+        answer = service.pair_list()
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json == {
+            "pairs": [
+                {"base": "ADA", "quote": NAMELESS, "last_spot": None},
+                {"base": SNEK, "quote": "ADA", "last_spot": "0.5"},
+                {"base": SNEK, "quote": NAMELESS, "last_spot": "2.5"},
+            ]
+        }
+
+    def test_an_empty_index_has_an_empty_list(self, service: Service, live: LiveIndex):
+        live.retract(*live.current)
+        assert service.pair_list().body == b'{"pairs":[]}'
+
+    def test_query_parameters_are_ignored(self, service: Service):
+        assert service.ask("/trading-view/pair-list?base=x&page=2").json == service.pair_list().json
+
+
+class TestOrderBook:
+    """4.2 of the contract."""
+
+    def test_the_book_of_the_pair_bids_falling_asks_rising(self, service: Service):
+        answer = service.order_book(SNEK, "ADA")
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json == {
+            "base": SNEK,
+            "quote": "ADA",
+            "spot": "0.5",
+            "bids": [
+                {"price": "0.00002", "accumulated_liquidity": 18446744073709551615},
+                {"price": "0.000011", "accumulated_liquidity": 11},
+            ],
+            "asks": [
+                {"price": "30", "accumulated_liquidity": 9007199254740993},
+                {"price": "100", "accumulated_liquidity": 7},
+            ],
+        }
+
+    def test_spot_is_null_where_nothing_was_traded(self, service: Service):
+        expected: dict[str, Any] = {"base": "ADA", "quote": NAMELESS, "spot": None, "bids": [], "asks": []}
+        assert service.order_book("ADA", NAMELESS).json == expected
+
+    def test_a_crossed_book_is_served_as_it_is(self, service: Service):
+        book = service.order_book(SNEK, NAMELESS).json
+        assert Decimal(book["bids"][0]["price"]) > Decimal(book["asks"][0]["price"])
+
+    @pytest.mark.parametrize("asked", [SNEK, SNEK.upper(), POLICY + ":534E454b", POLICY.upper() + ":534e454b"])
+    def test_base_and_quote_are_echoed_as_they_were_asked(self, service: Service, asked: str):
+        assert service.order_book(asked, "ADA").json["base"] == asked
+        assert service.order_book("ADA", asked.partition(":")[0] + ":").json["quote"] == asked.partition(":")[0] + ":"
+
+    @pytest.mark.parametrize("colon", [":", "%3A", "%3a"])
+    def test_the_colon_may_be_raw_or_percent_encoded(self, service: Service, colon: str):
+        target = f"/trading-view/order-book?quote=ADA&base={POLICY}{colon}534e454b"
+        assert service.ask(target).json["base"] == SNEK
+
+    def test_unknown_parameters_are_ignored(self, service: Service):
+        answer = service.ask(f"/trading-view/order-book?depth=1&base={SNEK}&BASE=x&quote=ADA&%00=%ff")
+        assert answer.status == 200
+        assert len(answer.json["bids"]) == 2
+
+    @pytest.mark.parametrize(
+        ("base", "quote"),
+        [("ADA", SNEK), (NAMELESS, "ADA"), ("ADA", "ADA"), (SNEK, SNEK), (SNEK.upper(), f"{POLICY}:00")],
+    )
+    def test_a_pair_that_is_not_tracked_is_404_and_named_as_it_was_asked(self, service: Service, base: str, quote: str):
+        assert refused(service.order_book(base, quote), 404) == f"Pair {base}/{quote} not found"
+
+    def test_a_published_change_is_in_the_next_answer(self, service: Service, live: LiveIndex):
+        live.publish(TRADED.apply(spot="7", bids=[("1", 1)]))
+        assert service.order_book(SNEK, "ADA").json["bids"][0] == {"price": "1", "accumulated_liquidity": 1}
+        assert service.pair_list().json["pairs"][1]["last_spot"] == "7"
+        live.retract(TRADED.pair)
+        assert service.order_book(SNEK, "ADA").status == 404
+
+
+class TestRefusals:
+    """Decisions 16, 18 and 19."""
+
+    @pytest.mark.parametrize(
+        ("query", "message"),
+        [
+            ("", "Query parameter 'base' is missing"),
+            ("?", "Query parameter 'base' is missing"),
+            ("?base=ADA", "Query parameter 'quote' is missing"),
+            ("?quote=ADA", "Query parameter 'base' is missing"),
+            ("?Base=ADA&quote=ADA", "Query parameter 'base' is missing"),
+            ("?base=&quote=ADA", "Query parameter 'base' is empty: ''"),
+            ("?base&quote=ADA", "Query parameter 'base' is empty: ''"),
+            ("?base=ADA&quote=", "Query parameter 'quote' is empty: ''"),
+            ("?base=ADA&base=ADA&quote=ADA", "Query parameter 'base' is given 2 times: ['ADA', 'ADA']"),
+            ("?base=ADA&quote=ADA&quote=", "Query parameter 'quote' is given 2 times: ['ADA', '']"),
+            ("?base=ada&quote=ADA", "Query parameter 'base': 'ada' is not an asset identifier: it is not ADA"),
+            ("?base=lovelace&quote=ADA", "Query parameter 'base': 'lovelace' is not"),
+            ("?base=.&quote=ADA", "Query parameter 'base': '.' is not"),
+            (f"?base={POLICY}.534e454b&quote=ADA", "has no colon"),
+            (f"?base={POLICY}534e454b&quote=ADA", "has no colon"),
+            (f"?base=ADA&quote={POLICY}:534e454", "Query parameter 'quote'"),
+            (f"?base=ADA&quote={POLICY}:5", "odd length"),
+            (f"?base=ADA&quote={POLICY[1:]}:", "wrong length: 55 digits"),
+            (f"?base=ADA&quote={POLICY}:{'00' * 33}", "wrong length: 66 digits"),
+            (f"?base=ADA&quote={POLICY}:zz", "not hexadecimal"),
+            (f"?base=ADA&quote={POLICY}%253A", "has no colon"),
+            ("?base=ADA%0A&quote=ADA", r"'ADA\n' is not"),
+            ("?base=ADA%00&quote=ADA", r"'ADA\x00' is not"),
+            ("?base=%00&quote=ADA", r"'\x00' is not"),
+            ("?base=%ff&quote=ADA", "'\ufffd' is not"),
+            ("?base=%zz&quote=ADA", "'%zz' is not"),
+            ("?base=%&quote=ADA", "'%' is not"),
+            ("?base=+ADA&quote=ADA", "' ADA' is not"),
+            ("?base=ADA%20&quote=ADA", "'ADA ' is not"),
+            ("?base=%ED%A0%80&quote=ADA", "is not an asset identifier"),
+            ("?base=%EF%BC%A1DA&quote=ADA", "'\uff21DA' is not"),
+            (f"?base=ADA&quote={POLICY}:%D9%A1%D9%A2", "not hexadecimal"),
+            (f"?base=ADA&quote={POLICY}:+0+", "odd length"),
+            (f"?base=ADA&quote={POLICY}:+00+", "not hexadecimal"),
+            ("?base=ADA;quote=ADA", "'ADA;quote=ADA' is not"),
+            ("?base=%22%3Cscript%3E&quote=ADA", "'\"<script>' is not"),
+        ],
+    )
+    def test_a_parameter_that_is_not_right_is_400_and_named(self, service: Service, query: str, message: str):
+        assert message in refused(service.ask(f"/trading-view/order-book{query}"), 400)
+
+    @pytest.mark.parametrize("size", [1_000, 60_000, 100_000])
+    @pytest.mark.parametrize("filler", ["a", "%00", "%ff", ":"])
+    def test_a_huge_value_is_400_and_cut(self, service: Service, size: int, filler: str):
+        answer = service.ask(f"/trading-view/order-book?base={filler * (size // len(filler))}&quote=ADA")
+        message = refused(answer, 400)
+        assert len(message) < 250
+        # The parser itself refuses what is above 64 KiB.
+        assert message.startswith("Query parameter 'base'" if size < 65_000 else "Invalid HTTP request")
+
+    def test_six_thousand_parameters_are_400(self, service: Service):
+        query = "base=ADA&" * 6_000
+        assert "is given 6000 times" in refused(service.ask(f"/trading-view/order-book?{query}quote=ADA"), 400)
+
+    @pytest.mark.parametrize(
+        "request_line",
+        [
+            "nonsense",
+            "GET",
+            "get /trading-view/pair-list HTTP/1.1",
+            "GET /trading-view/ pair-list HTTP/1.1",
+            "\x16\x03\x01",
+        ],
+    )
+    def test_what_is_not_http_is_400_with_the_error_body(self, service: Service, request_line: str):
+        client = Client(service.port)
+        refused(client.send(f"{request_line}\r\nHost: test\r\n\r\n".encode()), 400)
+        client.close()
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/",
+            "/trading-view",
+            "/trading-view/",
+            "/trading-view/pair-list/",
+            "/trading-view/order-book/",
+            "/trading-view/order-book/?base=ADA&quote=ADA",
+            "/trading-view/pair-list%0A",
+            "/trading-view/order-book%0a?base=ADA&quote=ADA",
+            "/trading-view/pair-list%00",
+            "/trading-view/PAIR-LIST",
+            "//trading-view/pair-list",
+            "/trading-view//pair-list",
+            "/trading-view/../trading-view/pair-list",
+            "/trading-view%2Fpair-lists",
+            "/favicon.ico",
+            "/" + "x" * 60_000,
+            "/%ff%fe",
+        ],
+    )
+    @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+    def test_any_other_path_is_404_and_no_redirect(self, service: Service, path: str, method: str):
+        answer = service.ask(path, method)
+        assert "location" not in answer.headers
+        if method == "HEAD":
+            assert (answer.status, answer.body) == (404, b"")
+        else:
+            refused(answer, 404)
+
+    @pytest.mark.parametrize("path", ["/trading-view/pair-list", "/trading-view/order-book?base=ADA&quote=ADA"])
+    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+    def test_any_other_method_is_405_and_told_which_are_allowed(self, service: Service, path: str, method: str):
+        answer = service.ask(path, method)
+        refused(answer, 405)
+        assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+    def test_an_unexpected_failure_is_500_without_detail_and_logged(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ):
+        def fail(*_: object, **__: object) -> bytes:
+            raise RuntimeError("a secret detail")
+
+        monkeypatch.setattr(wire, "order_book_to_json", fail)
+        assert refused(service.order_book(SNEK, "ADA"), 500) == "Internal Server Error"
+        for _ in range(200):  # the server logs behind its answer
+            if "a secret detail" in caplog.text:
+                break
+            time.sleep(0.01)
+        assert "RuntimeError: a secret detail" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/trading-view/pair-list",
+        f"/trading-view/order-book?base={SNEK}&quote=ADA",
+        "/trading-view/order-book?base=ADA&quote=ADA",
+        "/trading-view/order-book",
+        "/nowhere",
+    ],
+)
+def test_head_answers_as_get_does_without_the_body(service: Service, target: str):
+    client = Client(service.port)
+    got, head, again = client.ask(target), client.ask(target, "HEAD"), client.ask(target)
+    client.close()
+    assert head.body == b""
+    assert head.status == got.status == again.status
+    assert {**head.headers, "date": ""} == {**got.headers, "date": ""}
+    assert int(head.headers["content-length"]) == len(got.body)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(index=market_indexes())
+def test_every_answer_equals_the_domain(running: Service, live: LiveIndex, index: MarketIndex):
+    live.update(index.values(), list(live.current))
+    client = Client(running.port)
+    try:
+        assert wire.pair_list_from_json(client.ask("/trading-view/pair-list").body) == index.pair_list()
+        for pair, book in index.items():
+            answer = client.ask(f"/trading-view/order-book?base={pair.base}&quote={pair.quote}")
+            assert wire.order_book_from_json(answer.body) == book
+            assert (answer.json["base"], answer.json["quote"]) == (str(pair.base), str(pair.quote))
+            if Pair(pair.quote, pair.base) not in index:
+                assert client.ask(f"/trading-view/order-book?base={pair.quote}&quote={pair.base}").status == 404
+    finally:
+        client.close()
+
+
+def test_a_saved_answer_is_a_book_again(service: Service):
+    answer = service.order_book(SNEK, "ADA")
+    assert wire.order_book_from_json(answer.body) == TRADED
+    assert b"\n" not in answer.body
+    assert json.loads(answer.body)["base"] == SNEK

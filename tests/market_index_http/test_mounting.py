@@ -1,0 +1,109 @@
+"""The app as the whole app, and mounted in Starlette and FastAPI apps, with the host's lifespan and without."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
+from market_index_http import create_app
+from tests.service import served
+
+ONE = OrderBook.from_levels(Pair(AssetId(b"\x01" * 28, b"one"), ADA), bids=[("1", 1)])
+TWO = OrderBook.from_levels(Pair(AssetId(b"\x02" * 28, b"two"), ADA), bids=[("2", 2)])
+
+
+async def hello(_: Any) -> PlainTextResponse:
+    return PlainTextResponse("the host's own")
+
+
+def starlette_host(routes: list[Mount], lifespan: Any = None) -> Any:
+    return Starlette(routes=[Route("/hello", hello), *routes], lifespan=lifespan)
+
+
+def fastapi_host(routes: list[Mount], lifespan: Any = None) -> Any:
+    host = FastAPI(lifespan=lifespan)
+    host.add_route("/hello", hello)
+    for route in routes:
+        host.mount(route.path, route.app)
+    return host
+
+
+@pytest.mark.parametrize("make_host", [starlette_host, fastapi_host])
+@pytest.mark.parametrize("lifespan", ["on", "off"])
+@pytest.mark.parametrize("path", ["", "/api", "/api/v1"])
+def test_it_answers_mounted_under_any_path(make_host, lifespan: Literal["on", "off"], path: str):
+    live = LiveIndex()
+
+    @asynccontextmanager
+    async def fill(_: Any) -> AsyncIterator[None]:
+        live.publish(ONE)
+        yield
+
+    if lifespan == "off":
+        live.publish(ONE)
+    host = make_host([Mount(path, create_app(live))], fill if lifespan == "on" else None)
+    with served(host, uvicorn.Server(uvicorn.Config(host, lifespan=lifespan, log_config=None))) as service:
+        assert service.ask("/hello").body == b"the host's own"
+        assert len(service.pair_list(path).json["pairs"]) == 1
+        assert service.order_book(str(ONE.pair.base), "ADA", path).json["bids"][0]["price"] == "1"
+        missing = service.order_book("ADA", "ADA", path)
+        assert (missing.status, missing.json) == (404, {"error": "Pair ADA/ADA not found"})
+        assert service.ask(f"{path}/trading-view/order-book?base=x").status == 400
+        wrong = service.ask(f"{path}/trading-view/pair-list", "POST")
+        assert (wrong.status, wrong.json) == (405, {"error": "Method Not Allowed"})
+        for nowhere in ("/trading-view/pair-list/", "/trading-view/pair-list%0A", "/nowhere"):
+            lost = service.ask(path + nowhere)
+            assert (lost.status, lost.json) == (404, {"error": "Not Found"})
+            assert "location" not in lost.headers
+
+
+def test_several_apps_serve_several_indexes_side_by_side():
+    shared, own = LiveIndex([ONE]), LiveIndex([TWO])
+    inner = starlette_host([Mount("/deep", create_app(own))])
+    with served(
+        starlette_host([Mount("/a", create_app(shared)), Mount("/b", create_app(shared)), Mount("/c", inner)])
+    ) as (service):
+        assert service.pair_list("/a").body == service.pair_list("/b").body
+        assert service.pair_list("/c/deep").json["pairs"][0]["base"] == str(TWO.pair.base)
+        shared.retract(ONE.pair)
+        assert service.pair_list("/a").json == service.pair_list("/b").json == {"pairs": []}
+        assert len(service.pair_list("/c/deep").json["pairs"]) == 1
+
+
+def test_a_failure_has_the_error_body_under_the_hosts_middleware_too(monkeypatch: pytest.MonkeyPatch):
+    async def passing_on(request: Any, call_next: Any) -> Any:
+        return await call_next(request)
+
+    host = starlette_host([Mount("/api", create_app(LiveIndex([ONE])))])
+    host.add_middleware(BaseHTTPMiddleware, dispatch=passing_on)
+
+    def fail(*_: object, **__: object) -> bytes:
+        raise RuntimeError("a secret detail")
+
+    monkeypatch.setattr("market_index.wire.pair_list_to_json", fail)
+    with served(host) as service:
+        answer = service.pair_list("/api")
+        assert (answer.status, answer.json) == (500, {"error": "Internal Server Error"})
+
+
+def test_middleware_that_a_user_adds_is_honoured():
+    async def stamping(request: Any, call_next: Any) -> Any:
+        response = await call_next(request)
+        response.headers["x-stamp"] = "seen"
+        return response
+
+    app = create_app(LiveIndex([ONE]))
+    app.add_middleware(BaseHTTPMiddleware, dispatch=stamping)
+    with served(app) as service:
+        for target in ("/trading-view/pair-list", "/trading-view/order-book", "/nowhere"):
+            assert service.ask(target).headers["x-stamp"] == "seen"

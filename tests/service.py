@@ -1,0 +1,97 @@
+"""A real uvicorn on a real socket, and a client that sends exactly the bytes it is told to."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPResponse
+from threading import Thread
+from typing import Any
+from urllib.parse import urlencode
+
+import uvicorn
+from attrs import frozen
+
+from market_index_http.server import Server
+
+
+@frozen
+class Answer:
+    """An HTTP answer, read to its end."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """One keep-alive connection."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+
+    def ask(self, target: str | bytes, method: str = "GET", headers: str = "") -> Answer:
+        """Send a request for `target`, as it is, and read the answer."""
+        target = target if isinstance(target, bytes) else target.encode()
+        head = b"%s %s HTTP/1.1\r\nHost: test\r\n%s\r\n" % (method.encode(), target, headers.encode())
+        return self.send(head, method)
+
+    def send(self, request: bytes, method: str = "GET") -> Answer:
+        """Send these very bytes, and read the answer."""
+        self.socket.sendall(request)
+        response = HTTPResponse(self.socket, method=method)
+        response.begin()
+        answer = Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        response.close()
+        return answer
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@frozen
+class Service:
+    """An app that is being served."""
+
+    port: int
+
+    def ask(self, target: str | bytes, method: str = "GET") -> Answer:
+        """Ask on a connection of its own."""
+        client = Client(self.port)
+        try:
+            return client.ask(target, method)
+        finally:
+            client.close()
+
+    def order_book(self, base: str, quote: str, prefix: str = "") -> Answer:
+        return self.ask(f"{prefix}/trading-view/order-book?{urlencode({'base': base, 'quote': quote})}")
+
+    def pair_list(self, prefix: str = "") -> Answer:
+        return self.ask(f"{prefix}/trading-view/pair-list")
+
+
+@contextmanager
+def served(app: Any, server: uvicorn.Server | None = None) -> Iterator[Service]:
+    """Serve the app on a free port of this machine: by the command's own server, or by the one given."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = server or Server(app)
+    thread = Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    try:
+        patience = time.monotonic() + 20
+        while not server.started:
+            assert thread.is_alive(), "uvicorn did not start"
+            assert time.monotonic() < patience, "uvicorn did not start in time"
+            time.sleep(0.01)
+        yield Service(listener.getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
