@@ -40,8 +40,11 @@ check: .venv/check.installed ## types, style and formatting
 wheel: .venv/check.installed ## build the wheel, install it elsewhere and use it there as a newcomer would
 	$(BIN)/python tests/wheel/use_the_wheel.py
 
-bench: .venv/check.installed ## measure, against named peers
+.venv/bench.installed: .venv/check.installed
 	$(BIN)/python -m pip install --quiet --group bench
+	@touch $@
+
+bench: .venv/bench.installed ## measure the cost of the next index, against named peers
 	$(BIN)/python tests/benchmarks/next_index.py
 
 clean: ## remove everything that the other tasks made

@@ -40,18 +40,24 @@ class _Block:
     def changed(self, changes: _Changes) -> list[_Block]:
         """Return the blocks that stand in the place of this one once the changes are made: none, one or more."""
         keys, books = list(self.keys), list(self.books)
+        same_pairs = True
         position = 0
         # In sorted order whatever is inserted has only what is left of this block behind it.
         for key in sorted(changes):
             book = changes[key]
             position = bisect_left(keys, key, position)
             stands = position < len(keys) and keys[position] == key
-            keys[position : position + stands] = [] if book is None else [key]
-            books[position : position + stands] = [] if book is None else [book]
-        size = len(keys) if len(keys) <= 2 * _BLOCK_SIZE else _BLOCK_SIZE
+            if stands and book is not None:
+                books[position] = book
+            elif stands or book is not None:
+                same_pairs = False
+                keys[position : position + stands] = [] if book is None else [key]
+                books[position : position + stands] = [] if book is None else [book]
+        if len(keys) <= 2 * _BLOCK_SIZE:
+            return [_Block(self.keys if same_pairs else tuple(keys), tuple(books))] if keys else []
         return [
-            _Block(tuple(keys[start : start + size]), tuple(books[start : start + size]))
-            for start in range(0, len(keys), size or 1)
+            _Block(tuple(keys[start : start + _BLOCK_SIZE]), tuple(books[start : start + _BLOCK_SIZE]))
+            for start in range(0, len(keys), _BLOCK_SIZE)
         ]
 
 
@@ -145,16 +151,18 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         changes_by_block: dict[int, _Changes] = {}
         for key, book in changes.items():
             changes_by_block.setdefault(self._block_of(key), {})[key] = book
-        blocks, starts, size = list(self._blocks), list(self._starts), self._size
+        blocks, starts, size = list(self._blocks), self._starts, self._size
         # From the last to the first, so that a block that splits or goes does not move those still to come.
         for position in sorted(changes_by_block, reverse=True):
             block = blocks[position]
             successors = block.changed(changes_by_block[position])
             blocks[position : position + 1] = successors
-            starts[position : position + 1] = [successor.keys[0] for successor in successors]
+            firsts = tuple(successor.keys[0] for successor in successors)
+            if firsts != starts[position : position + 1]:
+                starts = starts[:position] + firsts + starts[position + 1 :]
             size += sum(len(successor.keys) for successor in successors) - len(block.keys)
         following = MarketIndex.__new__(MarketIndex)
-        following.__attrs_init__(tuple(blocks), tuple(starts), size)
+        following.__attrs_init__(tuple(blocks), starts, size)
         return following if size >= _LEAST_BOOKS_A_BLOCK * (len(blocks) - 1) else MarketIndex(following.values())
 
 

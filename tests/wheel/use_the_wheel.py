@@ -1,0 +1,103 @@
+"""Builds the wheel and uses it as a newcomer would: installed elsewhere, with the base dependencies and with `http`.
+
+Run by `make wheel`. Exits non-zero at the first thing that is not as it should be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+from urllib.request import urlopen
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "samples" / "order-books.ndjson"
+
+
+def call(*command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, cwd="/")
+    if check and done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def expect(found: object, wanted: object, what: str) -> None:
+    if found != wanted:
+        sys.exit(f"{what}: {found!r}, not {wanted!r}")
+    print(f"ok  {what}")
+
+
+def environment(home: Path, requirement: str) -> Path:
+    venv.create(home, with_pip=True)
+    call(home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement)
+    return home / "bin"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        there = Path(folder)
+        call(sys.executable, "-m", "build", "--wheel", "--outdir", there, ROOT)
+        (wheel,) = there.glob("*.whl")
+
+        base = environment(there / "base", str(wheel))
+        installed = json.loads(call(base / "python", "-m", "pip", "list", "--format=json").stdout)
+        expect(
+            {one["name"] for one in installed} - {"pip", "setuptools"},
+            {"attrs", "cattrs", "market-index", "typing_extensions"},
+            "the base installs attrs and cattrs alone",
+        )
+        call(base / "python", "-Ic", "import market_index, market_index_feeds")
+        expect(
+            call(base / "python", "-Ic", LIBRARY, SAMPLE).stdout.split(),
+            ["13", "True"],
+            "the library reads a file of order books and writes them back",
+        )
+        missing = call(base / "market-index", "serve", SAMPLE, check=False)
+        expect(
+            missing.stderr.splitlines()[-1].partition("pip install ")[2],
+            "'market-index[http]'",
+            "the command names the extra that it needs",
+        )
+        for package in ("market_index", "market_index_feeds", "market_index_http"):
+            (typed,) = (there / "base").glob(f"lib/python3*/site-packages/{package}/py.typed")
+            expect(typed.read_bytes(), b"", f"{package} is typed")
+
+        http = environment(there / "http", f"{wheel}[http]")
+        errors = there / "errors"
+        with errors.open("wb") as file:
+            process = subprocess.Popen([http / "market-index", "serve", SAMPLE, "--port", "0"], stderr=file, cwd="/")
+        try:
+            patience = time.monotonic() + 30
+            while not (url := re.search(r"listening on (\S+)", errors.read_text())):
+                if process.poll() is not None or time.monotonic() > patience:
+                    sys.exit(errors.read_text())
+                time.sleep(0.05)
+            with urlopen(f"{url[1]}/trading-view/pair-list") as answer:
+                expect(len(json.load(answer)["pairs"]), 13, "the command serves the pair list")
+            first = json.loads(SAMPLE.read_text().splitlines()[0])
+            query = f"base={first['base']}&quote={first['quote']}"
+            with urlopen(f"{url[1]}/trading-view/order-book?{query}") as answer:
+                expect(json.load(answer), first, "the command serves an order book")
+        finally:
+            process.terminate()
+        expect(process.wait(30), 0, "the command ends cleanly")
+
+
+LIBRARY = """
+import sys
+from market_index import LiveIndex, wire
+from market_index_feeds import open_feed
+live = LiveIndex()
+with open_feed(sys.argv[1]) as feed:
+    feed.start(live)
+books = live.current.values()
+print(len(books), all(wire.order_book_from_json(wire.order_book_to_json(book)) == book for book in books))
+"""
+
+if __name__ == "__main__":
+    main()
