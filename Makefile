@@ -28,7 +28,7 @@ serve: .venv/serve.installed ## serve the sample order books on http://127.0.0.1
 
 test: .venv/check.installed ## run the tests, with branch coverage (HYPOTHESIS_PROFILE=thorough for more examples)
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(PYTEST)
+	$(BIN)/coverage run -m pytest -n auto --maxprocesses 4 --dist loadfile $(PYTEST)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -68,10 +68,10 @@ class AssetId:
 
         Raises `InvalidAssetId`, saying what is wrong.
         """
-        if text == "ADA":
-            return ADA
         if not isinstance(text, str):
             raise InvalidAssetId(f"an asset identifier must be a str, not {type(text).__name__}: {shown(text)}")
+        if text == "ADA":
+            return ADA
         policy_id, colon, asset_name = text.partition(":")
         if not colon:
             raise _not_an_identifier(text, "it is not ADA and has no colon")

@@ -81,6 +81,7 @@ class MarketIndex(Mapping[Pair, OrderBook]):
     """
 
     _blocks: tuple[_Block, ...]
+    # Where each block begins: no key of it is below, and none of the block before it is above.
     _starts: tuple[LedgerOrder, ...]
     _size: int
 
@@ -106,10 +107,15 @@ class MarketIndex(Mapping[Pair, OrderBook]):
 
     def without(self, *pairs: Pair) -> MarketIndex:
         """Return the index without these pairs; one that is not tracked is no error."""
+        for pair in pairs:
+            if type(pair) is not Pair:
+                raise TypeError(f"an index is asked by Pair, not by {type(pair).__name__}: {shown(pair)}")
         return self._next(dict.fromkeys(pair.ledger_order for pair in pairs))
 
     def __getitem__(self, pair: Pair) -> OrderBook:
-        if type(pair) is Pair and self._blocks:
+        if type(pair) is not Pair:
+            raise KeyError(f"an index is asked by Pair, not by {type(pair).__name__}: {shown(pair)}")
+        if self._blocks:
             key = pair.ledger_order
             block = self._blocks[self._block_of(key)]
             position = bisect_left(block.keys, key)
@@ -157,9 +163,9 @@ class MarketIndex(Mapping[Pair, OrderBook]):
             block = blocks[position]
             successors = block.changed(changes_by_block[position])
             blocks[position : position + 1] = successors
-            firsts = tuple(successor.keys[0] for successor in successors)
-            if firsts != starts[position : position + 1]:
-                starts = starts[:position] + firsts + starts[position + 1 :]
+            if len(successors) != 1:
+                firsts = (successor.keys[0] for successor in successors)
+                starts = (*starts[:position], *firsts, *starts[position + 1 :])
             size += sum(len(successor.keys) for successor in successors) - len(block.keys)
         following = MarketIndex.__new__(MarketIndex)
         following.__attrs_init__(tuple(blocks), starts, size)

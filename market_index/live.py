@@ -53,8 +53,10 @@ class LiveIndex:
 
         A pair that is named on both sides stays, with its new book. Raises as `publish` does.
         """
+        # An iterable of the caller's may take its time, or publish itself: not while the others wait.
+        books, pairs = tuple(publish), tuple(retract)
         with self._turn:
-            self._current = self._current.without(*retract).with_books(*publish)
+            self._current = self._current.without(*pairs).with_books(*books)
             return self._current
 
     def __repr__(self) -> str:

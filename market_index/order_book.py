@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from decimal import Context, Decimal, Inexact, InvalidOperation
+from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation
 from enum import Enum
-from operator import gt, lt
+from operator import attrgetter, gt, itemgetter, lt
 from types import EllipsisType
 from typing import Final, NoReturn, TypeAlias, final
 
@@ -19,8 +19,23 @@ MAX_LIQUIDITY: Final = 2**64 - 1
 """The most liquidity that an order or a level can have, in the smallest unit of the base asset (decision 1)."""
 
 # Twice the digits of a price hold a sum or a difference of two whole, and half of it.
-_EXACT: Final = Context(prec=96, traps=[Inexact, InvalidOperation])
+_EXACT: Final = Context(
+    prec=96,
+    rounding=ROUND_HALF_EVEN,
+    Emin=-999,
+    Emax=999,
+    capitals=1,
+    clamp=0,
+    flags=[],
+    traps=[Inexact, InvalidOperation],
+)
 _HALF: Final = Decimal("0.5")
+
+_FEW_CHANGES: Final = 500
+"""Up to so many changes of a side are made one by one."""
+
+_PRICE: Final = attrgetter("price")
+_PRICE_FIRST: Final = itemgetter(0)
 
 
 class Side(Enum):
@@ -223,8 +238,10 @@ class OrderBook:
     def depth(self, levels: int) -> OrderBook:
         """Return the book cut to its best `levels` price levels a side.
 
-        Raises `ValueError` for a negative number.
+        Raises `ValueError` for a negative number, `TypeError` for what is no whole number.
         """
+        if type(levels) is not int:
+            raise TypeError(f"levels must be an int, not {shown(levels)}")
         if levels < 0:
             raise ValueError(f"levels must be 0 or more, not {levels}")
         if levels >= len(self.bids) and levels >= len(self.asks):
@@ -315,12 +332,15 @@ def _entries(side: str, entries: Iterable[Entry]) -> Iterable[tuple[Decimal, int
 
 def _gathered(side: Side, entries: Iterable[tuple[Decimal, int]]) -> Levels:
     """Return the levels of a side: amounts at one price summed, zeros dropped, in the order of the side."""
-    totals: dict[Decimal, int] = {}
+    # By text: the hash of a number is no secret, so that orders could be priced to collide; that of a text is.
+    totals: dict[str, int] = {}
     for price, amount in entries:
-        totals[price] = totals.get(price, 0) + amount
+        text = str(price)
+        totals[text] = totals.get(text, 0) + amount
     levels = []
-    for price in sorted(totals, reverse=side is Side.BID):
-        total = totals[price]
+    for price, total in sorted(
+        ((Decimal(text), total) for text, total in totals.items()), key=_PRICE_FIRST, reverse=side is Side.BID
+    ):
         if total > MAX_LIQUIDITY:
             raise InvalidOrderBook(f"the {side.value}s at {price_text(price)} come to {total}, which is above 2^64-1")
         if total:
@@ -330,6 +350,9 @@ def _gathered(side: Side, entries: Iterable[tuple[Decimal, int]]) -> Levels:
 
 def _changed(side: Side, levels: Levels, changes: Iterable[tuple[Decimal, int]]) -> Levels:
     """Return `levels` with each change made, the very same tuple when there is nothing to change."""
+    changes = list(changes)
+    if len(changes) > _FEW_CHANGES:
+        return _merged(side, levels, changes)
     changed: list[PriceLevel] | None = None
     follows = lt if side is Side.BID else gt
     for price, amount in changes:
@@ -342,6 +365,17 @@ def _changed(side: Side, levels: Levels, changes: Iterable[tuple[Decimal, int]])
             changed = list(levels)
         changed[position : position + stands] = [trusted_level(price, amount)] if amount else []
     return levels if changed is None else tuple(changed)
+
+
+def _merged(side: Side, levels: Levels, changes: list[tuple[Decimal, int]]) -> Levels:
+    """Return what `_changed` does, in one sweep: for so many changes that each finding its place would cost more."""
+    merged: dict[str, PriceLevel | None] = {str(level.price): level for level in levels}
+    for price, amount in changes:
+        text = str(price)
+        level = merged.get(text)
+        if amount != (level.accumulated_liquidity if level else 0):
+            merged[text] = trusted_level(price, amount) if amount else None
+    return tuple(sorted((level for level in merged.values() if level), key=_PRICE, reverse=side is Side.BID))
 
 
 def _position(levels: Levels | list[PriceLevel], price: Decimal, follows: Callable[[Decimal, Decimal], bool]) -> int:

@@ -122,9 +122,9 @@ def _exponent(text: str) -> int:
 
 def _wrong_type(value: object) -> str:
     given = f"a price must be a str or a Decimal, not {type(value).__name__} ({shown(value)})"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return f"{given}: pass the price's text, or a Decimal"
-    return f"{given}: pass '{value}' or Decimal('{value}')"
+    if type(value) in {int, float} and 0 < value <= MAX_COEFFICIENT:  # type: ignore[operator]  # numbers, both of them
+        return f"{given}: pass '{value}' or Decimal('{value}')"
+    return f"{given}: pass the price's text, or a Decimal"
 
 
 def _not_a_price(value: object, reason: str) -> InvalidPrice:

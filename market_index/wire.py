@@ -183,9 +183,11 @@ def _decoded(text: bytes | bytearray | memoryview) -> Any:
     if not isinstance(text, (bytes, bytearray, memoryview)):
         raise _Refusal(f"must be bytes, not {type(text).__name__}: {shown(text)}")
     try:
-        characters = str(text, "utf-8")
+        characters = bytes(text).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _Refusal(f"not UTF-8 at byte {error.start}: {shown(bytes(text[error.start :][:80]))}") from None
+        raise _Refusal(f"not UTF-8 at byte {error.start}: {shown(error.object[error.start :][:80])}") from None
+    except ValueError as error:
+        raise _Refusal(f"cannot be read: {error}") from None
     try:
         try:
             return _DECODER.decode(characters)

@@ -7,15 +7,18 @@ with its number and the reason. Blank lines, CRLF and a byte-order mark at the s
 from __future__ import annotations
 
 import os
+import select
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from io import FileIO
+from itertools import takewhile
 from pathlib import Path
 from threading import Event
 from time import monotonic
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from market_index import LiveIndex, MarketIndexError, OrderBook, Pair, wire
 from market_index_feeds.feed import LOG, Feed, FeedError, Progress
@@ -26,10 +29,17 @@ MAX_LINE_LENGTH: Final = 16 * 1024 * 1024
 POLL_SECONDS: Final = 0.1
 """How often a followed file is looked at."""
 
+TROUBLE_SECONDS: Final = 1.0
+"""How long to wait after a file could not be read."""
+
+UNREST_SECONDS: Final = 1.0
+"""How long a file that is rewritten in place is waited for before it is read as it is."""
+
 STREAM_PAUSE_SECONDS: Final = 0.25
 STREAM_WAIT_SECONDS: Final = 10.0
 """A stream counts as loaded at its end or its first pause, but after so long at the latest."""
 
+_STANDARD_INPUT: Final = 0
 _CHUNK: Final = 256 * 1024
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _KNOWN: Final = 4096
@@ -77,10 +87,15 @@ class Lines:
 
 @frozen
 class _Refused:
-    """A line that holds no order book: why, and the pair that it names as far as that can be read."""
+    """A line that holds no order book, and why."""
 
     reason: str
-    pair: Pair | None
+    line: bytes | None
+
+    @property
+    def pair(self) -> Pair | None:
+        """The pair that the line names all the same, as far as that can be read."""
+        return None if self.line is None else wire.pair_named_in(self.line)
 
 
 def _read_line(line: bytes | None) -> OrderBook | _Refused | None:
@@ -92,13 +107,13 @@ def _read_line(line: bytes | None) -> OrderBook | _Refused | None:
     try:
         return wire.order_book_from_json(line)
     except MarketIndexError as error:
-        return _Refused(str(error), wire.pair_named_in(line))
+        return _Refused(str(error), line)
 
 
 class _NdjsonFeed(Feed):
     """What a file and a stream have in common: a line becomes a book, or is refused and told of."""
 
-    def _books(self, lines: Iterator[tuple[int, bytes | None]]) -> Iterator[OrderBook | _Refused]:
+    def _held(self, lines: Iterator[tuple[int, bytes | None]]) -> Iterator[OrderBook | _Refused]:
         """Yield what the lines hold, counted, and logged where it is refused."""
         for number, line in lines:
             held = _read_line(line)
@@ -114,26 +129,30 @@ class _NdjsonFeed(Feed):
 class NdjsonFile(_NdjsonFeed):
     """A file, followed: appended lines go live, and so does the whole of a file that takes its place.
 
-    The pairs that a new file no longer names are dropped. One that a refused line names, or may name, is kept: a bad
-    line never costs a good book. A file that vanishes, is empty or cannot be read leaves the last good index up.
+    The pairs that a new file no longer names are dropped, but not one that a refused line names, or may name: a bad
+    line never costs a good book. A file that vanishes, holds nothing or cannot be read leaves the last good index up.
 
     Lines are to be appended, or the file replaced in one step (written beside it, then renamed over it). One that is
-    rewritten in place is read anew too, as soon as it was seen at rest; what is half written then is half read.
+    rewritten in place is noticed too, and read anew once it is at rest; what is half written for long is half read.
     """
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._path = Path(path)
-        self._read: _ReadFile | None = None
+        self._file: _ReadFile | None = None
+        # The pairs that good lines of the file name; those that are up since before and that no line has named yet;
+        # and those that refused lines name, with None where one may name any.
         self._named: set[Pair] = set()
-        self._seen: object = None
+        self._earlier: set[Pair] = set()
+        self._doubted: set[Pair | None] = set()
+        self._unrest: tuple[float, object] | None = None
         self._trouble: str | None = None
 
     def close(self) -> None:
         """Stop following, and close the file."""
         super().close()
-        if self._read is not None:
-            self._read.file.close()
+        if self._file is not None:
+            self._file.close()
 
     def _load(self, live: LiveIndex, progress: Progress | None) -> None:
         try:
@@ -142,67 +161,107 @@ class NdjsonFile(_NdjsonFeed):
             raise FeedError(f"{self.source} cannot be read: {error.strerror}") from None
 
     def _follow(self, live: LiveIndex) -> None:
-        while not self._closing.wait(POLL_SECONDS):
+        pause = POLL_SECONDS
+        while not self._closing.wait(pause):
+            pause = POLL_SECONDS
             try:
                 self._look(live)
+            except FileNotFoundError:
+                self._tell(f"is not there; its {self._pairs} pairs stay as they were")
             except OSError as error:
-                self._tell(f"cannot be read ({error.strerror}); its {len(self._named)} pairs stay as they were")
+                self._tell(f"cannot be read ({error.strerror}); its {self._pairs} pairs stay as they were")
+                pause = TROUBLE_SECONDS
 
     def _look(self, live: LiveIndex) -> None:
         """Look at the file once, and read what has changed."""
+        file = self._file
+        whole = file is not None and file.is_as_read(self._closing)
+        if file is not None and whole:
+            # Of a file that was renamed away, too: its last lines may not have been read yet.
+            self._read_on(file, live)
         found = self._path.stat()
-        read = self._read
-        if read is not None and read.goes_on(found):
-            if found.st_size > read.offset:
-                for chunk in read.chunks():
-                    books = [held for held in self._books(read.lines.feed(chunk)) if isinstance(held, OrderBook)]
-                    live.publish(*books)
-                    self._named.update(book.pair for book in books)
-            self._tell(None)
-            return
-        # Another file, or this one rewritten: read it once it has been at rest between two looks.
-        seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-        if seen != self._seen:
-            self._seen = seen
-        elif not found.st_size:
-            self._tell(f"is empty; its {len(self._named)} pairs stay as they were")
-        else:
+        if file is None or not file.is_at(found) or (not whole and self._is_at_rest(found)):
             self._read_anew(live, None)
+        if self._pairs and not self._named and not self._doubted:
+            self._tell(f"holds no order book; its {self._pairs} pairs stay as they were")
+        else:
             self._tell(None)
+
+    def _read_on(self, file: _ReadFile, live: LiveIndex) -> None:
+        """Read what was appended."""
+        for chunk in file.chunks(self._closing):
+            books: list[OrderBook] = []
+            for held in self._held(file.lines.feed(chunk)):
+                if isinstance(held, OrderBook):
+                    books.append(held)
+                else:
+                    self._doubted.add(held.pair)
+            live.publish(*books)
+            self._named.update(book.pair for book in books)
+            self._earlier -= self._named
+        self._forget(live, ())
 
     def _read_anew(self, live: LiveIndex, progress: Progress | None) -> None:
         """Read the whole file, and publish it in one swap."""
-        read = _ReadFile(FileIO(self._path))
+        file = _ReadFile(FileIO(self._path))
         books: dict[Pair, OrderBook] = {}
-        unsure: set[Pair | None] = set()
+        doubted: set[Pair | None] = set()
         try:
-            size = os.fstat(read.file.fileno()).st_size
-            for chunk in read.chunks():
-                for held in self._books(read.lines.feed(chunk)):
+            size = file.size
+            for chunk in file.chunks(self._closing):
+                for held in self._held(file.lines.feed(chunk)):
                     if isinstance(held, OrderBook):
                         books[held.pair] = held
                     else:
-                        unsure.add(held.pair)
+                        doubted.add(held.pair)
                 if progress is not None:
-                    progress(read.offset, max(size, read.offset))
+                    progress(file.offset, max(size, file.offset))
         except BaseException:
-            read.file.close()
+            file.close()
             raise
-        if read.lines.unfinished != b"":
-            LOG.info("%s line %d waits for its newline", self.source, read.lines.number + 1)
-            unsure.add(wire.pair_named_in(read.lines.unfinished or b""))
-        gone = self._named - books.keys()
-        kept = gone if None in unsure else gone & unsure
-        gone = gone - kept
-        live.update(books.values(), gone)
-        if self._read is not None:
-            self._read.file.close()
+        if self._closing.is_set():
+            file.close()
+            return
+        if file.lines.unfinished != b"":
+            LOG.info("%s line %d waits for its newline", self.source, file.lines.number + 1)
+        before, self._file = self._file, file
+        self._earlier = (self._earlier | self._named) - books.keys()
+        self._named = set(books)
+        self._doubted = doubted
+        dropped = self._forget(live, books.values())
+        if before is not None:
+            before.close()
             LOG.info(
                 "%s was read anew: %d pairs, %d dropped, %d kept that lines which were refused name or may name",
-                *(self.source, len(books), len(gone), len(kept)),
+                *(self.source, len(books), dropped, len(self._earlier)),
             )
-        self._read = read
-        self._named = set(books) | kept
+
+    def _forget(self, live: LiveIndex, books: Iterable[OrderBook]) -> int:
+        """Publish the books, and retract in the same swap what the file no longer names; return how many that are."""
+        gone: set[Pair] = set()
+        if self._earlier and self._file is not None:
+            doubted = set(self._doubted)
+            unfinished = self._file.lines.unfinished
+            if unfinished != b"":
+                doubted.add(wire.pair_named_in(unfinished) if unfinished else None)
+            if None not in doubted and (self._named or doubted):
+                gone = self._earlier - doubted
+        self._earlier -= gone
+        if books or gone:
+            live.update(books, gone)
+        return len(gone)
+
+    def _is_at_rest(self, found: os.stat_result) -> bool:
+        """Whether a file that was rewritten is still the same at a second look, or was waited for long enough."""
+        now, state = monotonic(), _state(found)
+        since, before = self._unrest or (now, None)
+        at_rest = state == before or now - since >= UNREST_SECONDS
+        self._unrest = None if at_rest else (since, state)
+        return at_rest
+
+    @property
+    def _pairs(self) -> int:
+        return len(self._named) + len(self._earlier)
 
     def _tell(self, trouble: str | None) -> None:
         """Log what is wrong with the file once, and once that it is over."""
@@ -214,37 +273,86 @@ class NdjsonFile(_NdjsonFeed):
             self._trouble = trouble
 
 
-@define
+def _state(found: os.stat_result) -> tuple[int, int, int]:
+    """Return what changes whenever a file is written."""
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 class _ReadFile:
-    """An open file as far as it was read."""
+    """An open file as far as it was read, and whether what was read of it stands there still."""
 
-    file: FileIO
-    lines: Lines = field(factory=Lines)
-    offset: int = 0
-    _modified: int = 0
-    _head: bytes = b""
-    _tail: bytes = b""
+    def __init__(self, file: FileIO) -> None:
+        self.lines = Lines()
+        self.offset = 0
+        self._file = file
+        self._state = _state(os.fstat(file.fileno()))
+        self._head = b""
+        self._tail = b""
+        self._digest = blake2b()
+        # Whether it was written to since the digest was compared, whether that showed it to be rewritten, and from
+        # when on it may be compared again.
+        self._written_to = False
+        self._rewritten = False
+        self._compare_from = 0.0
 
-    def chunks(self) -> Iterator[bytes]:
+    @property
+    def size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def close(self) -> None:
+        self._file.close()
+
+    def is_at(self, found: os.stat_result) -> bool:
+        """Whether what was found at a path is this file."""
+        own = os.fstat(self._file.fileno())
+        return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+
+    def chunks(self, closing: Event) -> Iterator[bytes]:
         """Yield what there is to read, up to the end of the file."""
-        while chunk := self.file.read(_CHUNK):
+        while not closing.is_set() and (chunk := self._file.read(_CHUNK)):
             self.offset += len(chunk)
             self._head += chunk[: _KNOWN - len(self._head)]
             self._tail = (self._tail + chunk)[-_KNOWN:]
+            self._digest.update(chunk)
             yield chunk
-        self._modified = os.fstat(self.file.fileno()).st_mtime_ns
+        self._note()
 
-    def goes_on(self, found: os.stat_result) -> bool:
-        """Whether what was found at the path is this file still, with what was read of it unchanged."""
-        own = os.fstat(self.file.fileno())
-        if (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino) or found.st_size < self.offset:
-            return False
-        if found.st_size == self.offset:
-            return found.st_mtime_ns == self._modified
-        self.file.seek(0)
-        head = self.file.read(len(self._head))
-        self.file.seek(self.offset - len(self._tail))
-        return head == self._head and self.file.read(len(self._tail)) == self._tail
+    def is_as_read(self, closing: Event) -> bool:
+        """Whether all that was read stands there still.
+
+        Start and end of it are compared whenever the file was written to, and the whole of it as often as that takes
+        no more than a twentieth of the time: an append goes live at once, and a change further up is noticed a little
+        later.
+        """
+        self._note()
+        if self._written_to and not self._rewritten:
+            self._rewritten = (
+                self.size < self.offset
+                or self._read_at(0, len(self._head)) != self._head
+                or self._read_at(self.offset - len(self._tail), len(self._tail)) != self._tail
+                or (monotonic() >= self._compare_from and not self._is_same_throughout(closing))
+            )
+            self._file.seek(self.offset)
+        return not self._rewritten
+
+    def _note(self) -> None:
+        state = _state(os.fstat(self._file.fileno()))
+        self._written_to = self._written_to or state != self._state
+        self._state = state
+
+    def _is_same_throughout(self, closing: Event) -> bool:
+        begun = monotonic()
+        digest = blake2b()
+        # Cut short it comes out as not the same; but then nothing is read or published any more.
+        for position in takewhile(lambda _: not closing.is_set(), range(0, self.offset, _CHUNK)):
+            digest.update(self._read_at(position, min(_CHUNK, self.offset - position)))
+        self._written_to = False
+        self._compare_from = monotonic() + 19 * (monotonic() - begun)
+        return digest.digest() == self._digest.digest()
+
+    def _read_at(self, position: int, length: int) -> bytes:
+        self._file.seek(position)
+        return self._file.read(length) or b""
 
 
 class NdjsonStream(_NdjsonFeed):
@@ -268,6 +376,8 @@ class NdjsonStream(_NdjsonFeed):
     def close(self) -> None:
         """Stop publishing. A read that waits for the stream is left to the end of the process."""
         self._closing.set()
+        if self._thread is None:
+            self._close_descriptor()
 
     def _load(self, live: LiveIndex, progress: Progress | None) -> None:
         """Nothing can be read of a stream without waiting for it."""
@@ -275,24 +385,34 @@ class NdjsonStream(_NdjsonFeed):
     def _follow(self, live: LiveIndex) -> None:
         lines = Lines()
         while chunk := self._next_chunk():
-            books = [held for held in self._books(lines.feed(chunk)) if isinstance(held, OrderBook)]
+            books = [held for held in self._held(lines.feed(chunk)) if isinstance(held, OrderBook)]
             if self._closing.is_set():
-                return
+                break
             live.publish(*books)
             self._stirred.set()
-        if lines.unfinished != b"":
-            self.refused += 1
-            LOG.warning("%s line %d refused: it was not finished by a newline", self.source, lines.number + 1)
-        LOG.info("%s ended: %d order books read, %d lines refused", self.source, self.books, self.refused)
+        else:
+            if lines.unfinished is None or lines.unfinished.strip():
+                self.refused += 1
+                LOG.warning("%s line %d refused: it was not finished by a newline", self.source, lines.number + 1)
+            LOG.info("%s ended: %d order books read, %d lines refused", self.source, self.books, self.refused)
+        self._close_descriptor()
         self._ended.set()
         self._stirred.set()
 
     def _next_chunk(self) -> bytes:
-        try:
-            return os.read(self._descriptor, _CHUNK)
-        except OSError as error:
-            LOG.error("%s cannot be read on: %s", self.source, error.strerror)  # the reason says it all
-            return b""
+        while True:
+            try:
+                return os.read(self._descriptor, _CHUNK)
+            except BlockingIOError:
+                # Whoever shares the stream has set it so: wait for it as a blocking read would.
+                select.select([self._descriptor], [], [])
+            except OSError as error:
+                LOG.error("%s cannot be read on: %s", self.source, error.strerror)
+                return b""
+
+    def _close_descriptor(self) -> None:
+        if self._descriptor != _STANDARD_INPUT:
+            os.close(self._descriptor)
 
 
 def open_ndjson(source: str) -> Feed:
@@ -300,16 +420,18 @@ def open_ndjson(source: str) -> Feed:
 
     Raises `FeedError` when there is nothing to be read there.
     """
-    if source == "-":
-        return NdjsonStream("standard input", 0)
+    name = "standard input" if source == "-" else source
     try:
-        descriptor = os.open(source, os.O_RDONLY)
+        descriptor = _STANDARD_INPUT if source == "-" else os.open(source, os.O_RDONLY)
+        mode = os.fstat(descriptor).st_mode
+        if source == "-":
+            # Of a stream that is closed, open for writing alone, or a folder, not even nothing can be read.
+            os.read(descriptor, 0)
     except (OSError, ValueError) as error:
-        raise FeedError(f"{source} cannot be opened: {getattr(error, 'strerror', error)}") from None
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        return NdjsonStream(source, descriptor)
+        raise FeedError(f"{name} cannot be opened: {getattr(error, 'strerror', error)}") from None
+    if source == "-" or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        return NdjsonStream(name, descriptor)
     os.close(descriptor)
     if not stat.S_ISREG(mode):
-        raise FeedError(f"{source} cannot be opened: it is not a file")
-    return NdjsonFile(source)
+        raise FeedError(f"{name} cannot be opened: it is not a file")
+    return NdjsonFile(name)

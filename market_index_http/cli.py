@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import sys
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, FeedError, Progress, open_feed
 from market_index_http import create_app
-from market_index_http.server import Server, bind
+from market_index_http.server import ENDING_SIGNALS, Server, bind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,12 +88,15 @@ def serve(source: str, host: str, port: int, *, access_log: bool) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     logging.getLogger("market_index_feeds").setLevel(logging.INFO)
     logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+    for number in ENDING_SIGNALS:
+        signal.signal(number, _end_before_serving)
     live = LiveIndex()
     with _opened(source) as feed, _bound(host, port) as listener:
         with _progress(feed) as progress:
             _start(feed, live, progress)
         click.echo(f"{feed.source}: {len(live.current)} pairs, {feed.refused} lines refused", err=True)
         server = Server(create_app(live), access_log=access_log, on_listening=lambda: _say_where(listener))
+        _listen(listener, host, port)
         server.run_until_signalled(listener)
 
 
@@ -119,14 +123,30 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         return bind(host, port)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise _AddressFailed(f"cannot listen on {host} port {port}: {reason}") from None
+        raise _address_failed(host, port, error) from None
+
+
+def _listen(listener: socket.socket, host: str, port: int) -> None:
+    # Another process can have bound the address as well, and have begun to listen while the feed was loaded.
+    try:
+        listener.listen()
+    except OSError as error:
+        raise _address_failed(host, port, error) from None
+
+
+def _address_failed(host: str, port: int, error: Exception) -> _AddressFailed:
+    reason = getattr(error, "strerror", None) or error
+    return _AddressFailed(f"cannot listen on {host} port {port}: {reason}")
+
+
+def _end_before_serving(*_: Any) -> NoReturn:
+    raise SystemExit(0)
 
 
 @contextmanager
 def _progress(feed: Feed) -> Iterator[Progress | None]:
     """Show on a terminal how the loading of a large source gets on."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     with ExitStack() as stack:

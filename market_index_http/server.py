@@ -16,6 +16,9 @@ GRACE_SECONDS: Final = 10
 """How long answers that are in flight are waited for at the end."""
 
 
+ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket that holds the address but does not listen yet: a client is refused until the app is served.
 
@@ -66,9 +69,12 @@ class Server(uvicorn.Server):
             self.should_exit = True
 
         # uvicorn raises the signal that ended it once more; then this finds the work done, and the end is clean.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, stop)
-        self.run([listener])
+        before = {number: signal.signal(number, stop) for number in ENDING_SIGNALS}
+        try:
+            self.run([listener])
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class _ErrorBodyProtocol(HttpToolsProtocol):

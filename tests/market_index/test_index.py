@@ -114,6 +114,10 @@ def test_foreign_keys_are_not_tracked():
     assert "ADA" not in index  # type: ignore[comparison-overlap]  # a caller without types
     assert index.get("ADA") is None  # type: ignore[call-overload]  # a caller without types
     assert MarketIndex().get(numbered_pair(1)) is None
+    with pytest.raises(KeyError, match="an index is asked by Pair, not by str: 'ADA'"):
+        index.order_book("ADA")  # type: ignore[arg-type]  # a caller without types
+    with pytest.raises(TypeError, match="an index is asked by Pair, not by str: 'ADA'"):
+        index.without("ADA")  # type: ignore[arg-type]  # a caller without types
 
 
 def test_only_order_books_are_held_and_the_index_stays_as_it_was():
@@ -135,6 +139,13 @@ def test_the_next_index_shares_all_but_the_neighbourhood_of_the_change():
     same = sum(one is other for one, other in zip(before[:4] + before[5:], after, strict=True))
     assert len(after) == len(numbers) - 1
     assert same >= len(numbers) - 4 * 128 - 2
+
+
+def test_what_is_left_of_a_large_index_is_laid_anew():
+    index = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 20_001))
+    left = index.without(*(numbered_pair(number) for number in range(1, 20_001) if number % 100))
+    assert len(left) == 200
+    assert len(left._blocks) <= 2
 
 
 def test_an_index_says_how_many_pairs_it_has():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -40,6 +42,29 @@ def test_a_refused_publish_changes_nothing():
         live.publish(OrderBook(pair(2)), None)  # type: ignore[arg-type]  # a caller without types
     assert live.current is before
     live.publish(OrderBook(pair(3)))
+    assert len(live.current) == 2
+
+
+def test_no_publish_of_many_threads_is_lost():
+    live = LiveIndex()
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda number: live.publish(OrderBook(pair(number))), range(1, 2_001)))
+    finally:
+        sys.setswitchinterval(before)
+    assert len(live.current) == 2_000
+
+
+def test_what_is_published_may_publish_itself():
+    live = LiveIndex()
+
+    def books() -> Iterator[OrderBook]:
+        live.publish(OrderBook(pair(1)))
+        yield OrderBook(pair(2))
+
+    live.update(books())
     assert len(live.current) == 2
 
 

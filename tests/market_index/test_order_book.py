@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
+import time
 from collections import defaultdict
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -23,6 +27,7 @@ from market_index import (
     Pair,
     PriceLevel,
     Side,
+    order_book,
 )
 from market_index.strategies import amounts, level_changes, order_books, orders, prices
 
@@ -170,6 +175,13 @@ class TestGathering:
         book = OrderBook.from_levels(PAIR, bids=iter([level("1", 5), ("1.0", 2), [Decimal(2), 3], (Decimal(3), 0)]))  # type: ignore[arg-type]  # a JSON reader gives lists
         assert plain(book.bids) == [(Fraction(2), 3), (Fraction(1), 7)]
 
+    def test_prices_made_to_collide_are_no_burden(self):
+        # Of numbers that are equal modulo 2^61-1 the hashes are equal; a dict of a few of them takes seconds.
+        begun = time.process_time()
+        orders = [Order(Side.ASK, str(7 + number * (2**61 - 1)), 1) for number in range(20_000)]
+        assert len(OrderBook.from_orders(PAIR, orders).asks) == 20_000
+        assert time.process_time() - begun < 10
+
     def test_a_sum_above_the_most_is_refused_with_its_price(self):
         with pytest.raises(InvalidOrderBook, match=r"the asks at 0\.25 come to 18446744073709551616, which is above"):
             OrderBook.from_levels(PAIR, asks=[("0.25", 2**64 - 1), ("0.250", 1)])
@@ -210,16 +222,22 @@ class TestApply:
         book = data.draw(order_books())
         bids, asks = data.draw(level_changes(book)), data.draw(level_changes(book))
         spot = data.draw(st.one_of(st.just(...), st.none(), prices()))
+        few_changes = data.draw(st.sampled_from([500, 0]))
         expected = []
         for side, levels, changes in ((Side.BID, book.bids, bids), (Side.ASK, book.asks, asks)):
             totals = dict(plain(levels))
             for price, amount in changes:
                 totals[Fraction(price)] = amount
             expected.append(modelled(totals, side))
-        changed = book.apply(bids, asks, spot)
+        with patch.object(order_book, "_FEW_CHANGES", few_changes):
+            changed = book.apply(bids, asks, spot)
         assert [plain(changed.bids), plain(changed.asks)] == expected
         assert changed.spot == (book.spot if spot is ... else spot)
         assert changed.pair is book.pair
+        for before, after, changes in ((book.bids, changed.bids, bids), (book.asks, changed.asks, asks)):
+            named = {price for price, _ in changes}
+            kept = [level for level in before if level.price not in named]
+            assert {id(level) for level in kept} <= {id(level) for level in after}
 
     @given(st.data())
     def test_changes_at_once_equal_changes_one_after_the_other(self, data):
@@ -236,6 +254,13 @@ class TestApply:
         assert following.bids[0] == level("3", 7)
         assert book.bids[0] == level("3", 1)
         assert book.apply(bids=[("3", 1), ("9", 0)], asks=[]).bids is book.bids
+
+    def test_a_hundred_thousand_changes_at_once_are_no_burden(self):
+        # Not a measurement: made one by one they would take minutes.
+        begun = time.process_time()
+        book = OrderBook(PAIR).apply(bids=[(str(price), price) for price in range(1, 100_001)])
+        assert len(book.bids) == 100_000
+        assert time.process_time() - begun < 20
 
     def test_levels_are_changes_too(self):
         assert plain(OrderBook(PAIR).apply(asks=[level("2", 5)]).asks) == [(Fraction(2), 5)]
@@ -321,6 +346,23 @@ class TestReading:
         assert book.depth(2) is book
         with pytest.raises(ValueError, match="levels must be 0 or more, not -1"):
             book.depth(-1)
+        for levels in (1.5, True, "1"):
+            with pytest.raises(TypeError, match="levels must be an int"):
+                book.depth(levels)  # type: ignore[arg-type]  # a caller without types
+
+    def test_the_default_context_of_the_program_changes_nothing(self):
+        script = """
+import decimal
+decimal.DefaultContext.Emax = decimal.DefaultContext.prec = 3
+decimal.DefaultContext.Emin = -3
+decimal.DefaultContext.rounding = decimal.ROUND_FLOOR
+from market_index import ADA, AssetId, OrderBook, Pair
+pair = Pair(AssetId(bytes(28), b""), ADA)
+print(OrderBook.from_levels(pair, [("1e25", 1)], [("2.00005e25", 1)]).mid)
+print(OrderBook.from_levels(pair, [("1e-25", 1)], [("1e-25", 1)]).spread)
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == ["15000250000000000000000000", "0"]
 
 
 @given(amounts(), amounts(least=0))

@@ -304,6 +304,12 @@ def test_what_is_not_a_pair_list_is_refused_with_place_and_value(
 def test_only_bytes_are_read(text: object):
     with pytest.raises(InvalidOrderBook, match="must be bytes, not "):
         wire.order_book_from_json(text)  # type: ignore[arg-type]  # a caller without types
+    released = memoryview(b"{}")
+    released.release()
+    with pytest.raises(InvalidOrderBook, match="cannot be read: "):
+        wire.order_book_from_json(released)
+    every_other = memoryview(b"".join(bytes([byte, 0]) for byte in encoded(BOOK)))[::2]
+    assert wire.order_book_from_json(every_other) == wire.order_book_from_json(encoded(BOOK))
     assert wire.order_book_from_json(bytearray(encoded(BOOK))) == wire.order_book_from_json(memoryview(encoded(BOOK)))
 
 

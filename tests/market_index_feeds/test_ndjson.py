@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 import tracemalloc
 from collections.abc import Iterator
 from decimal import Decimal
@@ -282,7 +283,9 @@ class TestFollowing:
         eventually(lambda: spots(live) == {3: "3", 5: None})
         assert "line 2 waits for its newline" in caplog.text
 
-    @pytest.mark.parametrize("replacement", [b"", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), b"nonsense"])
+    @pytest.mark.parametrize(
+        "replacement", [b"", b"\n", b" \r\n\t\n", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), b"nonsense"]
+    )
     def test_a_file_that_turns_bad_leaves_the_last_good_index_up(
         self, feed: Feed, path: Path, live: LiveIndex, replacement: bytes, caplog: pytest.LogCaptureFixture
     ):
@@ -298,7 +301,7 @@ class TestFollowing:
     ):
         away = path.with_suffix(".away")
         path.rename(away)
-        told = "cannot be read (No such file or directory); its 3 pairs stay as they were"
+        told = "is not there; its 3 pairs stay as they were"
         eventually(lambda: told in caplog.text)
         with pytest.raises(AssertionError, match="did not come about"):
             eventually(lambda: caplog.text.count(told) > 1, 0.1)
@@ -323,8 +326,100 @@ class TestFollowing:
     def test_a_touched_file_stays_as_it_is(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
+        before = len(caplog.records)
         os.utime(path)
-        eventually(lambda: "was read anew: 3 pairs, 0 dropped" in caplog.text)
+        with path.open("ab") as file:
+            file.write(line(4))
+        eventually(lambda: 4 in spots(live))
+        os.utime(path)
+        with pytest.raises(AssertionError, match="did not come about"):
+            eventually(lambda: len(caplog.records) > before, 0.1)
+        assert feed.books == 4
+
+    def test_a_file_that_is_replaced_without_rest_is_kept_up_with(self, feed: Feed, path: Path, live: LiveIndex):
+        seen = set()
+        for spot in range(100, 160):
+            self.rename_over(path, line(1, str(spot)))
+            time.sleep(0.01)
+            seen.add(spots(live)[1])
+        assert len(seen) > 10
+
+    def test_a_file_that_is_appended_to_without_rest_once_it_was_truncated_is_read(
+        self, feed: Feed, path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(ndjson, "UNREST_SECONDS", 0.1)
+        path.write_bytes(line(7))
+        with path.open("ab", buffering=0) as file:
+            patience = time.monotonic() + 20
+            while 7 not in spots(live):
+                assert time.monotonic() < patience
+                file.write(line(8))
+                time.sleep(0.001)
+        eventually(lambda: spots(live) == {7: None, 8: None})
+
+    def test_a_change_in_the_middle_is_noticed_though_the_file_grew(self, feed: Feed, path: Path, live: LiveIndex):
+        lines = [line(number, "1.0") for number in range(1, 201)]
+        self.rename_over(path, b"".join(lines))
+        eventually(lambda: len(live.current) == 200)
+        lines[99] = line(100, "7")
+        path.write_bytes(b"".join(lines) + line(201))
+        eventually(lambda: spots(live)[100] == "7")
+        eventually(lambda: 201 in spots(live))
+
+    def test_a_change_that_keeps_size_and_time_of_modification_is_noticed(
+        self, feed: Feed, path: Path, live: LiveIndex
+    ):
+        before = path.stat()
+        with path.open("r+b") as file:
+            file.write(line(1, "8"))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        eventually(lambda: spots(live)[1] == "8")
+
+    def test_a_change_while_it_is_loaded_is_noticed(self, path: Path, live: LiveIndex):
+        path.write_bytes(line(1, "1") + line(2) * 3_000)
+
+        def change(done: int, total: int) -> None:
+            if done < total:
+                time.sleep(0.02)  # more than a tick of the file system's clock
+                with path.open("r+b") as file:
+                    file.write(line(1, "9"))
+
+        with open_feed(path) as feed:
+            feed.start(live, change)
+            assert spots(live)[1] == "1"
+            eventually(lambda: spots(live)[1] == "9")
+
+    def test_the_pairs_that_an_unfinished_line_may_name_are_dropped_once_it_is_finished(
+        self, feed: Feed, path: Path, live: LiveIndex
+    ):
+        whole = line(2, "7")
+        self.rename_over(path, line(5) + whole[:40])
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 5: None})
+        with path.open("ab") as file:
+            file.write(whole[40:])
+        eventually(lambda: spots(live) == {2: "7", 5: None})
+
+    def test_what_was_appended_before_the_file_was_renamed_away_is_read(self, feed: Feed, path: Path, live: LiveIndex):
+        with path.open("ab") as file:
+            path.rename(path.with_suffix(".1"))
+            file.write(line(1, "6"))
+        eventually(lambda: spots(live)[1] == "6")
+        path.write_bytes(b"")
+        assert len(spots(live)) == 3
+
+    def test_closing_does_not_wait_for_a_file_to_be_read_whole(self, feed: Feed, path: Path, live: LiveIndex):
+        self.rename_over(path, line(4) * 200_000)
+        eventually(lambda: feed.books > 1_000)
+        feed.close()
+        assert feed.books < 200_000
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+
+    def test_a_file_that_cannot_be_read_is_not_tried_without_rest(
+        self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+    ):
+        path.unlink()
+        path.symlink_to("/proc/self/mem")
+        eventually(lambda: "cannot be read (Input/output error); its 3 pairs stay as they were" in caplog.text)
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
     def test_it_drops_only_what_it_named_itself(self, feed: Feed, path: Path, live: LiveIndex):
@@ -420,11 +515,39 @@ class TestStreams:
             assert spots(live) == {1: "1"}
             writer.write(line(2)[30:] + b"nonsense\n" + line(1, "2"))
             eventually(lambda: spots(live) == {1: "2", 2: None})
-            writer.write(line(3)[:-1])
+            writer.write(b"\n" + line(3)[:-1])
             writer.close()
             eventually(lambda: f"{pipe} ended: 3 order books read, 2 lines refused" in caplog.text)
-        assert "line 5 refused: it was not finished by a newline" in caplog.text
+        assert "line 6 refused: it was not finished by a newline" in caplog.text
         assert spots(live) == {1: "2", 2: None}
+
+    def test_blanks_at_the_end_are_no_line(self, pipe: Path, live: LiveIndex):
+        writing = Thread(target=lambda: pipe.write_bytes(line(1) + b"  \r"))
+        writing.start()
+        with open_feed(pipe) as feed:
+            feed.start(live)
+            assert (feed.books, feed.refused) == (1, 0)
+        writing.join()
+
+    def test_a_stream_that_does_not_block_is_waited_for(self, live: LiveIndex):
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        with ndjson.NdjsonStream("a pipe", reading) as feed:
+            feed.start(live)
+            os.write(writing, line(1))
+            eventually(lambda: len(live.current) == 1)
+            os.write(writing, line(2))
+            eventually(lambda: len(live.current) == 2)
+            os.close(writing)
+            eventually(lambda: not Path(f"/proc/self/fd/{reading}").exists())
+
+    def test_a_pipe_that_was_never_started_is_closed(self, pipe: Path):
+        opening = Thread(target=lambda: pipe.open("wb").close())
+        opening.start()
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        open_feed(pipe).close()
+        opening.join()
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
 
     def test_a_stream_is_loaded_at_its_end(self, pipe: Path, live: LiveIndex):
         content = b"".join(line(number) for number in range(1, 5_001))
@@ -472,6 +595,5 @@ class TestStreams:
         os.close(reading)
         with ndjson.NdjsonStream("a closed pipe", writing) as feed:
             feed.start(live)
-        os.close(writing)
         assert "a closed pipe cannot be read on: Bad file descriptor" in caplog.text
         assert "a closed pipe ended: 0 order books read, 0 lines refused" in caplog.text

@@ -226,6 +226,68 @@ def test_an_address_that_cannot_be_had_is_one_line_and_exit_code_4():
         assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("redirection", ["<&-", "0>/dev/null"])
+def test_a_standard_input_that_cannot_be_read_is_exit_code_3(redirection: str):
+    done = subprocess.run(
+        ["sh", "-c", f"{COMMAND} serve - --port 0 {redirection}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("Error: standard input cannot be opened: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_of_two_that_load_for_one_address_the_later_is_exit_code_4(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with running(tmp_path, pipe, "--port", port) as late, pipe.open("wb", buffering=0) as writer:
+        writer.write(b"nonsense\n")
+        # It has bound the address by now, and listens only once the stream pauses.
+        eventually(lambda: "line 1 refused" in late.said, 60)
+        with socket.socket() as early:
+            early.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            early.bind(("127.0.0.1", port))
+            early.listen()
+            assert late.process.wait(60) == 4
+        assert late.said.endswith(f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
+        assert "Traceback" not in late.said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_it_loads_ends_it_cleanly_too(tmp_path: Path, number: signal.Signals):
+    path = tmp_path / "large.ndjson"
+    path.write_bytes(b"nonsense\n" + SAMPLE.read_bytes() * 3_000)
+    with running(tmp_path, path, "--port", 0) as command:
+        eventually(lambda: "line 1 refused" in command.said, 60)
+        assert command.end(number) == 0
+        assert "Traceback" not in command.said
+        assert "listening" not in command.said
+
+
+def test_it_serves_without_a_standard_error(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen(["sh", "-c", f"exec {COMMAND} serve {SAMPLE} --port {port} 2>&-"])
+    try:
+
+        def answers() -> bool:
+            assert process.poll() is None
+            try:
+                return Service(port).pair_list().status == 200
+            except ConnectionRefusedError:
+                return False
+
+        eventually(answers, 60)
+    finally:
+        process.terminate()
+    assert process.wait(30) == 0
+
+
 @pytest.mark.parametrize("arguments", [[], [SAMPLE, "--port", "-1"], [SAMPLE, "--port", "x"], [SAMPLE, "--no-such"]])
 def test_wrong_usage_is_exit_code_2(arguments: list[object]):
     done = run("serve", *arguments)
