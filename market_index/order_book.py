@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation
 from enum import Enum
-from operator import attrgetter, gt, itemgetter, lt
+from operator import gt, itemgetter, lt
 from types import EllipsisType
 from typing import Final, NoReturn, TypeAlias, final
 
@@ -31,10 +31,6 @@ _EXACT: Final = Context(
 )
 _HALF: Final = Decimal("0.5")
 
-_FEW_CHANGES: Final = 500
-"""Up to so many changes of a side are made one by one."""
-
-_PRICE: Final = attrgetter("price")
 _PRICE_FIRST: Final = itemgetter(0)
 
 
@@ -350,9 +346,6 @@ def _gathered(side: Side, entries: Iterable[tuple[Decimal, int]]) -> Levels:
 
 def _changed(side: Side, levels: Levels, changes: Iterable[tuple[Decimal, int]]) -> Levels:
     """Return `levels` with each change made, the very same tuple when there is nothing to change."""
-    changes = list(changes)
-    if len(changes) > _FEW_CHANGES:
-        return _merged(side, levels, changes)
     changed: list[PriceLevel] | None = None
     follows = lt if side is Side.BID else gt
     for price, amount in changes:
@@ -365,17 +358,6 @@ def _changed(side: Side, levels: Levels, changes: Iterable[tuple[Decimal, int]])
             changed = list(levels)
         changed[position : position + stands] = [trusted_level(price, amount)] if amount else []
     return levels if changed is None else tuple(changed)
-
-
-def _merged(side: Side, levels: Levels, changes: list[tuple[Decimal, int]]) -> Levels:
-    """Return what `_changed` does, in one sweep: for so many changes that each finding its place would cost more."""
-    merged: dict[str, PriceLevel | None] = {str(level.price): level for level in levels}
-    for price, amount in changes:
-        text = str(price)
-        level = merged.get(text)
-        if amount != (level.accumulated_liquidity if level else 0):
-            merged[text] = trusted_level(price, amount) if amount else None
-    return tuple(sorted((level for level in merged.values() if level), key=_PRICE, reverse=side is Side.BID))
 
 
 def _position(levels: Levels | list[PriceLevel], price: Decimal, follows: Callable[[Decimal, Decimal], bool]) -> int:

@@ -11,7 +11,6 @@ from collections import defaultdict
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -27,7 +26,6 @@ from market_index import (
     Pair,
     PriceLevel,
     Side,
-    order_book,
 )
 from market_index.strategies import amounts, level_changes, order_books, orders, prices
 
@@ -222,15 +220,13 @@ class TestApply:
         book = data.draw(order_books())
         bids, asks = data.draw(level_changes(book)), data.draw(level_changes(book))
         spot = data.draw(st.one_of(st.just(...), st.none(), prices()))
-        few_changes = data.draw(st.sampled_from([500, 0]))
         expected = []
         for side, levels, changes in ((Side.BID, book.bids, bids), (Side.ASK, book.asks, asks)):
             totals = dict(plain(levels))
             for price, amount in changes:
                 totals[Fraction(price)] = amount
             expected.append(modelled(totals, side))
-        with patch.object(order_book, "_FEW_CHANGES", few_changes):
-            changed = book.apply(bids, asks, spot)
+        changed = book.apply(bids, asks, spot)
         assert [plain(changed.bids), plain(changed.asks)] == expected
         assert changed.spot == (book.spot if spot is ... else spot)
         assert changed.pair is book.pair
@@ -254,13 +250,6 @@ class TestApply:
         assert following.bids[0] == level("3", 7)
         assert book.bids[0] == level("3", 1)
         assert book.apply(bids=[("3", 1), ("9", 0)], asks=[]).bids is book.bids
-
-    def test_a_hundred_thousand_changes_at_once_are_no_burden(self):
-        # Not a measurement: made one by one they would take minutes.
-        begun = time.process_time()
-        book = OrderBook(PAIR).apply(bids=[(str(price), price) for price in range(1, 100_001)])
-        assert len(book.bids) == 100_000
-        assert time.process_time() - begun < 20
 
     def test_levels_are_changes_too(self):
         assert plain(OrderBook(PAIR).apply(asks=[level("2", 5)]).asks) == [(Fraction(2), 5)]
