@@ -21,6 +21,7 @@ from typing import Final
 from attrs import frozen
 
 from market_index import LiveIndex, MarketIndexError, OrderBook, Pair, wire
+from market_index.errors import shown
 from market_index_feeds.feed import LOG, Feed, FeedError, Progress
 
 MAX_LINE_LENGTH: Final = 16 * 1024 * 1024
@@ -136,9 +137,9 @@ class NdjsonFile(_NdjsonFeed):
     rewritten in place is noticed too, and read anew once it is at rest; what is half written for long is half read.
     """
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self._path = Path(path)
+    def __init__(self, source: str, path: Path) -> None:
+        super().__init__(source)
+        self._path = path
         self._file: _ReadFile | None = None
         # The pairs that good lines of the file name; those that are up since before and that no line has named yet;
         # and those that refused lines name, with None where one may name any.
@@ -420,7 +421,7 @@ def open_ndjson(source: str) -> Feed:
 
     Raises `FeedError` when there is nothing to be read there.
     """
-    name = "standard input" if source == "-" else source
+    name = "standard input" if source == "-" else source if source.isprintable() else shown(source)
     try:
         descriptor = _STANDARD_INPUT if source == "-" else os.open(source, os.O_RDONLY)
         mode = os.fstat(descriptor).st_mode
@@ -434,4 +435,4 @@ def open_ndjson(source: str) -> Feed:
     os.close(descriptor)
     if not stat.S_ISREG(mode):
         raise FeedError(f"{name} cannot be opened: it is not a file")
-    return NdjsonFile(name)
+    return NdjsonFile(name, Path(source))

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from contextlib import ExitStack, contextmanager
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
@@ -88,11 +89,10 @@ def serve(source: str, host: str, port: int, *, access_log: bool) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     logging.getLogger("market_index_feeds").setLevel(logging.INFO)
     logging.getLogger("uvicorn.access").setLevel(logging.INFO)
-    for number in ENDING_SIGNALS:
-        signal.signal(number, _end_before_serving)
+    ended = _end_on_signal()
     live = LiveIndex()
     with _opened(source) as feed, _bound(host, port) as listener:
-        with _progress(feed) as progress:
+        with _progress(feed, ended) as progress:
             _start(feed, live, progress)
         click.echo(f"{feed.source}: {len(live.current)} pairs, {feed.refused} lines refused", err=True)
         server = Server(create_app(live), access_log=access_log, on_listening=lambda: _say_where(listener))
@@ -112,7 +112,7 @@ def _opened(source: str) -> Feed:
         raise _FeedFailed(str(error)) from None
 
 
-def _start(feed: Feed, live: LiveIndex, progress: Progress | None) -> None:
+def _start(feed: Feed, live: LiveIndex, progress: Progress) -> None:
     try:
         feed.start(live, progress)
     except FeedError as error:
@@ -139,22 +139,33 @@ def _address_failed(host: str, port: int, error: Exception) -> _AddressFailed:
     return _AddressFailed(f"cannot listen on {host} port {port}: {reason}")
 
 
-def _end_before_serving(*_: Any) -> NoReturn:
-    raise SystemExit(0)
+def _end_on_signal() -> Event:
+    """Let a signal end the command while it still loads; return what tells that one did."""
+    ended = Event()
+
+    def end(*_: Any) -> NoReturn:
+        # Raised wherever the program happens to be, so that a wait ends; but Python drops what is raised in some
+        # places, such as a finalizer. Hence the event, which is looked at as loading gets on.
+        ended.set()
+        raise SystemExit(0)
+
+    for number in ENDING_SIGNALS:
+        signal.signal(number, end)
+    return ended
 
 
 @contextmanager
-def _progress(feed: Feed) -> Iterator[Progress | None]:
-    """Show on a terminal how the loading of a large source gets on."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
+def _progress(feed: Feed, ended: Event) -> Iterator[Progress]:
+    """Show on a terminal how the loading of a large source gets on, and end where that was asked for."""
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
     with ExitStack() as stack:
         bar: Any = None
 
         def told(done: int, total: int) -> None:
             nonlocal bar
-            if bar is None and total >= _LARGE:
+            if ended.is_set():
+                raise SystemExit(0)
+            if bar is None and on_terminal and total >= _LARGE:
                 bar = stack.enter_context(click.progressbar(length=total, label=feed.source, file=sys.stderr))
             if bar is not None:
                 bar.update(done - bar.pos)

@@ -14,11 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
-from market_index import ADA, AssetId, Pair
+from market_index import ADA, AssetId, LiveIndex, Pair
+from market_index_feeds import open_feed
+from market_index_http import cli
 from tests.service import Client, Service
 from tests.waiting import eventually
 
@@ -267,6 +270,16 @@ def test_a_signal_while_it_loads_ends_it_cleanly_too(tmp_path: Path, number: sig
         assert command.end(number) == 0
         assert "Traceback" not in command.said
         assert "listening" not in command.said
+
+
+def test_loading_ends_on_a_signal_whose_exception_was_dropped():
+    ended = Event()
+    with open_feed(SAMPLE) as feed, cli._progress(feed, ended) as told:
+        feed.start(LiveIndex(), told)
+        ended.set()
+        with pytest.raises(SystemExit) as exit_:
+            told(1, 2)
+    assert exit_.value.code == 0
 
 
 def test_it_serves_without_a_standard_error(tmp_path: Path):
