@@ -22,6 +22,19 @@ from market_index.order_book import MAX_LIQUIDITY, Order, OrderBook, PriceLevel,
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES
 
+__all__ = [
+    "amounts",
+    "asset_ids",
+    "level_changes",
+    "market_indexes",
+    "order_books",
+    "orders",
+    "pair_infos",
+    "pairs",
+    "price_levels",
+    "prices",
+]
+
 _AWKWARD_ASSETS = (
     ADA,
     AssetId(bytes(POLICY_ID_LENGTH), b""),

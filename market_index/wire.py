@@ -30,6 +30,14 @@ from market_index.order_book import Levels, OrderBook, PriceLevel, is_liquidity,
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import parse_price, price_text
 
+__all__ = [
+    "order_book_from_json",
+    "order_book_to_json",
+    "pair_list_from_json",
+    "pair_list_to_json",
+    "pair_named_in",
+]
+
 T = TypeVar("T")
 
 
@@ -52,9 +60,9 @@ def order_book_from_json(text: bytes | bytearray | memoryview) -> OrderBook:
 
     Levels must stand in the order of the contract, one a price.
 
-    >>> order_book_from_json(b'{"base": "ADA", "quote": "ADA", "bids": [{"price": 0.5, "accumulated_liquidity": 7}]}')
+    >>> order_book_from_json(b'{"base": "%s:", "quote": "ADA", "bids": [{"price": 0.5}]}' % (b"00" * 28))
     Traceback (most recent call last):
-    market_index.errors.InvalidOrderBook: bids[0].price: must be a string, not a number: 0.5
+    market_index.errors.InvalidOrderBook: bids[0].accumulated_liquidity: missing
 
     Raises `InvalidAssetId`, `InvalidPrice` or `InvalidOrderBook`, all of them `MarketIndexError` and `ValueError`.
     """
@@ -292,7 +300,8 @@ def _level(value: Any, _: object) -> PriceLevel:
         raise refusal.under("price") from None
     liquidity = value["accumulated_liquidity"]
     if not is_liquidity(liquidity):
-        given = shown(liquidity) if type(liquidity) is int else f"{_JSON_TYPES[type(liquidity)]}: {shown(liquidity)}"
+        is_number = type(liquidity) in {int, _Number}
+        given = shown(liquidity) if is_number else f"{_JSON_TYPES[type(liquidity)]}: {shown(liquidity)}"
         raise _Refusal(f"must be a whole number from 1 to 2^64-1, not {given}", "accumulated_liquidity")
     return trusted_level(price, liquidity)
 

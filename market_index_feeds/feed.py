@@ -14,7 +14,10 @@ from market_index import LiveIndex, MarketIndexError
 LOG: Final = logging.getLogger("market_index_feeds")
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told from time to time while a source is loaded: how much was read, and of how much, in bytes."""
+"""Told from time to time while a source is loaded: how much was read, and of how much, in bytes; 0 of 0 for a stream.
+
+What it raises ends the loading.
+"""
 
 
 class FeedError(MarketIndexError):
@@ -26,6 +29,9 @@ class Feed(ABC):
 
     `source` is the name it was opened by. `books` counts the order books read so far, `refused` the records that were
     skipped because they hold none; each of those was logged, with its place and the reason.
+
+    As far as the pairs go that its source names, the `LiveIndex` is the feed's: whatever else publishes one of them is
+    overwritten, and the pair is retracted when the source drops it. Other pairs are left alone.
     """
 
     def __init__(self, source: str) -> None:
@@ -34,6 +40,9 @@ class Feed(ABC):
         self.refused = 0
         self._closing = Event()
         self._thread: Thread | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.source}: {self.books} books, {self.refused} refused>"
 
     def start(self, live: LiveIndex, progress: Progress | None = None) -> None:
         """Put what the source holds now into `live`, then follow the source in a thread of its own until `close`.

@@ -184,7 +184,7 @@ class NdjsonFile(_NdjsonFeed):
         if file is None or not file.is_at(found) or (not whole and self._is_at_rest(found)):
             self._read_anew(live, None)
         if self._pairs and not self._named and not self._doubted:
-            self._tell(f"holds no order book; its {self._pairs} pairs stay as they were")
+            self._tell(f"holds no order book; its {self._pairs} pairs stay until it does")
         else:
             self._tell(None)
 
@@ -200,31 +200,21 @@ class NdjsonFile(_NdjsonFeed):
             live.publish(*books)
             self._named.update(book.pair for book in books)
             self._earlier -= self._named
-        self._forget(live, ())
+        dropped = self._forget(live, ())
+        if dropped:
+            LOG.info("%s: %d pairs dropped that it no longer names", self.source, dropped)
 
     def _read_anew(self, live: LiveIndex, progress: Progress | None) -> None:
         """Read the whole file, and publish it in one swap."""
         file = _ReadFile(FileIO(self._path))
-        books: dict[Pair, OrderBook] = {}
-        doubted: set[Pair | None] = set()
         try:
-            size = file.size
-            for chunk in file.chunks(self._closing):
-                for held in self._held(file.lines.feed(chunk)):
-                    if isinstance(held, OrderBook):
-                        books[held.pair] = held
-                    else:
-                        doubted.add(held.pair)
-                if progress is not None:
-                    progress(file.offset, max(size, file.offset))
+            books, doubted = self._read_whole(file, progress)
         except BaseException:
             file.close()
             raise
         if self._closing.is_set():
             file.close()
             return
-        if file.lines.unfinished != b"":
-            LOG.info("%s line %d waits for its newline", self.source, file.lines.number + 1)
         before, self._file = self._file, file
         self._earlier = (self._earlier | self._named) - books.keys()
         self._named = set(books)
@@ -232,10 +222,28 @@ class NdjsonFile(_NdjsonFeed):
         dropped = self._forget(live, books.values())
         if before is not None:
             before.close()
-            LOG.info(
-                "%s was read anew: %d pairs, %d dropped, %d kept that lines which were refused name or may name",
-                *(self.source, len(books), dropped, len(self._earlier)),
-            )
+            if books or doubted:
+                LOG.info("%s was read anew: it names %d pairs, %d were dropped", self.source, len(books), dropped)
+        if self._earlier and doubted:
+            kept = "%s: %d pairs stay, because a line that was refused names them, or may"
+            LOG.warning(kept, self.source, len(self._earlier))
+
+    def _read_whole(self, file: _ReadFile, progress: Progress | None) -> tuple[dict[Pair, OrderBook], set[Pair | None]]:
+        """Return the books of the file, and the pairs that its refused lines name, or None for any."""
+        books: dict[Pair, OrderBook] = {}
+        doubted: set[Pair | None] = set()
+        size = file.size
+        for chunk in file.chunks(self._closing):
+            for held in self._held(file.lines.feed(chunk)):
+                if isinstance(held, OrderBook):
+                    books[held.pair] = held
+                else:
+                    doubted.add(held.pair)
+            if progress is not None:
+                progress(file.offset, max(size, file.offset))
+        if file.lines.unfinished != b"":
+            LOG.info("%s line %d waits for its newline", self.source, file.lines.number + 1)
+        return books, doubted
 
     def _forget(self, live: LiveIndex, books: Iterable[OrderBook]) -> int:
         """Publish the books, and retract in the same swap what the file no longer names; return how many that are."""
@@ -359,9 +367,10 @@ class _ReadFile:
 class NdjsonStream(_NdjsonFeed):
     """Standard input or a pipe: lines go live as they come, until it ends. A last line without newline is refused."""
 
-    def __init__(self, source: str, descriptor: int) -> None:
+    def __init__(self, source: str, stream: int | str) -> None:
+        """`stream` is an open descriptor, or the path of what is opened, and waited for, by the thread that reads."""
         super().__init__(source)
-        self._descriptor = descriptor
+        self._stream = stream
         self._stirred = Event()
         self._ended = Event()
 
@@ -369,51 +378,53 @@ class NdjsonStream(_NdjsonFeed):
         """Start reading; return at the stream's end, or at its first pause, or after `STREAM_WAIT_SECONDS`."""
         super().start(live, progress)
         deadline = monotonic() + STREAM_WAIT_SECONDS
-        while not self._ended.is_set() and monotonic() < deadline:
+        stirred = True
+        while stirred and not self._ended.is_set() and monotonic() < deadline:
             self._stirred.clear()
-            if not self._stirred.wait(STREAM_PAUSE_SECONDS):
-                break
+            stirred = self._stirred.wait(STREAM_PAUSE_SECONDS)
+            if progress is not None:
+                progress(0, 0)
 
     def close(self) -> None:
         """Stop publishing. A read that waits for the stream is left to the end of the process."""
         self._closing.set()
-        if self._thread is None:
-            self._close_descriptor()
 
     def _load(self, live: LiveIndex, progress: Progress | None) -> None:
         """Nothing can be read of a stream without waiting for it."""
 
     def _follow(self, live: LiveIndex) -> None:
-        lines = Lines()
-        while chunk := self._next_chunk():
-            books = [held for held in self._held(lines.feed(chunk)) if isinstance(held, OrderBook)]
-            if self._closing.is_set():
-                break
-            live.publish(*books)
-            self._stirred.set()
-        else:
-            if lines.unfinished is None or lines.unfinished.strip():
-                self.refused += 1
-                LOG.warning("%s line %d refused: it was not finished by a newline", self.source, lines.number + 1)
-            LOG.info("%s ended: %d order books read, %d lines refused", self.source, self.books, self.refused)
-        self._close_descriptor()
+        try:
+            if isinstance(self._stream, int):
+                self._read_all(self._stream, live)
+            else:
+                with FileIO(self._stream) as stream:
+                    self._read_all(stream.fileno(), live)
+        except OSError as error:
+            LOG.error("%s cannot be read on: %s", self.source, error.strerror)
+        LOG.info("%s ended: %d order books read, %d lines refused", self.source, self.books, self.refused)
         self._ended.set()
         self._stirred.set()
 
-    def _next_chunk(self) -> bytes:
-        while True:
-            try:
-                return os.read(self._descriptor, _CHUNK)
-            except BlockingIOError:
-                # Whoever shares the stream has set it so: wait for it as a blocking read would.
-                select.select([self._descriptor], [], [])
-            except OSError as error:
-                LOG.error("%s cannot be read on: %s", self.source, error.strerror)
-                return b""
+    def _read_all(self, descriptor: int, live: LiveIndex) -> None:
+        lines = Lines()
+        while chunk := _read_waiting(descriptor):
+            books = [held for held in self._held(lines.feed(chunk)) if isinstance(held, OrderBook)]
+            if self._closing.is_set():
+                return
+            live.publish(*books)
+            self._stirred.set()
+        if lines.unfinished is None or lines.unfinished.strip():
+            self.refused += 1
+            LOG.warning("%s line %d refused: it was not finished by a newline", self.source, lines.number + 1)
 
-    def _close_descriptor(self) -> None:
-        if self._descriptor != _STANDARD_INPUT:
-            os.close(self._descriptor)
+
+def _read_waiting(descriptor: int) -> bytes:
+    """Return what there is to read, waited for even where whoever shares the stream has set it not to block."""
+    while True:
+        try:
+            return os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            select.select([descriptor], [], [])
 
 
 def open_ndjson(source: str) -> Feed:
@@ -421,18 +432,20 @@ def open_ndjson(source: str) -> Feed:
 
     Raises `FeedError` when there is nothing to be read there.
     """
-    name = "standard input" if source == "-" else source if source.isprintable() else shown(source)
+    if source == "-":
+        try:
+            # Of a stream that is closed, or open for writing alone, not even nothing can be read.
+            os.read(_STANDARD_INPUT, 0)
+        except OSError as error:
+            raise FeedError(f"standard input cannot be opened: {error.strerror}") from None
+        return NdjsonStream("standard input", _STANDARD_INPUT)
+    name = source if source.isprintable() else shown(source)
     try:
-        descriptor = _STANDARD_INPUT if source == "-" else os.open(source, os.O_RDONLY)
-        mode = os.fstat(descriptor).st_mode
-        if source == "-":
-            # Of a stream that is closed, open for writing alone, or a folder, not even nothing can be read.
-            os.read(descriptor, 0)
+        mode = Path(source).stat().st_mode
     except (OSError, ValueError) as error:
         raise FeedError(f"{name} cannot be opened: {getattr(error, 'strerror', error)}") from None
-    if source == "-" or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        return NdjsonStream(name, descriptor)
-    os.close(descriptor)
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        return NdjsonStream(name, source)
     if not stat.S_ISREG(mode):
         raise FeedError(f"{name} cannot be opened: it is not a file")
     return NdjsonFile(name, Path(source))

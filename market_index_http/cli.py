@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-import signal
 import socket
 import sys
 from contextlib import ExitStack, contextmanager
-from threading import Event
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, FeedError, Progress, open_feed
 from market_index_http import create_app
-from market_index_http.server import ENDING_SIGNALS, Server, bind
+from market_index_http.server import Server, bind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +43,7 @@ def main() -> None:
 
 
 @main.command(
+    short_help="Serve FEED over HTTP.",
     epilog=f"""\b
 Examples:
   market-index serve books.ndjson
@@ -52,7 +51,8 @@ Examples:
   producer | MARKET_INDEX_PORT=9000 market-index serve -
 
 \b
-Exit codes: 2 wrong usage, {EXIT_FEED} FEED cannot be opened, {EXIT_LISTEN} the address cannot be listened on."""
+Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opened,
+{EXIT_LISTEN} the address cannot be listened on.""",
 )
 @click.argument("source", metavar="FEED", envvar="MARKET_INDEX_FEED")
 @click.option(
@@ -89,15 +89,14 @@ def serve(source: str, host: str, port: int, *, access_log: bool) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     logging.getLogger("market_index_feeds").setLevel(logging.INFO)
     logging.getLogger("uvicorn.access").setLevel(logging.INFO)
-    ended = _end_on_signal()
     live = LiveIndex()
-    with _opened(source) as feed, _bound(host, port) as listener:
-        with _progress(feed, ended) as progress:
+    server = Server(create_app(live), access_log=access_log, on_listening=_say_where)
+    with server.ended_by_signals(), _opened(source) as feed, _bound(host, port) as listener:
+        with _progress(feed, server) as progress:
             _start(feed, live, progress)
         click.echo(f"{feed.source}: {len(live.current)} pairs, {feed.refused} lines refused", err=True)
-        server = Server(create_app(live), access_log=access_log, on_listening=lambda: _say_where(listener))
         _listen(listener, host, port)
-        server.run_until_signalled(listener)
+        server.run([listener])
 
 
 def _say_where(listener: socket.socket) -> None:
@@ -139,23 +138,8 @@ def _address_failed(host: str, port: int, error: Exception) -> _AddressFailed:
     return _AddressFailed(f"cannot listen on {host} port {port}: {reason}")
 
 
-def _end_on_signal() -> Event:
-    """Let a signal end the command while it still loads; return what tells that one did."""
-    ended = Event()
-
-    def end(*_: Any) -> NoReturn:
-        # Raised wherever the program happens to be, so that a wait ends; but Python drops what is raised in some
-        # places, such as a finalizer. Hence the event, which is looked at as loading gets on.
-        ended.set()
-        raise SystemExit(0)
-
-    for number in ENDING_SIGNALS:
-        signal.signal(number, end)
-    return ended
-
-
 @contextmanager
-def _progress(feed: Feed, ended: Event) -> Iterator[Progress]:
+def _progress(feed: Feed, server: Server) -> Iterator[Progress]:
     """Show on a terminal how the loading of a large source gets on, and end where that was asked for."""
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     with ExitStack() as stack:
@@ -163,7 +147,7 @@ def _progress(feed: Feed, ended: Event) -> Iterator[Progress]:
 
         def told(done: int, total: int) -> None:
             nonlocal bar
-            if ended.is_set():
+            if server.should_exit:
                 raise SystemExit(0)
             if bar is None and on_terminal and total >= _LARGE:
                 bar = stack.enter_context(click.progressbar(length=total, label=feed.source, file=sys.stderr))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import uvicorn
@@ -14,9 +15,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 GRACE_SECONDS: Final = 10
 """How long answers that are in flight are waited for at the end."""
-
-
-ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -38,10 +36,10 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Serves one app on one socket, and calls `on_listening` once it does."""
+    """Serves one app, and calls `on_listening` with each socket once it listens."""
 
     def __init__(
-        self, app: ASGIApp, *, access_log: bool = False, on_listening: Callable[[], object] = lambda: None
+        self, app: ASGIApp, *, access_log: bool = False, on_listening: Callable[[socket.socket], object] = id
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -60,18 +58,23 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say so."""
         await super().startup(sockets)
-        self._on_listening()
+        for listener in sockets or ():
+            self._on_listening(listener)
 
-    def run_until_signalled(self, listener: socket.socket) -> None:
-        """Serve until SIGINT or SIGTERM, answer what is in flight, and return."""
+    @contextmanager
+    def ended_by_signals(self) -> Iterator[None]:
+        """Let SIGINT and SIGTERM end the server, also before it runs: then `should_exit` tells.
 
-        def stop(*_: Any) -> None:
+        Nothing is raised by the handler: what it would interrupt may hold a lock.
+        """
+
+        def end(*_: Any) -> None:
             self.should_exit = True
 
-        # uvicorn raises the signal that ended it once more; then this finds the work done, and the end is clean.
-        before = {number: signal.signal(number, stop) for number in ENDING_SIGNALS}
+        # uvicorn raises the signal that ended it once more; this one then finds the work done.
+        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            self.run([listener])
+            yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

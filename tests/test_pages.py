@@ -26,7 +26,7 @@ def shown_answers() -> list[tuple[str, str, str]]:
         for block in CONSOLE.findall(page.read_text()):
             for step in re.split(r"^\$ ", block, flags=re.MULTILINE):
                 command, _, answer = step.partition("\n")
-                if command.startswith("curl "):
+                if command.startswith("curl ") and "…" not in command:
                     found.append((page.name, command, answer.rstrip("\n")))
     return found
 
