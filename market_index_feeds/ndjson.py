@@ -190,16 +190,21 @@ class NdjsonFile(_NdjsonFeed):
 
     def _read_on(self, file: _ReadFile, live: LiveIndex) -> None:
         """Read what was appended."""
-        for chunk in file.chunks(self._closing):
-            books: list[OrderBook] = []
-            for held in self._held(file.lines.feed(chunk)):
-                if isinstance(held, OrderBook):
-                    books.append(held)
-                else:
-                    self._doubted.add(held.pair)
-            live.publish(*books)
-            self._named.update(book.pair for book in books)
-            self._earlier -= self._named
+        try:
+            for chunk in file.chunks(self._closing):
+                books: list[OrderBook] = []
+                for held in self._held(file.lines.feed(chunk)):
+                    if isinstance(held, OrderBook):
+                        books.append(held)
+                    else:
+                        self._doubted.add(held.pair)
+                live.publish(*books)
+                self._named.update(book.pair for book in books)
+                self._earlier -= self._named
+        except BaseException:
+            # On a defect the rest of the chunk would be lost: let the file be read anew.
+            file.rewritten = True
+            raise
         dropped = self._forget(live, ())
         if dropped:
             LOG.info("%s: %d pairs dropped that it no longer names", self.source, dropped)
@@ -301,7 +306,7 @@ class _ReadFile:
         # Whether it was written to since the digest was compared, whether that showed it to be rewritten, and from
         # when on it may be compared again.
         self._written_to = False
-        self._rewritten = False
+        self.rewritten = False
         self._compare_from = 0.0
 
     @property
@@ -334,15 +339,15 @@ class _ReadFile:
         later.
         """
         self._note()
-        if self._written_to and not self._rewritten:
-            self._rewritten = (
+        if self._written_to and not self.rewritten:
+            self.rewritten = (
                 self.size < self.offset
                 or self._read_at(0, len(self._head)) != self._head
                 or self._read_at(self.offset - len(self._tail), len(self._tail)) != self._tail
                 or (monotonic() >= self._compare_from and not self._is_same_throughout(closing))
             )
             self._file.seek(self.offset)
-        return not self._rewritten
+        return not self.rewritten
 
     def _note(self) -> None:
         state = _state(os.fstat(self._file.fileno()))

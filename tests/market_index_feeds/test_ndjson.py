@@ -452,6 +452,12 @@ class TestFollowing:
             self.rename_over(path, line(9))
             eventually(lambda: "RuntimeError: a defect" in caplog.text)
         eventually(lambda: spots(live) == {9: None})
+        with monkeypatch.context() as broken:
+            broken.setattr(wire, "order_book_from_json", fail)
+            with path.open("ab") as file:
+                file.write(line(7) + line(8))
+            eventually(lambda: caplog.text.count("RuntimeError: a defect") > 1)
+        eventually(lambda: spots(live) == {7: None, 8: None, 9: None})
 
     @staticmethod
     def rename_over(path: Path, content: bytes) -> None:
