@@ -78,7 +78,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     envvar="MARKET_INDEX_ACCESS_LOG",
     show_default=True,
     show_envvar=True,
-    help="Log every request. It halves how many are answered.",
+    help="Log every request, at the cost of throughput.",
 )
 def serve(source: str, host: str, port: int, *, access_log: bool) -> None:
     """Serve FEED over HTTP: the pair list and the order book of every pair.
