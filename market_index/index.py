@@ -109,12 +109,12 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         """Return the index without these pairs; one that is not tracked is no error."""
         for pair in pairs:
             if type(pair) is not Pair:
-                raise TypeError(f"an index is asked by Pair, not by {type(pair).__name__}: {shown(pair)}")
+                raise TypeError(_not_by_pair(pair))
         return self._next(dict.fromkeys(pair.ledger_order for pair in pairs))
 
     def __getitem__(self, pair: Pair) -> OrderBook:
         if type(pair) is not Pair:
-            raise KeyError(f"an index is asked by Pair, not by {type(pair).__name__}: {shown(pair)}")
+            raise KeyError(_not_by_pair(pair))
         if self._blocks:
             key = pair.ledger_order
             block = self._blocks[self._block_of(key)]
@@ -152,6 +152,8 @@ class MarketIndex(Mapping[Pair, OrderBook]):
 
     def _next(self, changes: _Changes) -> MarketIndex:
         """Return the index in which the changes are made, sharing every block that none of them falls into."""
+        if not changes:
+            return self
         if not self._blocks:
             return MarketIndex(book for book in changes.values() if book is not None)
         changes_by_block: dict[int, _Changes] = {}
@@ -170,6 +172,10 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         following = MarketIndex.__new__(MarketIndex)
         following.__attrs_init__(tuple(blocks), starts, size)
         return following if size >= _LEAST_BOOKS_A_BLOCK * (len(blocks) - 1) else MarketIndex(following.values())
+
+
+def _not_by_pair(value: object) -> str:
+    return f"an index is asked by Pair, not by {type(value).__name__}: {shown(value)}"
 
 
 def _by_key(books: Iterable[OrderBook]) -> _Changes:

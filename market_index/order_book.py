@@ -61,8 +61,8 @@ class PriceLevel:
 
     def __init__(self, price: Decimal | str, accumulated_liquidity: int) -> None:
         price = to_price(price)
-        if _amount("accumulated_liquidity", accumulated_liquidity) == 0:
-            _refuse_amount("accumulated_liquidity", 0, least=1)
+        if not is_liquidity(accumulated_liquidity):
+            _refuse_amount("accumulated_liquidity", accumulated_liquidity, least=1)
         self.__attrs_init__(price, accumulated_liquidity)
 
 

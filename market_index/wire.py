@@ -31,6 +31,7 @@ from market_index.pairs import Pair, PairInfo
 from market_index.prices import parse_price, price_text
 
 __all__ = [
+    "error_to_json",
     "order_book_from_json",
     "order_book_to_json",
     "pair_list_from_json",
@@ -103,6 +104,15 @@ def pair_list_from_json(text: bytes | bytearray | memoryview) -> tuple[PairInfo,
             raise InvalidPairList(f"pairs[{position}]: the pair {info.pair} stands in the list twice")
         seen.add(info.pair)
     return message.pairs
+
+
+def error_to_json(message: str) -> bytes:
+    """Return the error body of the contract, one line of ASCII.
+
+    >>> error_to_json("Not Found")
+    b'{"error":"Not Found"}'
+    """
+    return _encoded({"error": message})
 
 
 @frozen

@@ -77,7 +77,7 @@ class Lines:
             self._unfinished += piece
 
     def _finished(self) -> tuple[int, bytes | None]:
-        line = None if self._too_long else bytes(self._unfinished)
+        line = self.unfinished
         self._unfinished.clear()
         self._too_long = False
         self.number += 1
@@ -163,25 +163,24 @@ class NdjsonFile(_NdjsonFeed):
 
     def _follow(self, live: LiveIndex) -> None:
         pause = POLL_SECONDS
-        while not self._closing.wait(pause):
+        while not self._closing.wait(pause) and self._file is not None:
             pause = POLL_SECONDS
             try:
-                self._look(live)
+                self._look(self._file, live)
             except FileNotFoundError:
                 self._tell(f"is not there; its {self._pairs} pairs stay as they were")
             except OSError as error:
                 self._tell(f"cannot be read ({error.strerror}); its {self._pairs} pairs stay as they were")
                 pause = TROUBLE_SECONDS
 
-    def _look(self, live: LiveIndex) -> None:
+    def _look(self, file: _ReadFile, live: LiveIndex) -> None:
         """Look at the file once, and read what has changed."""
-        file = self._file
-        whole = file is not None and file.is_as_read(self._closing)
-        if file is not None and whole:
+        whole = file.is_as_read(self._closing)
+        if whole:
             # Of a file that was renamed away, too: its last lines may not have been read yet.
             self._read_on(file, live)
         found = self._path.stat()
-        if file is None or not file.is_at(found) or (not whole and self._is_at_rest(found)):
+        if not file.is_at(found) or (not whole and self._is_at_rest(found)):
             self._read_anew(live, None)
         if self._pairs and not self._named and not self._doubted:
             self._tell(f"holds no order book; its {self._pairs} pairs stay until it does")
@@ -190,6 +189,7 @@ class NdjsonFile(_NdjsonFeed):
 
     def _read_on(self, file: _ReadFile, live: LiveIndex) -> None:
         """Read what was appended."""
+        before = file.offset
         try:
             for chunk in file.chunks(self._closing):
                 books: list[OrderBook] = []
@@ -205,7 +205,7 @@ class NdjsonFile(_NdjsonFeed):
             # On a defect the rest of the chunk would be lost: let the file be read anew.
             file.rewritten = True
             raise
-        dropped = self._forget(live, ())
+        dropped = self._forget(file, live, ()) if file.offset > before else 0
         if dropped:
             LOG.info("%s: %d pairs dropped that it no longer names", self.source, dropped)
 
@@ -224,7 +224,7 @@ class NdjsonFile(_NdjsonFeed):
         self._earlier = (self._earlier | self._named) - books.keys()
         self._named = set(books)
         self._doubted = doubted
-        dropped = self._forget(live, books.values())
+        dropped = self._forget(file, live, books.values())
         if before is not None:
             before.close()
             if books or doubted:
@@ -250,12 +250,12 @@ class NdjsonFile(_NdjsonFeed):
             LOG.info("%s line %d waits for its newline", self.source, file.lines.number + 1)
         return books, doubted
 
-    def _forget(self, live: LiveIndex, books: Iterable[OrderBook]) -> int:
+    def _forget(self, file: _ReadFile, live: LiveIndex, books: Iterable[OrderBook]) -> int:
         """Publish the books, and retract in the same swap what the file no longer names; return how many that are."""
         gone: set[Pair] = set()
-        if self._earlier and self._file is not None:
+        if self._earlier:
             doubted = set(self._doubted)
-            unfinished = self._file.lines.unfinished
+            unfinished = file.lines.unfinished
             if unfinished != b"":
                 doubted.add(wire.pair_named_in(unfinished) if unfinished else None)
             if None not in doubted and (self._named or doubted):
@@ -299,7 +299,9 @@ class _ReadFile:
         self.lines = Lines()
         self.offset = 0
         self._file = file
-        self._state = _state(os.fstat(file.fileno()))
+        found = os.fstat(file.fileno())
+        self._identity = (found.st_dev, found.st_ino)
+        self._state = _state(found)
         self._head = b""
         self._tail = b""
         self._digest = blake2b()
@@ -311,15 +313,15 @@ class _ReadFile:
 
     @property
     def size(self) -> int:
-        return os.fstat(self._file.fileno()).st_size
+        """How many bytes it had when it was last looked at."""
+        return self._state[0]
 
     def close(self) -> None:
         self._file.close()
 
     def is_at(self, found: os.stat_result) -> bool:
         """Whether what was found at a path is this file."""
-        own = os.fstat(self._file.fileno())
-        return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+        return (found.st_dev, found.st_ino) == self._identity
 
     def chunks(self, closing: Event) -> Iterator[bytes]:
         """Yield what there is to read, up to the end of the file."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from market_index import AssetId, InvalidAssetId, LiveIndex, Pair, PairNotFound, wire
@@ -75,15 +75,15 @@ def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:
         raise HTTPException(400, f"Query parameter '{parameter}': {error}") from None
 
 
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
+def _json(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(body, status, headers, media_type="application/json")
 
 
 def _refused(_: Request, error: Exception) -> Response:
     refusal = cast(HTTPException, error)
-    return JSONResponse({"error": refusal.detail}, refusal.status_code, refusal.headers)
+    return _json(wire.error_to_json(refusal.detail), refusal.status_code, refusal.headers)
 
 
 def _failed(_: Request, __: Exception) -> Response:
     # No detail for the client. Starlette raises the exception again behind this answer, for the server's log.
-    return JSONResponse({"error": "Internal Server Error"}, 500)
+    return _json(wire.error_to_json("Internal Server Error"), 500)

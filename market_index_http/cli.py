@@ -91,12 +91,17 @@ def serve(source: str, host: str, port: int, *, access_log: bool) -> None:
     logging.getLogger("uvicorn.access").setLevel(logging.INFO)
     live = LiveIndex()
     server = Server(create_app(live), access_log=access_log, on_listening=_say_where)
-    with server.ended_by_signals(), _opened(source) as feed, _bound(host, port) as listener:
-        with _progress(feed, server) as progress:
-            _start(feed, live, progress)
-        click.echo(f"{feed.source}: {len(live.current)} pairs, {feed.refused} lines refused", err=True)
-        _listen(listener, host, port)
-        server.run([listener])
+    try:
+        with server.ended_by_signals(), open_feed(source) as feed, _bound(host, port) as listener:
+            with _progress(feed, server) as progress:
+                feed.start(live, progress)
+            click.echo(f"{feed.source}: {len(live.current)} pairs, {feed.refused} lines refused", err=True)
+            with _telling_of(host, port):
+                # Another process can have bound the address as well, and listen since the feed was being loaded.
+                listener.listen()
+            server.run([listener])
+    except FeedError as error:
+        raise _FeedFailed(str(error)) from None
 
 
 def _say_where(listener: socket.socket) -> None:
@@ -104,38 +109,19 @@ def _say_where(listener: socket.socket) -> None:
     click.echo(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}", err=True)
 
 
-def _opened(source: str) -> Feed:
-    try:
-        return open_feed(source)
-    except FeedError as error:
-        raise _FeedFailed(str(error)) from None
-
-
-def _start(feed: Feed, live: LiveIndex, progress: Progress) -> None:
-    try:
-        feed.start(live, progress)
-    except FeedError as error:
-        raise _FeedFailed(str(error)) from None
-
-
 def _bound(host: str, port: int) -> socket.socket:
-    try:
+    with _telling_of(host, port):
         return bind(host, port)
-    except (OSError, UnicodeError) as error:
-        raise _address_failed(host, port, error) from None
 
 
-def _listen(listener: socket.socket, host: str, port: int) -> None:
-    # Another process can have bound the address as well, and have begun to listen while the feed was loaded.
+@contextmanager
+def _telling_of(host: str, port: int) -> Iterator[None]:
+    """Turn whatever keeps the address from being listened on into what the command says and exits with."""
     try:
-        listener.listen()
-    except OSError as error:
-        raise _address_failed(host, port, error) from None
-
-
-def _address_failed(host: str, port: int, error: Exception) -> _AddressFailed:
-    reason = getattr(error, "strerror", None) or error
-    return _AddressFailed(f"cannot listen on {host} port {port}: {reason}")
+        yield
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise _AddressFailed(f"cannot listen on {host} port {port}: {reason}") from None
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -12,6 +11,8 @@ from typing import Any, Final
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from market_index import wire
 
 GRACE_SECONDS: Final = 10
 """How long answers that are in flight are waited for at the end."""
@@ -84,7 +85,7 @@ class _ErrorBodyProtocol(HttpToolsProtocol):
     """Gives the error body to what the parser refuses before an app sees it, such as a target above 64 KiB."""
 
     def send_400_response(self, msg: str) -> None:
-        body = json.dumps({"error": msg}).encode()
+        body = wire.error_to_json(msg)
         fields = [
             *self.server_state.default_headers,
             (b"content-type", b"application/json"),

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "market_index_feeds": {"market_index_feeds.ndjson"},
     "market_index_http.app": {"market_index"},
     "market_index_http": {"market_index_http.app"},
-    "market_index_http.server": set(),
+    "market_index_http.server": {"market_index"},
     "market_index_http.cli": {"market_index_http", "market_index_http.server", "market_index_feeds"},
 }
 

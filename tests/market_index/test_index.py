@@ -141,6 +141,12 @@ def test_the_next_index_shares_all_but_the_neighbourhood_of_the_change():
     assert same >= len(numbers) - 4 * 128 - 2
 
 
+def test_nothing_changed_is_the_same_index():
+    for index in (MarketIndex(), MarketIndex([OrderBook(numbered_pair(1))])):
+        assert index.with_books() is index
+        assert index.without() is index
+
+
 def test_what_is_left_of_a_large_index_is_laid_anew():
     index = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 20_001))
     left = index.without(*(numbered_pair(number) for number in range(1, 20_001) if number % 100))

@@ -57,7 +57,9 @@ class TestPriceLevelAndOrder:
         "liquidity", [0, -1, 2**64, pytest.param(10**6000, id="huge"), True, 1.0, "1", Decimal(1), None]
     )
     def test_any_other_liquidity_is_refused(self, liquidity: object):
-        with pytest.raises(InvalidOrderBook, match="accumulated_liquidity must be a whole number"):
+        with pytest.raises(
+            InvalidOrderBook, match=r"accumulated_liquidity must be a whole number \(int\) from 1 to 2\^64-1, not "
+        ):
             PriceLevel(Decimal(1), liquidity)  # type: ignore[arg-type]  # a caller without types
 
     def test_a_level_at_a_float_is_refused_and_told_what_to_pass(self):
