@@ -16,8 +16,9 @@ from market_index.errors import (
     PairNotFound,
 )
 from market_index.index import MarketIndex
+from market_index.levels import PriceLevel, Side
 from market_index.live import LiveIndex
-from market_index.order_book import Order, OrderBook, PriceLevel, Side
+from market_index.order_book import Order, OrderBook
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import format_price, parse_price
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from itertools import chain
 from typing import Final, TypeAlias, final
 
@@ -13,52 +12,11 @@ from attrs import frozen
 from market_index.errors import InvalidOrderBook, PairNotFound, shown
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo
+from market_index.sorted_chunks import Chunk, bounds_between, cut, put
 
-_BLOCK_SIZE: Final = 128
-"""How many books a full block is cut to; it may grow to twice as many before it is cut again."""
+_CHUNK_SIZE: Final = 64
 
-_LEAST_BOOKS_A_BLOCK: Final = 16
-"""Fewer than this on average, and the blocks are laid anew."""
-
-_Changes: TypeAlias = dict[LedgerOrder, OrderBook | None]
-"""The book that is to stand at each key, or None for none."""
-
-
-@final
-@frozen(eq=False)
-class _Block:
-    """A run of neighbouring books in ledger order: the unit in which an index shares with the next."""
-
-    keys: tuple[LedgerOrder, ...]
-    books: tuple[OrderBook, ...]
-
-    @cached_property
-    def pair_infos(self) -> tuple[PairInfo, ...]:
-        """What the pair list says of these books."""
-        return tuple(PairInfo(book.pair.base, book.pair.quote, book.spot) for book in self.books)
-
-    def changed(self, changes: _Changes) -> list[_Block]:
-        """Return the blocks that stand in the place of this one once the changes are made: none, one or more."""
-        keys, books = list(self.keys), list(self.books)
-        same_pairs = True
-        position = 0
-        # In sorted order whatever is inserted has only what is left of this block behind it.
-        for key in sorted(changes):
-            book = changes[key]
-            position = bisect_left(keys, key, position)
-            stands = position < len(keys) and keys[position] == key
-            if stands and book is not None:
-                books[position] = book
-            elif stands or book is not None:
-                same_pairs = False
-                keys[position : position + stands] = [] if book is None else [key]
-                books[position : position + stands] = [] if book is None else [book]
-        if len(keys) <= 2 * _BLOCK_SIZE:
-            return [_Block(self.keys if same_pairs else tuple(keys), tuple(books))] if keys else []
-        return [
-            _Block(tuple(keys[start : start + _BLOCK_SIZE]), tuple(books[start : start + _BLOCK_SIZE]))
-            for start in range(0, len(keys), _BLOCK_SIZE)
-        ]
+_Chunks: TypeAlias = list[Chunk[LedgerOrder, tuple[OrderBook, ...]]]
 
 
 @final
@@ -80,15 +38,15 @@ class MarketIndex(Mapping[Pair, OrderBook]):
     Raises `InvalidOrderBook` for what is not an order book.
     """
 
-    _blocks: tuple[_Block, ...]
-    # Where each block begins: no key of it is below, and none of the block before it is above.
-    _starts: tuple[LedgerOrder, ...]
+    _chunks: _Chunks
+    _bounds: list[LedgerOrder]
     _size: int
 
     def __init__(self, books: Iterable[OrderBook] = ()) -> None:
-        blocks = _Block((), ()).changed(_by_key(books))
-        starts = tuple(block.keys[0] for block in blocks)
-        self.__attrs_init__(tuple(blocks), starts, sum(len(block.keys) for block in blocks))
+        by_key = _by_key(books)
+        keys = sorted(by_key)
+        chunks = cut(keys, tuple(by_key[key] for key in keys), _CHUNK_SIZE)
+        self.__attrs_init__(chunks, bounds_between(chunks), len(keys))
 
     def order_book(self, pair: Pair) -> OrderBook:
         """Return the book of the pair, or raise `PairNotFound`, which names the pair."""
@@ -96,31 +54,38 @@ class MarketIndex(Mapping[Pair, OrderBook]):
 
     def pair_list(self) -> tuple[PairInfo, ...]:
         """Return what is known of every pair, in ledger order (decision 9)."""
-        return tuple(chain.from_iterable(block.pair_infos for block in self._blocks))
+        return tuple(PairInfo(book.pair.base, book.pair.quote, book.spot) for book in self.values())
+
+    def runs(self) -> Iterator[tuple[OrderBook, ...]]:
+        """Yield all books in ledger order, in runs of neighbours.
+
+        A run is the very same tuple in the next index where nothing has changed in it: what was worked out of it then
+        need not be worked out again.
+        """
+        return (books for _, books in self._chunks)
 
     def with_books(self, *books: OrderBook) -> MarketIndex:
         """Return the index in which these books stand for their pairs.
 
         Raises `InvalidOrderBook` for what is not an order book; this index is as it was.
         """
-        return self._next(_by_key(books))
+        return self._next(_by_key(books).items())
 
     def without(self, *pairs: Pair) -> MarketIndex:
         """Return the index without these pairs; one that is not tracked is no error."""
         for pair in pairs:
             if type(pair) is not Pair:
                 raise TypeError(_not_by_pair(pair))
-        return self._next(dict.fromkeys(pair.ledger_order for pair in pairs))
+        return self._next((pair.ledger_order, None) for pair in pairs)
 
     def __getitem__(self, pair: Pair) -> OrderBook:
         if type(pair) is not Pair:
             raise KeyError(_not_by_pair(pair))
-        if self._blocks:
-            key = pair.ledger_order
-            block = self._blocks[self._block_of(key)]
-            position = bisect_left(block.keys, key)
-            if position < len(block.keys) and block.keys[position] == key:
-                return block.books[position]
+        key = pair.ledger_order
+        keys, books = self._chunks[bisect_left(self._bounds, key)]
+        position = bisect_left(keys, key)
+        if position < len(keys) and keys[position] == key:
+            return books[position]
         raise PairNotFound(pair)
 
     def __iter__(self) -> Iterator[Pair]:
@@ -144,44 +109,45 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         return MarketIndex, (tuple(self._books()),)
 
     def _books(self) -> Iterator[OrderBook]:
-        return chain.from_iterable(block.books for block in self._blocks)
+        return chain.from_iterable(self.runs())
 
-    def _block_of(self, key: LedgerOrder) -> int:
-        """Return the position of the block in which the key stands or would stand; there is a block."""
-        return max(bisect_right(self._starts, key) - 1, 0)
-
-    def _next(self, changes: _Changes) -> MarketIndex:
-        """Return the index in which the changes are made, sharing every block that none of them falls into."""
-        if not changes:
+    def _next(self, changes: Iterable[tuple[LedgerOrder, OrderBook | None]]) -> MarketIndex:
+        """Return the index in which each key has that book, or none: itself when there is nothing to change."""
+        chunks: _Chunks | None = None
+        bounds, size = self._bounds, self._size
+        for key, book in changes:
+            at = bisect_left(bounds, key)
+            keys, books = (self._chunks if chunks is None else chunks)[at]
+            position = bisect_left(keys, key)
+            stands = position < len(keys) and keys[position] == key
+            if book is (books[position] if stands else None):
+                continue
+            if chunks is None:
+                chunks = self._chunks.copy()
+            changed = list(books)
+            changed[position : position + stands] = [] if book is None else [book]
+            if stands and book is not None:
+                chunks[at] = keys, tuple(changed)
+                continue
+            keys = keys.copy()
+            keys[position : position + stands] = [] if book is None else [key]
+            size += len(changed) - len(books)
+            bounds = put(chunks, bounds, at, (keys, tuple(changed)), _CHUNK_SIZE)
+        if chunks is None:
             return self
-        if not self._blocks:
-            return MarketIndex(book for book in changes.values() if book is not None)
-        changes_by_block: dict[int, _Changes] = {}
-        for key, book in changes.items():
-            changes_by_block.setdefault(self._block_of(key), {})[key] = book
-        blocks, starts, size = list(self._blocks), self._starts, self._size
-        # From the last to the first, so that a block that splits or goes does not move those still to come.
-        for position in sorted(changes_by_block, reverse=True):
-            block = blocks[position]
-            successors = block.changed(changes_by_block[position])
-            blocks[position : position + 1] = successors
-            if len(successors) != 1:
-                firsts = (successor.keys[0] for successor in successors)
-                starts = (*starts[:position], *firsts, *starts[position + 1 :])
-            size += sum(len(successor.keys) for successor in successors) - len(block.keys)
         following = MarketIndex.__new__(MarketIndex)
-        following.__attrs_init__(tuple(blocks), starts, size)
-        return following if size >= _LEAST_BOOKS_A_BLOCK * (len(blocks) - 1) else MarketIndex(following.values())
+        following.__attrs_init__(chunks, bounds, size)
+        return following
 
 
 def _not_by_pair(value: object) -> str:
     return f"an index is asked by Pair, not by {type(value).__name__}: {shown(value)}"
 
 
-def _by_key(books: Iterable[OrderBook]) -> _Changes:
-    changes: _Changes = {}
+def _by_key(books: Iterable[OrderBook]) -> dict[LedgerOrder, OrderBook]:
+    by_key: dict[LedgerOrder, OrderBook] = {}
     for book in books:
         if type(book) is not OrderBook:
             raise InvalidOrderBook(f"an index holds OrderBook, not {type(book).__name__}: {shown(book)}")
-        changes[book.pair.ledger_order] = book
-    return changes
+        by_key[book.pair.ledger_order] = book
+    return by_key

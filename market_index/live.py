@@ -56,7 +56,8 @@ class LiveIndex:
         # An iterable of the caller's may take its time, or publish itself: not while the others wait.
         books, pairs = tuple(publish), tuple(retract)
         with self._turn:
-            self._current = self._current.without(*pairs).with_books(*books)
+            current = self._current.without(*pairs) if pairs else self._current
+            self._current = current.with_books(*books)
             return self._current
 
     def __repr__(self) -> str:

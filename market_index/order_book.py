@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation
-from enum import Enum
-from operator import gt, itemgetter, lt
+from itertools import pairwise
+from operator import attrgetter, gt, itemgetter, lt
 from types import EllipsisType
-from typing import Final, NoReturn, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
 from attrs import frozen
 
 from market_index.errors import InvalidOrderBook, MarketIndexError, shown
+from market_index.ladder import Ladder, best, changed, ladder_of, laid_out
+from market_index.levels import (
+    MAX_LIQUIDITY,
+    Columns,
+    Entry,
+    Levels,
+    PriceLevel,
+    Side,
+    columns_of,
+    read_entry,
+    refuse_amount,
+)
 from market_index.pairs import Pair
 from market_index.prices import price_text, to_price
-
-MAX_LIQUIDITY: Final = 2**64 - 1
-"""The most liquidity that an order or a level can have, in the smallest unit of the base asset (decision 1)."""
 
 # Twice the digits of a price hold a sum or a difference of two whole, and half of it.
 _EXACT: Final = Context(
@@ -32,38 +42,8 @@ _EXACT: Final = Context(
 _HALF: Final = Decimal("0.5")
 
 _PRICE_FIRST: Final = itemgetter(0)
-
-
-class Side(Enum):
-    """A side of the book: `BID` buys the base asset, `ASK` sells it."""
-
-    BID = "bid"
-    ASK = "ask"
-
-
-@final
-@frozen(init=False, weakref_slot=False)
-class PriceLevel:
-    """The liquidity that rests at exactly one price.
-
-    `price` is in quote units per one base unit, both in smallest units. `accumulated_liquidity` is the total at this
-    price alone, not a running sum, in the smallest unit of the base asset: a whole number from 1 to 2^64-1
-    (decision 1).
-
-    >>> PriceLevel("0.10", 5_000_000)
-    PriceLevel(price=Decimal('0.1'), accumulated_liquidity=5000000)
-
-    Raises `InvalidPrice`, and `InvalidOrderBook` for the liquidity.
-    """
-
-    price: Decimal
-    accumulated_liquidity: int
-
-    def __init__(self, price: Decimal | str, accumulated_liquidity: int) -> None:
-        price = to_price(price)
-        if not is_liquidity(accumulated_liquidity):
-            _refuse_amount("accumulated_liquidity", accumulated_liquidity, least=1)
-        self.__attrs_init__(price, accumulated_liquidity)
+_PRICE_OF: Final = attrgetter("price")
+_NOTHING: Final[Levels] = ()
 
 
 @final
@@ -87,19 +67,27 @@ class Order:
     def __init__(self, side: Side, price: Decimal | str, amount: int) -> None:
         if type(side) is not Side:
             raise InvalidOrderBook(f"side must be Side.BID or Side.ASK, not {shown(side)}")
-        self.__attrs_init__(side, to_price(price), _amount("amount", amount))
+        price = to_price(price)
+        if type(amount) is not int or not 0 <= amount <= MAX_LIQUIDITY:
+            refuse_amount("amount", amount)
+        self.__attrs_init__(side, price, amount)
 
 
-Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int]
-"""What is gathered into levels, or changes them: a level, or a price and an amount."""
+class _Sources:
+    """The slots of a book that are no part of its value: what a side is laid out from, once somebody looks at it.
 
-Levels: TypeAlias = tuple[PriceLevel, ...]
-"""One side of a book."""
+    A book that was read has its sides in columns until then, one that was derived has them as ladders; and a ladder
+    is kept, because the next book is derived from it.
+    """
+
+    __slots__ = ("_ask_source", "_bid_source")
+    _ask_source: Columns | Ladder | None
+    _bid_source: Columns | Ladder | None
 
 
 @final
 @frozen(init=False)
-class OrderBook:
+class OrderBook(_Sources):
     """The order book of one pair at one moment: bids highest price first, asks lowest first, and the spot price.
 
     The constructor takes only what is in that order already, in tuples, one level a price; `from_levels` and
@@ -123,8 +111,8 @@ class OrderBook:
     spot: Decimal | None
 
     def __init__(self, pair: Pair, bids: Levels = (), asks: Levels = (), spot: Decimal | str | None = None) -> None:
-        _require_order("bids", bids, "below", lt)
-        _require_order("asks", asks, "above", gt)
+        _require_order("bids", bids, falling=True)
+        _require_order("asks", asks, falling=False)
         self.__attrs_init__(_tracked(pair), bids, asks, _spot(spot))
 
     @classmethod
@@ -139,12 +127,7 @@ class OrderBook:
 
         Raises `InvalidOrderBook` (a sum above 2^64-1 among others) and `InvalidPrice`, naming the place.
         """
-        return _book(
-            _tracked(pair),
-            _gathered(Side.BID, _entries("bids", bids)),
-            _gathered(Side.ASK, _entries("asks", asks)),
-            _spot(spot),
-        )
+        return _book(_tracked(pair), _gathered(Side.BID, bids), _gathered(Side.ASK, asks), _spot(spot))
 
     @classmethod
     def from_orders(cls, pair: Pair, orders: Iterable[Order], spot: Decimal | str | None = None) -> OrderBook:
@@ -157,22 +140,20 @@ class OrderBook:
 
         Raises `InvalidOrderBook`, naming the place or, where a sum is above 2^64-1, the price.
         """
-        entries: dict[Side, list[tuple[Decimal, int]]] = {Side.BID: [], Side.ASK: []}
+        bids: dict[str, int] = {}
+        asks: dict[str, int] = {}
         for position, order in enumerate(orders):
             if type(order) is not Order:
                 raise InvalidOrderBook(f"orders[{position}] must be an Order, not {shown(order)}")
-            entries[order.side].append((order.price, order.amount))
-        return _book(
-            _tracked(pair),
-            _gathered(Side.BID, entries[Side.BID]),
-            _gathered(Side.ASK, entries[Side.ASK]),
-            _spot(spot),
-        )
+            totals = bids if order.side is Side.BID else asks
+            price = str(order.price)
+            totals[price] = totals.get(price, 0) + order.amount
+        return _book(_tracked(pair), _in_order(Side.BID, bids), _in_order(Side.ASK, asks), _spot(spot))
 
     def apply(
         self,
-        bids: Iterable[Entry] = (),
-        asks: Iterable[Entry] = (),
+        bids: Iterable[Entry] = _NOTHING,
+        asks: Iterable[Entry] = _NOTHING,
         spot: Decimal | str | EllipsisType | None = ...,
     ) -> OrderBook:
         """Return the next book: level changes with absolute amounts, where 0 removes the level.
@@ -187,29 +168,43 @@ class OrderBook:
 
         Raises `InvalidOrderBook` and `InvalidPrice`, naming the place; this book is as it was.
         """
-        return _book(
-            self.pair,
-            _changed(Side.BID, self.bids, _entries("bids", bids)),
-            _changed(Side.ASK, self.asks, _entries("asks", asks)),
-            self.spot if isinstance(spot, EllipsisType) else _spot(spot),
-        )
+        book = _new(OrderBook)
+        _set_pair(book, self.pair)
+        _set_spot(book, self.spot if spot is ... else _spot(spot))
+        bid_source, ask_source = self._bid_source, self._ask_source
+        if bids is not _NOTHING:
+            ladder = bid_source if type(bid_source) is tuple else self._ladder(Side.BID)
+            bid_source = changed(Side.BID, ladder, bids)
+        elif bid_source is None:
+            _set_bids(book, self.bids)
+        if asks is not _NOTHING:
+            ladder = ask_source if type(ask_source) is tuple else self._ladder(Side.ASK)
+            ask_source = changed(Side.ASK, ladder, asks)
+        elif ask_source is None:
+            _set_asks(book, self.asks)
+        _set_bid_source(book, bid_source)
+        _set_ask_source(book, ask_source)
+        return book
 
     @property
     def best_bid(self) -> PriceLevel | None:
         """The bid of the highest price, or None where nobody bids."""
-        return self.bids[0] if self.bids else None
+        source = self._bid_source
+        bids = best(source, 1) if type(source) is tuple else self.bids
+        return bids[0] if bids else None
 
     @property
     def best_ask(self) -> PriceLevel | None:
         """The ask of the lowest price, or None where nobody asks."""
-        return self.asks[0] if self.asks else None
+        source = self._ask_source
+        asks = best(source, 1) if type(source) is tuple else self.asks
+        return asks[0] if asks else None
 
     @property
     def spread(self) -> Decimal | None:
         """Best ask less best bid, exactly: zero when locked, negative when crossed, None where a side is empty."""
-        if not self.bids or not self.asks:
-            return None
-        return _plain(_EXACT.subtract(self.asks[0].price, self.bids[0].price))
+        bid, ask = self.best_bid, self.best_ask
+        return None if bid is None or ask is None else _plain(_EXACT.subtract(ask.price, bid.price))
 
     @property
     def mid(self) -> Decimal | None:
@@ -217,19 +212,20 @@ class OrderBook:
 
         It can have one decimal place more than a price may have.
         """
-        if not self.bids or not self.asks:
-            return None
-        return _plain(_EXACT.multiply(_EXACT.add(self.bids[0].price, self.asks[0].price), _HALF))
+        bid, ask = self.best_bid, self.best_ask
+        return None if bid is None or ask is None else _plain(_EXACT.multiply(_EXACT.add(bid.price, ask.price), _HALF))
 
     @property
     def is_locked(self) -> bool:
         """Whether best bid and best ask have the same price."""
-        return bool(self.bids and self.asks) and self.bids[0].price == self.asks[0].price
+        bid, ask = self.best_bid, self.best_ask
+        return bid is not None and ask is not None and bid.price == ask.price
 
     @property
     def is_crossed(self) -> bool:
         """Whether the best bid is above the best ask."""
-        return bool(self.bids and self.asks) and self.bids[0].price > self.asks[0].price
+        bid, ask = self.best_bid, self.best_ask
+        return bid is not None and ask is not None and bid.price > ask.price
 
     def depth(self, levels: int) -> OrderBook:
         """Return the book cut to its best `levels` price levels a side.
@@ -240,28 +236,91 @@ class OrderBook:
             raise TypeError(f"levels must be an int, not {shown(levels)}")
         if levels < 0:
             raise ValueError(f"levels must be 0 or more, not {levels}")
-        if levels >= len(self.bids) and levels >= len(self.asks):
+        # A side of which there is only a ladder so far is not laid out for this.
+        bid_source, ask_source = self._bid_source, self._ask_source
+        bids = best(bid_source, levels) if type(bid_source) is tuple else self.bids[:levels]
+        asks = best(ask_source, levels) if type(ask_source) is tuple else self.asks[:levels]
+        if len(bids) < levels and len(asks) < levels:
             return self
-        return _book(self.pair, self.bids[:levels], self.asks[:levels], self.spot)
+        return _book(self.pair, bids, asks, self.spot)
+
+    def columns(self, side: Side) -> Columns:
+        """Return the prices and the liquidities of a side, best price first, without laying out its levels.
+
+        >>> from market_index import ADA, AssetId
+        >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), bids=[("2", 10), ("3", 5)])
+        >>> book.columns(Side.BID).prices
+        (Decimal('3'), Decimal('2'))
+        """
+        source = self._bid_source if side is Side.BID else self._ask_source
+        if type(source) is Columns:
+            return source
+        return columns_of(self.bids if side is Side.BID else self.asks)
+
+    def _ladder(self, side: Side) -> Ladder:
+        """Return a ladder of a side that had none, and keep it for the next book that is derived from this one."""
+        if side is Side.BID:
+            ladder = ladder_of(side, self.bids)
+            _set_bid_source(self, ladder)
+        else:
+            ladder = ladder_of(side, self.asks)
+            _set_ask_source(self, ladder)
+        return ladder
+
+    if not TYPE_CHECKING:  # else any name would seem to be an attribute
+
+        def __getattr__(self, name: str) -> Levels | None:
+            """Fill a slot that is empty: a side that nobody has looked at yet, or what it is laid out from."""
+            if name == "bids":
+                _set_bids(self, _laid_out(self._bid_source))
+            elif name == "asks":
+                _set_asks(self, _laid_out(self._ask_source))
+            elif name == "_bid_source":
+                _set_bid_source(self, None)
+            elif name == "_ask_source":
+                _set_ask_source(self, None)
+            else:
+                raise AttributeError(f"'OrderBook' object has no attribute {name!r}", name=name, obj=self)
+            return getattr(self, name)
 
 
-def trusted_level(price: Decimal, accumulated_liquidity: int) -> PriceLevel:
-    """Return a level of values that were checked already: the price by `prices`, the liquidity by `is_liquidity`."""
-    level = PriceLevel.__new__(PriceLevel)
-    level.__attrs_init__(price, accumulated_liquidity)
-    return level
+# A frozen class refuses to be set but through its slots.
+_new: Final = object.__new__
+_set_pair: Final = OrderBook.__dict__["pair"].__set__
+_set_bids: Final = OrderBook.__dict__["bids"].__set__
+_set_asks: Final = OrderBook.__dict__["asks"].__set__
+_set_spot: Final = OrderBook.__dict__["spot"].__set__
+_set_bid_source: Final = _Sources.__dict__["_bid_source"].__set__
+_set_ask_source: Final = _Sources.__dict__["_ask_source"].__set__
 
 
-def is_liquidity(value: object) -> bool:
-    """Whether `value` is what a level can hold: an int, not a bool, from 1 to 2^64-1."""
-    return type(value) is int and 0 < value <= MAX_LIQUIDITY
+def book_of_columns(pair: Pair, bids: Columns, asks: Columns, spot: Decimal | str | None) -> OrderBook:
+    """Return the book of two sides in columns, of which everything was checked already but the order.
+
+    Raises as the constructor does, except that it does not name the place of a level that is out of order.
+    """
+    if not (_is_in_order(bids.prices, falling=True) and _is_in_order(asks.prices, falling=False)):
+        raise InvalidOrderBook("the levels are not in order")
+    book = _new(OrderBook)
+    _set_pair(book, _tracked(pair))
+    _set_bid_source(book, bids)
+    _set_ask_source(book, asks)
+    _set_spot(book, _spot(spot))
+    return book
 
 
 def _book(pair: Pair, bids: Levels, asks: Levels, spot: Decimal | None) -> OrderBook:
     """Return a book of values that were checked already."""
-    book = OrderBook.__new__(OrderBook)
-    book.__attrs_init__(pair, bids, asks, spot)
+    book = _new(OrderBook)
+    _set_pair(book, pair)
+    _set_bids(book, bids)
+    _set_asks(book, asks)
+    _set_spot(book, spot)
     return book
+
+
+def _laid_out(source: Columns | Ladder) -> Levels:
+    return laid_out(source) if isinstance(source, tuple) else source.levels()
 
 
 def _tracked(pair: Pair) -> Pair:
@@ -279,97 +338,56 @@ def _spot(spot: Decimal | str | None) -> Decimal | None:
         raise error.at("spot") from None
 
 
-def _amount(name: str, value: object) -> int:
-    """Return `value` where it is an amount: an int, not a bool, from 0 to 2^64-1."""
-    if type(value) is not int or not 0 <= value <= MAX_LIQUIDITY:
-        _refuse_amount(name, value)
-    return value
-
-
-def _refuse_amount(name: str, value: object, least: int = 0) -> NoReturn:
-    given = shown(value) if type(value) is int else f"a {type(value).__name__}: {shown(value)}"
-    raise InvalidOrderBook(f"{name} must be a whole number (int) from {least} to 2^64-1, not {given}")
-
-
-def _require_order(side: str, levels: object, word: str, follows: Callable[[Decimal, Decimal], bool]) -> None:
-    """Refuse whatever is not a tuple of levels, each with a price that `follows` the one before it."""
+def _require_order(side: str, levels: object, *, falling: bool) -> None:
+    """Refuse whatever is not a tuple of levels, each with a price beyond the one before it."""
     if type(levels) is not tuple:
         raise InvalidOrderBook(
             f"{side} must be a tuple of PriceLevel, not {type(levels).__name__}; "
             "OrderBook.from_levels gathers any iterable"
         )
-    before: Decimal | None = None
-    for position, level in enumerate(levels):
-        if type(level) is not PriceLevel:
-            raise InvalidOrderBook(f"{side}[{position}] must be a PriceLevel, not {shown(level)}")
-        if before is not None and not follows(level.price, before):
-            raise InvalidOrderBook(
-                f"{side}[{position}].price: {price_text(level.price)} does not stand {word} "
-                f"{side}[{position - 1}].price, {price_text(before)}"
-            )
-        before = level.price
+    if not set(map(type, levels)) <= {PriceLevel}:
+        position = [type(level) is PriceLevel for level in levels].index(False)
+        raise InvalidOrderBook(f"{side}[{position}] must be a PriceLevel, not {shown(levels[position])}")
+    prices = list(map(_PRICE_OF, levels))
+    if _is_in_order(prices, falling=falling):
+        return
+    position = [price < before if falling else price > before for before, price in pairwise(prices)].index(False)
+    raise InvalidOrderBook(
+        f"{side}[{position + 1}].price: {price_text(prices[position + 1])} does not stand "
+        f"{'below' if falling else 'above'} {side}[{position}].price, {price_text(prices[position])}"
+    )
 
 
-def _entries(side: str, entries: Iterable[Entry]) -> Iterable[tuple[Decimal, int]]:
-    """Yield price and amount of each entry, checked, the place in the error of one that is not good."""
-    for position, entry in enumerate(entries):
-        if type(entry) is PriceLevel:
-            yield entry.price, entry.accumulated_liquidity
-            continue
-        place = f"{side}[{position}]"
-        if not isinstance(entry, (tuple, list)) or len(entry) != 2:
-            raise InvalidOrderBook(f"{place} must be a PriceLevel or (price, amount), not {shown(entry)}")
-        price, amount = entry
-        try:
-            yield to_price(price), _amount("the amount", amount)
-        except MarketIndexError as error:
-            raise error.at(place) from None
+def _is_in_order(prices: Sequence[Decimal], *, falling: bool) -> bool:
+    return all(map(gt if falling else lt, prices, prices[1:]))
 
 
-def _gathered(side: Side, entries: Iterable[tuple[Decimal, int]]) -> Levels:
+def _gathered(side: Side, entries: Iterable[Entry]) -> Levels:
     """Return the levels of a side: amounts at one price summed, zeros dropped, in the order of the side."""
-    # By text: the hash of a number is no secret, so that orders could be priced to collide; that of a text is.
     totals: dict[str, int] = {}
-    for price, amount in entries:
+    for position, entry in enumerate(entries):
+        price, amount = read_entry(side, position, entry)
         text = str(price)
         totals[text] = totals.get(text, 0) + amount
-    levels = []
+    return _in_order(side, totals)
+
+
+def _in_order(side: Side, totals: dict[str, int]) -> Levels:
+    """Return the levels of these totals by the text of their price.
+
+    By text: the hash of a number is no secret, so that prices could be chosen to collide; that of a text is.
+    """
+    prices: list[Decimal] = []
+    liquidities: list[int] = []
     for price, total in sorted(
-        ((Decimal(text), total) for text, total in totals.items()), key=_PRICE_FIRST, reverse=side is Side.BID
+        zip(map(Decimal, totals), totals.values(), strict=True), key=_PRICE_FIRST, reverse=side is Side.BID
     ):
         if total > MAX_LIQUIDITY:
             raise InvalidOrderBook(f"the {side.value}s at {price_text(price)} come to {total}, which is above 2^64-1")
         if total:
-            levels.append(trusted_level(price, total))
-    return tuple(levels)
-
-
-def _changed(side: Side, levels: Levels, changes: Iterable[tuple[Decimal, int]]) -> Levels:
-    """Return `levels` with each change made, the very same tuple when there is nothing to change."""
-    changed: list[PriceLevel] | None = None
-    follows = lt if side is Side.BID else gt
-    for price, amount in changes:
-        current = levels if changed is None else changed
-        position = _position(current, price, follows)
-        stands = position < len(current) and current[position].price == price
-        if amount == (current[position].accumulated_liquidity if stands else 0):
-            continue
-        if changed is None:
-            changed = list(levels)
-        changed[position : position + stands] = [trusted_level(price, amount)] if amount else []
-    return levels if changed is None else tuple(changed)
-
-
-def _position(levels: Levels | list[PriceLevel], price: Decimal, follows: Callable[[Decimal, Decimal], bool]) -> int:
-    """Return where in `levels` the level of `price` stands, or would stand."""
-    low, high = 0, len(levels)
-    while low < high:
-        middle = (low + high) // 2
-        if follows(price, levels[middle].price):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+            prices.append(price)
+            liquidities.append(total)
+    return Columns(tuple(prices), array("Q", liquidities)).levels()
 
 
 def _plain(number: Decimal) -> Decimal:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
 from market_index.index import MarketIndex
-from market_index.order_book import MAX_LIQUIDITY, Order, OrderBook, PriceLevel, Side
+from market_index.levels import MAX_LIQUIDITY, PriceLevel, Side
+from market_index.order_book import Order, OrderBook
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES
 

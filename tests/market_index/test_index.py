@@ -135,23 +135,24 @@ def test_the_next_index_shares_all_but_the_neighbourhood_of_the_change():
     random.Random(1).shuffle(numbers)
     index = MarketIndex(OrderBook(numbered_pair(number)) for number in numbers)
     changed = index.with_books(OrderBook(numbered_pair(10_000), spot="1")).without(numbered_pair(5))
-    before, after = index.pair_list(), changed.pair_list()
-    same = sum(one is other for one, other in zip(before[:4] + before[5:], after, strict=True))
-    assert len(after) == len(numbers) - 1
-    assert same >= len(numbers) - 4 * 128 - 2
+    before = {id(run): run for run in index.runs()}
+    assert len(changed) == sum(map(len, changed.runs())) == len(numbers) - 1
+    assert sum(len(run) for run in changed.runs() if id(run) not in before) <= 256
 
 
 def test_nothing_changed_is_the_same_index():
     for index in (MarketIndex(), MarketIndex([OrderBook(numbered_pair(1))])):
         assert index.with_books() is index
         assert index.without() is index
+        assert index.without(numbered_pair(2)) is index
+        assert index.with_books(*index.values()) is index
 
 
-def test_what_is_left_of_a_large_index_is_laid_anew():
+def test_what_is_left_of_a_large_index_stands_in_few_runs():
     index = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 20_001))
     left = index.without(*(numbered_pair(number) for number in range(1, 20_001) if number % 100))
     assert len(left) == 200
-    assert len(left._blocks) <= 2
+    assert sum(1 for _ in left.runs()) <= 1 + 200 / 16
 
 
 def test_an_index_says_how_many_pairs_it_has():

@@ -244,6 +244,54 @@ class TestApply:
         assert book.apply(bids=first + second) == book.apply(bids=first).apply(bids=second)
         assert book.apply(asks=first + second) == book.apply(asks=first).apply(asks=second)
 
+    @given(
+        count=st.sampled_from([0, 30, 70, 300]),
+        runs=st.lists(
+            st.tuples(
+                st.sampled_from(Side),
+                st.integers(0, 700),
+                st.integers(1, 150),
+                st.sampled_from([1, 2, 7]),
+                st.integers(0, 3),
+            ),
+            max_size=6,
+        ),
+        look=st.booleans(),
+    )
+    def test_large_books_change_as_dicts_do(self, count: int, runs: list[tuple[Side, int, int, int, int]], look: bool):
+        def price(number: int) -> str:
+            return f"0.{number + 1:04}"
+
+        totals = {side: {Fraction(price(2 * n)): 1 for n in range(count)} for side in Side}
+        levels = [(price(2 * n), 1) for n in range(count)]
+        book = OrderBook.from_levels(PAIR, levels, levels)
+        for side, first, length, step, amount in runs:
+            changes = [(price(n), amount) for n in range(first, first + length, step)]
+            following = book.apply(bids=changes) if side is Side.BID else book.apply(asks=changes)
+            for at, total in changes:
+                totals[side][Fraction(at)] = total
+            if look:
+                assert book == OrderBook(PAIR, book.bids, book.asks)
+            book = following
+            most = 25 if look else 110
+            cut = book.depth(most)
+            for one, wanted in ((Side.BID, totals[Side.BID]), (Side.ASK, totals[Side.ASK])):
+                expected = modelled(wanted, one)
+                assert plain(cut.bids if one is Side.BID else cut.asks) == expected[:most]
+                best = book.best_bid if one is Side.BID else book.best_ask
+                assert plain((best,) if best else ()) == expected[:1]
+                columns = book.columns(one)
+                assert [*map(Fraction, columns.prices)] == [at for at, _ in expected]
+                assert [*columns.liquidities] == [total for _, total in expected]
+        for side, side_levels in ((Side.BID, book.bids), (Side.ASK, book.asks)):
+            assert plain(side_levels) == modelled(totals[side], side)
+        assert OrderBook(PAIR, book.bids, book.asks) == book
+        assert repr(OrderBook(PAIR, book.bids, book.asks)) == repr(book)
+
+    def test_a_book_has_no_attribute_but_its_own(self):
+        with pytest.raises(AttributeError, match="'OrderBook' object has no attribute 'bid'"):
+            _ = OrderBook(PAIR).bid  # type: ignore[attr-defined]  # a caller's slip
+
     def test_what_did_not_change_is_shared(self):
         book = OrderBook.from_levels(PAIR, [("3", 1), ("2", 1)], [("4", 1), ("5", 1)], "3")
         following = book.apply(bids=[("3", 7)])
@@ -251,7 +299,8 @@ class TestApply:
         assert following.bids[1] is book.bids[1]
         assert following.bids[0] == level("3", 7)
         assert book.bids[0] == level("3", 1)
-        assert book.apply(bids=[("3", 1), ("9", 0)], asks=[]).bids is book.bids
+        same = book.apply(bids=[("3", 1), ("9", 0)], asks=[])
+        assert all(one is other for one, other in zip(same.bids, book.bids, strict=True))
 
     def test_levels_are_changes_too(self):
         assert plain(OrderBook(PAIR).apply(asks=[level("2", 5)]).asks) == [(Fraction(2), 5)]
@@ -334,7 +383,8 @@ class TestReading:
 
     def test_a_book_within_the_depth_is_itself(self):
         book = OrderBook.from_levels(PAIR, [("1", 1)], [("2", 1), ("3", 1)])
-        assert book.depth(2) is book
+        assert book.depth(3) is book
+        assert book.depth(2) == book
         with pytest.raises(ValueError, match="levels must be 0 or more, not -1"):
             book.depth(-1)
         for levels in (1.5, True, "1"):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import InvalidPrice, MarketIndexError, format_price, parse_price
-from market_index.prices import to_price
+from market_index.prices import parse_prices, to_price
 from market_index.strategies import prices
 
 LARGEST = 79228162514264337593543950335
@@ -46,6 +46,31 @@ def test_a_price_is_exactly_the_number_that_was_written(price: tuple[int, int]):
     assert Fraction(parse_price(f"{coefficient}E-{places}")) == Fraction(coefficient, 10**places)
 
 
+texts_of_prices = st.one_of(
+    coefficients_and_places.map(lambda price: written(*price)),
+    coefficients_and_places.map(lambda price: f"{written(*price)}{'' if '.' in written(*price) else '.'}00"),
+    coefficients_and_places.map(lambda price: f"{price[0]}e-{price[1]}"),
+)
+texts = st.one_of(texts_of_prices, st.sampled_from(["", "0", "0.0", "-1", " ", "1 2", "1 ", "NaN", "1e99", "0" * 40]))
+
+
+@given(st.lists(texts, max_size=6))
+def test_many_at_once_are_read_as_one_by_one(column: list[str]):
+    refusals: list[str] = []
+    read: list[str] = []
+    for text in column:
+        try:
+            read.append(str(parse_price(text)))
+        except InvalidPrice as error:  # each may be refused
+            refusals.append(str(error))
+    if refusals:
+        with pytest.raises(InvalidPrice) as refused:
+            parse_prices(column)
+        assert str(refused.value) == refusals[0]
+    else:
+        assert [str(price) for price in parse_prices(column)] == read
+
+
 @given(prices(), prices())
 def test_prices_order_by_number_and_are_one_when_equal(one: Decimal, other: Decimal):
     read_one, read_other = parse_price(format_price(one)), parse_price(format_price(other))
@@ -59,6 +84,7 @@ def test_the_callers_decimal_context_changes_nothing(price: Decimal, precision: 
     with localcontext() as context:
         context.prec = precision
         context.Emax, context.Emin = 1, -1
+        context.capitals = 0
         context.traps = dict.fromkeys(context.traps, True)
         assert format_price(price) == text
         assert format_price(parse_price(text)) == text

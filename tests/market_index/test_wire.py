@@ -112,6 +112,116 @@ def test_every_recorded_book_is_what_plain_json_and_decimal_read(recorded_order_
     assert len(pairs) == 756
 
 
+def one_by_one(text: bytes) -> OrderBook:
+    """Read a book without the columns: the converter alone, level by level."""
+    message = wire._read(text, wire._OrderBookMessage, InvalidOrderBook)
+    return OrderBook(Pair(message.base, message.quote), message.bids, message.asks, message.spot)
+
+
+@given(
+    book=order_books(),
+    order=st.permutations(["base", "quote", "spot", "bids", "asks"]),
+    indent=st.sampled_from([None, 0, 2]),
+)
+def test_books_are_read_in_columns_however_they_are_laid_out(book: OrderBook, order: list[str], indent: int | None):
+    value = json.loads(wire.order_book_to_json(book))
+    turned = [dict(reversed(level.items())) for level in value["bids"]]
+    text = json.dumps({key: (value | {"bids": turned})[key] for key in order}, indent=indent).encode()
+    assert wire._read_in_columns(text) == book == one_by_one(text)
+
+
+def test_recorded_books_are_read_in_columns(recorded_order_books: Path):
+    for line in recorded_order_books.read_bytes().splitlines():
+        assert wire._read_in_columns(line) == one_by_one(line)
+
+
+SNIPPETS = [
+    *'{}[]:,"\\0179.-+eE \n\t\x00\ufeff\u0661',
+    "true",
+    "null",
+    "NaN",
+    "1.0",
+    "0.10",
+    "1e2",
+    "18446744073709551616",
+]
+SNIPPETS += [
+    '"price":',
+    '"price":"1",',
+    '"accumulated_liquidity":7,',
+    '{"price":"3","accumulated_liquidity":1},',
+    '"x":"",',
+]
+SNIPPETS += [
+    '"bids":[],',
+    '"spot":null,',
+    '"spot":"7",',
+    '"pric\\u0065":"5",',
+    "\\u0031",
+    '"base":"ADA",',
+    "[]",
+    "{}",
+    '""',
+]
+
+
+@given(data=st.data(), book=order_books(max_levels=3))
+def test_what_the_columns_read_reads_the_same_one_by_one(data: st.DataObject, book: OrderBook):
+    text = wire.order_book_to_json(book).decode()
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(start + 12, len(text))))
+        snippet = data.draw(st.one_of(st.sampled_from(SNIPPETS), st.just(text[start:end] * 2), st.just("")))
+        text = text[:start] + snippet + text[end:]
+    quickly = wire._read_in_columns(text.encode())
+    if quickly is not None:
+        assert one_by_one(text.encode()) == quickly
+
+
+def test_what_is_written_in_escapes_is_read_too():
+    text = encoded(BOOK).replace(b'"base"', b'"b\\u0061se"').replace(b'"0.0042"', b'"0.004\\u0032"')
+    assert wire._read_in_columns(text) is None
+    assert wire.order_book_from_json(text) == wire.order_book_from_json(encoded(BOOK))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"asks":', '"asks":[{"price":"9","accumulated_liquidity":1}],"asks":'),
+        ('"quote":', '"x":1,"quote":'),
+        ('"spot":', '"sp\\u006ft":"1","spot":'),
+        ('"price":"0.5",', '"price":"0.6","price":"0.5",'),
+        ('"price":"0.5",', '"price":"0.5","note":[],'),
+        ('"price":"0.5",', '"price":"0.5 0.4",'),
+        ('"price":"0.5",', '"price":0.5,'),
+        (":7}", ":true}"),
+        (":7}", ":7.0}"),
+        (":7}", ":0}"),
+        (":7}", ":-7}"),
+        (":7}", ":18446744073709551616}"),
+        ('[{"price":"0.5","accumulated_liquidity":7}]', "{}"),
+        ('[{"price":"0.5","accumulated_liquidity":7}]', '""'),
+        ('[{"price":"0.5","accumulated_liquidity":7}]', "[[]]"),
+        ('"asks":[]', '"asks":[{"price":"2","accumulated_liquidity":1},{"price":"1","accumulated_liquidity":1}]'),
+    ],
+)
+def test_what_the_columns_cannot_vouch_for_they_leave(old: str, new: str):
+    text = wire.order_book_to_json(OrderBook.from_levels(PAIR, bids=[("0.5", 7)], spot="1")).decode()
+    assert wire._read_in_columns(text.encode()) is not None
+    assert old in text
+    assert wire._read_in_columns(text.replace(old, new).encode()) is None
+    with pytest.raises(MarketIndexError):
+        wire.order_book_from_json(text.replace(old, new).encode())
+
+
+@pytest.mark.parametrize(
+    "view", [bytes, bytearray, memoryview, lambda text: memoryview(b"".join(bytes([one, 0]) for one in text))[::2]]
+)
+def test_any_view_of_bytes_is_read(view):
+    book = wire.order_book_from_json(encoded(BOOK))
+    assert wire.order_book_from_json(view(encoded(BOOK))) == book
+
+
 def without(value: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: one for name, one in value.items() if name != key}
 

@@ -1,0 +1,128 @@
+"""Price levels, and the two sides of a book on which they stand."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from decimal import Decimal
+from enum import Enum
+from itertools import repeat
+from operator import attrgetter
+from typing import Final, NoReturn, TypeAlias, final
+
+from attrs import frozen
+
+from market_index.errors import InvalidOrderBook, MarketIndexError, shown
+from market_index.prices import parse_price, to_price
+
+MAX_LIQUIDITY: Final = 2**64 - 1
+"""The most liquidity that an order or a level can have, in the smallest unit of the base asset (decision 1)."""
+
+
+class Side(Enum):
+    """A side of the book: `BID` buys the base asset, `ASK` sells it."""
+
+    BID = "bid"
+    ASK = "ask"
+
+
+@final
+@frozen(init=False, weakref_slot=False)
+class PriceLevel:
+    """The liquidity that rests at exactly one price.
+
+    `price` is in quote units per one base unit, both in smallest units. `accumulated_liquidity` is the total at this
+    price alone, not a running sum, in the smallest unit of the base asset: a whole number from 1 to 2^64-1
+    (decision 1).
+
+    >>> PriceLevel("0.10", 5_000_000)
+    PriceLevel(price=Decimal('0.1'), accumulated_liquidity=5000000)
+
+    Raises `InvalidPrice`, and `InvalidOrderBook` for the liquidity.
+    """
+
+    price: Decimal
+    accumulated_liquidity: int
+
+    def __init__(self, price: Decimal | str, accumulated_liquidity: int) -> None:
+        price = to_price(price)
+        if not is_liquidity(accumulated_liquidity):
+            refuse_amount("accumulated_liquidity", accumulated_liquidity, least=1)
+        self.__attrs_init__(price, accumulated_liquidity)
+
+
+Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int]
+"""What is gathered into levels, or changes them: a level, or a price and an amount."""
+
+Levels: TypeAlias = tuple[PriceLevel, ...]
+"""One side of a book, best price first."""
+
+# A frozen class refuses to be set but through its slots; they are the quickest way too, and there are thousands.
+_new: Final = object.__new__
+_PRICE_OF: Final = attrgetter("price")
+_LIQUIDITY_OF: Final = attrgetter("accumulated_liquidity")
+_set_price: Final = PriceLevel.__dict__["price"].__set__
+_set_liquidity: Final = PriceLevel.__dict__["accumulated_liquidity"].__set__
+
+
+def trusted_level(price: Decimal, accumulated_liquidity: int) -> PriceLevel:
+    """Return a level of values that were checked already: the price by `prices`, the liquidity by `is_liquidity`."""
+    level = _new(PriceLevel)
+    _set_price(level, price)
+    _set_liquidity(level, accumulated_liquidity)
+    return level
+
+
+@final
+@frozen(eq=False, weakref_slot=False)
+class Columns:
+    """The levels of one side as two columns of values that were checked already: a third less than the levels take."""
+
+    prices: tuple[Decimal, ...]
+    liquidities: array[int]
+
+    def levels(self) -> Levels:
+        """Return the levels themselves."""
+        levels = tuple(map(_new, repeat(PriceLevel, len(self.prices))))
+        # A deque that holds nothing runs through a map without a step of the interpreter.
+        deque(map(_set_price, levels, self.prices), maxlen=0)
+        deque(map(_set_liquidity, levels, self.liquidities), maxlen=0)
+        return levels
+
+
+def columns_of(levels: Levels) -> Columns:
+    """Return these levels in columns."""
+    return Columns(tuple(map(_PRICE_OF, levels)), array("Q", map(_LIQUIDITY_OF, levels)))
+
+
+def is_liquidity(value: object) -> bool:
+    """Whether `value` is what a level can hold: an int, not a bool, from 1 to 2^64-1."""
+    return type(value) is int and 0 < value <= MAX_LIQUIDITY
+
+
+def refuse_amount(name: str, value: object, least: int = 0) -> NoReturn:
+    """Raise the `InvalidOrderBook` that names what is no liquidity or no amount."""
+    given = shown(value) if type(value) is int else f"a {type(value).__name__}: {shown(value)}"
+    raise InvalidOrderBook(f"{name} must be a whole number (int) from {least} to 2^64-1, not {given}")
+
+
+def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
+    """Return price and amount of an entry, checked.
+
+    Raises `InvalidOrderBook` and `InvalidPrice` that name the place, such as `bids[3]`.
+    """
+    if type(entry) is not tuple or len(entry) != 2:
+        if type(entry) is PriceLevel:
+            return entry.price, entry.accumulated_liquidity
+        if not isinstance(entry, (tuple, list)) or len(entry) != 2:
+            raise InvalidOrderBook(
+                f"{side.value}s[{position}] must be a PriceLevel or (price, amount), not {shown(entry)}"
+            )
+    price, amount = entry
+    try:
+        price = parse_price(price) if type(price) is str else to_price(price)
+        if type(amount) is not int or not 0 <= amount <= MAX_LIQUIDITY:
+            refuse_amount("the amount", amount)
+    except MarketIndexError as error:
+        raise error.at(f"{side.value}s[{position}]") from None
+    return price, amount
