@@ -11,12 +11,41 @@ from attrs import frozen
 
 from market_index.errors import InvalidOrderBook, PairNotFound, shown
 from market_index.order_book import OrderBook
-from market_index.pairs import LedgerOrder, Pair, PairInfo
+from market_index.pairs import LedgerOrder, Pair, PairInfo, trusted_pair_info
 from market_index.sorted_chunks import Chunk, bounds_between, cut, put
 
 _CHUNK_SIZE: Final = 64
 
-_Chunks: TypeAlias = list[Chunk[LedgerOrder, tuple[OrderBook, ...]]]
+
+@final
+class _Run:
+    """A run of neighbouring books, and what the pair list says of each."""
+
+    __slots__ = ("books", "pair_infos")
+
+    def __init__(self, books: tuple[OrderBook, ...], pair_infos: tuple[PairInfo, ...]) -> None:
+        self.books = books
+        self.pair_infos = pair_infos
+
+    def __getitem__(self, piece: slice, /) -> _Run:
+        return _Run(self.books[piece], self.pair_infos[piece])
+
+    def __add__(self, other: _Run, /) -> _Run:
+        return _Run(self.books + other.books, self.pair_infos + other.pair_infos)
+
+    def changed(self, position: int, stands: bool, book: OrderBook | None) -> _Run:  # noqa: FBT001  # no public name
+        """Return the run with this book, or none, at a position where one stands or does not stand yet."""
+        books = list(self.books)
+        books[position : position + stands] = [] if book is None else [book]
+        if stands and book is not None and book.spot == self.books[position].spot:
+            # The pair list has nothing new to say.
+            return _Run(tuple(books), self.pair_infos)
+        pair_infos = list(self.pair_infos)
+        pair_infos[position : position + stands] = [] if book is None else [_pair_info(book)]
+        return _Run(tuple(books), tuple(pair_infos))
+
+
+_Chunks: TypeAlias = list[Chunk[LedgerOrder, _Run]]
 
 
 @final
@@ -45,7 +74,8 @@ class MarketIndex(Mapping[Pair, OrderBook]):
     def __init__(self, books: Iterable[OrderBook] = ()) -> None:
         by_key = _by_key(books)
         keys = sorted(by_key)
-        chunks = cut(keys, tuple(by_key[key] for key in keys), _CHUNK_SIZE)
+        in_order = tuple(by_key[key] for key in keys)
+        chunks = cut(keys, _Run(in_order, tuple(map(_pair_info, in_order))), _CHUNK_SIZE)
         self.__attrs_init__(chunks, bounds_between(chunks), len(keys))
 
     def order_book(self, pair: Pair) -> OrderBook:
@@ -54,15 +84,20 @@ class MarketIndex(Mapping[Pair, OrderBook]):
 
     def pair_list(self) -> tuple[PairInfo, ...]:
         """Return what is known of every pair, in ledger order (decision 9)."""
-        return tuple(PairInfo(book.pair.base, book.pair.quote, book.spot) for book in self.values())
+        return tuple(chain.from_iterable(self.pair_list_runs()))
 
-    def runs(self) -> Iterator[tuple[OrderBook, ...]]:
-        """Yield all books in ledger order, in runs of neighbours.
+    def pair_list_runs(self) -> list[tuple[PairInfo, ...]]:
+        """Return the pair list in runs of neighbours: the same tuples in the next index, where nothing in them changed.
 
-        A run is the very same tuple in the next index where nothing has changed in it: what was worked out of it then
-        need not be worked out again.
+        So what was worked out of a run need not be worked out again.
+
+        >>> from market_index import ADA, AssetId
+        >>> book = OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
+        >>> index = MarketIndex([book])
+        >>> index.pair_list_runs()[0] is index.with_books(book.apply(bids=[("0.0041", 7)])).pair_list_runs()[0]
+        True
         """
-        return (books for _, books in self._chunks)
+        return [run.pair_infos for _, run in self._chunks]
 
     def with_books(self, *books: OrderBook) -> MarketIndex:
         """Return the index in which these books stand for their pairs.
@@ -82,10 +117,10 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         if type(pair) is not Pair:
             raise KeyError(_not_by_pair(pair))
         key = pair.ledger_order
-        keys, books = self._chunks[bisect_left(self._bounds, key)]
+        keys, run = self._chunks[bisect_left(self._bounds, key)]
         position = bisect_left(keys, key)
         if position < len(keys) and keys[position] == key:
-            return books[position]
+            return run.books[position]
         raise PairNotFound(pair)
 
     def __iter__(self) -> Iterator[Pair]:
@@ -109,7 +144,7 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         return MarketIndex, (tuple(self._books()),)
 
     def _books(self) -> Iterator[OrderBook]:
-        return chain.from_iterable(self.runs())
+        return chain.from_iterable(run.books for _, run in self._chunks)
 
     def _next(self, changes: Iterable[tuple[LedgerOrder, OrderBook | None]]) -> MarketIndex:
         """Return the index in which each key has that book, or none: itself when there is nothing to change."""
@@ -117,27 +152,30 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         bounds, size = self._bounds, self._size
         for key, book in changes:
             at = bisect_left(bounds, key)
-            keys, books = (self._chunks if chunks is None else chunks)[at]
+            keys, run = (self._chunks if chunks is None else chunks)[at]
             position = bisect_left(keys, key)
             stands = position < len(keys) and keys[position] == key
-            if book is (books[position] if stands else None):
+            if book is (run.books[position] if stands else None):
                 continue
             if chunks is None:
                 chunks = self._chunks.copy()
-            changed = list(books)
-            changed[position : position + stands] = [] if book is None else [book]
+            run = run.changed(position, stands, book)
             if stands and book is not None:
-                chunks[at] = keys, tuple(changed)
+                chunks[at] = keys, run
                 continue
             keys = keys.copy()
             keys[position : position + stands] = [] if book is None else [key]
-            size += len(changed) - len(books)
-            bounds = put(chunks, bounds, at, (keys, tuple(changed)), _CHUNK_SIZE)
+            size += len(run.books) - len(chunks[at][0])
+            bounds = put(chunks, bounds, at, (keys, run), _CHUNK_SIZE)
         if chunks is None:
             return self
         following = MarketIndex.__new__(MarketIndex)
         following.__attrs_init__(chunks, bounds, size)
         return following
+
+
+def _pair_info(book: OrderBook) -> PairInfo:
+    return trusted_pair_info(book.pair, book.spot)
 
 
 def _not_by_pair(value: object) -> str:

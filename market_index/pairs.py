@@ -77,6 +77,13 @@ class PairInfo:
         return Pair(self.base, self.quote)
 
 
+def trusted_pair_info(pair: Pair, last_spot: Decimal | None) -> PairInfo:
+    """Return what the pair list says of a pair, of a price that was checked already."""
+    pair_info = PairInfo.__new__(PairInfo)
+    pair_info.__attrs_init__(pair.base, pair.quote, last_spot)
+    return pair_info
+
+
 def _require_asset(side: str, value: object) -> None:
     if type(value) is not AssetId:
         raise InvalidAssetId(f"{side} must be an AssetId, not {type(value).__name__}: {shown(value)}")

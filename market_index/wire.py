@@ -104,7 +104,11 @@ def pair_info_to_json(pair_info: PairInfo) -> bytes:
 
 def joined_pair_list(entries: Iterable[bytes]) -> bytes:
     """Return the answer of the pair-list endpoint, of entries (one or more to a piece, with commas between them)."""
-    return b'{"pairs":[%b]}' % b",".join(entries)
+    # The brackets go to the outer pieces, so that what is long is copied once.
+    pieces = list(entries) or [b""]
+    pieces[0] = b'{"pairs":[' + pieces[0]
+    pieces[-1] += b"]}"
+    return b",".join(pieces)
 
 
 def pair_list_from_json(text: bytes | bytearray | memoryview) -> tuple[PairInfo, ...]:

@@ -5,57 +5,145 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, cast
+from weakref import ref
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from market_index import AssetId, InvalidAssetId, LiveIndex, Pair, PairNotFound, wire
+from market_index import AssetId, InvalidAssetId, LiveIndex, MarketIndex, Pair, PairNotFound, wire
 from market_index.errors import shown
+from market_index_http.bodies import Bodies, Body, KeptBody
 
 PAIR_LIST_PATH: Final = "/trading-view/pair-list"
 ORDER_BOOK_PATH: Final = "/trading-view/order-book"
 
+MOST_QUERIES: Final = 65_536
+"""How many queries are remembered before they are forgotten all at once: some 30 MB of them."""
 
-def create_app(live: LiveIndex) -> Starlette:
+
+def create_app(live: LiveIndex, *, max_age: int | None = None) -> Starlette:
     """Return an ASGI app that serves what `live` holds: the whole app, or mounted under any path of another.
 
     It opens nothing and needs no lifespan: whoever owns `live` fills it, before or while the app serves. Every error
     has the error body of the contract, `{"error": <message>}`.
 
+    An answer carries an ETag and `Cache-Control: no-cache`: a client may keep it, and asks whether it still holds.
+    `max_age` lets it use the answer for so many seconds without asking, in which it may see an old price.
+
     >>> from market_index import LiveIndex
     >>> app = create_app(LiveIndex())
     >>> sorted(route.path for route in app.routes)
     ['/trading-view/order-book', '/trading-view/pair-list']
+
+    Raises `ValueError` for a `max_age` that is no whole number of seconds.
+    """
+    return _App(_Endpoints(live, max_age))
+
+
+class _App(Starlette):
+    """A Starlette app whose two endpoints have a short way in, past all that Starlette does for a route.
+
+    It is open while the app is as it was created: with middleware or with routes put before its own, every request goes
+    through them, as it does in any Starlette app.
     """
 
-    async def pair_list(_: Request) -> Response:
-        return _json(wire.pair_list_to_json(live.current.pair_list()))
+    def __init__(self, endpoints: _Endpoints) -> None:
+        self._endpoints = endpoints
+        self._own_routes = [
+            _ExactRoute(PAIR_LIST_PATH, endpoints.pair_list),
+            _ExactRoute(ORDER_BOOK_PATH, endpoints.order_book),
+        ]
+        super().__init__(routes=self._own_routes, exception_handlers={HTTPException: _refused, Exception: _failed})
+        # A redirect would name the host that the client named.
+        self.router.redirect_slashes = False
 
-    async def order_book(request: Request) -> Response:
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return what answers a request; Starlette calls this once, before the first."""
+        long_way = super().build_middleware_stack()
+        if self.user_middleware or self.routes[: len(self._own_routes)] != self._own_routes:
+            return long_way
+        known_body = self._endpoints.known_body
+
+        async def short_way(scope: Scope, receive: Receive, send: Send) -> None:
+            await (known_body(scope) or long_way)(scope, receive, send)
+
+        return short_way
+
+
+class _Endpoints:
+    """The two endpoints, for requests of every kind and, more quickly, for the usual ones."""
+
+    def __init__(self, live: LiveIndex, max_age: int | None) -> None:
+        self._live = live
+        self._bodies = Bodies(max_age)
+        self._pairs: dict[bytes, Pair] = {}
+        # What queries were answered with since the index last changed.
+        self._index: Callable[[], MarketIndex | None] = lambda: None
+        self._answers: dict[bytes, KeptBody] = {}
+
+    async def pair_list(self, _: Request) -> Body:
+        """Answer with every tracked pair."""
+        return self._bodies.pair_list(self._live.current)
+
+    async def order_book(self, request: Request) -> Body:
+        """Answer with the book of the pair that the query names."""
         base, base_asset = _asset(request, "base")
         quote, quote_asset = _asset(request, "quote")
         try:
-            book = live.current.order_book(Pair(base_asset, quote_asset))
+            book = self._live.current.order_book(Pair(base_asset, quote_asset))
         except PairNotFound:
             raise HTTPException(404, f"Pair {base}/{quote} not found") from None
-        return _json(wire.order_book_to_json(book, base=base, quote=quote))
+        if (base, quote) != (str(base_asset), str(quote_asset)):
+            return self._bodies.order_book_as_asked(book, base, quote)
+        self._remember(request.scope["query_string"], book.pair)
+        return self._bodies.order_book(book).body
 
-    app = Starlette(
-        routes=[_ExactRoute(PAIR_LIST_PATH, pair_list), _ExactRoute(ORDER_BOOK_PATH, order_book)],
-        exception_handlers={HTTPException: _refused, Exception: _failed},
-    )
-    # A redirect would name the host that the client named.
-    app.router.redirect_slashes = False
-    return app
+    def known_body(self, scope: Scope) -> Body | None:
+        """Return the body for a request that is as usual as can be, or None for the long way."""
+        if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
+            return None
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        try:
+            if path == ORDER_BOOK_PATH:
+                return self._known_order_book(scope["query_string"])
+            return self._bodies.pair_list(self._live.current) if path == PAIR_LIST_PATH else None
+        except Exception:  # noqa: BLE001  # what fails here fails on the long way too, where it is answered and logged
+            return None
+
+    def _known_order_book(self, query: bytes) -> Body | None:
+        index = self._live.current
+        if self._index() is not index:
+            self._answers.clear()
+            self._index = ref(index)
+        answer = self._answers.get(query)
+        if answer is None:
+            pair = self._pairs.get(query)
+            if pair is None:
+                return None
+            answer = self._answers[query] = self._bodies.order_book(index.order_book(pair))
+        return answer.body
+
+    def _remember(self, query: bytes, pair: Pair) -> None:
+        """Remember that a query asks for a pair, so that it need not be taken apart again.
+
+        Only the plain spellings of a pair that is tracked get in: nobody can fill this with anything else.
+        """
+        plain = query.replace(b"%3A", b":").replace(b"%3a", b":")
+        base, quote = str(pair.base).encode("ascii"), str(pair.quote).encode("ascii")
+        if plain in {b"base=%b&quote=%b" % (base, quote), b"quote=%b&base=%b" % (quote, base)}:
+            if len(self._pairs) >= MOST_QUERIES:
+                self._pairs.clear()
+            self._pairs[query] = pair
 
 
 class _ExactRoute(Route):
     """A route to one path and no other; Starlette's own takes the path with a newline at its end as well."""
 
-    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]]) -> None:
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Body]]) -> None:
         super().__init__(path, endpoint, methods=["GET"])
         self.path_regex = re.compile(re.escape(path) + r"\Z")
 

@@ -80,7 +80,16 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     show_envvar=True,
     help="Log every request, at the cost of throughput.",
 )
-def serve(source: str, host: str, port: int, *, access_log: bool) -> None:
+@click.option(
+    "--max-age",
+    default=None,
+    metavar="SECONDS",
+    envvar="MARKET_INDEX_MAX_AGE",
+    show_envvar=True,
+    type=click.IntRange(0),
+    help="For how long clients may use an answer without asking again; they may see old prices. By default they ask.",
+)
+def serve(source: str, host: str, port: int, *, access_log: bool, max_age: int | None) -> None:
     """Serve FEED over HTTP: the pair list and the order book of every pair.
 
     FEED is a file of order books, one a line in the shape that the order-book endpoint answers, or - for standard
@@ -90,7 +99,7 @@ def serve(source: str, host: str, port: int, *, access_log: bool) -> None:
     logging.getLogger("market_index_feeds").setLevel(logging.INFO)
     logging.getLogger("uvicorn.access").setLevel(logging.INFO)
     live = LiveIndex()
-    server = Server(create_app(live), access_log=access_log, on_listening=_say_where)
+    server = Server(create_app(live, max_age=max_age), access_log=access_log, on_listening=_say_where)
     try:
         with server.ended_by_signals(), open_feed(source) as feed, _bound(host, port) as listener:
             with _progress(feed, server) as progress:

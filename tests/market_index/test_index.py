@@ -135,9 +135,11 @@ def test_the_next_index_shares_all_but_the_neighbourhood_of_the_change():
     random.Random(1).shuffle(numbers)
     index = MarketIndex(OrderBook(numbered_pair(number)) for number in numbers)
     changed = index.with_books(OrderBook(numbered_pair(10_000), spot="1")).without(numbered_pair(5))
-    before = {id(run): run for run in index.runs()}
-    assert len(changed) == sum(map(len, changed.runs())) == len(numbers) - 1
-    assert sum(len(run) for run in changed.runs() if id(run) not in before) <= 256
+    before = {id(run): run for run in index.pair_list_runs()}
+    assert len(changed) == sum(map(len, changed.pair_list_runs())) == len(numbers) - 1
+    assert sum(len(run) for run in changed.pair_list_runs() if id(run) not in before) <= 256
+    only_levels = changed.with_books(OrderBook.from_levels(numbered_pair(10_000), bids=[("1", 1)], spot="1"))
+    assert all(one is other for one, other in zip(changed.pair_list_runs(), only_levels.pair_list_runs(), strict=True))
 
 
 def test_nothing_changed_is_the_same_index():
@@ -152,7 +154,7 @@ def test_what_is_left_of_a_large_index_stands_in_few_runs():
     index = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 20_001))
     left = index.without(*(numbered_pair(number) for number in range(1, 20_001) if number % 100))
     assert len(left) == 200
-    assert sum(1 for _ in left.runs()) <= 1 + 200 / 16
+    assert len(left.pair_list_runs()) <= 1 + 200 / 16
 
 
 def test_an_index_says_how_many_pairs_it_has():

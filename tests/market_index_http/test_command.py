@@ -336,6 +336,21 @@ def test_requests_are_not_logged_unless_asked_for(tmp_path: Path):
         assert "GET" not in command.said
 
 
+def test_clients_are_told_how_long_an_answer_may_be_used(tmp_path: Path):
+    for arguments, told in (((), "no-cache"), (("--max-age", 5), "max-age=5"), (("--max-age", 0), "max-age=0")):
+        with running(tmp_path, SAMPLE, "--port", 0, *arguments) as command:
+            assert command.service.pair_list().headers["cache-control"] == told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what a process has loaded is read from /proc")
+def test_it_runs_on_uvloop_and_httptools(tmp_path: Path):
+    with running(tmp_path, SAMPLE, "--port", 0) as command:
+        assert command.service.pair_list().status == 200
+        loaded = Path(f"/proc/{command.process.pid}/maps").read_text()
+        assert "/uvloop/loop." in loaded
+        assert "/httptools/parser/" in loaded
+
+
 def test_it_listens_on_ipv6_where_asked(tmp_path: Path):
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()

@@ -253,11 +253,12 @@ class TestRefusals:
         assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
     def test_an_unexpected_failure_is_500_without_detail_and_logged(
-        self, service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self, service: Service, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ):
         def fail(*_: object, **__: object) -> bytes:
             raise RuntimeError("a secret detail")
 
+        live.publish(TRADED.apply(spot="9"))  # whose body nobody has made yet
         monkeypatch.setattr(wire, "order_book_to_json", fail)
         assert refused(service.order_book(SNEK, "ADA"), 500) == "Internal Server Error"
         for _ in range(200):  # the server logs behind its answer
