@@ -40,12 +40,12 @@ check: .venv/check.installed ## types, style and formatting
 wheel: .venv/check.installed ## build the wheel, install it elsewhere and use it there as a newcomer would
 	$(BIN)/python tests/wheel/use_the_wheel.py
 
-.venv/bench.installed: .venv/check.installed
+.venv/bench.installed: pyproject.toml .venv/check.installed
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
-bench: .venv/bench.installed ## measure the cost of the next index, against named peers
-	$(BIN)/python tests/benchmarks/next_index.py
+bench: .venv/bench.installed ## measure against named peers, in ten minutes at most (QUICK=1 in two); wants wrk, takes Go
+	$(BIN)/python -m tests.benchmarks $(if $(QUICK),--quick)
 
 clean: ## remove everything that the other tasks made
 	rm -rf .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

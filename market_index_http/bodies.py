@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
-from operator import is_
 from typing import Final, final
 from weakref import ref
 
@@ -126,16 +125,19 @@ class _Run:
     """A run of neighbours in the pair list, encoded."""
 
     pair_infos: tuple[PairInfo, ...]
-    entries: tuple[_Entry, ...]
+    entries: list[_Entry]
     text: bytes
     digest: int
 
     @classmethod
     def of(cls, pair_infos: tuple[PairInfo, ...], known: Mapping[int, _Entry]) -> _Run:
         """Encode a run, of which those entries are known already by the id of what they tell."""
-        entries = tuple(known.get(id(pair_info)) or _Entry.of(pair_info) for pair_info in pair_infos)
+        entries = [
+            entry or _Entry.of(pair_info)
+            for entry, pair_info in zip(map(known.get, map(id, pair_infos)), pair_infos, strict=True)
+        ]
         text = b",".join([entry.text for entry in entries])
-        return cls(pair_infos, entries, text, sum(entry.digest for entry in entries))
+        return cls(pair_infos, entries, text, sum([entry.digest for entry in entries]))
 
 
 @final
@@ -144,7 +146,7 @@ class _PairList:
     """The body of a pair list, and what the next one can be made from."""
 
     index: Callable[[], MarketIndex | None]
-    runs: list[_Run]
+    runs: dict[int, _Run]
     digest: int
     body: Body
 
@@ -192,29 +194,22 @@ class Bodies:
 
     def _next_pair_list(self, before: _PairList | None, index: MarketIndex) -> _PairList:
         """Return the pair list of another index, with nothing encoded but what is new in it."""
-        runs = before.runs if before is not None else []
-        now = index.pair_list_runs()
-        # Both lists of runs are in the same order, so that what changed stands between what did not.
-        same = [run.pair_infos for run in runs]
-        start = _agreeing(same, now)
-        if before is not None and start == len(runs) == len(now):
-            return _PairList(ref(index), runs, before.digest, before.body)
-        end = min(_agreeing(same[::-1], now[::-1]), min(len(runs), len(now)) - start)
-        between, new = runs[start : len(runs) - end], now[start : len(now) - end]
-        stay = {id(pair_infos) for pair_infos in new}
-        staying = {id(run.pair_infos): run for run in between if id(run.pair_infos) in stay}
-        known = {
-            id(pair_info): entry
-            for run in between
-            if id(run.pair_infos) not in stay
-            for pair_info, entry in zip(run.pair_infos, run.entries, strict=True)
-        }
-        encoded = [staying.get(id(pair_infos)) or _Run.of(pair_infos, known) for pair_infos in new]
-        runs = [*runs[:start], *encoded, *runs[len(runs) - end :]]
+        kept = before.runs if before is not None else {}
+        now = {id(pair_infos): pair_infos for pair_infos in index.pair_list_runs()}
+        # What is kept holds on to its tuples, so that no other tuple can have the id of one.
+        gone = [run for key, run in kept.items() if key not in now]
+        if before is not None and not gone and len(kept) == len(now):
+            return _PairList(ref(index), kept, before.digest, before.body)
+        known: dict[int, _Entry] = {}
+        for run in gone:
+            known.update(zip(map(id, run.pair_infos), run.entries, strict=True))
+        new = {key: _Run.of(pair_infos, known) for key, pair_infos in now.items() if key not in kept}
+        runs = {key: kept[key] if key in kept else new[key] for key in now}
         # The sum of the digests of all entries: whatever the list is cut into, it is the same for the same list.
-        digest = (before.digest if before is not None else 0) + sum(run.digest for run in encoded)
-        digest = (digest - sum(run.digest for run in between)) % 256**_DIGEST_BYTES
-        content = wire.joined_pair_list([run.text for run in runs if run.entries])
+        digest = before.digest if before is not None else 0
+        digest += sum(run.digest for run in new.values()) - sum(run.digest for run in gone)
+        digest %= 256**_DIGEST_BYTES
+        content = wire.joined_pair_list([run.text for run in runs.values() if run.entries])
         return _PairList(ref(index), runs, digest, self._body(content, f"{digest:0{2 * _DIGEST_BYTES}x}"))
 
     def _body(self, content: bytes, digest: str) -> Body:
@@ -223,12 +218,6 @@ class Bodies:
     def _forget(self, kept: KeptBody) -> None:
         del kept.body
         self._order_books.pop(kept.key, None)
-
-
-def _agreeing(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return how many the two have in common from their beginning, each the very same object."""
-    same = list(map(is_, one, other))
-    return same.index(False) if False in same else len(same)
 
 
 def _digest(content: bytes) -> bytes:

@@ -1,0 +1,31 @@
+"""The books that every contender is given: made up from a seed, of the size and the digits that exchanges have."""
+
+from __future__ import annotations
+
+import random
+
+from market_index import ADA, AssetId, OrderBook, Pair
+
+
+def pair(numbers: random.Random) -> Pair:
+    return Pair(AssetId(numbers.randbytes(28), numbers.randbytes(numbers.randrange(3, 12))), ADA)
+
+
+def price(number: int) -> str:
+    return f"0.{number:09}".rstrip("0")
+
+
+def book(numbers: random.Random, levels: int, of: Pair | None = None) -> OrderBook:
+    """A book of so many levels a side, its spot between them."""
+    prices = sorted(numbers.sample(range(10**6, 10**8), 2 * levels + 1))
+    return OrderBook.from_levels(
+        of or pair(numbers),
+        bids=[(price(number), numbers.randrange(10**6, 10**12)) for number in prices[:levels]],
+        asks=[(price(number), numbers.randrange(10**6, 10**12)) for number in prices[levels + 1 :]],
+        spot=price(prices[levels]),
+    )
+
+
+def books(count: int, levels: int, seed: int = 1) -> list[OrderBook]:
+    numbers = random.Random(seed)
+    return [book(numbers, levels) for _ in range(count)]
