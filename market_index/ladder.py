@@ -19,8 +19,9 @@ _CHUNK_SIZE: Final = 32
 
 _PRICE_OF: Final = attrgetter("price")
 
-Ladder: TypeAlias = tuple[list[Chunk[Decimal, list[PriceLevel]]], list[Decimal]]
-"""Chunks of levels and the bounds of them. Their keys rise: the prices of asks, the prices of bids negated."""
+Ladder: TypeAlias = tuple[list[Chunk[Decimal, list[PriceLevel]]], list[Decimal], list[Levels]]
+"""Chunks of levels, whose keys rise: the prices of asks, the prices of bids negated; their bounds; and all levels in
+one, once somebody has looked at them, for all books that share the ladder."""
 
 
 def ladder_of(side: Side, levels: Levels) -> Ladder:
@@ -29,32 +30,29 @@ def ladder_of(side: Side, levels: Levels) -> Ladder:
     # Unlike a minus sign, copy_negate never rounds.
     keys = list(map(Decimal.copy_negate, prices) if side is Side.BID else prices)
     chunks = cut(keys, list(levels), _CHUNK_SIZE)
-    return chunks, bounds_between(chunks)
+    return chunks, bounds_between(chunks), [levels]
 
 
 def laid_out(ladder: Ladder) -> Levels:
     """Return all levels, best price first."""
-    chunks, _ = ladder
-    if len(chunks) == 1:
-        return tuple(chunks[0][1])
-    levels: list[PriceLevel] = []
-    for _, chunk in chunks:
-        levels += chunk
-    return tuple(levels)
+    chunks, _, known = ladder
+    if not known:
+        levels: list[PriceLevel] = []
+        for _, chunk in chunks:
+            levels += chunk
+        known.append(tuple(levels))
+    return known[0]
 
 
 def best(ladder: Ladder, count: int) -> Levels:
     """Return the best `count` levels, or all where there are no more."""
-    chunks, _ = ladder
+    chunks = ladder[0]
     levels = chunks[0][1][:count]
-    if len(levels) == count or len(chunks) == 1:
-        return tuple(levels)
-    more = levels
-    for _, chunk in chunks[1:]:
-        more += chunk[: count - len(more)]
-        if len(more) == count:
+    for _, chunk in chunks[1:] if len(levels) < count else ():
+        levels += chunk[: count - len(levels)]
+        if len(levels) == count:
             break
-    return tuple(more)
+    return tuple(levels)
 
 
 def changed(side: Side, ladder: Ladder, entries: Iterable[Entry]) -> Ladder:
@@ -62,7 +60,7 @@ def changed(side: Side, ladder: Ladder, entries: Iterable[Entry]) -> Ladder:
 
     Raises `InvalidOrderBook` and `InvalidPrice`, naming the place.
     """
-    before, bounds = ladder
+    before, bounds, _ = ladder
     chunks: list[Chunk[Decimal, list[PriceLevel]]] | None = None
     falling = side is Side.BID
     for place, entry in enumerate(entries):
@@ -88,4 +86,4 @@ def changed(side: Side, ladder: Ladder, entries: Iterable[Entry]) -> Ladder:
         else:
             del keys[position], levels[position]
         bounds = put(chunks, bounds, at, (keys, levels), _CHUNK_SIZE)
-    return ladder if chunks is None else (chunks, bounds)
+    return ladder if chunks is None else (chunks, bounds, [])

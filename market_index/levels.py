@@ -74,25 +74,41 @@ def trusted_level(price: Decimal, accumulated_liquidity: int) -> PriceLevel:
 
 
 @final
-@frozen(eq=False, weakref_slot=False)
 class Columns:
-    """The levels of one side as two columns of values that were checked already: a third less than the levels take."""
+    """The levels of one side, best price first, as two columns of values that were checked already.
 
-    prices: tuple[Decimal, ...]
-    liquidities: array[int]
+    They take a third less than the levels do, which are laid out when somebody looks at them, for all books that share
+    these columns. Nothing here is ever changed, or given to anybody who could.
+    """
 
+    __slots__ = ("_levels", "liquidities", "prices")
+
+    def __init__(self, prices: tuple[Decimal, ...], liquidities: array[int], levels: Levels | None = None) -> None:
+        self.prices = prices
+        self.liquidities = liquidities
+        self._levels = levels
+
+    @classmethod
+    def of(cls, levels: Levels) -> Columns:
+        """Return these levels in columns."""
+        return cls(tuple(map(_PRICE_OF, levels)), array("Q", map(_LIQUIDITY_OF, levels)), levels)
+
+    @property
     def levels(self) -> Levels:
-        """Return the levels themselves."""
-        levels = tuple(map(_new, repeat(PriceLevel, len(self.prices))))
-        # A deque that holds nothing runs through a map without a step of the interpreter.
-        deque(map(_set_price, levels, self.prices), maxlen=0)
-        deque(map(_set_liquidity, levels, self.liquidities), maxlen=0)
-        return levels
+        """The levels themselves."""
+        if self._levels is None:
+            levels = tuple(map(_new, repeat(PriceLevel, len(self.prices))))
+            # A deque that holds nothing runs through a map without a step of the interpreter.
+            deque(map(_set_price, levels, self.prices), maxlen=0)
+            deque(map(_set_liquidity, levels, self.liquidities), maxlen=0)
+            self._levels = levels
+        return self._levels
 
-
-def columns_of(levels: Levels) -> Columns:
-    """Return these levels in columns."""
-    return Columns(tuple(map(_PRICE_OF, levels)), array("Q", map(_LIQUIDITY_OF, levels)))
+    def best(self, count: int) -> Levels:
+        """Return the best `count` levels, or all where there are no more, without laying out the others."""
+        if self._levels is not None or count >= len(self.prices):
+            return self.levels[:count]
+        return tuple(map(trusted_level, self.prices[:count], self.liquidities[:count]))
 
 
 def is_liquidity(value: object) -> bool:

@@ -21,7 +21,6 @@ from market_index.levels import (
     Levels,
     PriceLevel,
     Side,
-    columns_of,
     read_entry,
     refuse_amount,
 )
@@ -173,12 +172,12 @@ class OrderBook(_Sources):
         _set_spot(book, self.spot if spot is ... else _spot(spot))
         bid_source, ask_source = self._bid_source, self._ask_source
         if bids is not _NOTHING:
-            ladder = bid_source if type(bid_source) is tuple else self._ladder(Side.BID)
+            ladder = bid_source if isinstance(bid_source, tuple) else self._ladder(Side.BID)
             bid_source = changed(Side.BID, ladder, bids)
         elif bid_source is None:
             _set_bids(book, self.bids)
         if asks is not _NOTHING:
-            ladder = ask_source if type(ask_source) is tuple else self._ladder(Side.ASK)
+            ladder = ask_source if isinstance(ask_source, tuple) else self._ladder(Side.ASK)
             ask_source = changed(Side.ASK, ladder, asks)
         elif ask_source is None:
             _set_asks(book, self.asks)
@@ -190,14 +189,14 @@ class OrderBook(_Sources):
     def best_bid(self) -> PriceLevel | None:
         """The bid of the highest price, or None where nobody bids."""
         source = self._bid_source
-        bids = best(source, 1) if type(source) is tuple else self.bids
+        bids = self.bids if source is None else _best(source, 1)
         return bids[0] if bids else None
 
     @property
     def best_ask(self) -> PriceLevel | None:
         """The ask of the lowest price, or None where nobody asks."""
         source = self._ask_source
-        asks = best(source, 1) if type(source) is tuple else self.asks
+        asks = self.asks if source is None else _best(source, 1)
         return asks[0] if asks else None
 
     @property
@@ -236,26 +235,13 @@ class OrderBook(_Sources):
             raise TypeError(f"levels must be an int, not {shown(levels)}")
         if levels < 0:
             raise ValueError(f"levels must be 0 or more, not {levels}")
-        # A side of which there is only a ladder so far is not laid out for this.
+        # A side that nobody has looked at yet is not laid out for this.
         bid_source, ask_source = self._bid_source, self._ask_source
-        bids = best(bid_source, levels) if type(bid_source) is tuple else self.bids[:levels]
-        asks = best(ask_source, levels) if type(ask_source) is tuple else self.asks[:levels]
+        bids = self.bids[:levels] if bid_source is None else _best(bid_source, levels)
+        asks = self.asks[:levels] if ask_source is None else _best(ask_source, levels)
         if len(bids) < levels and len(asks) < levels:
             return self
         return _book(self.pair, bids, asks, self.spot)
-
-    def columns(self, side: Side) -> Columns:
-        """Return the prices and the liquidities of a side, best price first, without laying out its levels.
-
-        >>> from market_index import ADA, AssetId
-        >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), bids=[("2", 10), ("3", 5)])
-        >>> book.columns(Side.BID).prices
-        (Decimal('3'), Decimal('2'))
-        """
-        source = self._bid_source if side is Side.BID else self._ask_source
-        if type(source) is Columns:
-            return source
-        return columns_of(self.bids if side is Side.BID else self.asks)
 
     def _ladder(self, side: Side) -> Ladder:
         """Return a ladder of a side that had none, and keep it for the next book that is derived from this one."""
@@ -319,8 +305,20 @@ def _book(pair: Pair, bids: Levels, asks: Levels, spot: Decimal | None) -> Order
     return book
 
 
+def columns(book: OrderBook, side: Side) -> Columns:
+    """Return a side in columns; one that nobody has looked at yet is not laid out for it."""
+    source = book._bid_source if side is Side.BID else book._ask_source  # noqa: SLF001  # of the class above
+    if isinstance(source, Columns):
+        return source
+    return Columns.of(book.bids if side is Side.BID else book.asks)
+
+
 def _laid_out(source: Columns | Ladder) -> Levels:
-    return laid_out(source) if isinstance(source, tuple) else source.levels()
+    return laid_out(source) if isinstance(source, tuple) else source.levels
+
+
+def _best(source: Columns | Ladder, count: int) -> Levels:
+    return best(source, count) if isinstance(source, tuple) else source.best(count)
 
 
 def _tracked(pair: Pair) -> Pair:
@@ -387,7 +385,7 @@ def _in_order(side: Side, totals: dict[str, int]) -> Levels:
         if total:
             prices.append(price)
             liquidities.append(total)
-    return Columns(tuple(prices), array("Q", liquidities)).levels()
+    return Columns(tuple(prices), array("Q", liquidities)).levels
 
 
 def _plain(number: Decimal) -> Decimal:

@@ -25,9 +25,9 @@ MAX_DECIMAL_PLACES: Final = 28
 _MAX_DIGITS: Final = len(str(MAX_COEFFICIENT))
 
 # The one text of a price (decision 4), of so few digits that its bounds hold too (decision 3): what most prices are.
-_CANONICAL_TEXT: Final = r"(?:0\.[0-9]{1,28}+(?<!0)|[1-9][0-9]{0,13}+(?:\.[0-9]{1,14}+(?<!0))?+)"
+_CANONICAL_TEXT: Final = r"(?:0\.[0-9]{1,28}(?<!0)|[1-9][0-9]{0,13}(?:\.[0-9]{1,14}(?<!0))?)"
 _CANONICAL: Final = re.compile(_CANONICAL_TEXT).fullmatch
-_CANONICAL_COLUMN: Final = re.compile(f"(?:{_CANONICAL_TEXT} )*+").fullmatch
+_CANONICAL_COLUMN: Final = re.compile(f"(?:{_CANONICAL_TEXT} )*").fullmatch
 
 # Decision 5. `\Z`, because `$` would let a newline through; `[0-9]`, because `\d` would let other scripts through.
 _TEXT: Final = re.compile(r"(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?\Z")
@@ -148,7 +148,8 @@ def _are_canonical(texts: Sequence[str]) -> bool:
 
 
 def _without_trailing_zeros(text: str) -> str:
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    # Of two points neither is decimal: such a text stays what it is, and is no price.
+    return text.rstrip("0").removesuffix(".") if text.count(".") == 1 else text
 
 
 def _exponent(text: str) -> int:

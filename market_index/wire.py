@@ -28,7 +28,7 @@ from cattrs.gen import make_dict_structure_fn
 from market_index.assets import AssetId
 from market_index.errors import InvalidOrderBook, InvalidPairList, MarketIndexError, shown
 from market_index.levels import Columns, Levels, PriceLevel, Side, is_liquidity, trusted_level
-from market_index.order_book import OrderBook, book_of_columns
+from market_index.order_book import OrderBook, book_of_columns, columns
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import parse_price, parse_prices, price_text
 
@@ -51,7 +51,7 @@ def order_book_to_json(book: OrderBook, *, base: str | None = None, quote: str |
 
     `base` and `quote` stand in the place of the canonical identifiers, for an answer that echoes how they were asked.
     """
-    bids, asks = _levels_to_json(book.columns(Side.BID)), _levels_to_json(book.columns(Side.ASK))
+    bids, asks = _levels_to_json(columns(book, Side.BID)), _levels_to_json(columns(book, Side.ASK))
     return (
         f'{{"base":{_text_to_json(book.pair.base if base is None else base)},'
         f'"quote":{_text_to_json(book.pair.quote if quote is None else quote)},'
@@ -220,9 +220,13 @@ _JSON_TYPES: Final = {
 }
 
 
-def _decoded(text: bytes | bytearray | memoryview) -> Any:
+def _require_bytes(text: object) -> None:
     if not isinstance(text, (bytes, bytearray, memoryview)):
         raise _Refusal(f"must be bytes, not {type(text).__name__}: {shown(text)}")
+
+
+def _decoded(text: bytes | bytearray | memoryview) -> Any:
+    _require_bytes(text)
     try:
         characters = bytes(text).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -253,11 +257,11 @@ def _price_to_json(price: Decimal | None) -> str:
     return "null" if price is None else f'"{price_text(price)}"'
 
 
-def _levels_to_json(columns: Columns) -> str:
+def _levels_to_json(side: Columns) -> str:
     return ",".join(
         [
             f'{{"price":"{price_text(price)}","accumulated_liquidity":{liquidity}}}'
-            for price, liquidity in zip(columns.prices, columns.liquidities, strict=True)
+            for price, liquidity in zip(side.prices, side.liquidities, strict=True)
         ]
     )
 
@@ -340,12 +344,13 @@ def _read_in_columns(text: bytes | bytearray | memoryview) -> OrderBook | None:
     loops of the interpreter's own, not in ours.
     """
     try:
+        _require_bytes(text)
         characters = str(text, "utf-8")
         value = _PLAIN_DECODER.decode(characters)
         bids, asks = value.get("bids", []), value.get("asks", [])
         pair = Pair(AssetId.parse(value["base"]), AssetId.parse(value["quote"]))
         book = book_of_columns(pair, _columns(bids), _columns(asks), value.get("spot"))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, BufferError, RecursionError):
+    except (_Refusal, ValueError, TypeError, KeyError, AttributeError, OverflowError, BufferError, RecursionError):
         # Whatever it is, it is found once more, and named, by looking at one after the other.
         return None
     # A level has three strings at least, so that every quote is accounted for when there are no more of them: there is

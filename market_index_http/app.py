@@ -16,13 +16,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import AssetId, InvalidAssetId, LiveIndex, MarketIndex, Pair, PairNotFound, wire
 from market_index.errors import shown
-from market_index_http.bodies import Bodies, Body, KeptBody
+from market_index_http.bodies import Answer, Bodies, Body, KeptBody
 
 PAIR_LIST_PATH: Final = "/trading-view/pair-list"
 ORDER_BOOK_PATH: Final = "/trading-view/order-book"
 
 MOST_QUERIES: Final = 65_536
-"""How many queries are remembered before they are forgotten all at once: some 30 MB of them."""
+"""How many queries are remembered, before they are forgotten all at once."""
 
 
 def create_app(live: LiveIndex, *, max_age: int | None = None) -> Starlette:
@@ -48,7 +48,7 @@ class _App(Starlette):
     """A Starlette app whose two endpoints have a short way in, past all that Starlette does for a route.
 
     It is open while the app is as it was created: with middleware or with routes put before its own, every request goes
-    through them, as it does in any Starlette app.
+    through them, as it does in any Starlette app. What it answers fills no `route` or `endpoint` into the scope.
     """
 
     def __init__(self, endpoints: _Endpoints) -> None:
@@ -64,12 +64,18 @@ class _App(Starlette):
     def build_middleware_stack(self) -> ASGIApp:
         """Return what answers a request; Starlette calls this once, before the first."""
         long_way = super().build_middleware_stack()
-        if self.user_middleware or self.routes[: len(self._own_routes)] != self._own_routes:
+        if self.user_middleware or getattr(self, "max_body_size", None) is not None:
             return long_way
-        known_body = self._endpoints.known_body
+        ready_answer, own_routes, count = self._endpoints.ready_answer, self._own_routes, len(self._own_routes)
 
         async def short_way(scope: Scope, receive: Receive, send: Send) -> None:
-            await (known_body(scope) or long_way)(scope, receive, send)
+            answer = ready_answer(scope) if self.router.routes[:count] == own_routes else None
+            if answer is None:
+                await long_way(scope, receive, send)
+            else:
+                start, body = answer
+                await send(start)
+                await send(body)
 
         return short_way
 
@@ -81,9 +87,8 @@ class _Endpoints:
         self._live = live
         self._bodies = Bodies(max_age)
         self._pairs: dict[bytes, Pair] = {}
-        # What queries were answered with since the index last changed.
-        self._index: Callable[[], MarketIndex | None] = lambda: None
-        self._answers: dict[bytes, KeptBody] = {}
+        # What queries are answered with while the index is the current one; the two are swapped as one.
+        self._answers: tuple[Callable[[], MarketIndex | None], dict[bytes, KeptBody]] = (lambda: None), {}
 
     async def pair_list(self, _: Request) -> Body:
         """Answer with every tracked pair."""
@@ -102,30 +107,35 @@ class _Endpoints:
         self._remember(request.scope["query_string"], book.pair)
         return self._bodies.order_book(book).body
 
-    def known_body(self, scope: Scope) -> Body | None:
-        """Return the body for a request that is as usual as can be, or None for the long way."""
+    def ready_answer(self, scope: Scope) -> Answer | None:
+        """Return the answer to a request that is as usual as can be, or None for the long way."""
         if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
             return None
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
         try:
+            path = scope["path"].removeprefix(scope.get("root_path") or "")
             if path == ORDER_BOOK_PATH:
-                return self._known_order_book(scope["query_string"])
-            return self._bodies.pair_list(self._live.current) if path == PAIR_LIST_PATH else None
+                body = self._known_order_book(scope["query_string"])
+            else:
+                body = self._bodies.pair_list(self._live.current) if path == PAIR_LIST_PATH else None
+            return None if body is None else body.answer(scope)
         except Exception:  # noqa: BLE001  # what fails here fails on the long way too, where it is answered and logged
             return None
 
     def _known_order_book(self, query: bytes) -> Body | None:
         index = self._live.current
-        if self._index() is not index:
-            self._answers.clear()
-            self._index = ref(index)
-        answer = self._answers.get(query)
-        if answer is None:
+        current, answers = self._answers
+        if current() is not index:
+            answers = {}
+            self._answers = ref(index), answers
+        kept = answers.get(query)
+        if kept is None:
             pair = self._pairs.get(query)
             if pair is None:
                 return None
-            answer = self._answers[query] = self._bodies.order_book(index.order_book(pair))
-        return answer.body
+            kept = self._bodies.order_book(index.order_book(pair))
+            if len(answers) < MOST_QUERIES:
+                answers[query] = kept
+        return kept.body
 
     def _remember(self, query: bytes, pair: Pair) -> None:
         """Remember that a query asks for a pair, so that it need not be taken apart again.

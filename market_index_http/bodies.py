@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import lru_cache
-from hashlib import blake2b
-from typing import Final, final
+from hashlib import blake2b, shake_128
+from threading import Lock
+from typing import Final, TypeAlias, final
 from weakref import ref
 
-from anyio import Lock, to_thread
+from anyio import to_thread
 from attrs import frozen
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from market_index import MarketIndex, OrderBook, PairInfo, wire
 
@@ -28,6 +30,8 @@ _GZIP_LEVEL: Final = 1
 _LONGEST_ACCEPT_ENCODING: Final = 1024
 
 _DIGEST_BYTES: Final = 16
+_SUMMAND_BYTES: Final = 256
+_MODULUS: Final = 256**_SUMMAND_BYTES
 _VARY: Final = (b"vary", b"Accept-Encoding")
 _JSON: Final = (b"content-type", b"application/json")
 _GZIP: Final = (b"content-encoding", b"gzip")
@@ -35,6 +39,10 @@ _GZIP: Final = (b"content-encoding", b"gzip")
 # RFC 9110, 8.8.3. The W/ before it makes no difference to If-None-Match (13.1.2).
 _ENTITY_TAGS: Final = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"').findall
 _QUALITY: Final = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?").fullmatch
+
+
+Answer: TypeAlias = tuple[Message, Message]
+"""The two messages of an ASGI response: its start, and its body."""
 
 
 @final
@@ -57,11 +65,20 @@ class Body:
         )
         self._gzip_etag = f'"{digest}-gzip"'.encode("ascii") if compress and len(content) >= GZIP_LEAST else None
         self._compressed: bytes | None = None
-        self._compressing: Lock | None = None
+        self._compressing = Lock() if len(content) >= GZIP_LARGE else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, as ASGI has it."""
         del receive  # neither GET nor HEAD has a body that matters
+        answer = self.answer(scope)
+        if answer is None:
+            await to_thread.run_sync(self._compress)
+            answer = self.answer(scope)
+        for message in answer or ():
+            await send(message)
+
+    def answer(self, scope: Scope) -> Answer | None:
+        """Return what is to be sent, or None where that has to be compressed first, in a thread because it is large."""
         accepted, known = b"", b""
         for name, value in scope["headers"]:
             if name == b"accept-encoding":
@@ -74,26 +91,28 @@ class Body:
         if compressed and self._gzip_etag is not None:
             headers[0] = (b"etag", self._gzip_etag)
         if known and _names(known, headers[0][1]):
-            await send({"type": "http.response.start", "status": 304, "headers": headers[:3]})
-            await send({"type": "http.response.body", "body": b""})
-            return
+            return (
+                {"type": "http.response.start", "status": 304, "headers": headers[:3]},
+                {"type": "http.response.body", "body": b""},
+            )
         if compressed:
-            content = await self._in_gzip()
+            if self._compressed is None:
+                if self._compressing is not None:
+                    return None
+                self._compressed = _gzipped(content)
+            content = self._compressed
             headers[-1] = (b"content-length", b"%d" % len(content))
             headers.append(_GZIP)
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
+        return (
+            {"type": "http.response.start", "status": 200, "headers": headers},
+            {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content},
+        )
 
-    async def _in_gzip(self) -> bytes:
-        """Return the content in gzip, compressed once however many ask for it at the same time."""
-        if self._compressed is None and len(self.content) < GZIP_LARGE:
-            self._compressed = _gzipped(self.content)
-        elif self._compressed is None:
-            self._compressing = self._compressing or Lock()
-            async with self._compressing:
-                if self._compressed is None:
-                    self._compressed = await to_thread.run_sync(_gzipped, self.content)
-        return self._compressed
+    def _compress(self) -> None:
+        """Compress a large body, once however many ask for it at the same time and from whichever event loop."""
+        with self._compressing or nullcontext():
+            if self._compressed is None:
+                self._compressed = _gzipped(self.content)
 
 
 class KeptBody(ref[OrderBook]):
@@ -106,38 +125,12 @@ class KeptBody(ref[OrderBook]):
 
 @final
 @frozen
-class _Entry:
-    """An entry of the pair list, and what it adds to the digest of the whole."""
-
-    text: bytes
-    digest: int
-
-    @classmethod
-    def of(cls, pair_info: PairInfo) -> _Entry:
-        """Encode what the pair list says of a pair."""
-        text = wire.pair_info_to_json(pair_info)
-        return cls(text, int.from_bytes(_digest(text)))
-
-
-@final
-@frozen
 class _Run:
-    """A run of neighbours in the pair list, encoded."""
+    """A run of neighbours in the pair list, and the entries that tell of them."""
 
     pair_infos: tuple[PairInfo, ...]
-    entries: list[_Entry]
+    entries: list[bytes]
     text: bytes
-    digest: int
-
-    @classmethod
-    def of(cls, pair_infos: tuple[PairInfo, ...], known: Mapping[int, _Entry]) -> _Run:
-        """Encode a run, of which those entries are known already by the id of what they tell."""
-        entries = [
-            entry or _Entry.of(pair_info)
-            for entry, pair_info in zip(map(known.get, map(id, pair_infos)), pair_infos, strict=True)
-        ]
-        text = b",".join([entry.text for entry in entries])
-        return cls(pair_infos, entries, text, sum([entry.digest for entry in entries]))
 
 
 @final
@@ -147,7 +140,7 @@ class _PairList:
 
     index: Callable[[], MarketIndex | None]
     runs: dict[int, _Run]
-    digest: int
+    total: int
     body: Body
 
 
@@ -199,18 +192,26 @@ class Bodies:
         # What is kept holds on to its tuples, so that no other tuple can have the id of one.
         gone = [run for key, run in kept.items() if key not in now]
         if before is not None and not gone and len(kept) == len(now):
-            return _PairList(ref(index), kept, before.digest, before.body)
-        known: dict[int, _Entry] = {}
+            return _PairList(ref(index), kept, before.total, before.body)
+        known: dict[int, bytes] = {}
         for run in gone:
             known.update(zip(map(id, run.pair_infos), run.entries, strict=True))
-        new = {key: _Run.of(pair_infos, known) for key, pair_infos in now.items() if key not in kept}
+        total = before.total if before is not None else 0
+        new: dict[int, _Run] = {}
+        for key, pair_infos in now.items():
+            if key not in kept:
+                # Whatever stays is taken out of what is known, so that in the end that is what went.
+                entries = [known.pop(info, b"") for info in map(id, pair_infos)]
+                for place, entry in enumerate(entries):
+                    if not entry:
+                        entries[place] = wire.pair_info_to_json(pair_infos[place])
+                        total += _summand(entries[place])
+                new[key] = _Run(pair_infos, entries, b",".join(entries))
+        total = (total - sum(map(_summand, known.values()))) % _MODULUS
         runs = {key: kept[key] if key in kept else new[key] for key in now}
-        # The sum of the digests of all entries: whatever the list is cut into, it is the same for the same list.
-        digest = before.digest if before is not None else 0
-        digest += sum(run.digest for run in new.values()) - sum(run.digest for run in gone)
-        digest %= 256**_DIGEST_BYTES
         content = wire.joined_pair_list([run.text for run in runs.values() if run.entries])
-        return _PairList(ref(index), runs, digest, self._body(content, f"{digest:0{2 * _DIGEST_BYTES}x}"))
+        digest = _digest(total.to_bytes(_SUMMAND_BYTES)).hex()
+        return _PairList(ref(index), runs, total, self._body(content, digest))
 
     def _body(self, content: bytes, digest: str) -> Body:
         return Body(content, digest, self._cache_control)
@@ -222,6 +223,15 @@ class Bodies:
 
 def _digest(content: bytes) -> bytes:
     return blake2b(content, digest_size=_DIGEST_BYTES).digest()
+
+
+def _summand(entry: bytes) -> int:
+    """Return what an entry adds to the total that tells one pair list from another.
+
+    A sum is kept up to date at the cost of what changed, and it is the same for the same list whatever came before. So
+    many bytes keep it from being made to collide, even by somebody who sets the prices of many pairs.
+    """
+    return int.from_bytes(shake_128(entry).digest(_SUMMAND_BYTES))
 
 
 def _gzipped(content: bytes) -> bytes:

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from hypothesis import given
@@ -26,6 +28,7 @@ from market_index import (
     Pair,
     PriceLevel,
     Side,
+    wire,
 )
 from market_index.strategies import amounts, level_changes, order_books, orders, prices
 
@@ -280,9 +283,6 @@ class TestApply:
                 assert plain(cut.bids if one is Side.BID else cut.asks) == expected[:most]
                 best = book.best_bid if one is Side.BID else book.best_ask
                 assert plain((best,) if best else ()) == expected[:1]
-                columns = book.columns(one)
-                assert [*map(Fraction, columns.prices)] == [at for at, _ in expected]
-                assert [*columns.liquidities] == [total for _, total in expected]
         for side, side_levels in ((Side.BID, book.bids), (Side.ASK, book.asks)):
             assert plain(side_levels) == modelled(totals[side], side)
         assert OrderBook(PAIR, book.bids, book.asks) == book
@@ -301,6 +301,51 @@ class TestApply:
         assert book.bids[0] == level("3", 1)
         same = book.apply(bids=[("3", 1), ("9", 0)], asks=[])
         assert all(one is other for one, other in zip(same.bids, book.bids, strict=True))
+
+    def test_a_side_that_did_not_change_is_laid_out_once_for_all_books_that_share_it(self):
+        plain_book = OrderBook.from_levels(PAIR, [("3", 1), ("2", 1)], [("4", 1), ("5", 1)])
+        read_book = wire.order_book_from_json(wire.order_book_to_json(plain_book))
+        derived = plain_book.apply(bids=[("1", 1)], asks=[("6", 1)])
+        for book in (plain_book, read_book, derived):
+            first = book.apply(bids=[("3", 7)])
+            second = first.apply(bids=[("3", 8)])
+            assert second.asks is first.asks is book.asks
+            assert book.apply(asks=[("4", 7)]).apply(asks=[("4", 8)]).bids is book.bids
+            ladder = book._ladder(Side.BID) if book._bid_source is None else book._bid_source
+            assert book.apply(bids=[("3", 0)]) is not book
+            assert not isinstance(ladder, tuple) or book._bid_source is ladder
+
+    @given(order_books(), st.integers(0, 9))
+    def test_the_best_of_a_book_that_was_read_are_those_of_the_book(self, book: OrderBook, count: int):
+        def read() -> OrderBook:
+            return wire.order_book_from_json(wire.order_book_to_json(book))
+
+        assert read().best_bid == book.best_bid
+        assert read().best_ask == book.best_ask
+        assert read().spread == book.spread
+        assert read().depth(count) == book.depth(count)
+        looked_at = read()
+        assert looked_at.bids == book.bids
+        assert looked_at.depth(count) == book.depth(count)
+
+    def test_threads_that_look_at_once_see_the_same(self):
+        levels = [(f"0.{number:05}", number) for number in range(1, 2_000)]
+        start = Barrier(4)
+
+        def look(book: OrderBook) -> tuple[object, object, OrderBook]:
+            start.wait(20)
+            return book.best_ask, book.asks, book.apply(asks=[("1", 1)])
+
+        for _ in range(20):
+            plain_book = OrderBook.from_levels(PAIR, asks=levels)
+            for book in (
+                wire.order_book_from_json(wire.order_book_to_json(plain_book)),
+                plain_book.apply(asks=[("2", 1)]),
+            ):
+                with ThreadPoolExecutor(4) as threads:
+                    seen = list(threads.map(look, [book] * 4))
+                assert all(one == seen[0] for one in seen)
+                assert plain(book.asks)[: len(levels)] == plain(plain_book.asks)
 
     def test_levels_are_changes_too(self):
         assert plain(OrderBook(PAIR).apply(asks=[level("2", 5)]).asks) == [(Fraction(2), 5)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from decimal import Decimal, getcontext, localcontext
 from fractions import Fraction
@@ -69,6 +70,31 @@ def test_many_at_once_are_read_as_one_by_one(column: list[str]):
         assert str(refused.value) == refusals[0]
     else:
         assert [str(price) for price in parse_prices(column)] == read
+
+
+@given(st.text(alphabet="0012359..eE+-", max_size=9))
+def test_what_is_no_price_by_the_letter_of_decision_5_is_none(text: str):
+    # Written once more, from the decisions: digits with an optional point, and an optional exponent.
+    wanted = re.fullmatch(r"(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?", text)
+    number = None if wanted is None else Fraction(text if not text.startswith(".") else f"0{text}".replace(".e", "e"))
+    if number is None or not 0 < number < 10**28 or (number * 10**28).denominator > 1:
+        for read in (
+            parse_price,
+            to_price,
+            lambda text: parse_prices([text, "1"]),
+            lambda text: parse_prices(["1", text]),
+        ):
+            with pytest.raises(InvalidPrice):
+                read(text)
+    elif number.denominator == 1 or len(str(number * 10**28)) <= 28:
+        assert Fraction(parse_price(text)) == number == Fraction(parse_prices(["1", text])[1])
+
+
+@pytest.mark.parametrize("text", ["1..", "0.5.", "1.5.0", "1.234.000", "5..0", "0.5...000", "..5", "1.2.3", "0.0.0"])
+def test_two_points_are_no_price(text: str):
+    for read in (parse_price, to_price, lambda text: parse_prices([text])):
+        with pytest.raises(InvalidPrice, match="it must be ASCII digits with an optional point"):
+            read(text)
 
 
 @given(prices(), prices())

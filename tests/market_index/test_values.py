@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from market_index import wire
 from market_index.strategies import (
     asset_ids,
     market_indexes,
@@ -20,8 +21,12 @@ from market_index.strategies import (
     price_levels,
 )
 
+books = order_books(max_levels=3)
+# Books whose sides nobody has looked at yet: as they were read, and derived from another.
+read_books = books.map(lambda book: wire.order_book_from_json(wire.order_book_to_json(book)))
+derived_books = books.map(lambda book: book.apply(bids=[("7", 7)], asks=[("8", 8)]))
 values = st.one_of(
-    asset_ids(), pairs(), pair_infos(), price_levels(), orders(), order_books(max_levels=3), market_indexes()
+    asset_ids(), pairs(), pair_infos(), price_levels(), orders(), books, read_books, derived_books, market_indexes()
 )
 
 

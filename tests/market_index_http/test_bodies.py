@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import gzip
 import json
@@ -10,11 +11,13 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
@@ -22,7 +25,7 @@ from market_index.strategies import order_books, pairs
 from market_index_http import app as app_module
 from market_index_http import bodies as bodies_module
 from market_index_http import create_app
-from market_index_http.bodies import GZIP_LARGE, GZIP_LEAST, Bodies
+from market_index_http.bodies import GZIP_LARGE, GZIP_LEAST, Bodies, Body
 from tests.service import Answer, Client, Service, served
 from tests.waiting import eventually
 
@@ -154,7 +157,9 @@ class TestGzip:
             assert go_on.wait(20)
             return really(content)
 
+        waiting = Counted(Body._compress)
         monkeypatch.setattr(bodies_module, "_gzipped", slowly)
+        monkeypatch.setattr(Body, "_compress", lambda body: waiting(body))
 
         def ask(port: int) -> bytes:
             client = Client(port)
@@ -162,12 +167,10 @@ class TestGzip:
             client.close()
             return gzip.decompress(answer.body)
 
-        app = create_app(LiveIndex([LARGE]))
-        with served(app) as service, ThreadPoolExecutor(5) as threads:
+        with served(create_app(LiveIndex([LARGE]))) as service, ThreadPoolExecutor(5) as threads:
             answers = [threads.submit(ask, service.port) for _ in range(5)]
             assert compressing.wait(20)
-            body = app._endpoints._bodies.order_book(LARGE).body  # type: ignore[attr-defined]  # only this test looks in
-            eventually(lambda: body._compressing.statistics().tasks_waiting == 4)
+            eventually(lambda: waiting.calls == 5)
             # The server answers others meanwhile.
             assert service.pair_list().status == 200
             go_on.set()
@@ -175,6 +178,15 @@ class TestGzip:
             assert len(contents) == 1
             assert times == [len(contents.pop())]
             assert times[0] >= GZIP_LARGE
+
+    @pytest.mark.parametrize("size", [GZIP_LEAST - 1, GZIP_LEAST, GZIP_LARGE - 1, GZIP_LARGE])
+    def test_its_bounds_are_exact(self, size: int):
+        body = Body(b"x" * size, "tag", b"no-cache")
+        scope = {"method": "GET", "headers": [(b"accept-encoding", b"gzip")]}
+        answer = body.answer(scope)
+        assert (answer is None) is (size >= GZIP_LARGE)
+        if answer is not None:
+            assert ((b"content-encoding", b"gzip") in answer[0]["headers"]) is (size >= GZIP_LEAST)
 
 
 class TestConditions:
@@ -200,6 +212,8 @@ class TestConditions:
             ('"{bare}-gzip"', False),
             ("", False),
             ('"*"', False),
+            ('"\u00e9", {tag}', True),
+            ('"\u00e9{bare}"', False),
             ('*, "other"', False),
         ],
     )
@@ -231,13 +245,14 @@ class TestConditions:
         assert asked(client, where, if_none_match=packed).status == 200
 
     def test_errors_are_not_conditional(self, client: Client):
-        for where in ("/trading-view/order-book?base=ADA&quote=ADA", "/trading-view/order-book", "/nowhere"):
-            assert asked(client, where, if_none_match="*").status in {400, 404}
+        errors = {"/trading-view/order-book?base=ADA&quote=ADA": 404, "/trading-view/order-book": 400, "/nowhere": 404}
+        for where, status in errors.items():
+            assert asked(client, where, if_none_match="*").status == status
 
     @pytest.mark.parametrize("max_age", [0, 3, 86_400])
     def test_max_age_is_told(self, max_age: int):
         with served(create_app(LiveIndex([SMALL]), max_age=max_age)) as service:
-            for where in (PAIR_LIST, target(SMALL.pair)):
+            for where in (PAIR_LIST, target(SMALL.pair), target(SMALL.pair).replace("abcd", "ABCD")):
                 assert service.ask(where).headers["cache-control"] == f"max-age={max_age}"
 
     @pytest.mark.parametrize("max_age", [-1, 1.5, True, "3"])
@@ -387,9 +402,11 @@ class TestShortWay:
         monkeypatch.setattr(app_module, "MOST_QUERIES", 3)
         app = create_app(LiveIndex([book(number, 1) for number in range(10)]))
         with served(app) as service:
-            for number in [*range(10), *range(10)]:
+            for number in [*range(10), *range(10)] * 2:
                 assert service.ask(target(numbered_pair(number))).json["base"] == str(numbered_pair(number).base)
-                assert len(app._endpoints._pairs) <= 3  # type: ignore[attr-defined]  # what only this test looks into
+                endpoints = app._endpoints  # type: ignore[attr-defined]  # what only this test looks into
+                assert len(endpoints._pairs) <= 3
+                assert len(endpoints._answers[1]) <= 3
 
     def test_routes_that_were_put_before_its_own_are_taken(self):
         app = create_app(LiveIndex([MIDDLE]))
@@ -403,6 +420,89 @@ class TestShortWay:
         with served(app) as service:
             assert service.ask(PAIR_LIST).status == 451
             assert service.ask(target(MIDDLE.pair)).status == 451
+
+    def test_routes_that_come_and_go_later_count_too(self):
+        app = create_app(LiveIndex([MIDDLE]))
+
+        async def closed(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 451, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body"})
+
+        with served(app) as service:
+            assert service.ask(PAIR_LIST).status == 200
+            app.router.routes.insert(0, Mount("/trading-view", closed))
+            assert service.ask(PAIR_LIST).status == 451
+            app.router.routes.clear()
+            assert service.ask(PAIR_LIST).status == 404
+
+    def test_a_failure_in_the_midst_of_an_answer_is_answered_and_handled(self, monkeypatch: pytest.MonkeyPatch):
+        def failing(content: bytes) -> bytes:
+            raise RuntimeError("a secret detail")
+
+        app = create_app(LiveIndex([MIDDLE, LARGE]))
+        with served(app) as service:
+            client = Client(service.port)
+            plain = {one.pair: asked(client, target(one.pair)).body for one in (MIDDLE, LARGE)}
+            monkeypatch.setattr(bodies_module, "_gzipped", failing)
+            for one in (MIDDLE, LARGE):
+                for _ in range(2):
+                    answer = asked(client, target(one.pair), accept_encoding="gzip")
+                    assert (answer.status, answer.json) == (500, {"error": "Internal Server Error"})
+                    client.close()
+                    client = Client(service.port)
+            monkeypatch.undo()
+            for one in (MIDDLE, LARGE):
+                answer = asked(client, target(one.pair), accept_encoding="gzip")
+                assert gzip.decompress(answer.body) == plain[one.pair]
+            client.close()
+
+    @pytest.mark.parametrize(
+        ("path", "root_path", "status"),
+        [
+            (PAIR_LIST, "", 200),
+            (PAIR_LIST, None, 200),
+            (f"/api{PAIR_LIST}", "/api", 200),
+            (PAIR_LIST, "/trading-view", 404),
+            (f"/api{PAIR_LIST}", "", 404),
+            (f"{PAIR_LIST}{PAIR_LIST}", PAIR_LIST, 200),
+        ],
+    )
+    def test_paths_are_those_that_starlette_sees(self, path: str, root_path: str | None, status: int):
+        app, sent = create_app(LiveIndex([MIDDLE])), []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
+        for given_root in ({"root_path": root_path}, {} if root_path is None else {"root_path": root_path}):
+            asyncio.run(app(scope | given_root, None, send))  # type: ignore[arg-type]  # nothing is received
+            assert sent[0]["status"] == status
+            sent.clear()
+
+    def test_what_is_not_http_goes_the_way_of_starlette(self):
+        app, sent = create_app(LiveIndex([MIDDLE])), []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            return {"type": "websocket.connect"}
+
+        scope = {"type": "websocket", "path": PAIR_LIST, "root_path": "", "query_string": b"", "headers": []}
+        asyncio.run(app(scope, receive, send))
+        assert [message["type"] for message in sent] == ["websocket.close"]
+
+    def test_an_index_that_is_no_longer_current_is_let_go(self):
+        live = LiveIndex([book(number, 1) for number in range(5)])
+        with served(create_app(live)) as service:
+            for _ in range(2):
+                service.ask(target(numbered_pair(1)))
+                service.ask(PAIR_LIST)
+            index, one = ref(live.current), ref(live.current.order_book(numbered_pair(1)))
+            live.retract(*live.current)
+            gc.collect()
+            assert index() is None
+            assert one() is None
 
     def test_headers_that_a_host_adds_stay_with_their_answer(self):
         inner = create_app(LiveIndex([MIDDLE]))
