@@ -159,7 +159,7 @@ class TestGzip:
 
         waiting = Counted(Body._compress)
         monkeypatch.setattr(bodies_module, "_gzipped", slowly)
-        monkeypatch.setattr(Body, "_compress", lambda body: waiting(body))
+        monkeypatch.setattr(Body, "_compress", lambda body: waiting(body))  # noqa: PLW0108  # to be a method
 
         def ask(port: int) -> bytes:
             client = Client(port)
