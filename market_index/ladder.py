@@ -48,7 +48,9 @@ def best(ladder: Ladder, count: int) -> Levels:
     """Return the best `count` levels, or all where there are no more."""
     chunks = ladder[0]
     levels = chunks[0][1][:count]
-    for _, chunk in chunks[1:] if len(levels) < count else ():
+    if len(levels) == count:
+        return tuple(levels)
+    for _, chunk in chunks[1:]:
         levels += chunk[: count - len(levels)]
         if len(levels) == count:
             break

@@ -13,7 +13,7 @@ from typing import Final, NoReturn, TypeAlias, final
 from attrs import frozen
 
 from market_index.errors import InvalidOrderBook, MarketIndexError, shown
-from market_index.prices import parse_price, to_price
+from market_index.prices import is_canonical, to_price
 
 MAX_LIQUIDITY: Final = 2**64 - 1
 """The most liquidity that an order or a level can have, in the smallest unit of the base asset (decision 1)."""
@@ -135,8 +135,10 @@ def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
                 f"{side.value}s[{position}] must be a PriceLevel or (price, amount), not {shown(entry)}"
             )
     price, amount = entry
+    if type(price) is str and type(amount) is int and 0 <= amount <= MAX_LIQUIDITY and is_canonical(price):
+        return Decimal(price), amount
     try:
-        price = parse_price(price) if type(price) is str else to_price(price)
+        price = to_price(price)
         if type(amount) is not int or not 0 <= amount <= MAX_LIQUIDITY:
             refuse_amount("the amount", amount)
     except MarketIndexError as error:

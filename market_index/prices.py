@@ -26,8 +26,10 @@ _MAX_DIGITS: Final = len(str(MAX_COEFFICIENT))
 
 # The one text of a price (decision 4), of so few digits that its bounds hold too (decision 3): what most prices are.
 _CANONICAL_TEXT: Final = r"(?:0\.[0-9]{1,28}(?<!0)|[1-9][0-9]{0,13}(?:\.[0-9]{1,14}(?<!0))?)"
-_CANONICAL: Final = re.compile(_CANONICAL_TEXT).fullmatch
 _CANONICAL_COLUMN: Final = re.compile(f"(?:{_CANONICAL_TEXT} )*").fullmatch
+
+is_canonical: Final = re.compile(_CANONICAL_TEXT).fullmatch
+"""Whether a str is the one text of a price; one of more than 28 digits is not recognised."""
 
 # Decision 5. `\Z`, because `$` would let a newline through; `[0-9]`, because `\d` would let other scripts through.
 _TEXT: Final = re.compile(r"(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?\Z")
@@ -50,10 +52,10 @@ def parse_price(text: str) -> Decimal:
     """
     if not isinstance(text, str):
         raise InvalidPrice(f"a price must be a str, not {type(text).__name__}: {shown(text)}")
-    if _CANONICAL(text):
+    if is_canonical(text):
         return Decimal(text)
     plain = _without_trailing_zeros(text)
-    if _CANONICAL(plain):
+    if is_canonical(plain):
         return Decimal(plain)
     match = _TEXT.match(text)
     if match is None:
@@ -105,7 +107,7 @@ def to_price(value: Decimal | str) -> Decimal:
         return parse_price(value)
     if type(value) is Decimal:
         text = str(value)
-        if _CANONICAL(text):
+        if is_canonical(text):
             return value
     if not isinstance(value, Decimal):
         raise InvalidPrice(_wrong_type(value))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import string
 
 from market_index import ADA, AssetId, OrderBook, Pair
 
 
 def pair(numbers: random.Random) -> Pair:
-    return Pair(AssetId(numbers.randbytes(28), numbers.randbytes(numbers.randrange(3, 12))), ADA)
+    """A token under a name of letters, as most have, priced in ADA."""
+    name = "".join(numbers.choices(string.ascii_uppercase, k=numbers.randrange(3, 12)))
+    return Pair(AssetId(numbers.randbytes(28), name.encode()), ADA)
 
 
 def price(number: int) -> str:
