@@ -70,7 +70,7 @@ class Contender:
 
 def rows(*, quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        rates = measured(Path(folder), rounds=1 if quick else 5, seconds=1 if quick else 2)
+        rates = measured(Path(folder), rounds=1 if quick else 9, seconds=1)
     for peer, goals in PEERS.items():
         for target, goal in goals.items():
             if peer in rates[target]:
