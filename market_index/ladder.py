@@ -9,15 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from decimal import Decimal
-from operator import attrgetter
 from typing import Final, TypeAlias
 
-from market_index.levels import Entry, Levels, PriceLevel, Side, read_entry, trusted_level
+from market_index.levels import PRICE_OF, Entry, Levels, PriceLevel, Side, read_entry, trusted_level
 from market_index.sorted_chunks import Chunk, bounds_between, cut, put
 
 _CHUNK_SIZE: Final = 32
-
-_PRICE_OF: Final = attrgetter("price")
 
 Ladder: TypeAlias = tuple[list[Chunk[Decimal, list[PriceLevel]]], list[Decimal], list[Levels]]
 """Chunks of levels, whose keys rise: the prices of asks, the prices of bids negated; their bounds; and all levels in
@@ -26,7 +23,7 @@ one, once somebody has looked at them, for all books that share the ladder."""
 
 def ladder_of(side: Side, levels: Levels) -> Ladder:
     """Return the ladder of the levels of a side, best price first."""
-    prices = map(_PRICE_OF, levels)
+    prices = map(PRICE_OF, levels)
     # Unlike a minus sign, copy_negate never rounds.
     keys = list(map(Decimal.copy_negate, prices) if side is Side.BID else prices)
     chunks = cut(keys, list(levels), _CHUNK_SIZE)

@@ -59,7 +59,7 @@ Levels: TypeAlias = tuple[PriceLevel, ...]
 
 # A frozen class refuses to be set but through its slots; they are the quickest way too, and there are thousands.
 _new: Final = object.__new__
-_PRICE_OF: Final = attrgetter("price")
+PRICE_OF: Final = attrgetter("price")
 _LIQUIDITY_OF: Final = attrgetter("accumulated_liquidity")
 _set_price: Final = PriceLevel.__dict__["price"].__set__
 _set_liquidity: Final = PriceLevel.__dict__["accumulated_liquidity"].__set__
@@ -91,7 +91,7 @@ class Columns:
     @classmethod
     def of(cls, levels: Levels) -> Columns:
         """Return these levels in columns."""
-        return cls(tuple(map(_PRICE_OF, levels)), array("Q", map(_LIQUIDITY_OF, levels)), levels)
+        return cls(tuple(map(PRICE_OF, levels)), array("Q", map(_LIQUIDITY_OF, levels)), levels)
 
     @property
     def levels(self) -> Levels:
@@ -114,6 +114,12 @@ class Columns:
 def is_liquidity(value: object) -> bool:
     """Whether `value` is what a level can hold: an int, not a bool, from 1 to 2^64-1."""
     return type(value) is int and 0 < value <= MAX_LIQUIDITY
+
+
+def require_amount(name: str, value: object) -> None:
+    """Refuse what is no amount of an order or a change: an int, not a bool, from 0 to 2^64-1."""
+    if type(value) is not int or not 0 <= value <= MAX_LIQUIDITY:
+        refuse_amount(name, value)
 
 
 def refuse_amount(name: str, value: object, least: int = 0) -> NoReturn:
@@ -139,8 +145,7 @@ def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
         return Decimal(price), amount
     try:
         price = to_price(price)
-        if type(amount) is not int or not 0 <= amount <= MAX_LIQUIDITY:
-            refuse_amount("the amount", amount)
+        require_amount("the amount", amount)
     except MarketIndexError as error:
         raise error.at(f"{side.value}s[{position}]") from None
     return price, amount

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation
-from itertools import pairwise
-from operator import attrgetter, gt, itemgetter, lt
+from operator import gt, itemgetter, lt
 from types import EllipsisType
 from typing import TYPE_CHECKING, Final, final
 
@@ -16,13 +15,14 @@ from market_index.errors import InvalidOrderBook, MarketIndexError, shown
 from market_index.ladder import Ladder, best, changed, ladder_of, laid_out
 from market_index.levels import (
     MAX_LIQUIDITY,
+    PRICE_OF,
     Columns,
     Entry,
     Levels,
     PriceLevel,
     Side,
     read_entry,
-    refuse_amount,
+    require_amount,
 )
 from market_index.pairs import Pair
 from market_index.prices import price_text, to_price
@@ -41,7 +41,6 @@ _EXACT: Final = Context(
 _HALF: Final = Decimal("0.5")
 
 _PRICE_FIRST: Final = itemgetter(0)
-_PRICE_OF: Final = attrgetter("price")
 _NOTHING: Final[Levels] = ()
 
 
@@ -67,8 +66,7 @@ class Order:
         if type(side) is not Side:
             raise InvalidOrderBook(f"side must be Side.BID or Side.ASK, not {shown(side)}")
         price = to_price(price)
-        if type(amount) is not int or not 0 <= amount <= MAX_LIQUIDITY:
-            refuse_amount("amount", amount)
+        require_amount("amount", amount)
         self.__attrs_init__(side, price, amount)
 
 
@@ -285,7 +283,7 @@ def book_of_columns(pair: Pair, bids: Columns, asks: Columns, spot: Decimal | st
 
     Raises as the constructor does, except that it does not name the place of a level that is out of order.
     """
-    if not (_is_in_order(bids.prices, falling=True) and _is_in_order(asks.prices, falling=False)):
+    if not (all(_steps(bids.prices, falling=True)) and all(_steps(asks.prices, falling=False))):
         raise InvalidOrderBook("the levels are not in order")
     book = _new(OrderBook)
     _set_pair(book, _tracked(pair))
@@ -346,18 +344,20 @@ def _require_order(side: str, levels: object, *, falling: bool) -> None:
     if not set(map(type, levels)) <= {PriceLevel}:
         position = [type(level) is PriceLevel for level in levels].index(False)
         raise InvalidOrderBook(f"{side}[{position}] must be a PriceLevel, not {shown(levels[position])}")
-    prices = list(map(_PRICE_OF, levels))
-    if _is_in_order(prices, falling=falling):
+    prices = list(map(PRICE_OF, levels))
+    steps = list(_steps(prices, falling=falling))
+    if all(steps):
         return
-    position = [price < before if falling else price > before for before, price in pairwise(prices)].index(False)
+    position = steps.index(False)
     raise InvalidOrderBook(
         f"{side}[{position + 1}].price: {price_text(prices[position + 1])} does not stand "
         f"{'below' if falling else 'above'} {side}[{position}].price, {price_text(prices[position])}"
     )
 
 
-def _is_in_order(prices: Sequence[Decimal], *, falling: bool) -> bool:
-    return all(map(gt if falling else lt, prices, prices[1:]))
+def _steps(prices: Sequence[Decimal], *, falling: bool) -> Iterator[bool]:
+    """Yield of each price but the first whether it stands where it should, seen from the one before it."""
+    return map(gt if falling else lt, prices, prices[1:])
 
 
 def _gathered(side: Side, entries: Iterable[Entry]) -> Levels:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import lru_cache
 from hashlib import blake2b, shake_128
 from threading import Lock
@@ -65,7 +64,7 @@ class Body:
         )
         self._gzip_etag = f'"{digest}-gzip"'.encode("ascii") if compress and len(content) >= GZIP_LEAST else None
         self._compressed: bytes | None = None
-        self._compressing = Lock() if len(content) >= GZIP_LARGE else None
+        self._compressing = Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, as ASGI has it."""
@@ -87,20 +86,18 @@ class Body:
                 known += b"," + value
         # A list of its own for each answer: middleware may add to it.
         headers, content = [*self._headers], self.content
-        compressed = self._gzip_etag is not None and accepted != b"" and _prefers_gzip(accepted)
-        if compressed and self._gzip_etag is not None:
-            headers[0] = (b"etag", self._gzip_etag)
+        gzip_etag = self._gzip_etag if accepted and _prefers_gzip(accepted) else None
+        if gzip_etag is not None:
+            headers[0] = (b"etag", gzip_etag)
         if known and _names(known, headers[0][1]):
             return (
                 {"type": "http.response.start", "status": 304, "headers": headers[:3]},
                 {"type": "http.response.body", "body": b""},
             )
-        if compressed:
-            if self._compressed is None:
-                if self._compressing is not None:
-                    return None
-                self._compressed = _gzipped(content)
-            content = self._compressed
+        if gzip_etag is not None:
+            if self._compressed is None and len(content) >= GZIP_LARGE:
+                return None
+            content = self._compressed or self._compress()
             headers[-1] = (b"content-length", b"%d" % len(content))
             headers.append(_GZIP)
         return (
@@ -108,11 +105,12 @@ class Body:
             {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content},
         )
 
-    def _compress(self) -> None:
-        """Compress a large body, once however many ask for it at the same time and from whichever event loop."""
-        with self._compressing or nullcontext():
+    def _compress(self) -> bytes:
+        """Compress the content, once however many ask for it at the same time and from whichever event loop."""
+        with self._compressing:
             if self._compressed is None:
                 self._compressed = _gzipped(self.content)
+            return self._compressed
 
 
 class KeptBody(ref[OrderBook]):
