@@ -20,7 +20,7 @@ from typing import Final
 
 from attrs import frozen
 
-from market_index import LiveIndex, MarketIndexError, OrderBook, Pair, wire
+from market_index import LiveIndex, MarketIndex, MarketIndexError, OrderBook, Pair, wire
 from market_index.errors import shown
 from market_index_feeds.feed import LOG, Feed, FeedError, Progress
 
@@ -87,9 +87,10 @@ class Lines:
 
 
 @frozen
-class _Refused:
-    """A line that holds no order book, and why."""
+class RefusedLine:
+    """A line that holds no order book: its number, and why."""
 
+    number: int
     reason: str
     line: bytes | None
 
@@ -99,32 +100,44 @@ class _Refused:
         return None if self.line is None else wire.pair_named_in(self.line)
 
 
-def _read_line(line: bytes | None) -> OrderBook | _Refused | None:
+@frozen
+class Batch:
+    """What could be read of a stream without waiting, and how many bytes of it are read by now."""
+
+    books: list[OrderBook]
+    refused: list[RefusedLine]
+    offset: int
+
+
+def _read_line(number: int, line: bytes | None) -> OrderBook | RefusedLine | None:
     """Return what a line holds: an order book, or why it holds none, or None where it is blank."""
     if line is None:
-        return _Refused(f"it is longer than {MAX_LINE_LENGTH} bytes", None)
+        return RefusedLine(number, f"it is longer than {MAX_LINE_LENGTH} bytes", None)
     if not line.strip():
         return None
     try:
         return wire.order_book_from_json(line)
     except MarketIndexError as error:
-        return _Refused(str(error), line)
+        return RefusedLine(number, str(error), line)
 
 
 class _NdjsonFeed(Feed):
     """What a file and a stream have in common: a line becomes a book, or is refused and told of."""
 
-    def _held(self, lines: Iterator[tuple[int, bytes | None]]) -> Iterator[OrderBook | _Refused]:
+    def _held(self, lines: Iterator[tuple[int, bytes | None]]) -> Iterator[OrderBook | RefusedLine]:
         """Yield what the lines hold, counted, and logged where it is refused."""
         for number, line in lines:
-            held = _read_line(line)
-            if isinstance(held, _Refused):
-                self.refused += 1
-                LOG.warning("%s line %d refused: %s", self.source, number, held.reason)
+            held = _read_line(number, line)
+            if isinstance(held, RefusedLine):
+                self._refuse(held)
             elif held is not None:
                 self.books += 1
             if held is not None:
                 yield held
+
+    def _refuse(self, line: RefusedLine) -> None:
+        self.refused += 1
+        LOG.warning("%s line %d refused: %s", self.source, line.number, line.reason)
 
 
 class NdjsonFile(_NdjsonFeed):
@@ -147,11 +160,8 @@ class NdjsonFile(_NdjsonFeed):
         self._earlier: set[Pair] = set()
         self._doubted: set[Pair | None] = set()
         self._unrest: tuple[float, object] | None = None
-        self._trouble: str | None = None
 
-    def close(self) -> None:
-        """Stop following, and close the file."""
-        super().close()
+    def _release(self) -> None:
         if self._file is not None:
             self._file.close()
 
@@ -277,15 +287,6 @@ class NdjsonFile(_NdjsonFeed):
     def _pairs(self) -> int:
         return len(self._named) + len(self._earlier)
 
-    def _tell(self, trouble: str | None) -> None:
-        """Log what is wrong with the file once, and once that it is over."""
-        if trouble != self._trouble:
-            if trouble is None:
-                LOG.info("%s is followed again", self.source)
-            else:
-                LOG.warning("%s %s", self.source, trouble)
-            self._trouble = trouble
-
 
 def _state(found: os.stat_result) -> tuple[int, int, int]:
     """Return what changes whenever a file is written."""
@@ -372,7 +373,10 @@ class _ReadFile:
 
 
 class NdjsonStream(_NdjsonFeed):
-    """Standard input or a pipe: lines go live as they come, until it ends. A last line without newline is refused."""
+    """Standard input or a pipe: lines go live as they come, until it ends. A last line without newline is refused.
+
+    A file can be read as a stream too: once, to its end.
+    """
 
     def __init__(self, source: str, stream: int | str) -> None:
         """`stream` is an open descriptor, or the path of what is opened, and waited for, by the thread that reads."""
@@ -392,6 +396,24 @@ class NdjsonStream(_NdjsonFeed):
             if progress is not None:
                 progress(0, 0)
 
+    def read(self, progress: Progress | None = None) -> MarketIndex:
+        """Return what the stream holds from here to its end."""
+        self._begin()
+        live = LiveIndex()
+        try:
+            for batch in self.batches():
+                live.publish(*batch.books)
+                if progress is not None:
+                    progress(0, 0)
+        except OSError as error:
+            raise FeedError(f"{self.source} cannot be read: {error.strerror}") from None
+        return live.current
+
+    @property
+    def age(self) -> float:
+        """Seconds since the stream ended; 0 while it is open, since nothing was missed then."""
+        return super().age if self._ended.is_set() else 0.0
+
     def close(self) -> None:
         """Stop publishing. A read that waits for the stream is left to the end of the process."""
         self._closing.set()
@@ -401,28 +423,43 @@ class NdjsonStream(_NdjsonFeed):
 
     def _follow(self, live: LiveIndex) -> None:
         try:
-            if isinstance(self._stream, int):
-                self._read_all(self._stream, live)
-            else:
-                with FileIO(self._stream) as stream:
-                    self._read_all(stream.fileno(), live)
+            for batch in self.batches():
+                live.publish(*batch.books)
+                self._tell(None)
+                self._stirred.set()
         except OSError as error:
             LOG.error("%s cannot be read on: %s", self.source, error.strerror)
         LOG.info("%s ended: %d order books read, %d lines refused", self.source, self.books, self.refused)
         self._ended.set()
         self._stirred.set()
 
-    def _read_all(self, descriptor: int, live: LiveIndex) -> None:
-        lines = Lines()
+    def batches(self) -> Iterator[Batch]:
+        """Yield what there is to read, as much at a time as is there without waiting, until the stream ends.
+
+        Raises `OSError` when it cannot be read.
+        """
+        if isinstance(self._stream, int):
+            yield from self._batches(self._stream)
+        else:
+            with FileIO(self._stream) as stream:
+                yield from self._batches(stream.fileno())
+
+    def _batches(self, descriptor: int) -> Iterator[Batch]:
+        lines, offset = Lines(), 0
         while chunk := _read_waiting(descriptor):
-            books = [held for held in self._held(lines.feed(chunk)) if isinstance(held, OrderBook)]
+            batch = Batch([], [], offset := offset + len(chunk))
+            for held in self._held(lines.feed(chunk)):
+                if isinstance(held, OrderBook):
+                    batch.books.append(held)
+                else:
+                    batch.refused.append(held)
             if self._closing.is_set():
                 return
-            live.publish(*books)
-            self._stirred.set()
+            yield batch
         if lines.unfinished is None or lines.unfinished.strip():
-            self.refused += 1
-            LOG.warning("%s line %d refused: it was not finished by a newline", self.source, lines.number + 1)
+            last = RefusedLine(lines.number + 1, "it was not finished by a newline", lines.unfinished)
+            self._refuse(last)
+            yield Batch([], [last], offset)
 
 
 def _read_waiting(descriptor: int) -> bytes:
@@ -434,8 +471,19 @@ def _read_waiting(descriptor: int) -> bytes:
             select.select([descriptor], [], [])
 
 
-def open_ndjson(source: str) -> Feed:
+def open_ndjson(source: str) -> NdjsonFile | NdjsonStream:
     """Open a file or a pipe by its path, or standard input by `-`.
+
+    Raises `FeedError` when there is nothing to be read there.
+    """
+    stream = open_stream(source)
+    if source == "-" or not Path(source).is_file():
+        return stream
+    return NdjsonFile(stream.source, Path(source))
+
+
+def open_stream(source: str) -> NdjsonStream:
+    """Open a file or a pipe by its path, or standard input by `-`, to be read once, to its end.
 
     Raises `FeedError` when there is nothing to be read there.
     """
@@ -451,8 +499,6 @@ def open_ndjson(source: str) -> Feed:
         mode = Path(source).stat().st_mode
     except (OSError, ValueError) as error:
         raise FeedError(f"{name} cannot be opened: {getattr(error, 'strerror', error)}") from None
-    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        return NdjsonStream(name, source)
-    if not stat.S_ISREG(mode):
+    if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISREG(mode)):
         raise FeedError(f"{name} cannot be opened: it is not a file")
-    return NdjsonFile(name, Path(source))
+    return NdjsonStream(name, source)

@@ -19,26 +19,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
+from market_index import LiveIndex, OrderBook, PairNotFound, wire
 from market_index_feeds import Feed, FeedError, ndjson, open_feed
 from market_index_feeds.ndjson import MAX_LINE_LENGTH, Lines
+from tests.market_index_feeds.made_up import pair, spots
 from tests.waiting import eventually
-
-
-def pair(number: int) -> Pair:
-    return Pair(AssetId(number.to_bytes(28, "big"), b"x"), ADA)
 
 
 def line(number: int, spot: str | None = None) -> bytes:
     return wire.order_book_to_json(OrderBook(pair(number), spot=spot)) + b"\n"
-
-
-def spots(live: LiveIndex) -> dict[int, str | None]:
-    """The tracked pairs by number, and their spot prices."""
-    return {
-        int.from_bytes(one.base.policy_id): None if one.last_spot is None else str(one.last_spot)
-        for one in live.current.pair_list()
-    }
 
 
 @pytest.fixture(autouse=True)
@@ -598,3 +587,81 @@ class TestStreams:
         os.close(writing)
         assert "a closed pipe cannot be read on: Bad file descriptor" in caplog.text
         assert "a closed pipe ended: 0 order books read, 0 lines refused" in caplog.text
+
+    def test_read_once_it_is_read_to_its_end_whatever_pauses_it_makes(self, pipe: Path):
+        def write() -> None:
+            with pipe.open("wb", buffering=0) as writer:
+                for number in range(1, 4):
+                    writer.write(line(number))
+                    time.sleep(0.05)
+
+        writing = Thread(target=write)
+        writing.start()
+        told: list[tuple[int, int]] = []
+        index = open_feed(pipe).read(lambda done, total: told.append((done, total)))
+        writing.join()
+        assert spots(index) == {1: None, 2: None, 3: None}
+        assert set(told) == {(0, 0)}
+
+    def test_read_once_what_cannot_be_read_is_an_error(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with pytest.raises(FeedError, match="a closed pipe cannot be read: Bad file descriptor"):
+            ndjson.NdjsonStream("a closed pipe", writing).read()
+        os.close(writing)
+
+    def test_a_file_can_be_read_as_a_stream(self, tmp_path: Path):
+        path = tmp_path / "books.ndjson"
+        path.write_bytes(line(1) + b"nonsense\n" + line(2)[:-1])
+        stream = ndjson.open_stream(str(path))
+        (batch, last) = stream.batches()
+        assert ([one.pair for one in batch.books], [one.number for one in batch.refused]) == ([pair(1)], [2])
+        assert batch.offset == last.offset == path.stat().st_size
+        assert [(one.number, one.reason, one.pair) for one in last.refused] == [
+            (3, "it was not finished by a newline", pair(2))
+        ]
+        assert stream.refused == 2
+        assert spots(ndjson.open_stream(str(path)).read()) == {1: None}
+
+    def test_it_is_good_while_it_is_open_and_ages_once_it_has_ended(self, pipe: Path, live: LiveIndex):
+        writer = self.writing_to(pipe)
+        with open_feed(pipe) as feed:
+            writer.write(line(1))
+            feed.start(live)
+            time.sleep(0.02)
+            assert feed.age == 0
+            writer.close()
+            eventually(lambda: 0 < feed.age < 10)
+
+
+class TestReadingOnce:
+    """A file that is read, and not followed."""
+
+    def test_it_gives_what_the_file_holds(self, path: Path):
+        path.write_bytes(line(1, "1") + line(2, "2") + line(1, "3"))
+        told: list[tuple[int, int]] = []
+        assert spots(open_feed(path).read(lambda done, total: told.append((done, total)))) == {1: "3", 2: "2"}
+        assert told == [(path.stat().st_size,) * 2]
+        assert open_feed(path).read_order_book(pair(1)).spot == Decimal(3)
+        with pytest.raises(PairNotFound):
+            open_feed(path).read_order_book(pair(9))
+
+    def test_it_is_read_once_or_followed(self, path: Path, live: LiveIndex):
+        path.write_bytes(line(1))
+        feed = open_feed(path)
+        feed.read()
+        for work in (feed.read, lambda: feed.start(live)):
+            with pytest.raises(RuntimeError, match="a feed is started once, or read once"):
+                work()
+
+    def test_its_age_is_told_from_when_it_was_last_good(self, path: Path, live: LiveIndex):
+        path.write_bytes(line(1))
+        with open_feed(path) as feed:
+            assert feed.age == float("inf")
+            feed.start(live)
+            assert 0 <= feed.age < 5
+            assert feed.revision is None
+            path.unlink()
+            eventually(lambda: feed.age > 0.3)
+            path.write_bytes(line(1))
+            eventually(lambda: feed.age < 0.2)

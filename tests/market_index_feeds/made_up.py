@@ -1,0 +1,22 @@
+"""Pairs and books by number, for tests that look at where books go and not at what they hold."""
+
+from __future__ import annotations
+
+from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair
+
+
+def pair(number: int) -> Pair:
+    return Pair(AssetId(number.to_bytes(28, "big"), b"x"), ADA)
+
+
+def book(number: int, spot: object = None) -> OrderBook:
+    return OrderBook(pair(number), spot=None if spot is None else str(spot))
+
+
+def spots(shown: LiveIndex | MarketIndex) -> dict[int, str | None]:
+    """The tracked pairs by number, and their spot prices."""
+    index = shown.current if isinstance(shown, LiveIndex) else shown
+    return {
+        int.from_bytes(one.base.policy_id): None if one.last_spot is None else str(one.last_spot)
+        for one in index.pair_list()
+    }
