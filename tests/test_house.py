@@ -29,7 +29,20 @@ MAY_IMPORT = {
     "market_index": {"market_index.live", "market_index.wire"},
     "market_index_feeds.feed": {"market_index"},
     "market_index_feeds.ndjson": {"market_index_feeds.feed"},
-    "market_index_feeds": {"market_index_feeds.ndjson"},
+    "market_index_feeds.service": {"market_index_feeds.feed"},
+    "market_index_feeds.store": {"market_index"},
+    "market_index_feeds.sqlite_file": set(),
+    "market_index_feeds.sqlite": {
+        "market_index_feeds.feed",
+        "market_index_feeds.store",
+        "market_index_feeds.sqlite_file",
+    },
+    "market_index_feeds.sources": {
+        "market_index_feeds.ndjson",
+        "market_index_feeds.service",
+        "market_index_feeds.sqlite",
+    },
+    "market_index_feeds": {"market_index_feeds.sources"},
     "market_index_http.bodies": {"market_index"},
     "market_index_http.app": {"market_index_http.bodies"},
     "market_index_http": {"market_index_http.app"},
@@ -124,7 +137,7 @@ def import_alone(module: str, *allowed: str) -> subprocess.CompletedProcess[str]
     return subprocess.run([sys.executable, "-Ic", script], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("module", ["market_index", "market_index_feeds", "market_index_feeds.ndjson"])
+@pytest.mark.parametrize("module", ["market_index", "market_index_feeds", "market_index_feeds.sqlite"])
 def test_domain_and_feeds_need_attrs_and_cattrs_alone(module: str):
     done = import_alone(module, "attr", "attrs", "cattr", "cattrs", "typing_extensions")
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,214 @@
+"""A running service as a feed: its pair list, and the order book of each pair, asked for again and again.
+
+Answers carry entity tags, so that what has not changed is not sent again.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from threading import local
+from typing import Final
+from urllib.parse import urlencode, urlsplit
+
+from attrs import frozen
+
+from market_index import InvalidOrderBook, LiveIndex, MarketIndexError, OrderBook, Pair, PairInfo, PairNotFound, wire
+from market_index.errors import shown
+from market_index_feeds.feed import LOG, Feed, FeedError, Progress
+
+POLL_SECONDS: Final = 1.0
+"""How long to rest between one round of questions and the next."""
+
+TIMEOUT_SECONDS: Final = 10.0
+"""How long an answer is waited for."""
+
+CONNECTIONS: Final = 8
+"""How many questions are asked at the same time."""
+
+MAX_ANSWER_LENGTH: Final = 256 * 1024 * 1024
+"""The most bytes of an answer."""
+
+
+@frozen
+class _Answer:
+    """An answer to a question that was asked with the entity tag of the last answer: None where that holds still."""
+
+    body: bytes | None
+    etag: str
+
+
+class _Unanswered(Exception):
+    """Why the service did not answer as it should."""
+
+
+class _NotFound(_Unanswered):
+    """The service does not know what was asked for."""
+
+
+class ServiceFeed(Feed):
+    """A service that answers the two endpoints below a base URL, such as `http://127.0.0.1:8000`.
+
+    It is asked for everything about once a second. A pair that it lists no longer is dropped. A service that does not
+    answer leaves the last good index up, and an answer that holds no order book the last good book of its pair.
+    """
+
+    record = "answers"
+
+    def __init__(self, source: str) -> None:
+        """Take the URL apart; raise `ValueError` where it is none."""
+        super().__init__(source)
+        url = urlsplit(source)
+        if not url.hostname or url.username is not None or url.query or url.fragment:
+            raise ValueError("the base URL of a service is like http://127.0.0.1:8000")
+        self._kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+        self._host, self._port, self._prefix = url.hostname, url.port, url.path.rstrip("/")
+        # Each thread has a connection of its own; all of them are in the set, to be closed at the end.
+        self._own = local()
+        self._connections: set[HTTPConnection] = set()
+        self._asking: ThreadPoolExecutor | None = None
+        self._listed: tuple[Pair, ...] = ()
+        self._list_etag = ""
+        self._etags: dict[Pair, str] = {}
+        self._unreadable: set[Pair] = set()
+
+    def read_order_book(self, pair: Pair) -> OrderBook:
+        """Return the book of one pair, without asking for the others."""
+        self._begin()
+        try:
+            with self:
+                return _book(self._ask_for(pair), pair)
+        except _NotFound:
+            raise PairNotFound(pair) from None
+        except (_Unanswered, MarketIndexError) as error:
+            raise FeedError(f"{self.source} cannot be read: {error}") from None
+
+    def _release(self) -> None:
+        if self._asking is not None:
+            self._asking.shutdown(cancel_futures=True)
+            self._asking = None
+        for connection in self._connections:
+            connection.close()
+
+    def _load(self, live: LiveIndex, progress: Progress | None) -> None:
+        try:
+            self._round(live, progress)
+        except _Unanswered as error:
+            raise FeedError(f"{self.source} cannot be read: {error}") from None
+
+    def _follow(self, live: LiveIndex) -> None:
+        while not self._closing.wait(POLL_SECONDS):
+            try:
+                self._round(live, None)
+                self._tell(None)
+            except _Unanswered as error:
+                self._tell(f"cannot be read ({error}); its {len(self._listed)} pairs stay as they were")
+
+    def _round(self, live: LiveIndex, progress: Progress | None) -> None:
+        """Ask for everything once, and publish in one swap what has changed."""
+        listed = self._pair_list()
+        if self._asking is None:
+            self._asking = ThreadPoolExecutor(CONNECTIONS, f"feed {self.source}")
+        books: list[OrderBook] = []
+        for pair, answer in zip(listed, self._asking.map(self._ask_if_listed, listed), strict=True):
+            book = None if answer is None or answer.body is None else self._read(pair, answer)
+            if book is not None:
+                books.append(book)
+            if progress is not None:
+                progress(0, 0)
+        gone = set(self._listed) - set(listed)
+        if books or gone:
+            live.update(books, gone)
+        for pair in gone:
+            self._etags.pop(pair, None)
+            self._unreadable.discard(pair)
+        self._listed = listed
+
+    def _pair_list(self) -> tuple[Pair, ...]:
+        answer = self._ask("/trading-view/pair-list", self._list_etag)
+        if answer.body is None:
+            return self._listed
+        try:
+            pairs = tuple(map(_pair, wire.pair_list_from_json(answer.body)))
+        except MarketIndexError as error:
+            raise _Unanswered(f"its pair list: {error}") from None
+        self._list_etag = answer.etag
+        return pairs
+
+    def _ask_if_listed(self, pair: Pair) -> _Answer | None:
+        """Ask for the book of a pair; None where it is gone since the list was made."""
+        try:
+            return self._ask_for(pair, self._etags.get(pair, ""))
+        except _NotFound:
+            return None
+
+    def _ask_for(self, pair: Pair, etag: str = "") -> _Answer:
+        return self._ask(f"/trading-view/order-book?{urlencode({'base': pair.base, 'quote': pair.quote})}", etag)
+
+    def _read(self, pair: Pair, answer: _Answer) -> OrderBook | None:
+        """Return the book of an answer, or None where it holds none: counted and logged, once until it holds one."""
+        try:
+            book = _book(answer, pair)
+        except MarketIndexError as error:
+            if pair not in self._unreadable:
+                self._unreadable.add(pair)
+                self.refused += 1
+                LOG.warning("%s: the order book of %s refused: %s", self.source, pair, error)
+            return None
+        self._unreadable.discard(pair)
+        self._etags[pair] = answer.etag
+        self.books += 1
+        return book
+
+    def _ask(self, target: str, etag: str) -> _Answer:
+        """Ask on the connection that this thread has; on a new one, where the service has closed that meanwhile."""
+        connection: HTTPConnection | None = getattr(self._own, "connection", None)
+        first = connection is None
+        if connection is None:
+            connection = self._own.connection = self._kind(self._host, self._port, timeout=TIMEOUT_SECONDS)
+            self._connections.add(connection)
+        try:
+            return self._ask_on(connection, target, etag)
+        except (OSError, HTTPException) as error:
+            connection.close()
+            self._connections.discard(connection)
+            self._own.connection = None
+            if first:
+                raise _Unanswered(getattr(error, "strerror", None) or str(error) or repr(error)) from None
+            return self._ask(target, etag)
+
+    def _ask_on(self, connection: HTTPConnection, target: str, etag: str) -> _Answer:
+        connection.request("GET", self._prefix + target, headers={"If-None-Match": etag} if etag else {})
+        response = connection.getresponse()
+        body = response.read(MAX_ANSWER_LENGTH)
+        if not response.isclosed():
+            connection.close()
+            raise _Unanswered(f"it answers {target} with more than {MAX_ANSWER_LENGTH} bytes")
+        if response.status == 304 and etag:
+            return _Answer(None, etag)
+        if response.status == 200:
+            return _Answer(body, response.getheader("ETag", ""))
+        kind = _NotFound if response.status == 404 else _Unanswered
+        raise kind(f"it answers {target} with {response.status}: {shown(body)}")
+
+
+def open_service(source: str) -> ServiceFeed:
+    """Open a running service by its base URL. It is asked when the feed is started.
+
+    Raises `FeedError` for what is no such URL.
+    """
+    try:
+        return ServiceFeed(source)
+    except ValueError as error:
+        raise FeedError(f"{shown(source)} cannot be opened: {error}") from None
+
+
+def _pair(pair_info: PairInfo) -> Pair:
+    return pair_info.pair
+
+
+def _book(answer: _Answer, pair: Pair) -> OrderBook:
+    book = wire.order_book_from_json(answer.body or b"")
+    if book.pair != pair:
+        raise InvalidOrderBook(f"it holds the book of another pair: {book.pair}")
+    return book

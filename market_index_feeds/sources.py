@@ -1,0 +1,58 @@
+"""What the name of a source or of a store stands for."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+
+from market_index.errors import shown
+from market_index_feeds.feed import Feed, FeedError
+from market_index_feeds.ndjson import open_ndjson
+from market_index_feeds.service import open_service
+from market_index_feeds.sqlite import WAIT_SECONDS, Synchronous, is_sqlite, open_sqlite_feed, open_sqlite_store
+from market_index_feeds.store import Store, StoreError
+
+
+def open_feed(source: str | PathLike[str]) -> Feed:
+    """Open the feed that `source` names.
+
+    That is a store (`market.db`), a file of order books, one a line (`books.ndjson`), `-` for standard input, or the
+    base URL of a running service (`http://127.0.0.1:8000`). Nothing is published before the feed is started.
+
+    >>> open_feed("nowhere/books.ndjson")
+    Traceback (most recent call last):
+    market_index_feeds.feed.FeedError: nowhere/books.ndjson cannot be opened: No such file or directory
+
+    Raises `FeedError` when there is nothing to be read there, or the kind of source is not known.
+    """
+    name = fspath(source)
+    scheme, mark, _ = name.partition("://")
+    if not mark:
+        return open_sqlite_feed(name) if is_sqlite(name) else open_ndjson(name)
+    if scheme in {"http", "https"}:
+        return open_service(name)
+    raise FeedError(f"{shown(name)} cannot be opened: {shown(scheme)} is not a kind of feed that is known")
+
+
+def open_store(target: str | PathLike[str], *, wait: float = WAIT_SECONDS, synchronous: Synchronous = "full") -> Store:
+    """Open the store that `target` names, a file such as `market.db`, for publishing; it is made if it is not there.
+
+    Other processes may have it open as well: they take turns to write, and one that has to wait longer than `wait`
+    seconds raises `StoreBusy`. What was acknowledged survives a power cut; with `synchronous="normal"`, which writes
+    several times as fast, a crash of programs alone.
+
+    >>> from market_index import ADA, AssetId, OrderBook, Pair
+    >>> from tempfile import TemporaryDirectory
+    >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), bids=[("0.0041", 250)])
+    >>> with TemporaryDirectory() as folder, open_store(f"{folder}/market.db") as store:
+    ...     store.publish(book)
+    ...     store.retract(book.pair)
+    Receipt(revision=1, published=1, retracted=0)
+    Receipt(revision=2, published=0, retracted=1)
+
+    Raises `StoreError` when it cannot be opened, or the kind of store is not known.
+    """
+    name = fspath(target)
+    scheme, mark, _ = name.partition("://")
+    if mark:
+        raise StoreError(f"{shown(name)} cannot be opened: {shown(scheme)} is not a kind of store that is known")
+    return open_sqlite_store(name, wait=wait, synchronous=synchronous)

@@ -1,0 +1,107 @@
+"""What every store can do: take the books that are published, for feeds elsewhere to follow."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+from attrs import frozen
+
+from market_index import InvalidOrderBook, MarketIndexError, OrderBook, Pair
+from market_index.errors import shown
+
+
+class StoreError(MarketIndexError):
+    """A store cannot be opened, or what was to be written was not: then nothing of it stands in the store."""
+
+
+class StoreBusy(StoreError):
+    """Another process was writing to the store for as long as was waited for it."""
+
+
+@frozen
+class Receipt:
+    """What was written, for good: `published` books and `retracted` pairs, as one change under one `revision`.
+
+    Revisions of a store rise. Where nothing was to be changed, the revision is the one that stood already.
+    """
+
+    revision: int
+    published: int = 0
+    retracted: int = 0
+
+
+class Store(ABC):
+    """Where books are published. Open one with `open_store`, close it when done.
+
+    Each call is one change: whole in the store when the call returns, and not there at all when it raises `StoreError`.
+    Any thread may call; calls take turns. `target` is the name that the store was opened by.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.target}>"
+
+    def publish(self, *books: OrderBook) -> Receipt:
+        """Store these books, each in the place of the one before it of its pair. Of several of one pair the last holds.
+
+        Raises `StoreError`, and `InvalidOrderBook` for what is not an order book.
+        """
+        return self._publish([require_book(book) for book in books])
+
+    def retract(self, *pairs: Pair) -> Receipt:
+        """Remove these pairs; one that is not in the store is no error, and not counted.
+
+        Raises `StoreError`.
+        """
+        for pair in pairs:
+            if type(pair) is not Pair:
+                raise TypeError(f"a store is asked by Pair, not by {type(pair).__name__}: {shown(pair)}")
+        return self._retract(pairs)
+
+    @abstractmethod
+    def replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool] = lambda _: False) -> Receipt:
+        """Make these books the whole of the store, in one change: every other pair is retracted, unless `keep` says so.
+
+        The books are all read before anything is changed, and `keep` is asked after that, of each pair that they do
+        not name. A book that stands in the store already is left as it is. Whatever the iterable or `keep` raises is
+        passed on; then nothing has changed.
+
+        Raises `StoreError`, and `InvalidOrderBook` for what is not an order book.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the store. Closing twice does no harm."""
+
+    @property
+    @abstractmethod
+    def revision(self) -> int:
+        """The revision of the last change, whoever made it; 0 before the first."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def _publish(self, books: list[OrderBook]) -> Receipt:
+        """Store the books, which are order books."""
+
+    @abstractmethod
+    def _retract(self, pairs: tuple[Pair, ...]) -> Receipt:
+        """Remove the pairs, which are pairs."""
+
+
+def require_book(book: OrderBook) -> OrderBook:
+    """Return the book, or raise `InvalidOrderBook` where it is none."""
+    if type(book) is not OrderBook:
+        raise InvalidOrderBook(f"a store holds OrderBook, not {type(book).__name__}: {shown(book)}")
+    return book

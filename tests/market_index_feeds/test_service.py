@@ -1,0 +1,222 @@
+"""A running service as a feed, through a real uvicorn on a real socket."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from functools import partial
+from threading import Thread
+
+import pytest
+from hypothesis import given, settings
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from market_index import LiveIndex, MarketIndex, PairNotFound, strategies, wire
+from market_index_feeds import Feed, FeedError, open_feed, service
+from market_index_http import create_app
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.service import served
+from tests.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    monkeypatch.setattr(service, "POLL_SECONDS", 0.01)
+    caplog.set_level(logging.INFO, "market_index_feeds")
+    return caplog
+
+
+@pytest.fixture
+def upstream() -> LiveIndex:
+    return LiveIndex([book(1, 1), book(2, 2), book(3, 3)])
+
+
+@pytest.fixture
+def live() -> LiveIndex:
+    return LiveIndex()
+
+
+@pytest.fixture
+def feed(upstream: LiveIndex, live: LiveIndex) -> Iterator[Feed]:
+    with served(create_app(upstream)) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+        feed.start(live)
+        yield feed
+
+
+def answering(answers: dict[str, Response]) -> Starlette:
+    """A service that answers what it is told to, by path."""
+
+    async def answer(request: Request) -> Response:
+        app.state.asked += 1
+        return answers[request.url.path]
+
+    app = Starlette(routes=[Route("/{path:path}", answer)])
+    app.state.asked = 0
+    return app
+
+
+def says(log: pytest.LogCaptureFixture, text: str) -> bool:
+    return text in log.text
+
+
+LIST = "/trading-view/pair-list"
+BOOK = "/trading-view/order-book"
+
+
+@settings(deadline=None, max_examples=20)
+@given(strategies.market_indexes())
+def test_what_is_served_comes_back_as_it_was(index: MarketIndex):
+    with served(create_app(LiveIndex(index.values()))) as one:
+        assert open_feed(f"http://127.0.0.1:{one.port}").read() == index
+        for wanted in index:
+            assert open_feed(f"http://127.0.0.1:{one.port}/").read_order_book(wanted) == index[wanted]
+
+
+def test_changes_go_live_and_nothing_else_is_sent_again(feed: Feed, upstream: LiveIndex, live: LiveIndex):
+    kept = live.current.order_book(pair(1))
+    upstream.update([book(2, 9), book(4, 4)], [pair(3)])
+    eventually(lambda: spots(live) == {1: "1", 2: "9", 4: "4"})
+    assert live.current.order_book(pair(1)) is kept
+    assert feed.books == 5
+    upstream.publish(book(3, 3))
+    eventually(lambda: spots(live) == {1: "1", 2: "9", 3: "3", 4: "4"})
+    assert feed.age < 5
+
+
+def test_a_service_can_stand_below_a_path(upstream: LiveIndex):
+    with served(Starlette(routes=[Mount("/api/v1", create_app(upstream))])) as one:
+        told: list[tuple[int, int]] = []
+        index = open_feed(f"http://127.0.0.1:{one.port}/api/v1").read(lambda done, total: told.append((done, total)))
+        assert spots(index) == {1: "1", 2: "2", 3: "3"}
+        assert told == [(0, 0)] * 3
+
+
+def test_a_service_that_goes_away_leaves_the_last_good_index(
+    upstream: LiveIndex, live: LiveIndex, quick: pytest.LogCaptureFixture
+):
+    with served(create_app(upstream)) as one:
+        feed = open_feed(f"http://127.0.0.1:{one.port}")
+        feed.start(live)
+    with feed:
+        eventually(lambda: "cannot be read (Connection refused); its 3 pairs stay as they were" in quick.text)
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        age = feed.age
+        eventually(lambda: feed.age > age)
+
+
+def test_a_pair_that_goes_while_it_is_asked_for_is_left_out(quick: pytest.LogCaptureFixture):
+    index = MarketIndex([book(1, 1)])
+    answers = {
+        LIST: Response(wire.pair_list_to_json(index.pair_list())),
+        BOOK: Response(wire.error_to_json("not found"), 404),
+    }
+    with served(answering(answers)) as one:
+        assert spots(open_feed(f"http://127.0.0.1:{one.port}").read()) == {}
+        with pytest.raises(PairNotFound, match=str(pair(1))):
+            open_feed(f"http://127.0.0.1:{one.port}").read_order_book(pair(1))
+
+
+def test_an_answer_that_holds_no_book_leaves_the_last_good_one(live: LiveIndex, quick: pytest.LogCaptureFixture):
+    good = wire.order_book_to_json(book(1, 1))
+    answers = {LIST: Response(wire.pair_list_to_json(MarketIndex([book(1)]).pair_list())), BOOK: Response(good)}
+    app = answering(answers)
+    with served(app) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+        feed.start(live)
+        for bad, reason in (
+            (b"nonsense", "not JSON at character 0"),
+            (wire.order_book_to_json(book(2)), "it holds the book of another pair"),
+        ):
+            before = spots(live)
+            answers[BOOK] = Response(bad)
+            eventually(partial(says, quick, f"the order book of {pair(1)} refused: {reason}"))
+            asked = app.state.asked
+            eventually(lambda asked=asked: app.state.asked > asked + 4)  # type: ignore[misc]  # a default has no type
+            assert spots(live) == before
+            with pytest.raises(FeedError, match=reason):
+                open_feed(feed.source).read_order_book(pair(1))
+            answers[BOOK] = Response(wire.order_book_to_json(book(1, feed.refused + 1)))
+            eventually(lambda: spots(live) == {1: str(feed.refused + 1)})
+        assert feed.refused == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Response(b"nope", 500), f"it answers {LIST} with 500: b'nope'"),
+        (Response(b"", 302, {"Location": "/"}), f"it answers {LIST} with 302: b''"),
+        (Response(b"", 304), f"it answers {LIST} with 304: b''"),
+        (Response(b"{}"), "its pair list: pairs: missing"),
+        (Response(b"x" * 2000), f"it answers {LIST} with more than 1000 bytes"),
+    ],
+)
+def test_what_is_no_pair_list_is_one_clear_error(
+    answer: Response, reason: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(service, "MAX_ANSWER_LENGTH", 1000)
+    with served(answering({LIST: answer})) as one, pytest.raises(FeedError) as refused:
+        open_feed(f"http://127.0.0.1:{one.port}").start(live)
+    assert str(refused.value) == f"http://127.0.0.1:{one.port} cannot be read: {reason}"
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_anew():
+    """The service answers each question on a connection of its own, and closes it without saying so before."""
+    bodies = [wire.pair_list_to_json(MarketIndex([book(1, 1)]).pair_list()), wire.order_book_to_json(book(1, 1))] * 2
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            for body in bodies:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+        answering = Thread(target=answer)
+        answering.start()
+        live = LiveIndex()
+        with open_feed(f"http://127.0.0.1:{listener.getsockname()[1]}") as feed:
+            feed.start(live)
+            assert spots(live) == {1: "1"}
+            answering.join(20)
+            assert not answering.is_alive()
+
+
+def test_nobody_there_is_one_clear_error(live: LiveIndex):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for work in (lambda feed: feed.start(live), lambda feed: feed.read_order_book(pair(1))):
+        with pytest.raises(FeedError, match="cannot be read: Connection refused"):
+            work(open_feed(f"http://127.0.0.1:{port}"))
+
+
+def test_what_is_no_http_is_one_clear_error(live: LiveIndex):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"SSH-2.0-nonsense\r\n")
+
+        answering = Thread(target=answer)
+        answering.start()
+        with pytest.raises(FeedError, match=r"cannot be read: SSH-2\.0-nonsense"):
+            open_feed(f"http://127.0.0.1:{listener.getsockname()[1]}").start(live)
+        answering.join()
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["http://", "http:///path", "http://user:secret@host", "http://host?x=1", "http://host#x", "http://host:x", "http://[::1"],
+)  # fmt: skip
+def test_what_is_no_base_url_is_refused(source: str):
+    with pytest.raises(FeedError, match="cannot be opened"):
+        open_feed(source)
+
+
+def test_https_is_spoken_where_it_is_asked_for(live: LiveIndex):
+    with served(create_app(live)) as one, pytest.raises(FeedError, match=r"SSL"):
+        open_feed(f"https://127.0.0.1:{one.port}").start(live)

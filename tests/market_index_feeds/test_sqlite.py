@@ -1,0 +1,758 @@
+"""The embedded store, on real files: what was acknowledged is there, and what is there goes live."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from itertools import chain
+from pathlib import Path
+from threading import Barrier, Thread
+
+import pytest
+from attrs import frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from market_index import InvalidOrderBook, LiveIndex, MarketIndex, OrderBook, Pair, PairNotFound, strategies, wire
+from market_index.levels import MAX_LIQUIDITY
+from market_index_feeds import (
+    Feed,
+    FeedError,
+    Receipt,
+    Store,
+    StoreBusy,
+    StoreError,
+    open_feed,
+    open_store,
+    sqlite_file,
+)
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "market_index_feeds")
+    return caplog
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "market.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with open_store(path, wait=0.2) as store:
+        yield store
+
+
+@pytest.fixture
+def live() -> LiveIndex:
+    return LiveIndex()
+
+
+@pytest.fixture
+def feed(store: Store, path: Path, live: LiveIndex) -> Iterator[Feed]:
+    """A feed of three pairs, followed."""
+    store.publish(book(1, 1), book(2, 2), book(3, 3))
+    with open_feed(path) as feed:
+        feed.start(live)
+        yield feed
+
+
+def plain(path: Path, statement: str, *parameters: object) -> list[tuple[object, ...]]:
+    """What the standard library's own sqlite3 makes of the file."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(statement, parameters).fetchall()
+
+
+def elsewhere(script: str, *arguments: object) -> str:
+    """Run a script in another process, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class TestPublishing:
+    """What one change does, and what it does not."""
+
+    def test_what_is_published_goes_live_under_one_revision_a_change(self, store: Store, feed: Feed, live: LiveIndex):
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        assert store.publish(book(4, 4), book(2, "2.5")) == Receipt(2, published=2)
+        eventually(lambda: spots(live) == {1: "1", 2: "2.5", 3: "3", 4: "4"})
+        assert store.retract(pair(1), pair(9)) == Receipt(3, retracted=1)
+        eventually(lambda: spots(live) == {2: "2.5", 3: "3", 4: "4"})
+        assert store.publish(book(1, 7)) == Receipt(4, published=1)
+        eventually(lambda: spots(live) == {1: "7", 2: "2.5", 3: "3", 4: "4"})
+        eventually(lambda: feed.revision == store.revision == 4)
+
+    def test_where_there_is_nothing_to_do_there_is_no_revision(self, store: Store):
+        assert store.publish() == store.retract() == store.retract(pair(1)) == Receipt(0)
+        store.publish(book(1))
+        store.retract(pair(1), pair(1))
+        assert store.retract(pair(1)) == Receipt(2)
+
+    def test_of_several_books_of_a_pair_the_last_one_holds(self, store: Store, path: Path):
+        assert store.publish(book(1, 1), book(2), book(1, 2)) == Receipt(1, published=2)
+        assert spots(open_feed(path).read()) == {1: "2", 2: None}
+
+    def test_only_what_changed_is_read(self, store: Store, feed: Feed, live: LiveIndex):
+        kept = live.current.order_book(pair(1))
+        store.publish(book(2, 9))
+        eventually(lambda: spots(live)[2] == "9")
+        assert feed.books == 4
+        assert live.current.order_book(pair(1)) is kept
+
+    @settings(deadline=None)
+    @given(strategies.market_indexes())
+    def test_every_book_comes_back_as_it_was(self, index: MarketIndex):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "market.db"
+            with open_store(path, synchronous="normal") as store:
+                store.publish(*index.values())
+            assert open_feed(path).read() == index
+            for one in index.values():
+                assert open_feed(path).read_order_book(one.pair) == one
+
+    def test_amounts_beyond_the_integers_of_sqlite_survive(self, store: Store, path: Path):
+        large = OrderBook.from_levels(pair(1), bids=[("1", MAX_LIQUIDITY), ("0.5", 2**63)])
+        store.publish(large)
+        assert open_feed(path).read_order_book(pair(1)) == large
+
+    def test_what_is_not_a_book_is_refused_and_nothing_is_stored(self, store: Store):
+        with pytest.raises(InvalidOrderBook, match="a store holds OrderBook, not str: 'book'"):
+            store.publish(book(1), "book")  # type: ignore[arg-type]
+        with pytest.raises(InvalidOrderBook, match="not Pair"):
+            store.replace([book(1), pair(1)])  # type: ignore[list-item]
+        with pytest.raises(TypeError, match="a store is asked by Pair, not by str: 'ADA'"):
+            store.retract("ADA")  # type: ignore[arg-type]
+        assert store.revision == 0
+
+    def test_a_closed_store_says_so(self, path: Path):
+        store = open_store(path)
+        assert repr(store) == f"<SqliteStore {path}>"
+        store.publish(book(1))
+        store.close()
+        store.close()
+        for work in (lambda: store.publish(book(1)), lambda: store.retract(pair(1)), lambda: store.revision):
+            with pytest.raises(StoreError, match=r"market\.db is closed"):
+                work()
+        assert {one.name for one in path.parent.iterdir()} == {"market.db", "market.db-lock"}
+
+    def test_any_thread_may_publish(self, store: Store, path: Path):
+        def publish(number: int) -> None:
+            for spot in range(1, 21):
+                store.publish(book(number, spot))
+
+        threads = [Thread(target=publish, args=(number,)) for number in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert store.revision == 100
+        assert spots(open_feed(path).read()) == dict.fromkeys(range(5), "20")
+
+    def test_how_safe_it_is_to_be_can_be_said(self, path: Path):
+        with pytest.raises(ValueError, match="synchronous must be 'full' or 'normal', not 'off'"):
+            open_store(path, synchronous="off")  # type: ignore[arg-type]
+        assert not path.exists()
+
+
+class TestReplacing:
+    """Making some books the whole of a store."""
+
+    def test_what_is_not_named_is_retracted_in_the_same_change(self, store: Store, feed: Feed, live: LiveIndex):
+        seen = []
+        assert store.replace([book(3, 3), book(2, 9), book(5, 5)]) == Receipt(2, published=2, retracted=1)
+        eventually(lambda: seen.append(spots(live)) or 5 in spots(live))  # type: ignore[func-returns-value]  # None goes on
+        assert all(one in ({1: "1", 2: "2", 3: "3"}, {2: "9", 3: "3", 5: "5"}) for one in seen)
+        assert feed.books == 5, "the book that stood there already was not read again"
+
+    def test_what_is_to_be_kept_is_asked_once_all_is_read(self, store: Store, feed: Feed, live: LiveIndex):
+        asked = []
+        doubted: set[Pair] = set()
+
+        def books() -> Iterator[OrderBook]:
+            yield book(1, 7)
+            doubted.add(pair(2))
+
+        def keep(one: Pair) -> bool:
+            asked.append(one)
+            return one in doubted
+
+        assert store.replace(books(), keep) == Receipt(2, published=1, retracted=1)
+        assert asked == [pair(2), pair(3)]
+        eventually(lambda: spots(live) == {1: "7", 2: "2"})
+
+    def test_what_is_raised_while_the_books_are_read_changes_nothing(self, store: Store, feed: Feed, live: LiveIndex):
+        def books() -> Iterator[OrderBook]:
+            for number in range(1000):
+                yield book(number, 1)
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            store.replace(books())
+        with pytest.raises(ZeroDivisionError):
+            store.replace([book(2, 7)], lambda _: bool(1 / 0))
+        assert store.revision == 1
+        assert spots(open_feed(feed.source).read()) == spots(live) == {1: "1", 2: "2", 3: "3"}
+        assert store.replace([]) == Receipt(2, retracted=3)
+        eventually(lambda: spots(live) == {})
+
+    def test_others_may_publish_while_the_books_are_read(self, store: Store, path: Path):
+        def books() -> Iterator[OrderBook]:
+            yield book(1, 1)
+            store.publish(book(2, 2))
+            with open_store(path) as other:
+                other.publish(book(3, 3))
+                other.replace([book(4, 4)])
+            yield book(5, 5)
+
+        assert store.replace(books()) == Receipt(4, published=2, retracted=1)
+        assert spots(open_feed(path).read()) == {1: "1", 5: "5"}
+
+
+class TestWriters:
+    """Several at a time: they take turns, or one is told."""
+
+    def test_processes_take_turns_and_each_change_has_its_own_revision(self, path: Path):
+        script = (
+            "import sys\n"
+            "from tests.market_index_feeds.made_up import book\n"
+            "from market_index_feeds import open_store\n"
+            "with open_store(sys.argv[1], synchronous='normal', wait=60) as store:\n"
+            "    for spot in range(1, 101):\n"
+            "        print(store.publish(book(int(sys.argv[2]), spot), book(9, spot)).revision)\n"
+        )
+        printed: list[str] = []
+        threads = [Thread(target=lambda n=n: printed.append(elsewhere(script, path, n))) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        revisions = [[int(one) for one in text.split()] for text in printed]
+        assert all(one == sorted(one) for one in revisions)
+        assert sorted(chain.from_iterable(revisions)) == list(range(1, 301))
+        assert spots(open_feed(path).read()) == {0: "100", 1: "100", 2: "100", 9: "100"}
+        assert plain(path, "PRAGMA integrity_check") == [("ok",)]
+
+    @pytest.mark.parametrize("what", ["transaction", "lock"])
+    def test_one_that_waits_too_long_is_told_and_nothing_is_lost(self, store: Store, path: Path, what: str):
+        store.publish(book(1, 1))
+        with ExitStack() as holding:
+            if what == "transaction":
+                other = holding.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
+                other.execute("BEGIN IMMEDIATE")
+            else:
+                other_lock = holding.enter_context(closing(sqlite_file.WriterLock(path)))
+                holding.enter_context(other_lock.held(0))
+            for work in (lambda: store.publish(book(1, 2)), lambda: store.replace([]), lambda: store.retract(pair(1))):
+                begun = time.monotonic()
+                with pytest.raises(StoreBusy, match=r"was not written to: others have been writing for 0\.2 seconds"):
+                    work()
+                assert 0.15 < time.monotonic() - begun < 5
+            assert spots(open_feed(path).read()) == {1: "1"}
+        assert store.publish(book(1, 3)) == Receipt(2, published=1)
+
+    def test_a_file_that_was_deleted_or_replaced_takes_no_more(self, store: Store, path: Path):
+        store.publish(book(1, 1))
+        kept = path.rename(path.with_name("kept.db"))
+        for work in (lambda: store.publish(book(1, 2)), lambda: store.replace([book(1, 2)]), lambda: store.revision):
+            with pytest.raises(StoreError, match=r"was deleted or replaced since it was opened: nothing was written"):
+                work()
+        path.write_bytes(b"")
+        with pytest.raises(StoreError, match="deleted or replaced"):
+            store.retract(pair(1))
+        kept.rename(path)
+        assert store.publish(book(1, 2)).revision == 2
+
+    def test_two_that_make_the_file_at_the_same_time_make_one(self, path: Path):
+        together = Barrier(4)
+        receipts = []
+
+        def publish(number: int) -> None:
+            together.wait()
+            with open_store(path) as store:
+                receipts.append(store.publish(book(number)).revision)
+
+        threads = [Thread(target=publish, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(receipts) == [1, 2, 3, 4]
+        assert {one.name for one in path.parent.iterdir()} == {"market.db", "market.db-lock"}
+        assert len(spots(open_feed(path).read())) == 4
+
+
+class TestFollowing:
+    """What a reader makes of whatever happens to the file."""
+
+    def test_a_reader_never_keeps_the_log_from_being_put_into_the_file(self, store: Store, feed: Feed, live: LiveIndex):
+        for spot in range(2, 40):
+            store.publish(*(book(number, spot) for number in range(100)))
+        eventually(lambda: spots(live)[99] == "39")
+        log = Path(f"{feed.source}-wal")
+        assert log.stat().st_size > 100_000
+        store.close()
+        assert log.stat().st_size == 0
+        assert feed.age < 5
+
+    def test_one_that_starts_anew_sees_what_stands(self, store: Store, feed: Feed, path: Path):
+        feed.close()
+        store.publish(book(2, 8))
+        store.retract(pair(3))
+        again = LiveIndex()
+        with open_feed(path) as other:
+            other.start(again)
+            assert spots(again) == {1: "1", 2: "8"}
+            assert (other.books, other.refused, other.revision) == (2, 0, 3)
+            assert repr(other) == f"<SqliteFeed of {path}: 2 books, 0 refused>"
+
+    def test_loading_tells_how_it_gets_on(self, store: Store, path: Path):
+        store.publish(*map(book, range(600)))
+        told: list[tuple[int, int]] = []
+        open_feed(path).read(lambda done, total: told.append((done, total)))
+        (total,) = {total for _, total in told}
+        assert total == plain(path, "SELECT sum(length(body)) FROM books")[0][0]
+        assert [done for done, _ in told] == sorted(done for done, _ in told)
+        assert len(told) == 3
+
+    def test_a_file_that_vanishes_leaves_the_last_good_index(
+        self, feed: Feed, store: Store, path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture
+    ):
+        kept = path.rename(path.with_name("kept.db"))
+        eventually(lambda: "market.db is not there; its 3 pairs stay as they were" in logged.text)
+        age = feed.age
+        eventually(lambda: feed.age > age + 0.1)
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        kept.rename(path)
+        eventually(lambda: "market.db is followed again" in logged.text)
+        assert feed.age < 5
+        store.publish(book(4, 4))
+        eventually(lambda: 4 in spots(live))
+        assert feed.books == 4, "the file was the same, so that nothing was read twice"
+
+    def test_another_store_in_its_place_is_read_anew(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
+    ):
+        live.publish(book(77))
+        with open_store(tmp_path / "other.db") as other:
+            other.publish(book(2, 5))
+            other.publish(book(7, 7))
+        store.close()
+        (tmp_path / "other.db").rename(path)
+        eventually(lambda: spots(live) == {2: "5", 7: "7", 77: None})
+        assert "was replaced or rolled back, from revision 1 to 2, and read anew" in logged.text
+        with open_store(path) as other:
+            other.publish(book(8, 8))
+            eventually(lambda: 8 in spots(live))
+
+    def test_another_store_of_the_same_revision_is_another_store(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed
+    ):
+        with open_store(tmp_path / "other.db") as other:
+            other.publish(book(2, 5))
+        store.close()
+        (tmp_path / "other.db").rename(path)
+        eventually(lambda: spots(live) == {2: "5"})
+        assert feed.revision == 1
+
+    def test_a_store_deleted_and_made_again_is_read_once_it_is_published_into(
+        self, store: Store, path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
+    ):
+        store.close()
+        for name in ("market.db", "market.db-wal", "market.db-shm"):
+            path.with_name(name).unlink(missing_ok=True)
+        with open_store(path) as store:
+            eventually(lambda: "was never published into; the 3 pairs of before stay until it is" in logged.text)
+            assert spots(live) == {1: "1", 2: "2", 3: "3"}
+            store.publish(book(2, 9))
+            eventually(lambda: spots(live) == {2: "9"})
+
+    def test_an_older_copy_that_is_put_back_is_read_anew_even_where_it_has_as_many_revisions(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed
+    ):
+        """Through SQLite, as `.restore` does it: the file is the same one, and nobody has to let go of it."""
+        with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(tmp_path / "copy")) as copy:
+            now.backup(copy)
+            store.publish(book(1, 5))
+            store.publish(book(9, 5))
+            eventually(lambda: spots(live) == {1: "5", 2: "2", 3: "3", 9: "5"})
+            copy.backup(now)
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3"})
+        assert feed.revision == 1
+        with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(tmp_path / "copy")) as copy:
+            store.publish(book(1, 5))
+            eventually(lambda: feed.revision == 2)
+            with closing(sqlite3.connect(path, isolation_level=None)) as blind:
+                # Before the reader looks again there is another second revision.
+                feed_sees = blind.execute("PRAGMA data_version").fetchone()
+                assert feed_sees
+            copy.backup(now)
+            store.publish(book(2, 6))
+        eventually(lambda: spots(live) == {1: "1", 2: "6", 3: "3"})
+
+    @pytest.mark.parametrize("content", [b"", b"garbage" * 1000, "foreign"])
+    def test_what_is_no_store_in_its_place_leaves_the_last_good_index(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, content: bytes | str,
+        logged: pytest.LogCaptureFixture,
+    ):  # fmt: skip
+        other = tmp_path / "other"
+        if isinstance(content, bytes):
+            other.write_bytes(content)
+        else:
+            plain(other, "CREATE TABLE t (x)")
+        kept = tmp_path / "kept"
+        store.close()
+        path.rename(kept)
+        other.rename(path)
+        eventually(lambda: re.search(r"cannot be read \(it is .*\); its 3 pairs stay as they were", logged.text))
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        kept.rename(path)
+        with open_store(path) as store:
+            store.publish(book(1, 9))
+            eventually(lambda: spots(live)[1] == "9")
+
+    def test_the_log_of_the_former_file_is_not_taken_for_that_of_the_one_in_its_place(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
+    ):
+        """SQLite finds the log by its name, and would show the former store, or a mixture of both."""
+        with open_store(tmp_path / "other.db") as other:
+            other.publish(book(2, 5))
+        (tmp_path / "other.db").rename(path)
+        eventually(lambda: "whose log is still there: remove market.db-wal and market.db-shm" in logged.text)
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        for name in ("market.db-wal", "market.db-shm"):
+            path.with_name(name).unlink()
+        eventually(lambda: spots(live) == {2: "5"})
+
+    def test_a_file_is_read_once_nobody_has_the_one_before_it_open(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
+    ):
+        with open_store(tmp_path / "other.db") as other:
+            other.publish(*(book(number, 5) for number in range(2000)))
+        script = (
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(*c.execute('SELECT count(*) FROM books'));"
+            "c.execute('PRAGMA wal_checkpoint(TRUNCATE)'); print(flush=True); sys.stdin.read()"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as holding:
+            assert holding.stdin
+            assert holding.stdout
+            assert (holding.stdout.readline(), holding.stdout.readline()) == ("(3,)\n", "\n")
+            (tmp_path / "other.db").rename(path)
+            eventually(lambda: "cannot be read (database disk image is malformed); its 3 pairs stay" in logged.text)
+            assert spots(live) == {1: "1", 2: "2", 3: "3"}
+            store.close()
+            holding.stdin.close()
+        eventually(lambda: len(spots(live)) == 2000)
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ("body = 'nonsense'", "not JSON at character 0"),
+            ("body = x'ff00'", "not UTF-8"),
+            ("body = 7", "must be an object, not a number: 7"),
+            ("body = substr(body, 1, length(body) - 1)", "not JSON"),
+            ("body = (SELECT body FROM books WHERE pair = 'PAIR3')", "it holds the book of another pair"),
+            ("pair = 'ADA/ADA'", "it holds the book of another pair"),
+            ("pair = x'ff'", "it holds the book of another pair"),
+        ],
+    )
+    @pytest.mark.parametrize("first", [False, True])
+    def test_a_row_that_holds_no_book_costs_nothing_else(
+        self, store: Store, path: Path, change: str, reason: str, first: bool, logged: pytest.LogCaptureFixture
+    ):
+        store.publish(book(1, 1), book(2, 2), book(3, 3))
+        live = LiveIndex()
+        with open_feed(path) as feed:
+            if not first:
+                feed.start(live)
+            change = change.replace("PAIR3", str(pair(3)))
+            plain(path, f"UPDATE books SET revision = 2, {change} WHERE pair = ?", str(pair(1)))
+            plain(path, "UPDATE runs SET last = 2")
+            if first:
+                feed.start(live)
+                assert spots(live) == {2: "2", 3: "3"}
+            else:
+                eventually(lambda: reason in logged.text)
+                assert spots(live) == {1: "1", 2: "2", 3: "3"}
+            assert reason in logged.text
+            plain(path, "UPDATE books SET body = 'and again', revision = 3 WHERE revision = 2")
+            plain(path, "UPDATE runs SET last = 3")
+            eventually(lambda: feed.revision == 3)
+            store.publish(book(2, 9))
+            eventually(lambda: spots(live)[2] == "9")
+            assert logged.text.count("refused") == feed.refused == 1
+            store.publish(book(1, 7))
+            eventually(lambda: spots(live).get(1) == "7")
+
+    def test_a_row_without_a_name_can_be_taken_out_by_replacing(self, store: Store, path: Path):
+        store.publish(book(1, 1))
+        plain(path, "UPDATE books SET pair = 'nobody'")
+        assert store.replace([book(2, 2)]) == Receipt(2, published=1, retracted=1)
+        with open_feed(path) as feed:
+            assert spots(feed.read()) == {2: "2"}
+            assert feed.refused == 0
+        plain(path, "UPDATE books SET revision = 3 WHERE body IS NULL")
+        plain(path, "UPDATE runs SET last = 3")
+
+    def test_a_book_that_is_not_there_or_not_readable_is_told_of(self, store: Store, path: Path):
+        store.publish(book(1), book(2))
+        store.retract(pair(2))
+        plain(path, "UPDATE books SET body = '{}' WHERE pair = ?", str(pair(1)))
+        for number in (2, 3):
+            with pytest.raises(PairNotFound, match=str(pair(number))):
+                open_feed(path).read_order_book(pair(number))
+        with pytest.raises(FeedError, match=f"row {pair(1)} cannot be read: base: missing"):
+            open_feed(path).read_order_book(pair(1))
+
+    def test_to_look_at_the_file_lets_go_of_no_lock(self, store: Store, path: Path):
+        """Whoever closes a file lets go of all POSIX locks of its process on it, and others would believe it unused."""
+        store.publish(book(1, 1))
+        odd = path.with_name("odd name")
+        odd.symlink_to(path)
+        for name in (path, odd):
+            with open_feed(name) as feed:
+                feed.read()
+        elsewhere(
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM books'); c.close()", path
+        )
+        assert Path(f"{path}-wal").exists(), "another process took itself for the last one that has the file open"
+        store.publish(book(1, 2))
+        script = (
+            "import sys; from market_index_feeds import open_feed; print(*open_feed(sys.argv[1]).read().pair_list())"
+        )
+        assert "last_spot=Decimal('2')" in elsewhere(script, path)
+
+
+@frozen
+class Case:
+    content: bytes | str | None
+    reading: str
+    writing: str
+
+
+CASES = {
+    "empty": Case(b"", "it is empty, not a store", "it is empty, not a store"),
+    "garbage": Case(b"\x00garbage" * 999, "not a SQLite file", "not a SQLite file"),
+    "cut short": Case(b"SQLite format 3\0", "a SQLite file of something else", "a SQLite file of something else"),
+    "foreign": Case("CREATE TABLE t (x)", "a SQLite file of something else", "a SQLite file of something else"),
+    "foreign log": Case("PRAGMA journal_mode = WAL", "of something else", "of something else"),
+    "later": Case(
+        "later",
+        "it has schema 2, and this version of market-index reads schema 1: a later version wrote it",
+        "it has schema 2",
+    ),
+    "folder": Case("folder", "it is not a file", "it is not a file"),
+    "missing": Case(None, "No such file or directory", ""),
+}
+
+
+class TestOpening:
+    """What is no store is left as it is, and one line says what is wrong with it."""
+
+    @pytest.mark.parametrize("name", CASES)
+    def test_each_is_one_clear_error_and_nothing_is_written(self, tmp_path: Path, name: str):
+        case = CASES[name]
+        path = tmp_path / "market.db"
+        if case.content == "later":
+            open_store(path).close()
+            plain(path, "PRAGMA user_version = 2")
+            path.with_name("market.db-lock").unlink()
+        elif case.content == "folder":
+            path.mkdir()
+        elif isinstance(case.content, str):
+            plain(path, case.content)
+            plain(path, "CREATE TABLE another (x)")
+        elif case.content is not None:
+            path.write_bytes(case.content)
+        before = {one.name: one.is_file() and one.read_bytes() for one in tmp_path.iterdir()}
+        with pytest.raises(FeedError) as refused:
+            open_feed(path)
+        assert str(refused.value).startswith(f"{path} cannot be opened: ")
+        assert case.reading in str(refused.value)
+        if case.writing:
+            with pytest.raises(StoreError) as refused_too:
+                open_store(path)
+            assert str(refused_too.value).startswith(f"{path} cannot be opened: ")
+            assert case.writing in str(refused_too.value)
+        assert {one.name: one.is_file() and one.read_bytes() for one in tmp_path.iterdir()} == before
+
+    @pytest.mark.parametrize(
+        ("target", "reason"),
+        [
+            ("nowhere/market.db", "No such file or directory|unable to open database file"),
+            ("/sys/market.db", "Permission denied|unable to open database file"),
+            ("nul\0.db", "embedded null"),
+            ("nats://127.0.0.1/books", "'nats' is not a kind of store that is known"),
+        ],
+    )
+    def test_what_cannot_be_made_is_one_clear_error(self, target: str, reason: str):
+        with pytest.raises(StoreError, match=reason):
+            open_store(target)
+
+    def test_a_later_schema_that_stands_in_the_log_alone_is_seen_too(self, store: Store, path: Path):
+        store.publish(book(1))
+        plain(path, "PRAGMA user_version = 2")
+        for opening in (lambda: open_feed(path).read(), lambda: open_store(path)):
+            with pytest.raises((FeedError, StoreError), match="it has schema 2"):
+                opening()
+
+    def test_a_store_is_known_by_what_it_holds_where_its_name_does_not_tell(self, store: Store, path: Path):
+        store.publish(book(1, 1))
+        store.close()
+        other = path.rename(path.with_name("books"))
+        assert spots(open_feed(other).read()) == {1: "1"}
+        lines = path.with_name("lines")
+        lines.write_bytes(wire.order_book_to_json(book(2, 2)) + b"\n")
+        assert spots(open_feed(lines).read()) == {2: "2"}
+
+    def test_it_can_be_opened_where_the_system_does_not_tell_what_is_open(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        real = Path.iterdir
+        refusing = lambda self: real(self if str(self) != "/dev/fd" else Path("/nowhere"))  # noqa: E731
+        monkeypatch.setattr(Path, "iterdir", refusing)
+        with open_store(path) as store:
+            store.publish(book(1, 1))
+        assert spots(open_feed(path).read()) == {1: "1"}
+
+    def test_a_file_that_goes_between_opening_and_starting_is_told_of(self, path: Path, live: LiveIndex):
+        open_store(path).close()
+        feed = open_feed(path)
+        path.unlink()
+        with pytest.raises(FeedError, match=r"market\.db cannot be opened: No such file or directory"):
+            feed.start(live)
+
+    def test_many_runs_of_writers_are_not_kept_for_ever(self, path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(sqlite_file, "_MOST_RUNS", 3)
+        for spot in range(1, 8):
+            with open_store(path) as store:
+                store.publish(book(1, spot))
+                store.publish(book(1, spot))
+        assert plain(path, "SELECT first, last FROM runs") == [(9, 10), (11, 12), (13, 14)]
+
+
+class Followed(RuleBasedStateMachine):
+    """Whatever publishers do, and whatever happens to the file, the reader comes to show what the file holds."""
+
+    numbers = st.lists(st.integers(0, 5), max_size=4)
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.path = self.folder / "market.db"
+        self.stores = [open_store(self.path, synchronous="normal") for _ in range(2)]
+        self.model: dict[int, str] = {}
+        self.copies: list[tuple[Path, dict[int, str]]] = []
+        self.live = LiveIndex()
+        self.feed = open_feed(self.path)
+        self.feed.start(self.live)
+        self.spot = 0
+        self.revision = 0
+
+    def books(self, numbers: list[int]) -> dict[int, str]:
+        books = {}
+        for number in numbers:
+            self.spot += 1
+            books[number] = str(self.spot)
+        return books
+
+    def risen(self, receipt: Receipt, changed: bool) -> None:
+        assert receipt.revision == self.revision + changed
+        self.revision = receipt.revision
+
+    @rule(numbers=numbers, which=st.integers(0, 1))
+    def publish(self, numbers: list[int], which: int) -> None:
+        books = self.books(numbers)
+        receipt = self.stores[which].publish(*(book(*one) for one in books.items()))
+        self.model |= books
+        self.risen(receipt, bool(books))
+
+    @rule(numbers=numbers, which=st.integers(0, 1))
+    def retract(self, numbers: list[int], which: int) -> None:
+        gone = self.model.keys() & set(numbers)
+        receipt = self.stores[which].retract(*map(pair, numbers))
+        assert receipt.retracted == len(gone)
+        for number in gone:
+            del self.model[number]
+        self.risen(receipt, bool(gone))
+
+    @rule(numbers=numbers, kept=numbers, which=st.integers(0, 1))
+    def replace(self, numbers: list[int], kept: list[int], which: int) -> None:
+        books = self.books(numbers)
+        keep = {pair(number) for number in kept}
+        receipt = self.stores[which].replace((book(*one) for one in books.items()), keep.__contains__)
+        self.model = {number: spot for number, spot in self.model.items() if number in kept} | books
+        self.risen(receipt, True)
+
+    @rule(which=st.integers(0, 1))
+    def reopen(self, which: int) -> None:
+        self.stores[which].close()
+        self.stores[which] = open_store(self.path, synchronous="normal")
+
+    @rule()
+    def copy(self) -> None:
+        to = self.folder / f"copy{len(self.copies)}"
+        with closing(sqlite3.connect(self.path)) as now, closing(sqlite3.connect(to)) as copy:
+            now.backup(copy)
+        self.copies.append((to, dict(self.model)))
+
+    @rule(which=st.integers(0, 9), in_place=st.booleans())
+    def put_back(self, which: int, in_place: bool) -> None:
+        if not self.copies:
+            return
+        copy, model = self.copies[which % len(self.copies)]
+        if in_place:
+            with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(self.path)) as now:
+                source.backup(now)
+        else:
+            for store in self.stores:
+                store.close()
+            new = self.folder / "new"
+            shutil.copyfile(copy, new)
+            new.rename(self.path)
+            eventually(lambda: self.feed.age < 0.05)
+            self.stores = [open_store(self.path, synchronous="normal") for _ in range(2)]
+        self.model = dict(model)
+        self.revision = self.stores[0].revision
+
+    @rule()
+    def read_from_the_start(self) -> None:
+        self.feed.close()
+        self.live = LiveIndex()
+        self.feed = open_feed(self.path)
+        self.feed.start(self.live)
+
+    @invariant()
+    def the_reader_comes_to_show_what_was_written(self) -> None:
+        # A store that was never published into leaves up what was up.
+        if hasattr(self, "feed") and self.revision:
+            eventually(lambda: spots(self.live) == self.model)
+            eventually(lambda: self.feed.revision == self.revision)
+
+    def teardown(self) -> None:
+        if hasattr(self, "feed"):
+            self.feed.close()
+            for store in self.stores:
+                store.close()
+            shutil.rmtree(self.folder)
+
+
+Followed.TestCase.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+TestFollowed = Followed.TestCase

@@ -1,0 +1,37 @@
+"""A publisher that is there to be killed: it prints each generation once it is acknowledged.
+
+Each generation is one change of some books, all with the generation as their spot price.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+
+from market_index import OrderBook
+from market_index_feeds import open_store
+from tests.market_index_feeds.made_up import pair
+
+PAIRS = 5
+
+
+def books(generation: int, pairs: int = PAIRS) -> list[OrderBook]:
+    levels = random.Random(generation).randrange(400)
+    bids = [(str(price), generation) for price in range(1, levels + 1)]
+    return [OrderBook.from_levels(pair(number), bids, spot=str(generation)) for number in range(pairs)]
+
+
+def main() -> None:
+    path, generation = sys.argv[1], int(sys.argv[2])
+    with open_store(path) as store:
+        while True:
+            if generation % 7 == 0:
+                store.replace(books(generation))
+            else:
+                store.publish(*books(generation))
+            print(generation, flush=True)
+            generation += 1
+
+
+if __name__ == "__main__":
+    main()
