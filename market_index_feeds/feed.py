@@ -32,13 +32,14 @@ class Feed(ABC):
     `source` is the name it was opened by. `books` counts the order books read so far, `refused` the records that were
     skipped because they hold none; each of those was logged, with its place and the reason. `record` says what such a
     record is called. `revision` is the source's own count of its changes, as far as they are live, or None where it
-    keeps none.
+    keeps none. `followed_by_many` is whether several processes can each follow the source by themselves.
 
     As far as the pairs go that its source names, the `LiveIndex` is the feed's: whatever else publishes one of them is
     overwritten, and the pair is retracted when the source drops it. Other pairs are left alone.
     """
 
     record = "lines"
+    followed_by_many = True
 
     def __init__(self, source: str) -> None:
         self.source = source

@@ -375,12 +375,15 @@ class _ReadFile:
 class NdjsonStream(_NdjsonFeed):
     """Standard input or a pipe: lines go live as they come, until it ends. A last line without newline is refused.
 
-    A file can be read as a stream too: once, to its end.
+    A file can be read as a stream too: once, to its end. `size` is how many bytes it has then, else 0.
     """
+
+    followed_by_many = False
 
     def __init__(self, source: str, stream: int | str) -> None:
         """`stream` is an open descriptor, or the path of what is opened, and waited for, by the thread that reads."""
         super().__init__(source)
+        self.size = 0
         self._stream = stream
         self._stirred = Event()
         self._ended = Event()
@@ -446,6 +449,8 @@ class NdjsonStream(_NdjsonFeed):
 
     def _batches(self, descriptor: int) -> Iterator[Batch]:
         lines, offset = Lines(), 0
+        found = os.fstat(descriptor)
+        self.size = found.st_size if stat.S_ISREG(found.st_mode) else 0
         while chunk := _read_waiting(descriptor):
             batch = Batch([], [], offset := offset + len(chunk))
             for held in self._held(lines.feed(chunk)):

@@ -33,8 +33,12 @@ def open_feed(source: str | PathLike[str]) -> Feed:
     raise FeedError(f"{shown(name)} cannot be opened: {shown(scheme)} is not a kind of feed that is known")
 
 
-def open_store(target: str | PathLike[str], *, wait: float = WAIT_SECONDS, synchronous: Synchronous = "full") -> Store:
-    """Open the store that `target` names, a file such as `market.db`, for publishing; it is made if it is not there.
+def open_store(
+    target: str | PathLike[str], *, wait: float = WAIT_SECONDS, synchronous: Synchronous = "full", make: bool = True
+) -> Store:
+    """Open the store that `target` names, a file such as `market.db`, for publishing.
+
+    One that is not there is made, unless `make` is False.
 
     Other processes may have it open as well: they take turns to write, and one that has to wait longer than `wait`
     seconds raises `StoreBusy`. What was acknowledged survives a power cut; with `synchronous="normal"`, which writes
@@ -55,4 +59,4 @@ def open_store(target: str | PathLike[str], *, wait: float = WAIT_SECONDS, synch
     scheme, mark, _ = name.partition("://")
     if mark:
         raise StoreError(f"{shown(name)} cannot be opened: {shown(scheme)} is not a kind of store that is known")
-    return open_sqlite_store(name, wait=wait, synchronous=synchronous)
+    return open_sqlite_store(name, wait=wait, synchronous=synchronous, make=make)

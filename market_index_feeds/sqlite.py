@@ -389,8 +389,8 @@ class SqliteFeed(Feed):
         return book
 
 
-def open_sqlite_store(target: str, *, wait: float = WAIT_SECONDS, synchronous: Synchronous = "full") -> SqliteStore:
-    """Open a file for publishing; one that is not there is made.
+def open_sqlite_store(target: str, *, wait: float, synchronous: Synchronous, make: bool) -> SqliteStore:
+    """Open a file for publishing; one that is not there is made where that is wanted.
 
     Raises `StoreError` when the file is something else, or cannot be made or written.
     """
@@ -399,7 +399,7 @@ def open_sqlite_store(target: str, *, wait: float = WAIT_SECONDS, synchronous: S
     name = target if target.isprintable() else shown(target)
     try:
         path = Path(os.path.realpath(target))
-        if not path.exists():
+        if make and not path.exists():
             create(path)
         require_store(path)
         return SqliteStore(name, path, wait, synchronous)

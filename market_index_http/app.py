@@ -54,8 +54,8 @@ class _App(Starlette):
     def __init__(self, endpoints: _Endpoints) -> None:
         self._endpoints = endpoints
         self._own_routes = [
-            _ExactRoute(PAIR_LIST_PATH, endpoints.pair_list),
-            _ExactRoute(ORDER_BOOK_PATH, endpoints.order_book),
+            ExactRoute(PAIR_LIST_PATH, endpoints.pair_list),
+            ExactRoute(ORDER_BOOK_PATH, endpoints.order_book),
         ]
         super().__init__(routes=self._own_routes, exception_handlers={HTTPException: _refused, Exception: _failed})
         # A redirect would name the host that the client named.
@@ -150,10 +150,10 @@ class _Endpoints:
             self._pairs[query] = pair
 
 
-class _ExactRoute(Route):
+class ExactRoute(Route):
     """A route to one path and no other; Starlette's own takes the path with a newline at its end as well."""
 
-    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Body]]) -> None:
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Body | Response]]) -> None:
         super().__init__(path, endpoint, methods=["GET"])
         self.path_regex = re.compile(re.escape(path) + r"\Z")
 

@@ -47,7 +47,17 @@ MAY_IMPORT = {
     "market_index_http.app": {"market_index_http.bodies"},
     "market_index_http": {"market_index_http.app"},
     "market_index_http.server": {"market_index"},
-    "market_index_http.cli": {"market_index_http", "market_index_http.server", "market_index_feeds"},
+    "market_index_http.health": {"market_index_http.app"},
+    "market_index_http.terminal": {"market_index"},
+    "market_index_http.workers": set(),
+    "market_index_http.cli": {
+        "market_index_http",
+        "market_index_http.health",
+        "market_index_http.server",
+        "market_index_http.terminal",
+        "market_index_http.workers",
+        "market_index_feeds",
+    },
 }
 
 

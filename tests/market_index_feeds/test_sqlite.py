@@ -355,7 +355,7 @@ class TestFollowing:
         store.close()
         (tmp_path / "other.db").rename(path)
         eventually(lambda: spots(live) == {2: "5", 7: "7", 77: None})
-        assert "was replaced or rolled back, from revision 1 to 2, and read anew" in logged.text
+        eventually(lambda: "was replaced or rolled back, from revision 1 to 2, and read anew" in logged.text)
         with open_store(path) as other:
             other.publish(book(8, 8))
             eventually(lambda: 8 in spots(live))

@@ -1,0 +1,223 @@
+"""What people see of books in a terminal: a table of pairs, and the ladder of one book. Nothing here is rounded.
+
+Where nobody looks, as in a pipe, the same facts stand in columns with tabs between them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import Final
+from unicodedata import combining, east_asian_width
+
+import click
+from attrs import frozen
+
+from market_index import ADA, AssetId, OrderBook, PriceLevel, format_price
+
+NO_VALUE: Final = "-"
+
+_BAR_WIDTH: Final = 40
+_EIGHTHS: Final = "▏▎▍▌▋▊▉"
+_SHORTEST: Final = 12
+_HEADINGS: Final = ("pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote")
+_FACTS: Final = len(_HEADINGS) - 2
+
+
+@frozen
+class Terminal:
+    """What can be shown where the output goes to: so many columns, in colour, and with blocks for bars."""
+
+    columns: int
+    colour: bool = True
+    blocks: bool = True
+
+    def styled(self, text: str, **style: object) -> str:
+        """Return the text in colour or bold, where that can be shown."""
+        return click.style(text, **style) if self.colour else text  # type: ignore[arg-type]  # passed on as it is
+
+
+def ticker(asset: AssetId) -> str:
+    r"""Return what people call an asset: its name where that is text that can be shown, else its identifier, cut.
+
+    Anybody can give any name to an asset: it tells nothing of which asset it is.
+
+    >>> ticker(AssetId(bytes(28), b"SNEK")), ticker(AssetId(bytes(28), b"\x00\x0d\xe1\x40"))
+    ('SNEK', '00000000…:000de140')
+    """
+    if asset == ADA:
+        return "ADA"
+    try:
+        text = asset.asset_name.decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    # Controls, and what would change the direction of the line, are not printable.
+    if text.isprintable() and text.strip() == text != "":
+        return text
+    return shortened(asset, _SHORTEST + 6)
+
+
+def shortened(asset: AssetId, width: int) -> str:
+    """Return an asset's identifier, cut to a width where it is longer."""
+    text = str(asset)
+    if len(text) <= width:
+        return text
+    policy_id, _, name = text.partition(":")
+    room = max(width, _SHORTEST) - len("00000000…:")
+    return f"{policy_id[:8]}…:{name if len(name) <= room else name[: max(room - 1, 0)] + '…'}"
+
+
+def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = False) -> Iterator[str]:
+    """Yield the lines of a table of pairs: price facts, how many levels there are, and which assets these are.
+
+    Identifiers are cut to what the terminal has room for, unless it is to be `wide`.
+    """
+    facts = [(book, _facts(book)) for book in books]
+    rows = [_HEADINGS[:_FACTS], *(row for _, row in facts)]
+    widths = [max(_width(row[column]) for row in rows) for column in range(_FACTS)]
+    bases, quotes = [book.pair.base for book, _ in facts], [book.pair.quote for book, _ in facts]
+    base_width, quote_width = (max((len(str(one)) for one in ids), default=0) for ids in (bases, quotes))
+    room = terminal.columns - sum(widths) - 2 * (_FACTS + 1)
+    cut = not wide and base_width + quote_width > room
+    if cut:
+        # What one of the two does not need is left to the other.
+        base_width, quote_width = (
+            max(min(own, max(room // 2, room - other)), _SHORTEST)
+            for own, other in ((base_width, quote_width), (quote_width, base_width))
+        )
+    base_width = max(base_width, len(_HEADINGS[_FACTS]))
+    yield terminal.styled(_line(_HEADINGS[:_FACTS], widths, (_HEADINGS[_FACTS], _HEADINGS[-1]), base_width), bold=True)
+    for book, row in facts:
+        ids = shortened(book.pair.base, base_width), shortened(book.pair.quote, quote_width)
+        line = _line(row, widths, ids, base_width)
+        yield terminal.styled(line, fg="yellow") if book.is_crossed or book.is_locked else line
+    if cut:
+        yield terminal.styled("Identifiers are cut to fit; --wide shows them whole.", dim=True)
+
+
+def pair_rows(books: Iterable[OrderBook]) -> Iterator[str]:
+    """Yield the same facts with tabs between them, a line of headings first."""
+    yield "\t".join(_HEADINGS)
+    for book in books:
+        yield "\t".join((*_facts(book), str(book.pair.base), str(book.pair.quote)))
+
+
+def ladder(book: OrderBook, depth: int, terminal: Terminal) -> Iterator[str]:
+    """Yield the lines of a book: asks above bids, the best of each in the middle, bars for how much rests at each."""
+    shown = book.depth(depth)
+    levels = (*shown.asks, *shown.bids)
+    prices = dict(zip(levels, _at_the_point([format_price(level.price) for level in levels]), strict=True))
+    price_width = max(map(len, prices.values()), default=0)
+    amount_width = max((len(f"{level.accumulated_liquidity:,}") for level in levels), default=0)
+    largest = max((level.accumulated_liquidity for level in levels), default=1)
+    room = min(_BAR_WIDTH, max(terminal.columns - price_width - amount_width - 9, 1))
+
+    def rung(side: str, level: PriceLevel, colour: str) -> str:
+        bar = _bar(level.accumulated_liquidity, largest, room, blocks=terminal.blocks)
+        amount = f"{level.accumulated_liquidity:,}"
+        return f"{side}  {prices[level]}  {amount:>{amount_width}}  {terminal.styled(bar, fg=colour)}"
+
+    yield terminal.styled(_ticker_pair(book), bold=True)
+    yield f"base   {book.pair.base}"
+    yield f"quote  {book.pair.quote}"
+    yield terminal.styled("prices and amounts in the smallest units of both", dim=True)
+    yield ""
+    yield from _more(len(book.asks) - len(shown.asks), "asks above")
+    for level in reversed(shown.asks):
+        yield rung("ask", level, "red")
+    yield terminal.styled(f"---  {_middle(book)}", bold=True)
+    for level in shown.bids:
+        yield rung("bid", level, "green")
+    yield from _more(len(book.bids) - len(shown.bids), "bids below")
+
+
+def ladder_rows(book: OrderBook) -> Iterator[str]:
+    """Yield the levels in the order of the ladder, with tabs between side, price and amount; headings first."""
+    yield "side\tprice\tamount"
+    for level in reversed(book.asks):
+        yield f"ask\t{format_price(level.price)}\t{level.accumulated_liquidity}"
+    for level in book.bids:
+        yield f"bid\t{format_price(level.price)}\t{level.accumulated_liquidity}"
+
+
+def _at_the_point(prices: Sequence[str]) -> list[str]:
+    """Return the prices filled up with blanks to one width, their points one above the other."""
+    parts = [price.partition(".") for price in prices]
+    before = max((len(whole) for whole, _, _ in parts), default=0)
+    after = max((len(point + places) for _, point, places in parts), default=0)
+    return [f"{whole:>{before}}{point + places:<{after}}" for whole, point, places in parts]
+
+
+def _ticker_pair(book: OrderBook) -> str:
+    return f"{ticker(book.pair.base)}/{ticker(book.pair.quote)}"
+
+
+def _facts(book: OrderBook) -> tuple[str, ...]:
+    bid, ask = book.best_bid, book.best_ask
+    return (
+        _ticker_pair(book),
+        _price(book.spot),
+        _price(bid and bid.price),
+        _price(ask and ask.price),
+        _difference(book.spread),
+        str(len(book.bids)),
+        str(len(book.asks)),
+    )
+
+
+def _price(price: Decimal | None) -> str:
+    return NO_VALUE if price is None else format_price(price)
+
+
+def _difference(difference: Decimal | None) -> str:
+    """Return a spread, or a mid: no price, since it may be zero, below it, or of more places."""
+    return NO_VALUE if difference is None else format(difference, "f")
+
+
+def _middle(book: OrderBook) -> str:
+    """Return what is said between the asks and the bids."""
+    state = " (crossed)" if book.is_crossed else " (locked)" if book.is_locked else ""
+    return f"spread {_difference(book.spread)}{state}  mid {_difference(book.mid)}  spot {_price(book.spot)}"
+
+
+def _more(count: int, what: str) -> Iterator[str]:
+    if count:
+        yield f"...  {count} more {what}"
+
+
+def _bar(amount: int, largest: int, room: int, *, blocks: bool) -> str:
+    """Return a bar of the length that the amount has beside the largest, and of some length whatever it is."""
+    if not blocks:
+        return "#" * max(1, amount * room // largest)
+    whole, rest = divmod(max(1, amount * room * 8 // largest), 8)
+    return "█" * whole + (_EIGHTHS[rest - 1] if rest else "")
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], ids: tuple[str, str], base_width: int) -> str:
+    first, *others = (
+        cell + " " * (width - _width(cell)) if column == 0 else " " * (width - _width(cell)) + cell
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return "  ".join((first, *others, f"{ids[0]:<{base_width}}", ids[1]))
+
+
+def _width(text: str) -> int:
+    """Return how many columns a text takes: two for a wide character, none for an accent."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(one) else 2 if east_asian_width(one) in {"W", "F"} else 1 for one in text)
+
+
+def can_show_blocks(encoding: str | None) -> bool:
+    """Whether bars can be drawn with blocks in this encoding."""
+    try:
+        ("█" + _EIGHTHS).encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def wants_colour() -> bool:
+    """Whether colour was not asked to be left out (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR")

@@ -1,0 +1,75 @@
+"""The command, run as a user runs it: a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.service import Service
+from tests.waiting import eventually
+
+COMMAND = Path(sys.executable).with_name("market-index")
+SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "order-books.ndjson"
+
+
+def run(*arguments: object, said: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, *map(str, arguments)],
+        input=said,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+class Running:
+    """A command that serves, and what it says on standard error."""
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
+        self.process = process
+        self._errors = errors
+
+    @property
+    def said(self) -> str:
+        return self._errors.read_text()
+
+    @property
+    def service(self) -> Service:
+        def listening() -> re.Match[str] | None:
+            assert self.process.poll() is None, self.said
+            return re.search(r"listening on http://127\.0\.0\.1:(\d+)\n", self.said)
+
+        eventually(listening, 60)
+        found = listening()
+        assert found
+        return Service(int(found[1]))
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+@contextmanager
+def running(
+    tmp_path: Path, *arguments: object, stdin: Any = subprocess.DEVNULL, **environment: str
+) -> Iterator[Running]:
+    errors = tmp_path / "errors"
+    with errors.open("wb") as file:
+        process = subprocess.Popen(
+            [COMMAND, "serve", *map(str, arguments)], stdin=stdin, stderr=file, env=os.environ | environment
+        )
+    try:
+        yield Running(process, errors)
+    finally:
+        # Whatever a failed test leaves behind: what ends it cleanly is tried by the tests themselves.
+        process.kill()
+        process.wait(30)

@@ -1,0 +1,30 @@
+"""A worker that does not end when it is told to, and one that looks after it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+from market_index_http.workers import supervise
+
+
+def work(_: socket.socket, on_serving: Callable[[], object]) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("working", flush=True)
+    on_serving()
+    while True:
+        time.sleep(60)
+
+
+def main() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        raise SystemExit(supervise(work, listener, 1, patience=0.2))
+
+
+if __name__ == "__main__":
+    # By its name, so that the worker finds it.
+    from tests.market_index_http import stubborn
+
+    stubborn.main()

@@ -1,0 +1,141 @@
+"""What people are shown: whole, exact, and on lines that no name can break."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import ADA, AssetId, OrderBook, Pair, strategies
+from market_index_http import terminal
+from market_index_http.terminal import Terminal
+
+WIDE = Terminal(columns=1000, colour=False)
+TOKEN = AssetId(bytes(28), b"SNEK")
+
+
+def named(name: bytes) -> str:
+    return terminal.ticker(AssetId(bytes(28), name))
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"SNEK", "SNEK"),
+        ("Ünï".encode(), "Ünï"),
+        ("大".encode(), "大"),
+        (b"two words", "two words"),
+        (b"", "00000000…:"),
+        (b" ", "00000000…:20"),
+        (b"SNEK ", "00000000…:534e454…"),
+        (b"\n", "00000000…:0a"),
+        (b"\x1b[31m", "00000000…:1b5b333…"),
+        (b"\xff", "00000000…:ff"),
+        ("\u202eKENS".encode(), "00000000…:e280ae4…"),
+        ("SNE\u200bK".encode(), "00000000…:534e45e…"),
+        ("SNEK\u2028".encode(), "00000000…:534e454…"),
+    ],
+)
+def test_a_name_is_shown_where_it_is_plain_text(name: bytes, shown: str):
+    assert named(name) == shown
+
+
+@given(strategies.asset_ids(), st.integers(0, 200))
+def test_an_identifier_is_cut_to_the_width_and_never_guessed(asset: AssetId, width: int):
+    cut = terminal.shortened(asset, width)
+    assert len(cut) <= max(width, 12) or cut == str(asset)
+    if "…" not in cut:
+        assert cut == str(asset)
+    else:
+        policy_id, name = cut.split(":")
+        assert str(asset).startswith(policy_id.rstrip("…"))
+        assert asset.asset_name.hex().startswith(name.rstrip("…"))
+
+
+@given(st.lists(strategies.order_books(), max_size=4))
+def test_a_table_has_a_line_a_book_and_every_exact_price(books: list[OrderBook]):
+    headings, *rows = terminal.pair_table(books, WIDE)
+    assert len(rows) == len(books)
+    assert headings.split()[0] == "pair"
+    for row, book in zip(rows, books, strict=True):
+        assert row.isprintable()
+        cells = row.split()
+        assert cells[-2:] == [str(book.pair.base), str(book.pair.quote)]
+        assert [int(cell) for cell in cells[-4:-2]] == [len(book.bids), len(book.asks)]
+        for cell, value in zip(
+            cells[-8:-4],
+            (book.spot, book.best_bid and book.best_bid.price, book.best_ask and book.best_ask.price, book.spread),
+            strict=True,
+        ):
+            assert (None if cell == "-" else Decimal(cell)) == value
+            assert "E" not in cell
+    tabbed = [row.split("\t") for row in terminal.pair_rows(books)]
+    assert [row[1:] for row in tabbed[1:]] == [row.split()[-8:] for row in rows]
+
+
+@given(st.lists(strategies.order_books(), max_size=4), st.integers(0, 200))
+def test_a_table_is_no_wider_than_the_facts_and_two_short_identifiers(books: list[OrderBook], columns: int):
+    widths = [len(row) for row in terminal.pair_table(books, Terminal(columns, colour=False))]
+    facts = [len(row) for row in terminal.pair_table(books, Terminal(0, colour=False))]
+    assert max(widths) <= max(columns, *facts)
+
+
+@given(strategies.order_books(), st.integers(0, 9), st.integers(0, 120), st.booleans())
+def test_a_ladder_has_the_asks_above_the_bids_and_every_exact_amount(
+    book: OrderBook, depth: int, columns: int, blocks: bool
+):
+    rows = list(terminal.ladder(book, depth, Terminal(columns, colour=False, blocks=blocks)))
+    assert all(row.isprintable() for row in rows)
+    rungs = [row.split() for row in rows if row.startswith(("ask ", "bid "))]
+    shown = book.depth(depth)
+    expected = [("ask", level) for level in reversed(shown.asks)] + [("bid", level) for level in shown.bids]
+    assert [(side, Decimal(price), int(amount.replace(",", ""))) for side, price, amount, _ in rungs] == [
+        (side, level.price, level.accumulated_liquidity) for side, level in expected
+    ]
+    lengths = {len(row) - len(row.split()[-1]) for row in rows if row.startswith(("ask ", "bid "))}
+    assert len(lengths) <= 1, "the bars begin in one column"
+    bars = [(int(amount.replace(",", "")), len(bar), bar) for _, _, amount, bar in rungs]
+    assert all(length >= 1 for _, length, _ in bars)
+    assert [length for _, length, _ in sorted(bars)] == sorted(length for _, length, _ in bars)
+    assert all(("#" in bar) is not blocks for _, _, bar in bars)
+    hidden = [row for row in rows if row.startswith("...")]
+    assert sum(int(row.split()[1]) for row in hidden) == len(book.bids) + len(book.asks) - len(rungs)
+    assert [row.split("\t") for row in terminal.ladder_rows(shown)][1:] == [
+        [side, price, amount.replace(",", "")] for side, price, amount, _ in rungs
+    ]
+
+
+def test_what_is_crossed_or_locked_is_said_and_marked():
+    pair = Pair(TOKEN, ADA)
+    crossed = OrderBook.from_levels(pair, bids=[("2", 1)], asks=[("1", 1)])
+    locked = OrderBook.from_levels(pair, bids=[("2", 1)], asks=[("2", 1)])
+    apart = OrderBook.from_levels(pair, bids=[("1", 1)], asks=[("2", 1)], spot="1.5")
+    middles = [
+        next(row for row in terminal.ladder(one, 9, WIDE) if "spread" in row) for one in (crossed, locked, apart)
+    ]
+    assert middles == [
+        "---  spread -1 (crossed)  mid 1.5  spot -",
+        "---  spread 0 (locked)  mid 2  spot -",
+        "---  spread 1  mid 1.5  spot 1.5",
+    ]
+    _, *rows = terminal.pair_table([crossed, locked, apart], Terminal(400))
+    assert ["\x1b[33m" in row for row in rows] == [True, True, False]
+
+
+def test_wide_names_and_accents_are_given_their_room():
+    pairs = [Pair(AssetId(bytes(28), name.encode()), ADA) for name in ("大小", "e\u0301", "SNEK")]
+    _, *rows = terminal.pair_table([OrderBook(pair) for pair in pairs], WIDE)
+    assert [row.split("  -")[0] for row in rows] == [
+        "大小/ADA" + " " * 3,
+        "e\u0301/ADA" + " " * 6,
+        "SNEK/ADA" + " " * 3,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "blocks"), [("utf-8", True), ("ascii", False), ("latin-1", False), (None, False), ("no such", False)]
+)
+def test_blocks_are_drawn_where_the_encoding_has_them(encoding: str | None, blocks: bool):
+    assert terminal.can_show_blocks(encoding) is blocks

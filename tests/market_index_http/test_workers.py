@@ -1,0 +1,260 @@
+"""Several processes that serve one store: the same answers from each, and no request lost while it changes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from market_index import LiveIndex, OrderBook, wire
+from market_index_feeds import open_feed, open_store
+from market_index_http import create_app
+from market_index_http.health import health_route
+from tests.command import SAMPLE, Running, run, running
+from tests.market_index_feeds.made_up import book, pair
+from tests.service import Client, Service, served
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "market.db"
+    with open_store(path) as store, open_feed(SAMPLE) as feed:
+        store.publish(*feed.read().values())
+    return path
+
+
+@pytest.fixture
+def two(tmp_path: Path, store: Path) -> Iterator[Running]:
+    """Two workers that serve the store."""
+    with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
+        eventually(lambda: command.said.count("listening on") == 2, 60)
+        yield command
+        assert command.end() == 0
+        assert "Traceback" not in command.said
+
+
+@contextmanager
+def each_worker(service: Service) -> Iterator[dict[int, Client]]:
+    """A connection to each of two workers, by the process that answers."""
+    clients: dict[int, Client] = {}
+    with ExitStack() as stack:
+        for _ in range(500):
+            client = stack.enter_context(closing(Client(service.port)))
+            clients.setdefault(client.ask("/healthz").json["process"], client)
+            if len(clients) == 2:
+                break
+        assert len(clients) == 2
+        yield clients
+
+
+def test_no_request_fails_and_no_answer_is_torn_while_a_book_changes(tmp_path: Path, recorded_order_books: Path):
+    path = tmp_path / "market.db"
+    assert run("publish", path, recorded_order_books).returncode == 0
+    asked = f"/trading-view/order-book?base={pair(1).base}&quote=ADA"
+    versions = 60
+
+    def version(number: int) -> OrderBook:
+        levels = [(str(price), number) for price in range(1, 400)]
+        return OrderBook.from_levels(pair(1), bids=levels, spot=str(number))
+
+    bodies = {wire.order_book_to_json(version(number)): number for number in range(1, versions + 1)}
+    with (
+        running(tmp_path, path, "--port", 0, "--workers", 2) as command,
+        open_store(path, synchronous="normal") as store,
+    ):
+        eventually(lambda: command.said.count("listening on") == 2, 60)
+        service = command.service
+        revision = store.publish(version(1)).revision
+
+        def shown() -> dict[int, int]:
+            """What each of the two workers shows."""
+            with each_worker(service) as clients:
+                return {process: bodies.get(client.ask(asked).body, 0) for process, client in clients.items()}
+
+        eventually(lambda: list(shown().values()) == [1, 1])
+        done = Event()
+        seen: list[list[int]] = [[] for _ in range(32)]
+        processes: set[int] = set()
+        failures: list[object] = []
+
+        def read(seen: list[int]) -> None:
+            try:
+                with closing(Client(service.port)) as client:
+                    processes.add(client.ask("/healthz").json["process"])
+                    while not done.is_set():
+                        answer = client.ask(asked)
+                        assert answer.status == 200
+                        seen.append(bodies[answer.body])
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is a failed request
+                failures.append(error)
+
+        readers = [Thread(target=read, args=(one,)) for one in seen]
+        for reader in readers:
+            reader.start()
+        try:
+            for number in range(2, versions + 1):
+                revision = store.publish(version(number)).revision
+                time.sleep(0.01)
+            eventually(lambda: list(shown().values()) == [versions, versions])
+        finally:
+            done.set()
+            for reader in readers:
+                reader.join()
+        assert failures == []
+        assert processes == shown().keys()
+        assert all(one == sorted(one) for one in seen), "a connection saw a book go back"
+        assert len({number for one in seen for number in one}) > versions // 4
+        with each_worker(service) as clients:
+            assert len({client.ask("/trading-view/pair-list").body for client in clients.values()}) == 1
+            assert {client.ask("/healthz").json["revision"] for client in clients.values()} == {revision}
+        assert command.end() == 0
+
+
+def test_both_say_who_they_are_and_where_they_listen(two: Running, store: Path):
+    with each_worker(two.service) as clients:
+        for process in clients:
+            assert f"worker {process}: {store}: 13 pairs, 0 rows refused\n" in two.said
+            assert f"worker {process}: listening on http://127.0.0.1:{two.service.port}\n" in two.said
+
+
+def test_a_worker_that_is_killed_is_replaced(two: Running):
+    with each_worker(two.service) as clients:
+        killed, left = clients
+        os.kill(killed, signal.SIGKILL)
+        assert clients[left].ask("/trading-view/pair-list").status == 200
+    eventually(lambda: f"worker {killed} ended (signal 9); another takes its place" in two.said)
+    eventually(lambda: two.said.count("listening on") == 3, 60)
+    with each_worker(two.service) as again:
+        assert left in again
+        assert killed not in again
+
+
+def test_workers_end_with_the_one_that_looks_after_them(tmp_path: Path, store: Path):
+    with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
+        eventually(lambda: command.said.count("listening on") == 2, 60)
+        port = command.service.port
+        command.end(signal.SIGKILL)
+
+        def is_free() -> bool:
+            try:
+                socket.create_server(("127.0.0.1", port)).close()
+            except OSError:
+                return False
+            return True
+
+        eventually(is_free, 30)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what processes a process has started is read from /proc")
+def test_a_signal_while_they_load_ends_them_too(tmp_path: Path, store: Path):
+    with running(tmp_path, store, "--port", 0, "--workers", 3) as command:
+        process = command.process.pid
+        eventually(Path(f"/proc/{process}/task/{process}/children").read_text)
+        assert command.end(signal.SIGINT) == 0
+        assert "Traceback" not in command.said
+
+
+def test_a_worker_that_does_not_end_is_ended():
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.market_index_http.stubborn"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "working\n"
+        process.terminate()
+        assert process.wait(30) == 0
+        assert process.stdout.read() == "", "nobody has it open any more"
+
+
+@pytest.mark.parametrize("source", ["-", "pipe"])
+def test_what_one_process_alone_can_read_is_wrong_usage(tmp_path: Path, source: str):
+    if source == "pipe":
+        source = str(tmp_path / "pipe")
+        os.mkfifo(source)
+    done = run("serve", source, "--workers", 2, said="")
+    assert done.returncode == 2
+    assert "can be read by one process alone: leave --workers out" in done.stderr
+
+
+def test_what_none_of_them_can_read_is_one_exit_code_3(tmp_path: Path, store: Path):
+    """The header is that of a store, so that it can be opened; the rest is not there."""
+    store.write_bytes(store.read_bytes()[:4096])
+    done = run("serve", store, "--port", 0, "--workers", 2)
+    assert done.returncode == 3
+    assert f"{store} cannot be opened: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_address_that_is_taken_while_they_load_is_exit_code_4(tmp_path: Path, store: Path):
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with running(tmp_path, store, "--port", port, "--workers", 2) as command:
+            taken.listen()
+            assert command.process.wait(60) == 4
+            assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in command.said
+            assert "Traceback" not in command.said
+
+
+class TestHealth:
+    """GET /healthz, beside the endpoints of a server that stands by itself."""
+
+    def test_it_tells_how_the_feed_is_doing(self, tmp_path: Path, store: Path):
+        with running(tmp_path, store, "--port", 0, "--max-stale", 0.5) as command:
+            service = command.service
+            answer = service.ask("/healthz")
+            assert answer.status == 200
+            assert answer.headers["content-type"] == "application/json"
+            assert answer.headers["cache-control"] == "no-store"
+            told = answer.json
+            assert 0 <= told.pop("age_seconds") < 5
+            assert told == {"pairs": 13, "revision": 1, "process": command.process.pid}
+            with open_store(store) as publishing:
+                publishing.publish(book(1))
+            eventually(lambda: service.ask("/healthz").json["revision"] == 2)
+            assert service.ask("/healthz").json["pairs"] == 14
+
+            kept = store.rename(store.with_name("kept.db"))
+            eventually(lambda: service.ask("/healthz").status == 503)
+            told = service.ask("/healthz").json
+            assert told["error"].startswith("the feed was last known to be good ")
+            assert told["age_seconds"] > 0.5
+            assert (told["pairs"], told["revision"]) == (14, 2)
+            assert len(service.pair_list().json["pairs"]) == 14, "what was good is served all the same"
+            kept.rename(store)
+            eventually(lambda: service.ask("/healthz").status == 200)
+
+    def test_it_answers_as_the_endpoints_do(self, tmp_path: Path):
+        with running(tmp_path, SAMPLE, "--port", 0) as command:
+            service = command.service
+            assert service.ask("/healthz").json["revision"] is None
+            head = service.ask("/healthz", "HEAD")
+            assert (head.status, head.body) == (200, b"")
+            refused = service.ask("/healthz", "POST")
+            assert (refused.status, set(refused.headers["allow"].split(", "))) == (405, {"GET", "HEAD"})
+            for path in ("/healthz/", "/healthz%0A", "/health"):
+                assert service.ask(path).status == 404
+
+    def test_a_mounted_app_has_none(self):
+        with served(create_app(LiveIndex())) as service:
+            assert service.ask("/healthz").status == 404
+
+    def test_a_feed_that_was_never_good_is_stale(self):
+        class Never:
+            revision = None
+            age = 1e9
+
+        app = create_app(LiveIndex())
+        app.router.routes.append(health_route(LiveIndex(), Never(), 60))
+        with served(app) as service:
+            assert service.ask("/healthz").status == 503
