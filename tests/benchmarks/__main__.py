@@ -7,13 +7,14 @@ import json
 import os
 import platform
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.benchmarks import in_process, over_http
+from tests.benchmarks import in_process, over_http, stores
 from tests.benchmarks.figures import Row, plain, table
 
 PACKAGES = (
@@ -24,6 +25,7 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     found = {"Python": platform.python_version(), "system": platform.platform(), "cores": str(os.cpu_count())}
+    found["SQLite"] = sqlite3.sqlite_version
     found |= {name: version(name) for name in PACKAGES.split()}
     if go := shutil.which("go"):
         found["Go"] = subprocess.run([go, "version"], capture_output=True, text=True, check=True).stdout.split()[2]
@@ -36,19 +38,22 @@ def versions() -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: two minutes at most, and a wider spread")
-    parser.add_argument("--only", choices=["http", "process"], help="one half alone")
+    parser.add_argument("--only", choices=["http", "process", "stores"], help="one part alone")
     parser.add_argument("--output", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
     begun = time.monotonic()
     rows: list[Row] = []
-    if chosen.only != "process":
+    if chosen.only in {None, "http"}:
         if shutil.which("wrk"):
             rows += over_http.rows(quick=chosen.quick)
         else:
             print("wrk is not installed (Debian: apt-get install wrk): nothing is measured over HTTP", file=sys.stderr)
-    if chosen.only != "http":
+    if chosen.only in {None, "process"}:
         print("  in process", file=sys.stderr, flush=True)
         rows += in_process.rows(quick=chosen.quick)
+    if chosen.only in {None, "stores"}:
+        print("  stores", file=sys.stderr, flush=True)
+        rows += stores.rows(quick=chosen.quick)
     chosen.output.write_text(json.dumps({"versions": versions(), "rows": plain(rows)}, indent=1) + "\n")
     print(", ".join(f"{name} {value}" for name, value in versions().items()))
     print("Medians. The ratio is ours to theirs; the spread is that of single rounds.\n")

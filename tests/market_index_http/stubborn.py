@@ -24,7 +24,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # By its name, so that the worker finds it.
-    from tests.market_index_http import stubborn
-
-    stubborn.main()
+    main()
