@@ -73,7 +73,6 @@ def trusted_level(price: Decimal, accumulated_liquidity: int) -> PriceLevel:
     return level
 
 
-@final
 class Columns:
     """The levels of one side, best price first, as two columns of values that were checked already.
 

@@ -285,6 +285,14 @@ def book_of_columns(pair: Pair, bids: Columns, asks: Columns, spot: Decimal | st
     """
     if not (all(_steps(bids.prices, falling=True)) and all(_steps(asks.prices, falling=False))):
         raise InvalidOrderBook("the levels are not in order")
+    return trusted_book(pair, bids, asks, spot)
+
+
+def trusted_book(pair: Pair, bids: Columns, asks: Columns, spot: Decimal | str | None) -> OrderBook:
+    """Return the book of two sides in columns, of which all was checked already.
+
+    Raises as the constructor does for the pair and the spot price.
+    """
     book = _new(OrderBook)
     _set_pair(book, _tracked(pair))
     _set_bid_source(book, bids)

@@ -16,10 +16,11 @@ True
 from __future__ import annotations
 
 import json
+import re
 from array import array
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from attrs import frozen
 from cattrs import AttributeValidationNote, ClassValidationError, Converter, ForbiddenExtraKeysError
@@ -28,13 +29,14 @@ from cattrs.gen import make_dict_structure_fn
 from market_index.assets import AssetId
 from market_index.errors import InvalidOrderBook, InvalidPairList, MarketIndexError, shown
 from market_index.levels import Columns, Levels, PriceLevel, Side, is_liquidity, trusted_level
-from market_index.order_book import OrderBook, book_of_columns, columns
+from market_index.order_book import OrderBook, book_of_columns, columns, trusted_book
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import parse_price, parse_prices, price_text
 
 __all__ = [
     "error_to_json",
     "joined_pair_list",
+    "order_book_as_written",
     "order_book_from_json",
     "order_book_to_json",
     "pair_info_to_json",
@@ -51,7 +53,13 @@ def order_book_to_json(book: OrderBook, *, base: str | None = None, quote: str |
 
     `base` and `quote` stand in the place of the canonical identifiers, for an answer that echoes how they were asked.
     """
-    bids, asks = _levels_to_json(columns(book, Side.BID)), _levels_to_json(columns(book, Side.ASK))
+    bid_columns, ask_columns = columns(book, Side.BID), columns(book, Side.ASK)
+    if isinstance(bid_columns, _UnreadColumns) and isinstance(ask_columns, _UnreadColumns) and base is quote is None:
+        written = bid_columns.written
+        # A book that was derived from it may have both of its sides, but for another spot price.
+        if written is ask_columns.written and written.spot is book.spot:
+            return written.text
+    bids, asks = _levels_to_json(bid_columns), _levels_to_json(ask_columns)
     return (
         f'{{"base":{_text_to_json(book.pair.base if base is None else base)},'
         f'"quote":{_text_to_json(book.pair.quote if quote is None else quote)},'
@@ -75,6 +83,38 @@ def order_book_from_json(text: bytes | bytearray | memoryview) -> OrderBook:
         return book
     message = _read(text, _OrderBookMessage, InvalidOrderBook)
     return OrderBook(Pair(message.base, message.quote), message.bids, message.asks, message.spot)
+
+
+def order_book_as_written(text: bytes) -> OrderBook:
+    """Return the book that `order_book_to_json` wrote as this text, for which the caller vouches.
+
+    Pair and spot price are read and checked at once, the levels when somebody looks at them; until then the text
+    itself is what is written again. So a program that passes books on pays for those that it looks at. A text that
+    anybody else may have written, or damaged, is for `order_book_from_json`.
+
+    >>> from market_index import ADA, AssetId, OrderBook, Pair
+    >>> text = order_book_to_json(OrderBook.from_levels(Pair(ADA, AssetId(bytes(28), b"")), bids=[("0.50", 7)]))
+    >>> book = order_book_as_written(text)
+    >>> order_book_to_json(book) is text, book == order_book_from_json(text)
+    (True, True)
+
+    Raises as `order_book_from_json` does for a text that does not begin like one of `order_book_to_json`; for one that
+    goes on otherwise, whoever looks at the levels is told.
+    """
+    head = _HEAD(text) if type(text) is bytes else None
+    if head is None:
+        return order_book_from_json(text)
+    base, quote, spot = head.groups()
+    pair = Pair(AssetId.parse(str(base, "utf-8")), AssetId.parse(str(quote, "utf-8")))
+    written = _Written(text)
+    book = trusted_book(
+        pair,
+        _UnreadColumns(written, Side.BID),
+        _UnreadColumns(written, Side.ASK),
+        None if spot is None else str(spot, "utf-8"),
+    )
+    written.spot = book.spot
+    return book
 
 
 def pair_named_in(text: bytes | bytearray | memoryview) -> Pair | None:
@@ -147,6 +187,46 @@ class _OrderBookMessage:
     asks: Levels = ()
 
 
+@final
+class _Written:
+    """A book as it was written, of which the levels are read once somebody looks at them."""
+
+    __slots__ = ("_book", "spot", "text")
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.spot: Decimal | None = None
+        self._book: OrderBook | None = None
+
+    def columns(self, side: Side) -> Columns:
+        """Return a side as it stands in the text. Raises as `order_book_from_json` does."""
+        if self._book is None:
+            self._book = order_book_from_json(self.text)
+        return columns(self._book, side)
+
+
+@final
+class _UnreadColumns(Columns):
+    """One side of a book as it was written."""
+
+    __slots__ = ("_side", "written")
+
+    def __init__(self, written: _Written, side: Side) -> None:
+        self.written = written
+        self._side = side
+        self._levels = None
+
+    if not TYPE_CHECKING:  # else any name would seem to be an attribute
+
+        def __getattr__(self, name: str) -> object:
+            """Fill the slots of the columns, which are empty until somebody looks at one."""
+            if name not in {"prices", "liquidities"}:
+                raise AttributeError(f"columns have no attribute {name!r}", name=name, obj=self)
+            read = self.written.columns(self._side)
+            self.prices, self.liquidities = read.prices, read.liquidities
+            return getattr(self, name)
+
+
 @frozen
 class _PairListMessage:
     """The answer of the pair-list endpoint."""
@@ -206,6 +286,11 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_Numbe
 _PATIENT_DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_float=_Number, parse_constant=_Number, parse_int=_integer
 )
+# What order_book_to_json begins with.
+_HEAD: Final = re.compile(
+    rb'\{"base":"([0-9A-Za-z:]*)","quote":"([0-9A-Za-z:]*)","spot":(?:null|"([0-9.]*)"),"bids":\['
+).match
+
 _PLAIN_DECODER: Final = json.JSONDecoder()
 _ORDER_BOOK_KEYS: Final = {"base", "quote", "spot", "bids", "asks"}
 _JSON_TYPES: Final = {

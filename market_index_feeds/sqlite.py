@@ -12,6 +12,7 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from hashlib import blake2b
 from itertools import count, islice
 from pathlib import Path
 from threading import Lock
@@ -46,8 +47,11 @@ from market_index_feeds.store import Receipt, Store, StoreBusy, StoreError, requ
 SUFFIXES: Final = {".db", ".sqlite", ".sqlite3"}
 """A file of such a name is a store, and nothing else, whatever it holds."""
 
-POLL_SECONDS: Final = 0.005
-"""How often a followed store is looked at."""
+POLL_SECONDS: Final = 0.006
+"""How often a followed store is asked whether it has changed."""
+
+LOOKS: Final = 20
+"""How many times that is asked before it is seen to that the file at the path is still the same."""
 
 TROUBLE_SECONDS: Final = 0.1
 """How long to wait after a store could not be read."""
@@ -67,29 +71,34 @@ _PARTING_SECONDS: Final = 0.05
 _SPOOLED_AT_ONCE: Final = 256
 
 _PUBLISH: Final = """
-INSERT INTO books (pair, revision, body) VALUES (?, ?, ?)
-ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, body = excluded.body
+INSERT INTO books (pair, revision, body, digest) VALUES (?, ?, ?, ?)
+ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, body = excluded.body, digest = excluded.digest
 """
-_RETRACT: Final = "UPDATE books SET revision = ?, body = NULL WHERE pair = ? AND body IS NOT NULL"
+_VERSION: Final = "PRAGMA data_version"
+_RETRACT: Final = "UPDATE books SET revision = ?, body = NULL, digest = NULL WHERE pair = ? AND body IS NOT NULL"
 _SPOOL: Final = """
-CREATE TEMP TABLE IF NOT EXISTS spool (number INTEGER, pair TEXT, body TEXT, PRIMARY KEY (number, pair))
+CREATE TEMP TABLE IF NOT EXISTS spool (
+    number INTEGER, pair TEXT, body TEXT, digest BLOB, PRIMARY KEY (number, pair)
+)
 """
-_LAY_ASIDE: Final = "INSERT OR REPLACE INTO temp.spool VALUES (?, ?, ?)"
+_LAY_ASIDE: Final = "INSERT OR REPLACE INTO temp.spool VALUES (?, ?, ?, ?)"
 _NOT_LAID_ASIDE: Final = """
 SELECT CAST(pair AS TEXT) FROM books
 WHERE body IS NOT NULL AND pair NOT IN (SELECT pair FROM temp.spool WHERE number = ?)
 """
 _PUBLISH_LAID_ASIDE: Final = """
-INSERT INTO books (pair, revision, body) SELECT pair, ?, body FROM temp.spool WHERE number = ?
-ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, body = excluded.body WHERE body IS NOT excluded.body
+INSERT INTO books (pair, revision, body, digest) SELECT pair, ?, body, digest FROM temp.spool WHERE number = ?
+ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, body = excluded.body, digest = excluded.digest
+WHERE body IS NOT excluded.body OR digest IS NOT excluded.digest
 """
 _CLEAR_AWAY: Final = "DELETE FROM temp.spool WHERE number = ?"
 
 # Cast, because whoever else writes to the file may store what he likes.
-_CHANGED: Final = "SELECT CAST(pair AS TEXT), CAST(body AS TEXT) FROM books WHERE revision > ?"
-_ONE: Final = "SELECT CAST(body AS TEXT) FROM books WHERE pair = ?"
+_CHANGED: Final = "SELECT CAST(pair AS TEXT), CAST(body AS TEXT), digest FROM books WHERE revision > ?"
+_ONE: Final = "SELECT CAST(body AS TEXT), digest FROM books WHERE pair = ? AND body IS NOT NULL"
 
-_Row: TypeAlias = tuple[bytes, bytes | None]
+_Row: TypeAlias = tuple[bytes, bytes | None, object]
+"""A pair, its book in JSON or None where it was retracted, and the digest of that."""
 
 
 class SqliteStore(Store):
@@ -137,7 +146,7 @@ class SqliteStore(Store):
         try:
             while some := list(islice(rows, _SPOOLED_AT_ONCE)):
                 with self._connected() as connection, transaction(connection, "BEGIN"):
-                    connection.executemany(_LAY_ASIDE, ((number, pair, body) for pair, body in some))
+                    connection.executemany(_LAY_ASIDE, ((number, *row) for row in some))
             with self._change() as (connection, revision):
                 others = connection.execute(_NOT_LAID_ASIDE, (number,)).fetchall()
                 gone = [text for (text,) in others if (pair := _pair(text)) is None or not keep(pair)]
@@ -164,14 +173,12 @@ class SqliteStore(Store):
         if not rows:
             return Receipt(self.revision)
         with self._change() as (connection, revision):
-            connection.executemany(_PUBLISH, ((pair, revision, body) for pair, body in rows))
+            connection.executemany(_PUBLISH, ((pair, revision, body, digest) for pair, body, digest in rows))
         return Receipt(revision, published=len(rows))
 
     def _retract(self, pairs: tuple[Pair, ...]) -> Receipt:
         with self._connected() as connection:
-            stored = [
-                text for text in set(map(str, pairs)) if connection.execute(_ONE, (text,)).fetchone() not in _NONE
-            ]
+            stored = [text for text in set(map(str, pairs)) if connection.execute(_ONE, (text,)).fetchone()]
         if not stored:
             return Receipt(self.revision)
         with self._change() as (connection, revision):
@@ -228,7 +235,7 @@ class SqliteFeed(Feed):
         # count that SQLite keeps of the changes by others, and how far it was read.
         self._identity: tuple[int, int] | None = None
         self._log_header = b""
-        self._version: int | None = None
+        self._version: tuple[int] | None = None
         self._position = NEVER_PUBLISHED
         self._pairs: set[Pair] = set()
         self._unreadable: set[bytes] = set()
@@ -239,10 +246,10 @@ class SqliteFeed(Feed):
         text = str(pair)
         with self, self._opening() as connection:
             row = connection.execute(_ONE, (text,)).fetchone()
-        if row in _NONE:
+        if row is None:
             raise PairNotFound(pair)
         try:
-            return _book(text.encode("ascii"), row[0])
+            return _book(text.encode("ascii"), *row)
         except MarketIndexError as error:
             raise FeedError(f"{self.source} row {text} cannot be read: {error}") from None
 
@@ -261,14 +268,22 @@ class SqliteFeed(Feed):
             raise FeedError(f"{self.source} cannot be opened: {reason_of(error)}") from None
 
     def _follow(self, live: LiveIndex) -> None:
+        polls = 0
         while not self._closing.is_set():
             sleep(POLL_SECONDS)
+            polls += 1
             try:
-                self._look(live)
+                if polls % LOOKS == 0 or self._has_changed():
+                    self._look(live)
             except FileNotFoundError:
                 self._wait_out("is not there")
             except (OSError, sqlite3.Error, Unusable) as error:
                 self._wait_out(f"cannot be read ({reason_of(error)})")
+
+    def _has_changed(self) -> bool:
+        """Whether the file that is open has changed, or none is open: asked often, and next to free."""
+        connection = self._connection
+        return connection is None or connection.execute(_VERSION).fetchone() != self._version
 
     def _look(self, live: LiveIndex) -> None:
         """Look at the file once, and read what has changed."""
@@ -315,7 +330,7 @@ class SqliteFeed(Feed):
 
     def _catch_up(self, connection: sqlite3.Connection, live: LiveIndex, progress: Progress | None) -> None:
         """Read what has changed since the file was last read, or all of it where that cannot be told."""
-        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        version = connection.execute(_VERSION).fetchone()
         if version == self._version:
             return
         before, rows = self._position, []
@@ -340,14 +355,14 @@ class SqliteFeed(Feed):
 
     def _publish_whole(self, live: LiveIndex, rows: list[_Row], progress: Progress | None) -> None:
         """Publish what the file holds, and retract in the same swap what it holds no longer."""
-        done, total = 0, sum(len(body) for _, body in rows if body is not None)
+        done, total = 0, sum(len(body) for _, body, _ in rows if body is not None)
         books: list[OrderBook] = []
         doubted: set[Pair | None] = set()
-        self._unreadable.intersection_update(text for text, _ in rows)
-        for number, (text, body) in enumerate(rows):
+        self._unreadable.intersection_update(text for text, _, _ in rows)
+        for number, (text, body, digest) in enumerate(rows):
             if body is None:
                 continue
-            book = self._read(text, body)
+            book = self._read(text, body, digest)
             if book is None:
                 doubted.add(_pair(text))
             else:
@@ -363,9 +378,9 @@ class SqliteFeed(Feed):
     def _publish_changes(self, live: LiveIndex, rows: list[_Row]) -> None:
         books: list[OrderBook] = []
         gone: list[Pair] = []
-        for text, body in rows:
+        for text, body, digest in rows:
             if body is not None:
-                book = self._read(text, body)
+                book = self._read(text, body, digest)
                 if book is not None:
                     books.append(book)
             else:
@@ -374,10 +389,10 @@ class SqliteFeed(Feed):
         self._pairs.difference_update(gone)
         self._pairs.update(book.pair for book in books)
 
-    def _read(self, text: bytes, body: bytes) -> OrderBook | None:
+    def _read(self, text: bytes, body: bytes, digest: object) -> OrderBook | None:
         """Return the book of a row, or None where it holds none: counted and logged, once until it holds one again."""
         try:
-            book = _book(text, body)
+            book = _book(text, body, digest)
         except MarketIndexError as error:
             if text not in self._unreadable:
                 self._unreadable.add(text)
@@ -432,19 +447,23 @@ def is_sqlite(source: str) -> bool:
         return False
 
 
-_NONE: Final = (None, (None,))
-"""What comes of asking for the book of a pair that is not there, or was retracted."""
+def _row(book: OrderBook) -> tuple[str, str, bytes]:
+    body = wire.order_book_to_json(book)
+    return str(book.pair), body.decode("ascii"), _digest(body)
 
 
-def _row(book: OrderBook) -> tuple[str, str]:
-    return str(book.pair), wire.order_book_to_json(book).decode("ascii")
-
-
-def _book(text: bytes, body: bytes) -> OrderBook:
-    book = wire.order_book_from_json(body)
+def _book(text: bytes, body: bytes, digest: object) -> OrderBook:
+    """Return the book of a row, which is as a store has written it; raise `InvalidOrderBook` where it is not."""
+    if digest != _digest(body):
+        raise InvalidOrderBook(f"its digest does not fit, so that it was damaged or is not a store's: {shown(body)}")
+    book = wire.order_book_as_written(body)
     if str(book.pair).encode("ascii") != text:
         raise InvalidOrderBook(f"it holds the book of another pair: {book.pair}")
     return book
+
+
+def _digest(body: bytes) -> bytes:
+    return blake2b(body, digest_size=16).digest()
 
 
 def _pair(text: bytes) -> Pair | None:

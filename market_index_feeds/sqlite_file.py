@@ -1,7 +1,8 @@
 """The file of an embedded store: what makes it one, how it is made and opened, and how to tell it from another.
 
-A book is one row: its pair, the revision that it came with, and its JSON; a pair that was retracted keeps its row,
-without JSON, so that whoever follows can tell.
+A book is one row: its pair, the revision that it came with, its JSON and a digest of that; a pair that was retracted
+keeps its row, without JSON, so that whoever follows can tell. What the digest does not fit was damaged, or written by
+something else, and is not believed: SQLite itself has no checksums.
 
 Revisions alone do not tell a file from another, or from an older copy of itself that was put back: each unbroken run
 of revisions by one writer has a token, drawn at random. Whoever follows knows the run of the last revision that it has
@@ -40,7 +41,7 @@ PRAGMA journal_mode = WAL;
 BEGIN;
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
-CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, body TEXT);
+CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, body TEXT, digest BLOB);
 CREATE INDEX books_by_revision ON books (revision);
 CREATE TABLE runs (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, token BLOB NOT NULL);
 COMMIT;

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from market_index import (
     PairInfo,
     wire,
 )
-from market_index.strategies import order_books, pair_infos
+from market_index.strategies import level_changes, order_books, pair_infos, prices
 
 TOKEN = "279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f:534e454b"
 PAIR = Pair(AssetId.parse(TOKEN), ADA)
@@ -474,3 +476,103 @@ def test_a_damaged_book_is_refused_or_read_as_what_it_then_says(data):
         assert [one["accumulated_liquidity"] for one in plain["asks"]] == [
             one.accumulated_liquidity for one in book.asks
         ]
+
+
+class TestAsWritten:
+    """A book whose text somebody vouches for: read when it is looked at, and the same book in all that can be asked."""
+
+    @given(order_books())
+    def test_it_is_the_book_that_was_written(self, book: OrderBook):
+        text = wire.order_book_to_json(book)
+        assert wire.order_book_as_written(text) == book
+        assert hash(wire.order_book_as_written(text)) == hash(book)
+        assert repr(wire.order_book_as_written(text)) == repr(book)
+        assert pickle.loads(pickle.dumps(wire.order_book_as_written(text))) == book
+        assert copy.copy(wire.order_book_as_written(text)) == book
+        for name in (
+            "pair",
+            "spot",
+            "bids",
+            "asks",
+            "best_bid",
+            "best_ask",
+            "spread",
+            "mid",
+            "is_locked",
+            "is_crossed",
+        ):
+            assert getattr(wire.order_book_as_written(text), name) == getattr(book, name), name
+        for levels in range(4):
+            assert wire.order_book_as_written(text).depth(levels) == book.depth(levels)
+
+    @given(order_books())
+    def test_what_is_written_again_is_the_text_itself(self, book: OrderBook):
+        text = wire.order_book_to_json(book)
+        written = wire.order_book_as_written(text)
+        assert wire.order_book_to_json(written) is text
+        assert written.bids == book.bids
+        assert wire.order_book_to_json(written) is text
+        assert wire.order_book_to_json(written, base="x", quote="y") == wire.order_book_to_json(
+            book, base="x", quote="y"
+        )
+
+    @given(st.data(), order_books())
+    def test_what_is_derived_from_it_is_written_as_it_is(self, data: st.DataObject, book: OrderBook):
+        written = wire.order_book_as_written(wire.order_book_to_json(book))
+        for _ in range(3):
+            sides: dict[str, Any] = {}
+            for side in ("bids", "asks"):
+                if data.draw(st.booleans()):
+                    sides[side] = data.draw(level_changes(book))
+            if data.draw(st.booleans()):
+                sides["spot"] = data.draw(st.one_of(st.none(), st.just(book.spot), prices()))
+            book, written = book.apply(**sides), written.apply(**sides)
+            if data.draw(st.booleans()):
+                assert written == book
+            assert wire.order_book_to_json(written) == wire.order_book_to_json(book)
+
+    def test_another_spot_price_is_another_text(self):
+        text = wire.order_book_to_json(OrderBook(Pair(ADA, AssetId(bytes(28), b"")), spot="2"))
+        written = wire.order_book_as_written(text)
+        assert b'"spot":"3"' in wire.order_book_to_json(written.apply(spot="3"))
+        assert b'"spot":null' in wire.order_book_to_json(written.apply(spot=None))
+        assert wire.order_book_to_json(written.apply()) is text
+
+    @given(order_books())
+    def test_a_text_that_does_not_begin_like_one_of_ours_is_read_at_once(self, book: OrderBook):
+        spaced = json.dumps(json.loads(wire.order_book_to_json(book))).encode()
+        assert wire.order_book_as_written(spaced) == book
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            b"",
+            b"nonsense",
+            b'{"base":"ADA","quote":"ADA","spot":null,"bids":[],"asks":[]}',
+            b'{"base":"ada","quote":"ADA","spot":null,"bids":[],"asks":[]}',
+            b'{"base":"ADA","quote":"%s:","spot":"0","bids":[],"asks":[]}' % (b"00" * 28),
+            b'{"base":"ADA","quote":"%s:","spot":"1.2.3","bids":[],"asks":[]}' % (b"00" * 28),
+            b'{"base":"\xff","quote":"ADA","spot":null,"bids":[]',
+        ],
+    )
+    def test_what_is_wrong_with_its_head_is_told_at_once(self, text: bytes):
+        with pytest.raises(MarketIndexError):
+            wire.order_book_as_written(text)
+
+    @pytest.mark.parametrize(
+        "levels",
+        [b'"bids":[7],"asks":[]', b'"bids":[],"asks":[{"price":"2","accumulated_liquidity":0}]', b'"bids":['],
+    )
+    def test_what_is_wrong_with_its_levels_is_told_to_whoever_looks(self, levels: bytes):
+        """Somebody vouched for what is not so: that must not pass for a book, nor for one without levels."""
+        text = b'{"base":"ADA","quote":"%s:","spot":"1",%s}' % (b"00" * 28, levels)
+        book = wire.order_book_as_written(text)
+        for look in (lambda: book.bids, lambda: book.best_ask, lambda: book.depth(1), lambda: hash(book)):
+            for _ in range(2):
+                with pytest.raises(InvalidOrderBook):
+                    look()
+
+    def test_columns_have_no_other_attributes(self):
+        book = wire.order_book_as_written(wire.order_book_to_json(OrderBook(Pair(ADA, AssetId(bytes(28), b"")))))
+        with pytest.raises(AttributeError, match="columns have no attribute 'price'"):
+            book._bid_source.price  # type: ignore[union-attr]  # noqa: B018  # to see that it raises

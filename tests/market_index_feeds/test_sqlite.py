@@ -464,11 +464,17 @@ class TestFollowing:
     @pytest.mark.parametrize(
         ("change", "reason"),
         [
-            ("body = 'nonsense'", "not JSON at character 0"),
-            ("body = x'ff00'", "not UTF-8"),
-            ("body = 7", "must be an object, not a number: 7"),
-            ("body = substr(body, 1, length(body) - 1)", "not JSON"),
-            ("body = (SELECT body FROM books WHERE pair = 'PAIR3')", "it holds the book of another pair"),
+            ("body = 'nonsense'", "its digest does not fit, so that it was damaged or is not a store's: b'nonsense'"),
+            ("body = x'ff00'", "its digest does not fit"),
+            ("body = 7", "its digest does not fit"),
+            ("body = replace(body, '\"1\"', '\"2\"')", "its digest does not fit"),
+            ("digest = NULL", "its digest does not fit"),
+            ("digest = 'text'", "its digest does not fit"),
+            ("body = (SELECT body FROM books WHERE pair = 'PAIR3')", "its digest does not fit"),
+            (
+                "(body, digest) = (SELECT body, digest FROM books WHERE pair = 'PAIR3')",
+                "it holds the book of another pair",
+            ),
             ("pair = 'ADA/ADA'", "it holds the book of another pair"),
             ("pair = x'ff'", "it holds the book of another pair"),
         ],
@@ -518,7 +524,7 @@ class TestFollowing:
         for number in (2, 3):
             with pytest.raises(PairNotFound, match=str(pair(number))):
                 open_feed(path).read_order_book(pair(number))
-        with pytest.raises(FeedError, match=f"row {pair(1)} cannot be read: base: missing"):
+        with pytest.raises(FeedError, match=f"row {pair(1)} cannot be read: its digest does not fit"):
             open_feed(path).read_order_book(pair(1))
 
     def test_to_look_at_the_file_lets_go_of_no_lock(self, store: Store, path: Path):
