@@ -1,13 +1,14 @@
 # The one list of tasks. Each does its own set-up: all that is needed is make and a Python of 3.11 or later.
 PYTHON ?= python3
-FEED ?= samples/order-books.ndjson
+FEED ?= market.db
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check wheel bench clean
+.PHONY: help serve test test-faults check wheel bench clean
+.DELETE_ON_ERROR:
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -23,7 +24,11 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --editable '.[http,hypothesis]' --group check
 	@touch $@ .venv/serve.installed
 
-serve: .venv/serve.installed ## serve the sample order books on http://127.0.0.1:8000 (FEED=file for your own)
+market.db: samples/order-books.ndjson | .venv/serve.installed
+	$(BIN)/market-index publish $@ $<
+	@touch $@
+
+serve: .venv/serve.installed $(filter market.db,$(FEED)) ## publish the sample order books into market.db, and serve it on http://127.0.0.1:8000 (FEED=file for your own)
 	exec $(BIN)/market-index serve $(FEED)
 
 test: .venv/check.installed ## run the tests, with branch coverage (HYPOTHESIS_PROFILE=thorough for more examples)
@@ -31,6 +36,9 @@ test: .venv/check.installed ## run the tests, with branch coverage (HYPOTHESIS_P
 	$(BIN)/coverage run -m pytest -n auto --maxprocesses 4 --dist loadfile $(PYTEST)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+test-faults: .venv/check.installed ## kill a publisher 200 times, and run the other faults
+	MARKET_INDEX_KILLS=200 $(BIN)/python -m pytest tests/market_index_feeds/test_faults.py $(PYTEST)
 
 check: .venv/check.installed ## types, style and formatting
 	$(BIN)/ruff check
@@ -48,4 +56,4 @@ bench: .venv/bench.installed ## measure against named peers, in ten minutes at m
 	$(BIN)/python -m tests.benchmarks $(if $(QUICK),--quick)
 
 clean: ## remove everything that the other tasks made
-	rm -rf .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf market.db market.db-* .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -57,6 +57,12 @@ def main() -> None:
             ["13", "True"],
             "the library reads a file of order books and writes them back",
         )
+        store = there / "market.db"
+        expect(
+            call(base / "python", "-Ic", STORE, SAMPLE, store).stdout.split(),
+            ["13", "1", "True"],
+            "a program without a web stack publishes into a store",
+        )
         missing = call(base / "market-index", "serve", SAMPLE, check=False)
         expect(
             missing.stderr.splitlines()[-1].partition("pip install ")[2],
@@ -68,9 +74,18 @@ def main() -> None:
             expect(typed.read_bytes(), b"", f"{package} is typed")
 
         http = environment(there / "http", f"{wheel}[http]")
+        first = json.loads(SAMPLE.read_text().splitlines()[0])
+        ids = (first["base"], first["quote"])
+        expect(
+            call(http / "market-index", "publish", store, SAMPLE).stdout,
+            f"{store}: 13 order books published, revision 2\n",
+            "the command publishes",
+        )
+        expect(len(call(http / "market-index", "pairs", store).stdout.splitlines()), 14, "the command lists pairs")
+        expect(json.loads(call(http / "market-index", "book", store, *ids, "--json").stdout), first, "and shows a book")
         errors = there / "errors"
         with errors.open("wb") as file:
-            process = subprocess.Popen([http / "market-index", "serve", SAMPLE, "--port", "0"], stderr=file, cwd="/")
+            process = subprocess.Popen([http / "market-index", "serve", store, "--port", "0"], stderr=file, cwd="/")
         try:
             patience = time.monotonic() + 30
             while not (url := re.search(r"listening on (\S+)", errors.read_text())):
@@ -79,7 +94,6 @@ def main() -> None:
                 time.sleep(0.05)
             with urlopen(f"{url[1]}/trading-view/pair-list") as answer:
                 expect(len(json.load(answer)["pairs"]), 13, "the command serves the pair list")
-            first = json.loads(SAMPLE.read_text().splitlines()[0])
             query = f"base={first['base']}&quote={first['quote']}"
             with urlopen(f"{url[1]}/trading-view/order-book?{query}") as answer:
                 expect(json.load(answer), first, "the command serves an order book")
@@ -97,6 +111,15 @@ with open_feed(sys.argv[1]) as feed:
     feed.start(live)
 books = live.current.values()
 print(len(books), all(wire.order_book_from_json(wire.order_book_to_json(book)) == book for book in books))
+"""
+
+STORE = """
+import sys
+from market_index_feeds import open_feed, open_store
+books = open_feed(sys.argv[1]).read()
+with open_store(sys.argv[2]) as store:
+    receipt = store.publish(*books.values())
+print(receipt.published, receipt.revision, open_feed(sys.argv[2]).read() == books)
 """
 
 if __name__ == "__main__":
