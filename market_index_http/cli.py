@@ -20,6 +20,7 @@ from market_index_feeds.ndjson import NdjsonStream, RefusedLine, open_stream
 from market_index_http import create_app, terminal
 from market_index_http.health import health_route
 from market_index_http.server import GRACE_SECONDS, Server, bind
+from market_index_http.signals import ended_by_signals
 from market_index_http.workers import supervise
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def _serve_here(
     app = create_app(live, max_age=serving.max_age)
     app.router.routes.append(health_route(live, feed, serving.max_stale))
     server = Server(app, access_log=serving.access_log, on_listening=on_listening)
-    with server.ended_by_signals():
+    with ended_by_signals(server.end):
         with _progress(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)
         click.echo(f"{says}{feed.source}: {len(live.current)} pairs, {feed.refused} {feed.record} refused", err=True)

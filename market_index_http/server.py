@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -62,23 +60,10 @@ class Server(uvicorn.Server):
         for listener in sockets or ():
             self._on_listening(listener)
 
-    @contextmanager
-    def ended_by_signals(self) -> Iterator[None]:
-        """Let SIGINT and SIGTERM end the server, also before it runs: then `should_exit` tells.
-
-        Nothing is raised by the handler: what it would interrupt may hold a lock.
-        """
-
-        def end(*_: Any) -> None:
-            self.should_exit = True
-
-        # uvicorn raises the signal that ended it once more; this one then finds the work done.
-        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def end(self) -> None:
+        """Ask the server to end, also before it runs: then `should_exit` tells."""
+        # uvicorn raises the signal that ended it once more; whoever handles it then finds the work done.
+        self.should_exit = True
 
 
 class _ErrorBodyProtocol(HttpToolsProtocol):

@@ -11,14 +11,15 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from threading import Thread
 from time import monotonic, sleep
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
+
+from market_index_http.signals import ended_by_signals
 
 LOG: Final = logging.getLogger("market_index_http")
 
@@ -39,7 +40,7 @@ def supervise(work: Work, listener: socket.socket, workers: int, patience: float
     seconds to end.
     """
     supervisor = _Supervisor(work, listener)
-    with supervisor.ended_by_signals():
+    with ended_by_signals(supervisor.stop):
         try:
             return supervisor.run(workers)
         finally:
@@ -56,17 +57,8 @@ class _Supervisor:
         # A forked process would share the locks of whatever threads there are, and SQLite's with them.
         self._spawning = multiprocessing.get_context("spawn")
 
-    @contextmanager
-    def ended_by_signals(self) -> Iterator[None]:
-        def end(*_: Any) -> None:
-            self._should_exit = True
-
-        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def stop(self) -> None:
+        self._should_exit = True
 
     def run(self, workers: int) -> int:
         for _ in range(workers):

@@ -49,7 +49,8 @@ MAY_IMPORT = {
     "market_index_http.server": {"market_index"},
     "market_index_http.health": {"market_index_http.app"},
     "market_index_http.terminal": {"market_index"},
-    "market_index_http.workers": set(),
+    "market_index_http.signals": set(),
+    "market_index_http.workers": {"market_index_http.signals"},
     "market_index_http.cli": {
         "market_index_http",
         "market_index_http.health",
