@@ -125,7 +125,10 @@ class ServiceFeed(Feed):
         self._listed = listed
 
     def _pair_list(self) -> tuple[Pair, ...]:
-        answer = self._ask("/trading-view/pair-list", self._list_etag)
+        try:
+            answer = self._ask("/trading-view/pair-list", self._list_etag)
+        except _NotFound as error:
+            raise _Unanswered(f"no pair list below this URL: {error}") from None
         if answer.body is None:
             return self._listed
         try:
@@ -189,7 +192,7 @@ class ServiceFeed(Feed):
         if response.status == 200:
             return _Answer(body, response.getheader("ETag", ""))
         kind = _NotFound if response.status == 404 else _Unanswered
-        raise kind(f"it answers {target} with {response.status}: {shown(body)}")
+        raise kind(f"it answers {self._prefix + target} with {response.status}: {shown(str(body, 'utf-8', 'replace'))}")
 
 
 def open_service(source: str) -> ServiceFeed:

@@ -27,7 +27,7 @@ def open_feed(source: str | PathLike[str]) -> Feed:
     name = fspath(source)
     scheme, mark, _ = name.partition("://")
     if not mark:
-        return open_sqlite_feed(name) if is_sqlite(name) else open_ndjson(name)
+        return open_sqlite_feed(name) if name != "-" and is_sqlite(name) else open_ndjson(name)
     if scheme in {"http", "https"}:
         return open_service(name)
     raise FeedError(f"{shown(name)} cannot be opened: {shown(scheme)} is not a kind of feed that is known")
@@ -57,6 +57,8 @@ def open_store(
     """
     name = fspath(target)
     scheme, mark, _ = name.partition("://")
+    if name == "-":
+        raise StoreError("- is standard input, and no store: name a file such as market.db")
     if mark:
         raise StoreError(f"{shown(name)} cannot be opened: {shown(scheme)} is not a kind of store that is known")
     return open_sqlite_store(name, wait=wait, synchronous=synchronous, make=make)

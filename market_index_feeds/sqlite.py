@@ -12,10 +12,9 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from hashlib import blake2b
 from itertools import count, islice
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from time import sleep
 from typing import Final, Literal, TypeAlias
 
@@ -23,23 +22,30 @@ from market_index import AssetId, InvalidOrderBook, LiveIndex, MarketIndexError,
 from market_index.errors import shown
 from market_index_feeds.feed import LOG, Feed, FeedError, Progress
 from market_index_feeds.sqlite_file import (
+    DIGESTS,
     MAGIC,
     NEVER_PUBLISHED,
     Busy,
+    Change,
     Position,
     Unusable,
     WriterLock,
     connect,
     create,
+    digest_of,
     header_of,
     identity_of,
     is_busy,
     last_position,
+    last_total,
     log_header_of,
-    next_position,
+    log_inode_of,
     reaches,
     reason_of,
     require_store,
+    require_whole,
+    require_whole_file,
+    sum_of,
     transaction,
 )
 from market_index_feeds.store import Receipt, Store, StoreBusy, StoreError, require_book
@@ -70,35 +76,34 @@ _PARTING_SECONDS: Final = 0.05
 
 _SPOOLED_AT_ONCE: Final = 256
 
-_PUBLISH: Final = """
-INSERT INTO books (pair, revision, body, digest) VALUES (?, ?, ?, ?)
-ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, body = excluded.body, digest = excluded.digest
-"""
+_MOST_SECONDS: Final = 1_000_000.0
+"""SQLite and the system count milliseconds in 32 bits, and go wrong above."""
+
 _VERSION: Final = "PRAGMA data_version"
-_RETRACT: Final = "UPDATE books SET revision = ?, body = NULL, digest = NULL WHERE pair = ? AND body IS NOT NULL"
 _SPOOL: Final = """
-CREATE TEMP TABLE IF NOT EXISTS spool (
-    number INTEGER, pair TEXT, body TEXT, digest BLOB, PRIMARY KEY (number, pair)
-)
+CREATE TEMP TABLE IF NOT EXISTS spool (number INTEGER, pair TEXT, body TEXT, PRIMARY KEY (number, pair))
 """
-_LAY_ASIDE: Final = "INSERT OR REPLACE INTO temp.spool VALUES (?, ?, ?, ?)"
+_LAY_ASIDE: Final = "INSERT OR REPLACE INTO temp.spool VALUES (?, ?, ?)"
 _NOT_LAID_ASIDE: Final = """
-SELECT CAST(pair AS TEXT) FROM books
+SELECT rowid, CAST(pair AS TEXT) FROM books
 WHERE body IS NOT NULL AND pair NOT IN (SELECT pair FROM temp.spool WHERE number = ?)
 """
+_RETRACT_ROW: Final = "UPDATE books SET revision = ?, digest = ?, body = NULL WHERE rowid = ?"
 _PUBLISH_LAID_ASIDE: Final = """
-INSERT INTO books (pair, revision, body, digest) SELECT pair, ?, body, digest FROM temp.spool WHERE number = ?
-ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, body = excluded.body, digest = excluded.digest
-WHERE body IS NOT excluded.body OR digest IS NOT excluded.digest
+INSERT INTO books (pair, revision, digest, body)
+SELECT pair, :revision, digest_of(:revision, body), body FROM temp.spool WHERE number = :number
+ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, digest = excluded.digest, body = excluded.body
+WHERE books.body IS NOT excluded.body OR books.digest IS NOT digest_of(books.revision, books.body)
 """
 _CLEAR_AWAY: Final = "DELETE FROM temp.spool WHERE number = ?"
 
 # Cast, because whoever else writes to the file may store what he likes.
-_CHANGED: Final = "SELECT CAST(pair AS TEXT), CAST(body AS TEXT), digest FROM books WHERE revision > ?"
-_ONE: Final = "SELECT CAST(body AS TEXT), digest FROM books WHERE pair = ? AND body IS NOT NULL"
+_ALL: Final = "SELECT CAST(pair AS TEXT), revision, CAST(body AS TEXT), CAST(digest AS BLOB) FROM books"
+_CHANGED: Final = f"{_ALL} WHERE revision > ?"
+_ONE: Final = "SELECT revision, CAST(body AS TEXT), CAST(digest AS BLOB) FROM books WHERE pair = ? AND body IS NOT NULL"
 
-_Row: TypeAlias = tuple[bytes, bytes | None, object]
-"""A pair, its book in JSON or None where it was retracted, and the digest of that."""
+_Row: TypeAlias = tuple[bytes, int, bytes | None, bytes]
+"""A pair, its revision, its book in JSON or None where it was retracted, and the digest."""
 
 
 class SqliteStore(Store):
@@ -108,24 +113,33 @@ class SqliteStore(Store):
     raises `StoreBusy`. A file that is replaced or deleted while it is open is noticed: no publish goes astray.
     """
 
-    def __init__(self, target: str, path: Path, wait: float, synchronous: Synchronous) -> None:
+    def __init__(self, target: str, given: Path, wait: float, synchronous: Synchronous) -> None:
         super().__init__(target)
-        self._path = path
+        path = Path(os.path.realpath(given))
+        # As it was given, so that a link that is switched over is noticed too; but not by what is the current folder.
+        self._given = given.absolute()
+        self._log = Path(f"{path}-wal")
         self._wait = wait
-        self._turn = Lock()
+        self._process = os.getpid()
+        # Whoever is interrupted in a change, and makes another, is told; with a plain lock it would wait for itself.
+        self._turn = RLock()
         self._spools = count()
         # How far this store's last change went.
         self._own: Position | None = None
         self._connection: sqlite3.Connection | None = None
         with ExitStack() as stack:
-            self._identity = identity_of(path)
+            identity = identity_of(path)
             self._writing = WriterLock(path)
             stack.callback(self._writing.close)
-            connection = connect(path, "rw", wait)
+            require_whole_file(path)
+            connection = connect(path, "rw", min(wait, _MOST_SECONDS))
             stack.callback(connection.close)
+            connection.create_function("digest_of", 2, _digest_of_text, deterministic=True)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             connection.execute(_SPOOL)
+            last_position(connection)
+            self._identities = identity, identity_of(self._log)
             stack.pop_all()
         self._connection = connection
 
@@ -146,76 +160,132 @@ class SqliteStore(Store):
         try:
             while some := list(islice(rows, _SPOOLED_AT_ONCE)):
                 with self._connected() as connection, transaction(connection, "BEGIN"):
-                    connection.executemany(_LAY_ASIDE, ((number, *row) for row in some))
-            with self._change() as (connection, revision):
-                others = connection.execute(_NOT_LAID_ASIDE, (number,)).fetchall()
-                gone = [text for (text,) in others if (pair := _pair(text)) is None or not keep(pair)]
-                connection.executemany(_RETRACT, ((revision, text.decode()) for text in gone))
-                published = connection.execute(_PUBLISH_LAID_ASIDE, (revision, number)).rowcount
+                    connection.executemany(_LAY_ASIDE, ((number, pair, str(body, "ascii")) for pair, body in some))
+            with self._change() as change:
+                gone: list[tuple[int, bytes]] = []
+                for row, text in change.connection.execute(_NOT_LAID_ASIDE, (number,)).fetchall():
+                    pair = _pair(text)
+                    if pair is None or not _asked(keep, pair):
+                        gone.append((row, text))
+                revision = change.revision
+                retracted = ((revision, digest_of(revision, text), row) for row, text in gone)
+                change.connection.executemany(_RETRACT_ROW, retracted)
+                published = change.connection.execute(
+                    _PUBLISH_LAID_ASIDE, {"revision": revision, "number": number}
+                ).rowcount
+                # So that it is whole from here on, whatever was wrong with it before.
+                rows_now = change.connection.execute(DIGESTS).fetchall()
+                before, change.total = change.total, sum_of(digest for (digest,) in rows_now)
+                if not (published or gone) and change.total == before:
+                    change.connection.execute("ROLLBACK")
+                    revision -= 1
             return Receipt(revision, published, len(gone))
+        except _Theirs as theirs:
+            raise theirs.error from None
         finally:
             with suppress(StoreError), self._connected() as connection:
                 connection.execute(_CLEAR_AWAY, (number,))
 
     def close(self) -> None:
         """Put what stands in the log into the file, and let go of it. Closing twice does no harm."""
+        if os.getpid() != self._process:
+            # It belongs to the process that this one was forked from.
+            return
         with self._turn:
             connection, self._connection = self._connection, None
             if connection is not None:
                 # Not needed for what is stored to stay: the next to open the file would find it in the log.
-                with suppress(Busy, sqlite3.Error), self._writing.held(self._wait):
-                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                with suppress(Busy, OSError, sqlite3.Error), self._writing.held(self._wait):
+                    if self._is_in_place():
+                        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 connection.close()
                 self._writing.close()
 
     def _publish(self, books: list[OrderBook]) -> Receipt:
-        rows = [_row(book) for book in {book.pair: book for book in books}.values()]
+        rows = dict(map(_row, books))
         if not rows:
             return Receipt(self.revision)
-        with self._change() as (connection, revision):
-            connection.executemany(_PUBLISH, ((pair, revision, body, digest) for pair, body, digest in rows))
-        return Receipt(revision, published=len(rows))
+        with self._change() as change:
+            for pair, body in rows.items():
+                change.put(pair, body)
+        return Receipt(change.revision, published=len(rows))
 
     def _retract(self, pairs: tuple[Pair, ...]) -> Receipt:
         with self._connected() as connection:
             stored = [text for text in set(map(str, pairs)) if connection.execute(_ONE, (text,)).fetchone()]
         if not stored:
             return Receipt(self.revision)
-        with self._change() as (connection, revision):
-            retracted = connection.executemany(_RETRACT, ((revision, text) for text in stored)).rowcount
-        return Receipt(revision, retracted=retracted)
+        with self._change() as change:
+            for pair in stored:
+                change.put(pair, None)
+        return Receipt(change.revision, retracted=len(stored))
 
     @contextmanager
-    def _change(self) -> Iterator[tuple[sqlite3.Connection, int]]:
-        """Make one change, under the revision that is given: for good at the end, or not at all."""
+    def _change(self) -> Iterator[Change]:
+        """Make one change: for good at the end, or not at all."""
         with self._connected() as connection, self._writing.held(self._wait):
             with transaction(connection, "BEGIN IMMEDIATE"):
-                position = next_position(connection, self._own)
-                yield connection, position.revision
-            self._own = position
+                # Once more: it may have been waited for long.
+                self._require_in_place()
+                change = Change(connection, self._own)
+                yield change
+                # Unless it was undone, because there was nothing to change.
+                if made := connection.in_transaction:
+                    change.finish()
+                    self._require_in_place()
+            if made:
+                self._own = change.position
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         """Give the connection to this thread alone, and turn what it raises into what a store raises."""
+        if os.getpid() != self._process:
+            raise StoreError(f"{self.target} was opened before a fork: open it in the process that publishes")
+        if not self._turn.acquire(timeout=min(self._wait, _MOST_SECONDS)):
+            raise self._busy()
         try:
-            with self._turn:
-                if self._connection is None:
-                    raise StoreError(f"{self.target} is closed")
-                if not self._is_in_place():
-                    raise StoreError(f"{self.target} was deleted or replaced since it was opened: nothing was written")
-                yield self._connection
+            if self._connection is None:
+                raise StoreError(f"{self.target} is closed")
+            if self._connection.in_transaction:
+                raise StoreError(f"{self.target}: this thread is in the middle of another change")
+            self._require_in_place()
+            yield self._connection
         except (OSError, sqlite3.Error, Busy) as error:
             if isinstance(error, Busy) or (isinstance(error, sqlite3.Error) and is_busy(error)):
-                raise StoreBusy(
-                    f"{self.target} was not written to: others have been writing for {self._wait:g} seconds"
-                ) from error
+                raise self._busy() from error
             raise StoreError(f"{self.target} was not written to: {reason_of(error)}") from error
+        finally:
+            self._turn.release()
+
+    def _busy(self) -> StoreBusy:
+        return StoreBusy(f"{self.target} was not written to: others have been writing for {self._wait:g} seconds")
+
+    def _require_in_place(self) -> None:
+        if not self._is_in_place():
+            raise StoreError(
+                f"{self.target} was deleted or replaced since it was opened, or its log (-wal) was: nothing was written"
+            )
 
     def _is_in_place(self) -> bool:
         try:
-            return identity_of(self._path) == self._identity
+            return (identity_of(self._given), identity_of(self._log)) == self._identities
         except FileNotFoundError:
             return False
+
+
+class _Theirs(Exception):
+    """What was raised by whoever was asked."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _asked(keep: Callable[[Pair], bool], pair: Pair) -> bool:
+    try:
+        return keep(pair)
+    except Exception as error:
+        raise _Theirs(error) from error
 
 
 class SqliteFeed(Feed):
@@ -231,9 +301,10 @@ class SqliteFeed(Feed):
         super().__init__(source)
         self._path = path
         self._connection: sqlite3.Connection | None = None
-        # Of the file that is open, or was last: which one it is, what its log began with when it was last read, the
-        # count that SQLite keeps of the changes by others, and how far it was read.
+        # Of the file that is open, or was last: which one it is, when it was last written to, what its log began with
+        # when it was last read, the count that SQLite keeps of the changes by others, and how far it was read.
         self._identity: tuple[int, int] | None = None
+        self._state: tuple[int, ...] = ()
         self._log_header = b""
         self._version: tuple[int] | None = None
         self._position = NEVER_PUBLISHED
@@ -287,13 +358,18 @@ class SqliteFeed(Feed):
 
     def _look(self, live: LiveIndex) -> None:
         """Look at the file once, and read what has changed."""
-        if identity_of(self._path) != self._identity:
+        found = self._path.stat()
+        state = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, log_inode_of(self._path)
+        if state != self._state:
+            # It is another file, or was written to: by SQLite, when the log was put into it, or by something else,
+            # which whoever has it open already may never see.
             self._disconnect()
         self._catch_up(self._connected(), live, None)
         if self._position == NEVER_PUBLISHED and self._pairs:
             self._tell(f"was never published into; the {len(self._pairs)} pairs of before stay until it is")
         else:
             self._tell(None)
+        self._state = state
 
     def _wait_out(self, trouble: str) -> None:
         self._disconnect()
@@ -320,7 +396,10 @@ class SqliteFeed(Feed):
         """
         if self._log_header and self._log_header == log_header_of(self._path):
             name = self._path.name
-            raise Unusable(f"it took the place of another, whose log is still there: remove {name}-wal and {name}-shm")
+            raise Unusable(
+                "it took the place of another, whose log is still there: "
+                f"end whoever publishes, then remove {name}-wal and {name}-shm"
+            )
         sleep(_PARTING_SECONDS)
 
     def _disconnect(self) -> None:
@@ -337,8 +416,11 @@ class SqliteFeed(Feed):
         with transaction(connection, "BEGIN"):
             position = last_position(connection)
             goes_on = reaches(connection, before)
-            if position != before:
-                rows = connection.execute(_CHANGED, (before.revision if goes_on else 0,)).fetchall()
+            if not goes_on:
+                rows = connection.execute(_ALL).fetchall()
+                require_whole(last_total(connection), (digest for _, _, _, digest in rows))
+            elif position != before:
+                rows = connection.execute(_CHANGED, (before.revision,)).fetchall()
         self._log_header = log_header_of(self._path)
         if goes_on:
             self._publish_changes(live, rows)
@@ -355,21 +437,21 @@ class SqliteFeed(Feed):
 
     def _publish_whole(self, live: LiveIndex, rows: list[_Row], progress: Progress | None) -> None:
         """Publish what the file holds, and retract in the same swap what it holds no longer."""
-        done, total = 0, sum(len(body) for _, body, _ in rows if body is not None)
+        done, length = 0, sum(len(body) for _, _, body, _ in rows if body is not None)
         books: list[OrderBook] = []
         doubted: set[Pair | None] = set()
-        self._unreadable.intersection_update(text for text, _, _ in rows)
-        for number, (text, body, digest) in enumerate(rows):
+        self._unreadable.intersection_update(text for text, _, _, _ in rows)
+        for number, (text, revision, body, digest) in enumerate(rows):
             if body is None:
                 continue
-            book = self._read(text, body, digest)
+            book = self._read(text, revision, body, digest)
             if book is None:
                 doubted.add(_pair(text))
             else:
                 books.append(book)
             done += len(body)
             if progress is not None and number % 256 == 0:
-                progress(done, total)
+                progress(done, length)
         named = {book.pair for book in books}
         stay = self._pairs & doubted
         live.update(books, self._pairs - named - stay)
@@ -378,9 +460,9 @@ class SqliteFeed(Feed):
     def _publish_changes(self, live: LiveIndex, rows: list[_Row]) -> None:
         books: list[OrderBook] = []
         gone: list[Pair] = []
-        for text, body, digest in rows:
+        for text, revision, body, digest in rows:
             if body is not None:
-                book = self._read(text, body, digest)
+                book = self._read(text, revision, body, digest)
                 if book is not None:
                     books.append(book)
             else:
@@ -389,10 +471,10 @@ class SqliteFeed(Feed):
         self._pairs.difference_update(gone)
         self._pairs.update(book.pair for book in books)
 
-    def _read(self, text: bytes, body: bytes, digest: object) -> OrderBook | None:
+    def _read(self, text: bytes, revision: int, body: bytes, digest: bytes) -> OrderBook | None:
         """Return the book of a row, or None where it holds none: counted and logged, once until it holds one again."""
         try:
-            book = _book(text, body, digest)
+            book = _book(text, revision, body, digest)
         except MarketIndexError as error:
             if text not in self._unreadable:
                 self._unreadable.add(text)
@@ -411,11 +493,13 @@ def open_sqlite_store(target: str, *, wait: float, synchronous: Synchronous, mak
     """
     if synchronous not in {"full", "normal"}:
         raise ValueError(f"synchronous must be 'full' or 'normal', not {shown(synchronous)}")
+    if not wait >= 0:
+        raise ValueError(f"wait must be 0 or more seconds, not {wait}")
     name = target if target.isprintable() else shown(target)
     try:
-        path = Path(os.path.realpath(target))
+        path = Path(target)
         if make and not path.exists():
-            create(path)
+            create(Path(os.path.realpath(path)))
         require_store(path)
         return SqliteStore(name, path, wait, synchronous)
     except (OSError, ValueError, sqlite3.Error, Unusable) as error:
@@ -429,7 +513,8 @@ def open_sqlite_feed(source: str) -> SqliteFeed:
     """
     name = source if source.isprintable() else shown(source)
     try:
-        path = Path(source)
+        # However the current folder changes while it is followed.
+        path = Path(source).absolute()
         require_store(path)
     except (OSError, ValueError, Unusable) as error:
         raise FeedError(f"{name} cannot be opened: {reason_of(error)}") from None
@@ -447,14 +532,13 @@ def is_sqlite(source: str) -> bool:
         return False
 
 
-def _row(book: OrderBook) -> tuple[str, str, bytes]:
-    body = wire.order_book_to_json(book)
-    return str(book.pair), body.decode("ascii"), _digest(body)
+def _row(book: OrderBook) -> tuple[str, bytes]:
+    return str(book.pair), wire.order_book_to_json(book)
 
 
-def _book(text: bytes, body: bytes, digest: object) -> OrderBook:
+def _book(text: bytes, revision: int, body: bytes, digest: bytes) -> OrderBook:
     """Return the book of a row, which is as a store has written it; raise `InvalidOrderBook` where it is not."""
-    if digest != _digest(body):
+    if type(revision) is not int or digest != digest_of(revision, body):
         raise InvalidOrderBook(f"its digest does not fit, so that it was damaged or is not a store's: {shown(body)}")
     book = wire.order_book_as_written(body)
     if str(book.pair).encode("ascii") != text:
@@ -462,8 +546,8 @@ def _book(text: bytes, body: bytes, digest: object) -> OrderBook:
     return book
 
 
-def _digest(body: bytes) -> bytes:
-    return blake2b(body, digest_size=16).digest()
+def _digest_of_text(revision: int, text: str | None) -> bytes | None:
+    return None if text is None else digest_of(revision, text.encode())
 
 
 def _pair(text: bytes) -> Pair | None:

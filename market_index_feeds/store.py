@@ -49,6 +49,8 @@ class Store(ABC):
     def publish(self, *books: OrderBook) -> Receipt:
         """Store these books, each in the place of the one before it of its pair. Of several of one pair the last holds.
 
+        A book that stands in the store already makes a revision too; see `replace` for leaving it as it is.
+
         Raises `StoreError`, and `InvalidOrderBook` for what is not an order book.
         """
         return self._publish([require_book(book) for book in books])

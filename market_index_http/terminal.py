@@ -15,12 +15,14 @@ import click
 from attrs import frozen
 
 from market_index import ADA, AssetId, OrderBook, PriceLevel, format_price
+from market_index.assets import POLICY_ID_LENGTH
 
 NO_VALUE: Final = "-"
 
 _BAR_WIDTH: Final = 40
 _EIGHTHS: Final = "▏▎▍▌▋▊▉"
-_SHORTEST: Final = 12
+_SHORTEST: Final = 14
+_LEAST_WHOLE: Final = 2 * POLICY_ID_LENGTH + 1
 _HEADINGS: Final = ("pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote")
 _FACTS: Final = len(_HEADINGS) - 2
 
@@ -55,7 +57,7 @@ def ticker(asset: AssetId) -> str:
     # Controls, and what would change the direction of the line, are not printable.
     if text.isprintable() and text.strip() == text != "":
         return text
-    return shortened(asset, _SHORTEST + 6)
+    return shortened(asset, _SHORTEST + 4)
 
 
 def shortened(asset: AssetId, width: int) -> str:
@@ -77,22 +79,30 @@ def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = F
     rows = [_HEADINGS[:_FACTS], *(row for _, row in facts)]
     widths = [max(_width(row[column]) for row in rows) for column in range(_FACTS)]
     bases, quotes = [book.pair.base for book, _ in facts], [book.pair.quote for book, _ in facts]
-    base_width, quote_width = (max((len(str(one)) for one in ids), default=0) for ids in (bases, quotes))
+    needed = [max((len(str(one)) for one in ids), default=0) for ids in (bases, quotes)]
     room = terminal.columns - sum(widths) - 2 * (_FACTS + 1)
-    cut = not wide and base_width + quote_width > room
-    if cut:
-        # What one of the two does not need is left to the other.
-        base_width, quote_width = (
-            max(min(own, max(room // 2, room - other)), _SHORTEST)
-            for own, other in ((base_width, quote_width), (quote_width, base_width))
-        )
-    base_width = max(base_width, len(_HEADINGS[_FACTS]))
-    yield terminal.styled(_line(_HEADINGS[:_FACTS], widths, (_HEADINGS[_FACTS], _HEADINGS[-1]), base_width), bold=True)
+    given, is_cut = needed, not wide and sum(needed) > room
+    if is_cut:
+        # What one of the two does not need is left to the other. None stands whole beside one that is cut.
+        given = [
+            min(own, max(room // 2, room - other), _LEAST_WHOLE - 1)
+            for own, other in zip(needed, reversed(needed), strict=True)
+        ]
+    is_left_out = any(one < min(own, _SHORTEST) for one, own in zip(given, needed, strict=True))
+
+    def line(cells: Sequence[str], base: str, quote: str) -> str:
+        ids = () if is_left_out else (f"{base:<{max(given[0], len(_HEADINGS[_FACTS]))}}", quote)
+        return "  ".join((*_justified(cells, widths), *ids))
+
+    yield terminal.styled(line(_HEADINGS[:_FACTS], *_HEADINGS[_FACTS:]), bold=True)
     for book, row in facts:
-        ids = shortened(book.pair.base, base_width), shortened(book.pair.quote, quote_width)
-        line = _line(row, widths, ids, base_width)
-        yield terminal.styled(line, fg="yellow") if book.is_crossed or book.is_locked else line
-    if cut:
+        text = line(row, shortened(book.pair.base, given[0]), shortened(book.pair.quote, given[1]))
+        yield terminal.styled(text, fg="yellow") if _is_odd(book) else text
+    if any(_is_odd(book) for book, _ in facts):
+        yield terminal.styled("In yellow, with a spread of zero or less: locked or crossed.", dim=True)
+    if is_left_out:
+        yield terminal.styled("There is no room for identifiers; --wide shows them.", dim=True)
+    elif is_cut:
         yield terminal.styled("Identifiers are cut to fit; --wide shows them whole.", dim=True)
 
 
@@ -194,12 +204,15 @@ def _bar(amount: int, largest: int, room: int, *, blocks: bool) -> str:
     return "█" * whole + (_EIGHTHS[rest - 1] if rest else "")
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], ids: tuple[str, str], base_width: int) -> str:
-    first, *others = (
-        cell + " " * (width - _width(cell)) if column == 0 else " " * (width - _width(cell)) + cell
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    )
-    return "  ".join((first, *others, f"{ids[0]:<{base_width}}", ids[1]))
+def _is_odd(book: OrderBook) -> bool:
+    return book.is_crossed or book.is_locked
+
+
+def _justified(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """Yield the cells in their widths, the first to the left and the others, which are numbers, to the right."""
+    for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        blanks = " " * (width - _width(cell))
+        yield cell + blanks if column == 0 else blanks + cell
 
 
 def _width(text: str) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
@@ -73,7 +75,24 @@ def feed(store: Store, path: Path, live: LiveIndex) -> Iterator[Feed]:
 def plain(path: Path, statement: str, *parameters: object) -> list[tuple[object, ...]]:
     """What the standard library's own sqlite3 makes of the file."""
     with closing(sqlite3.connect(path)) as connection, connection:
+        connection.create_function("forged", 2, lambda revision, body: sqlite_file.digest_of(revision, body.encode()))
         return connection.execute(statement, parameters).fetchall()
+
+
+def run_in_thread(work: Callable[[], object]) -> str:
+    """What is raised by the work, done in another thread."""
+    raised: list[str] = []
+
+    def noting() -> None:
+        try:
+            work()
+        except StoreError as error:
+            raised.append(repr(error))
+
+    thread = Thread(target=noting)
+    thread.start()
+    thread.join(20)
+    return "".join(raised)
 
 
 def elsewhere(script: str, *arguments: object) -> str:
@@ -208,8 +227,20 @@ class TestReplacing:
             store.replace([book(2, 7)], lambda _: bool(1 / 0))
         assert store.revision == 1
         assert spots(open_feed(feed.source).read()) == spots(live) == {1: "1", 2: "2", 3: "3"}
+        assert store.replace([book(1, 1), book(2, 2), book(3, 3)]) == Receipt(1), "there was nothing to change"
         assert store.replace([]) == Receipt(2, retracted=3)
         eventually(lambda: spots(live) == {})
+        assert store.replace([]) == Receipt(2)
+
+    def test_what_is_asked_may_fail_in_its_own_way_and_may_not_publish(self, store: Store, feed: Feed):
+        def failing(_: Pair) -> bool:
+            raise PermissionError("my own file")
+
+        with pytest.raises(PermissionError, match="my own file"):
+            store.replace([], failing)
+        with pytest.raises(StoreError, match="this thread is in the middle of another change"):
+            store.replace([], lambda one: bool(store.retract(one)))
+        assert store.publish(book(1, 7)) == Receipt(2, published=1)
 
     def test_others_may_publish_while_the_books_are_read(self, store: Store, path: Path):
         def books() -> Iterator[OrderBook]:
@@ -270,13 +301,160 @@ class TestWriters:
         store.publish(book(1, 1))
         kept = path.rename(path.with_name("kept.db"))
         for work in (lambda: store.publish(book(1, 2)), lambda: store.replace([book(1, 2)]), lambda: store.revision):
-            with pytest.raises(StoreError, match=r"was deleted or replaced since it was opened: nothing was written"):
+            with pytest.raises(StoreError, match=r"was deleted or replaced since it was opened, or its log"):
                 work()
         path.write_bytes(b"")
         with pytest.raises(StoreError, match="deleted or replaced"):
             store.retract(pair(1))
         kept.rename(path)
         assert store.publish(book(1, 2)).revision == 2
+
+    def test_one_that_is_replaced_while_it_is_waited_for_takes_nothing(self, store: Store, path: Path, tmp_path: Path):
+        store.publish(book(1, 1))
+        store._wait = 20  # type: ignore[attr-defined]
+        raised: list[BaseException] = []
+
+        def publish() -> None:
+            try:
+                store.publish(book(1, 2))
+            except StoreError as error:
+                raised.append(error)
+
+        with closing(sqlite_file.WriterLock(path)) as lock:
+            with lock.held(0):
+                publishing = Thread(target=publish)
+                publishing.start()
+                time.sleep(0.1)
+                path.rename(tmp_path / "former.db")
+                shutil.copyfile(tmp_path / "former.db", path)
+            publishing.join(20)
+        assert "was deleted or replaced" in str(raised)
+
+    def test_a_link_that_is_switched_to_another_store_is_noticed(self, store: Store, path: Path, tmp_path: Path):
+        link = tmp_path / "current.db"
+        link.symlink_to(path)
+        with open_store(link) as linked:
+            linked.publish(book(1, 1))
+            open_store(tmp_path / "other.db").close()
+            (tmp_path / "new").symlink_to(tmp_path / "other.db")
+            (tmp_path / "new").rename(link)
+            with pytest.raises(StoreError, match="was deleted or replaced"):
+                linked.publish(book(1, 2))
+        assert store.publish(book(1, 3)).revision == 2
+
+    def test_a_log_that_was_removed_is_noticed(self, store: Store, path: Path):
+        store.publish(book(1, 1))
+        Path(f"{path}-wal").unlink()
+        with pytest.raises(StoreError, match=r"or its log \(-wal\) was: nothing was written"):
+            store.publish(book(1, 2))
+
+    def test_to_close_one_that_was_replaced_costs_nobody_anything(self, store: Store, path: Path, tmp_path: Path):
+        """To put the log into the file would put that of the other into this one, and empty it."""
+        store.publish(book(1, 1))
+        path.rename(tmp_path / "former.db")
+        for name in ("market.db-wal", "market.db-shm"):
+            path.with_name(name).rename(tmp_path / name.replace("market", "former"))
+        with open_store(path) as other:
+            other.publish(book(2, 2))
+            store.close()
+            assert spots(open_feed(path).read()) == {2: "2"}
+            assert other.publish(book(3, 3)).revision == 2
+        assert spots(open_feed(path).read()) == {2: "2", 3: "3"}
+
+    def test_an_interrupt_while_it_waits_leaves_nothing_behind(self, store: Store, path: Path):
+        store.publish(book(1, 1))
+
+        class Interrupted(Exception):
+            pass
+
+        def interrupt(*_: object) -> None:
+            raise Interrupted
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                for delay in (0.05, 0.1, 0.19, 0.2, 0.21):
+                    other.execute("BEGIN IMMEDIATE")
+                    signal.setitimer(signal.ITIMER_REAL, delay)
+                    with pytest.raises((Interrupted, StoreBusy)):
+                        store.publish(book(1, 2))
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    other.execute("COMMIT")
+                    store.publish(book(1, 3))
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+    @pytest.mark.parametrize("wait", [-1, float("nan")])
+    def test_how_long_to_wait_is_a_number_of_seconds(self, path: Path, wait: float):
+        with pytest.raises(ValueError, match="wait must be 0 or more seconds"):
+            open_store(path, wait=wait)
+
+    def test_it_can_wait_for_ever(self, path: Path):
+        with (
+            open_store(path, wait=float("inf")) as store,
+            closing(sqlite3.connect(path, isolation_level=None)) as other,
+        ):
+            other.execute("BEGIN IMMEDIATE")
+            publishing = Thread(target=lambda: store.publish(book(1, 1)))
+            publishing.start()
+            time.sleep(0.2)
+            assert publishing.is_alive()
+            other.execute("COMMIT")
+            publishing.join(20)
+            assert spots(open_feed(path).read()) == {1: "1"}
+
+    def test_threads_of_one_store_wait_no_longer_than_said(self, store: Store):
+        with store._turn:  # type: ignore[attr-defined]  # as a thread that publishes has it
+            assert "StoreBusy" in run_in_thread(lambda: store.publish(book(1)))
+
+    def test_a_lock_whose_file_was_removed_keeps_others_out_again(self, path: Path):
+        with closing(sqlite_file.WriterLock(path)) as one, closing(sqlite_file.WriterLock(path)) as other:
+            Path(f"{path}-lock").unlink()
+            with one.held(0.5), pytest.raises(sqlite_file.Busy), other.held(0.05):
+                pass
+
+    def test_a_forked_process_is_told_and_harms_nothing(self, store: Store, path: Path):
+        store.publish(book(1, 1))
+        script = (
+            "import os, sys\n"
+            "from market_index_feeds import StoreError, open_store\n"
+            "from tests.market_index_feeds.made_up import book\n"
+            "store = open_store(sys.argv[1])\n"
+            "if child := os.fork():\n"
+            "    os.waitpid(child, 0)\n"
+            "    print(store.publish(book(2, 2)).revision)\n"
+            "    store.close()\n"
+            "else:\n"
+            "    try:\n"
+            "        store.publish(book(3, 3))\n"
+            "    except StoreError as error:\n"
+            "        print(error, flush=True)\n"
+            "    store.close()\n"
+            "    with open_store(sys.argv[1]) as own:\n"
+            "        print(own.publish(book(4, 4)).revision, flush=True)\n"
+            "    os._exit(0)\n"
+        )
+        told, *revisions = elsewhere(script, path).splitlines()
+        assert told == f"{path} was opened before a fork: open it in the process that publishes"
+        assert revisions == ["2", "3"]
+        assert spots(open_feed(path).read()) == {1: "1", 2: "2", 4: "4"}
+
+    def test_a_forked_process_does_not_hold_the_lock_of_one_that_was_killed(self, store: Store, path: Path):
+        script = (
+            "import os, signal, sys, time\n"
+            "from market_index_feeds import open_store\n"
+            "store = open_store(sys.argv[1])\n"
+            "with store._change():\n"
+            "    if os.fork() == 0:\n"
+            "        os.close(1)\n"
+            "        time.sleep(20)\n"
+            "        os._exit(0)\n"
+            "    print('in the middle', flush=True)\n"
+            "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (-9, "in the middle\n")
+        assert store.publish(book(1, 1)).revision == 1
 
     def test_two_that_make_the_file_at_the_same_time_make_one(self, path: Path):
         together = Barrier(4)
@@ -393,7 +571,7 @@ class TestFollowing:
             eventually(lambda: spots(live) == {1: "5", 2: "2", 3: "3", 9: "5"})
             copy.backup(now)
         eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3"})
-        assert feed.revision == 1
+        eventually(lambda: feed.revision == 1)
         with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(tmp_path / "copy")) as copy:
             store.publish(book(1, 5))
             eventually(lambda: feed.revision == 2)
@@ -404,6 +582,33 @@ class TestFollowing:
             copy.backup(now)
             store.publish(book(2, 6))
         eventually(lambda: spots(live) == {1: "1", 2: "6", 3: "3"})
+
+    @pytest.mark.parametrize("publishing", [False, True])
+    def test_an_older_copy_that_is_copied_over_it_is_read_anew(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, publishing: bool
+    ):
+        """SQLite does not look at the file again while nobody tells it through what its users share."""
+        store.close()
+        if publishing:
+            store = open_store(path)
+        shutil.copyfile(path, tmp_path / "copy")
+        with open_store(path) as other:
+            other.publish(book(1, 5), book(9, 5))
+        eventually(lambda: spots(live) == {1: "5", 2: "2", 3: "3", 9: "5"})
+        with closing(sqlite3.connect(path)) as other_still:
+            other_still.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        shutil.copyfile(tmp_path / "copy", path)
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3"})
+        if publishing:
+            store.close()
+
+    def test_what_is_written_over_it_leaves_the_last_good_index(
+        self, store: Store, path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
+    ):
+        store.close()
+        path.write_bytes(b"garbage")
+        eventually(lambda: "cannot be read (it is not a store: not a SQLite file); its 3 pairs stay" in logged.text)
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
     @pytest.mark.parametrize("content", [b"", b"garbage" * 1000, "foreign"])
     def test_what_is_no_store_in_its_place_leaves_the_last_good_index(
@@ -433,11 +638,62 @@ class TestFollowing:
         with open_store(tmp_path / "other.db") as other:
             other.publish(book(2, 5))
         (tmp_path / "other.db").rename(path)
-        eventually(lambda: "whose log is still there: remove market.db-wal and market.db-shm" in logged.text)
+        eventually(
+            lambda: (
+                "log is still there: end whoever publishes, then remove market.db-wal and market.db-shm" in logged.text
+            )
+        )
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         for name in ("market.db-wal", "market.db-shm"):
             path.with_name(name).unlink()
         eventually(lambda: spots(live) == {2: "5"})
+
+    def test_a_copy_put_back_beside_the_log_of_a_crashed_publisher_is_no_mixture_of_both(
+        self, path: Path, tmp_path: Path
+    ):
+        """SQLite would put the log into it. Who is the first to open it has seen neither before."""
+        with open_store(path) as store:
+            store.publish(*(book(number, 1) for number in range(300)))
+        shutil.copyfile(path, tmp_path / "copy")
+        script = (
+            "import os, signal, sys\n"
+            "from market_index_feeds import open_store\n"
+            "from tests.market_index_feeds.made_up import book\n"
+            "with open_store(sys.argv[1]) as store:\n"
+            "    store.publish(*(book(number, 2) for number in range(300)))\n"
+            "store = open_store(sys.argv[1])\n"
+            "store.publish(*(book(number, 3) for number in range(40)))\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        subprocess.run([sys.executable, "-c", script, path], check=False)
+        assert Path(f"{path}-wal").stat().st_size > 0
+        (tmp_path / "copy").rename(path)
+        before = path.read_bytes()
+        for opening in (lambda: open_feed(path).read(), lambda: open_store(path), lambda: open_feed(path).read()):
+            with pytest.raises((FeedError, StoreError), match="rows are missing in it, or are those of another file"):
+                opening()
+        assert path.read_bytes() == before
+        Path(f"{path}-wal").unlink()
+        Path(f"{path}-shm").unlink(missing_ok=True)
+        assert set(spots(open_feed(path).read()).values()) == {"1"}
+
+    def test_rows_that_are_missing_are_noticed_and_replacing_makes_it_whole(self, store: Store, path: Path):
+        store.publish(book(1, 1), book(2, 2))
+        plain(path, "DELETE FROM books WHERE pair = ?", str(pair(1)))
+        with pytest.raises(FeedError, match="rows are missing in it"):
+            open_feed(path).read()
+        assert store.replace([book(2, 2)]).revision == 2
+        assert spots(open_feed(path).read()) == {2: "2"}
+
+    def test_a_relative_path_is_followed_wherever_the_process_goes(
+        self, store: Store, path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.chdir(path.parent)
+        with open_store("market.db") as here, open_feed("market.db") as feed:
+            feed.start(live)
+            monkeypatch.chdir("/")
+            here.publish(book(1, 1))
+            eventually(lambda: spots(live) == {1: "1"})
 
     def test_a_file_is_read_once_nobody_has_the_one_before_it_open(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
@@ -468,15 +724,15 @@ class TestFollowing:
             ("body = x'ff00'", "its digest does not fit"),
             ("body = 7", "its digest does not fit"),
             ("body = replace(body, '\"1\"', '\"2\"')", "its digest does not fit"),
-            ("digest = NULL", "its digest does not fit"),
+            ("digest = 7", "its digest does not fit"),
             ("digest = 'text'", "its digest does not fit"),
+            ("revision = 'late'", "its digest does not fit"),
             ("body = (SELECT body FROM books WHERE pair = 'PAIR3')", "its digest does not fit"),
-            (
-                "(body, digest) = (SELECT body, digest FROM books WHERE pair = 'PAIR3')",
-                "it holds the book of another pair",
-            ),
-            ("pair = 'ADA/ADA'", "it holds the book of another pair"),
-            ("pair = x'ff'", "it holds the book of another pair"),
+            ("(body, digest) = (SELECT body, digest FROM books WHERE pair = 'PAIR3')", "its digest does not fit"),
+            ("pair = 'ADA/ADA'", "its digest does not fit"),
+            ("pair = 'ADA/ADA', digest = forged(2, body)", "it holds the book of another pair"),
+            ("pair = x'ff', digest = forged(2, body)", "it holds the book of another pair"),
+            ("body = 'nonsense', digest = forged(2, 'nonsense')", "not JSON at character 0"),
         ],
     )
     @pytest.mark.parametrize("first", [False, True])
@@ -491,6 +747,11 @@ class TestFollowing:
             change = change.replace("PAIR3", str(pair(3)))
             plain(path, f"UPDATE books SET revision = 2, {change} WHERE pair = ?", str(pair(1)))
             plain(path, "UPDATE runs SET last = 2")
+            if first and "digest" in change:
+                # Then nothing tells whether the rows are all there.
+                with pytest.raises(FeedError, match="rows are missing in it, or are those of another file"):
+                    feed.start(live)
+                return
             if first:
                 feed.start(live)
                 assert spots(live) == {2: "2", 3: "3"}
@@ -510,12 +771,12 @@ class TestFollowing:
     def test_a_row_without_a_name_can_be_taken_out_by_replacing(self, store: Store, path: Path):
         store.publish(book(1, 1))
         plain(path, "UPDATE books SET pair = 'nobody'")
-        assert store.replace([book(2, 2)]) == Receipt(2, published=1, retracted=1)
+        plain(path, "INSERT INTO books VALUES (x'ff', 1, x'00', 'nonsense')")
+        assert store.replace([book(2, 2)]) == Receipt(2, published=1, retracted=2)
+        assert store.replace([book(2, 2)]) == Receipt(2)
         with open_feed(path) as feed:
             assert spots(feed.read()) == {2: "2"}
             assert feed.refused == 0
-        plain(path, "UPDATE books SET revision = 3 WHERE body IS NULL")
-        plain(path, "UPDATE runs SET last = 3")
 
     def test_a_book_that_is_not_there_or_not_readable_is_told_of(self, store: Store, path: Path):
         store.publish(book(1), book(2))
@@ -554,7 +815,7 @@ class Case:
 
 
 CASES = {
-    "empty": Case(b"", "it is empty, not a store", "it is empty, not a store"),
+    "empty": Case(b"", "(remove it to have one made)", "it is an empty file, not a store"),
     "garbage": Case(b"\x00garbage" * 999, "not a SQLite file", "not a SQLite file"),
     "cut short": Case(b"SQLite format 3\0", "a SQLite file of something else", "a SQLite file of something else"),
     "foreign": Case("CREATE TABLE t (x)", "a SQLite file of something else", "a SQLite file of something else"),
@@ -611,6 +872,21 @@ class TestOpening:
     def test_what_cannot_be_made_is_one_clear_error(self, target: str, reason: str):
         with pytest.raises(StoreError, match=reason):
             open_store(target)
+
+    def test_it_is_made_where_the_file_system_has_no_links(self, path: Path, monkeypatch: pytest.MonkeyPatch):
+        def refuse(*_: object) -> None:
+            raise PermissionError(1, "Operation not permitted")
+
+        monkeypatch.setattr(os, "link", refuse)
+        open_store(path).close()
+        open_store(path).close()
+        assert {one.name for one in path.parent.iterdir()} == {"market.db", "market.db-lock"}
+
+    def test_standard_input_is_no_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(StoreError, match="- is standard input, and no store"):
+            open_store("-")
+        assert list(tmp_path.iterdir()) == []
 
     def test_a_later_schema_that_stands_in_the_log_alone_is_seen_too(self, store: Store, path: Path):
         store.publish(book(1))
@@ -704,8 +980,9 @@ class Followed(RuleBasedStateMachine):
         books = self.books(numbers)
         keep = {pair(number) for number in kept}
         receipt = self.stores[which].replace((book(*one) for one in books.items()), keep.__contains__)
+        gone = self.model.keys() - set(kept) - books.keys()
         self.model = {number: spot for number, spot in self.model.items() if number in kept} | books
-        self.risen(receipt, True)
+        self.risen(receipt, bool(books or gone))
 
     @rule(which=st.integers(0, 1))
     def reopen(self, which: int) -> None:
