@@ -1,6 +1,6 @@
 # The one list of tasks. Each does its own set-up: all that is needed is make and a Python of 3.11 or later.
 PYTHON ?= python3
-FEED ?= market.db
+FEED ?= $(or $(MARKET_INDEX_FEED),sample.db)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
@@ -24,11 +24,11 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --editable '.[http,hypothesis]' --group check
 	@touch $@ .venv/serve.installed
 
-market.db: samples/order-books.ndjson | .venv/serve.installed
+sample.db: samples/order-books.ndjson | .venv/serve.installed
 	$(BIN)/market-index publish $@ $<
 	@touch $@
 
-serve: .venv/serve.installed $(filter market.db,$(FEED)) ## publish the sample order books into market.db, and serve it on http://127.0.0.1:8000 (FEED=file for your own)
+serve: .venv/serve.installed $(filter sample.db,$(FEED)) ## publish the sample order books into sample.db, and serve it on http://127.0.0.1:8000 (FEED=market.db for your own)
 	exec $(BIN)/market-index serve $(FEED)
 
 test: .venv/check.installed ## run the tests, with branch coverage (HYPOTHESIS_PROFILE=thorough for more examples)
@@ -56,4 +56,4 @@ bench: .venv/bench.installed ## measure against named peers, in ten minutes at m
 	$(BIN)/python -m tests.benchmarks $(if $(QUICK),--quick)
 
 clean: ## remove everything that the other tasks made
-	rm -rf market.db market.db-* .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf sample.db sample.db-* .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

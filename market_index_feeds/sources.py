@@ -28,7 +28,7 @@ def open_feed(source: str | PathLike[str]) -> Feed:
     scheme, mark, _ = name.partition("://")
     if not mark:
         return open_sqlite_feed(name) if name != "-" and is_sqlite(name) else open_ndjson(name)
-    if scheme in {"http", "https"}:
+    if scheme.lower() in {"http", "https"}:
         return open_service(name)
     raise FeedError(f"{shown(name)} cannot be opened: {shown(scheme)} is not a kind of feed that is known")
 

@@ -310,7 +310,8 @@ class WriterLock:
                 sleep(0.001)
             yield
         finally:
-            _unlock(self._descriptor)
+            with suppress(ValueError):  # closed in a process that was forked meanwhile
+                _unlock(self._descriptor)
 
     def close(self) -> None:
         """Let go of the file beside it, which stays."""
@@ -339,10 +340,6 @@ def _let_go_of_locks() -> None:
     """In a forked process: such a lock is shared with it, and would be held for as long as it lives."""
     for lock in list(_LOCKS):
         lock.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go_of_locks)
 
 
 def _require_schema(version: int) -> None:
@@ -379,6 +376,8 @@ if sys.platform == "win32":  # pragma: no cover  # not tried: SQLite's own lock 
 
 else:
     import fcntl
+
+    os.register_at_fork(after_in_child=_let_go_of_locks)
 
     def _locked(descriptor: int) -> bool:
         try:

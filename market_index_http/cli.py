@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from math import nan
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from attrs import frozen
 
-from market_index import AssetId, InvalidAssetId, LiveIndex, OrderBook, Pair, PairNotFound, wire
+from market_index import AssetId, InvalidAssetId, LiveIndex, MarketIndex, OrderBook, Pair, PairNotFound, wire
 from market_index_feeds import Feed, FeedError, Progress, Store, StoreError, open_feed, open_store
 from market_index_feeds.ndjson import NdjsonStream, RefusedLine, open_stream
+from market_index_feeds.sqlite import is_sqlite
 from market_index_http import create_app, terminal
 from market_index_http.health import health_route
 from market_index_http.server import GRACE_SECONDS, Server, bind
@@ -26,14 +29,17 @@ from market_index_http.workers import supervise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-EXIT_REFUSED: Final = 1
-"""Something was refused, or is not there; all else was done."""
+EXIT_ABSENT: Final = 1
+"""There is no such pair."""
 
 EXIT_FEED: Final = 3
 """The feed or the store cannot be opened, read or written."""
 
 EXIT_LISTEN: Final = 4
 """The address cannot be listened on."""
+
+EXIT_REFUSED: Final = 5
+"""Something was refused; all else was done."""
 
 _LARGE: Final = 4 * 1024 * 1024
 """From how many bytes on it is worth to show how loading gets on."""
@@ -53,8 +59,12 @@ class _AddressFailed(click.ClickException):
     exit_code = EXIT_LISTEN
 
 
-class _Absent(click.ClickException):
+class _NothingToReplaceBy(click.ClickException):
     exit_code = EXIT_REFUSED
+
+
+class _Absent(click.ClickException):
+    exit_code = EXIT_ABSENT
 
 
 class _Asset(click.ParamType[AssetId]):
@@ -69,17 +79,32 @@ class _Asset(click.ParamType[AssetId]):
             self.fail(str(error), param, ctx)
 
 
-_FEED: Final = click.argument("source", metavar="FEED", envvar="MARKET_INDEX_FEED")
+class _Seconds(click.ParamType[float]):
+    """A number of seconds, 0 or more."""
+
+    name = "seconds"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = float(str(value))
+        except ValueError:
+            seconds = nan
+        if not seconds >= 0:
+            self.fail(f"{value!r} is not a number of seconds, 0 or more.", param, ctx)
+        return seconds
+
+
+_FEED: Final = click.argument("source", metavar="FEED")
 _STORE: Final = click.argument("target", metavar="STORE")
 _BASE: Final = click.argument("base", type=_Asset(), metavar="BASE")
 _QUOTE: Final = click.argument("quote", type=_Asset(), metavar="QUOTE")
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the very answer of the read API.")
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print it as the read API answers it.")
 _WAIT: Final = click.option(
     "--wait",
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    type=click.FloatRange(0),
+    type=_Seconds(),
     help="How long to wait while others write to STORE.",
 )
 
@@ -118,7 +143,7 @@ Examples:
 Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opened,
 {EXIT_LISTEN} the address cannot be listened on.""",
 )
-@_FEED
+@click.argument("source", metavar="FEED", envvar="MARKET_INDEX_FEED")
 @click.option(
     "--host",
     default="127.0.0.1",
@@ -169,7 +194,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     metavar="SECONDS",
     envvar="MARKET_INDEX_MAX_STALE",
     show_envvar=True,
-    type=click.FloatRange(0),
+    type=_Seconds(),
     help="For how long FEED may be unreachable until /healthz answers 503. By default it never does.",
 )
 def serve(
@@ -186,7 +211,8 @@ def serve(
 
     FEED is a store such as market.db, a file of order books, one a line in the shape that the order-book endpoint
     answers, - for standard input, or the base URL of another service. It is followed: what is published into a store
-    or appended to a file goes live at once. GET /healthz tells how FEED is doing.
+    or appended to a file goes live at once. GET /healthz tells how FEED is doing. FEED can be given by the variable
+    MARKET_INDEX_FEED as well.
     """
     serving = _Serving(source, access_log, max_age, max_stale, workers)
     with _telling_of_feeds(), open_feed(source) as feed, _bound(host, port) as listener:
@@ -244,8 +270,8 @@ Examples:
   producer | market-index publish market.db -
 
 \b
-Exit codes: 0 all was published, {EXIT_REFUSED} a line was refused, 2 wrong usage,
-{EXIT_FEED} BOOKS or STORE cannot be opened, read or written.""",
+Exit codes: 0 all was published, 1 it was interrupted, 2 wrong usage, {EXIT_FEED} BOOKS or STORE cannot be opened,
+read or written, {EXIT_REFUSED} a line was refused, or there was no order book to replace all others by.""",
 )
 @_STORE
 @click.argument("books", metavar="BOOKS")
@@ -267,10 +293,18 @@ def publish(target: str, books: str, *, replace: bool, synchronous: Any, wait: f
 
     A store that is not there is made. Lines are published as they come, each bunch in one change. A line that is not
     right is refused with its number and the reason, and costs nothing else: with --replace the pair that it names stays
-    as it is, and where it names none no pair is retracted.
+    as it is, and where it names none no pair is retracted. BOOKS without any order book replaces nothing.
     """
+    if "://" in books:
+        raise click.UsageError("BOOKS is a file of order books, one a line, or - for standard input, but no URL")
+    if books != "-" and is_sqlite(books):
+        raise click.UsageError(
+            f"BOOKS is a file of order books, one a line, or - for standard input; {books} is a store"
+        )
+    # As Ctrl-C does: what was published is told.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    refused: list[RefusedLine] = []
+    refused = _Refused()
     with _telling_of_feeds():
         stream = open_stream(books)
         with open_store(target, wait=wait, synchronous=synchronous) as store:
@@ -280,47 +314,77 @@ def publish(target: str, books: str, *, replace: bool, synchronous: Any, wait: f
                 else:
                     _publish(store, stream, refused)
             finally:
-                if refused:
-                    numbers = ", ".join(str(line.number) for line in refused[:_MOST_NUMBERS])
-                    more = f" and {len(refused) - _MOST_NUMBERS} more" if len(refused) > _MOST_NUMBERS else ""
-                    click.echo(f"{stream.source}: {len(refused)} lines refused: {numbers}{more}", err=True)
-    if refused:
+                if refused.count:
+                    click.echo(f"{stream.source}: {refused}", err=True)
+    if refused.count:
         raise SystemExit(EXIT_REFUSED)
 
 
-def _publish(store: Store, stream: NdjsonStream, refused: list[RefusedLine]) -> None:
-    published, revision = 0, store.revision
+class _Refused:
+    """The lines that were refused: how many, the numbers of the first, and the pairs that they name, None for any."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.pairs: set[Pair | None] = set()
+        self._numbers: list[int] = []
+
+    def add(self, line: RefusedLine) -> None:
+        """Note a line, but not what it holds: there may be any number of them, each of many megabytes."""
+        self.count += 1
+        self.pairs.add(line.pair)
+        if len(self._numbers) < _MOST_NUMBERS:
+            self._numbers.append(line.number)
+
+    def __str__(self) -> str:
+        more = f" and {self.count - len(self._numbers)} more" if self.count > len(self._numbers) else ""
+        return f"{_many(self.count, 'line')} refused: {', '.join(map(str, self._numbers))}{more}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _publish(store: Store, stream: NdjsonStream, refused: _Refused) -> None:
+    published, revision, ended = 0, store.revision, False
     try:
         for books in _batches(stream, refused):
-            receipt = store.publish(*books)
+            revision = store.publish(*books).revision
             published += len(books)
-            revision = receipt.revision
+        ended = True
     finally:
-        click.echo(f"{store.target}: {published} order books published, revision {revision}")
+        if published or ended:
+            click.echo(f"{store.target}: {_many(published, 'order book')} published, revision {revision}")
 
 
-def _replace(store: Store, stream: NdjsonStream, refused: list[RefusedLine]) -> None:
+def _replace(store: Store, stream: NdjsonStream, refused: _Refused) -> None:
     kept = 0
+
+    def books() -> Iterator[OrderBook]:
+        for some in _batches(stream, refused):
+            yield from some
+        if not stream.books:
+            raise _NothingToReplaceBy(f"{stream.source} holds no order book: nothing was changed")
 
     def keep(pair: Pair) -> bool:
         nonlocal kept
-        stays = any(line.pair in {None, pair} for line in refused)
+        stays = None in refused.pairs or pair in refused.pairs
         kept += stays
         return stays
 
-    receipt = store.replace((book for books in _batches(stream, refused) for book in books), keep)
+    receipt = store.replace(books(), keep)
     doubt = f", {kept} kept because of refused lines" if kept else ""
     click.echo(
-        f"{store.target}: {stream.books} order books, of which {receipt.published} are new, "
-        f"{receipt.retracted} pairs retracted{doubt}, revision {receipt.revision}"
+        f"{store.target}: {_many(stream.books, 'order book')}, of which {receipt.published} are new, "
+        f"{_many(receipt.retracted, 'pair')} retracted{doubt}, revision {receipt.revision}"
     )
 
 
-def _batches(stream: NdjsonStream, refused: list[RefusedLine]) -> Iterator[list[OrderBook]]:
+def _batches(stream: NdjsonStream, refused: _Refused) -> Iterator[list[OrderBook]]:
     """Yield the books of a stream as they come, and show on a terminal how far it was read."""
     with _progress(stream.source) as progress:
         for batch in stream.batches():
-            refused.extend(batch.refused)
+            for line in batch.refused:
+                refused.add(line)
             if batch.books:
                 yield batch.books
             progress(batch.offset, stream.size)
@@ -329,7 +393,7 @@ def _batches(stream: NdjsonStream, refused: list[RefusedLine]) -> Iterator[list[
 @main.command(
     short_help="Retract a pair from STORE.",
     epilog=f"""\b
-Exit codes: 0 it was retracted, {EXIT_REFUSED} it is not in STORE, 2 wrong usage,
+Exit codes: 0 it was retracted, {EXIT_ABSENT} it is not in STORE, 2 wrong usage,
 {EXIT_FEED} STORE cannot be opened or written.""",
 )
 @_STORE
@@ -349,7 +413,7 @@ def retract(target: str, base: AssetId, quote: AssetId, *, wait: float) -> None:
 @main.command(
     short_help="List the pairs of FEED.",
     epilog=f"""\b
-Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read.""",
+Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_REFUSED} some of it was refused.""",
 )
 @_FEED
 @click.option("--wide", is_flag=True, help="Show identifiers whole, however wide the terminal is.")
@@ -363,6 +427,12 @@ def pairs(source: str, *, wide: bool, as_json: bool) -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     with _telling_of_feeds(), open_feed(source) as feed, _progress(feed.source) as progress:
         index = feed.read(progress)
+    _show_pairs(index, wide=wide, as_json=as_json)
+    if feed.refused:
+        raise SystemExit(EXIT_REFUSED)
+
+
+def _show_pairs(index: MarketIndex, *, wide: bool, as_json: bool) -> None:
     if as_json:
         click.echo(wire.pair_list_to_json(index.pair_list()))
     elif sys.stdout.isatty():
@@ -378,8 +448,7 @@ Example:
   market-index book market.db ADA 8db269c3ec630e06ae29f74bc39edd1f87c819f1056206e879a1cd61:446a65644d6963726f555344
 
 \b
-Exit codes: 0, {EXIT_REFUSED} FEED does not track the pair, 2 wrong usage,
-{EXIT_FEED} FEED cannot be opened or read.""",
+Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read.""",
 )
 @_FEED
 @_BASE
@@ -457,6 +526,10 @@ def _telling_of_feeds() -> Iterator[None]:
         raise _FeedFailed(str(error)) from None
     except PairNotFound as error:
         raise _Absent(str(error)) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _FeedFailed(error.strerror or str(error)) from None
 
 
 @contextmanager

@@ -79,7 +79,10 @@ def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = F
     rows = [_HEADINGS[:_FACTS], *(row for _, row in facts)]
     widths = [max(_width(row[column]) for row in rows) for column in range(_FACTS)]
     bases, quotes = [book.pair.base for book, _ in facts], [book.pair.quote for book, _ in facts]
-    needed = [max((len(str(one)) for one in ids), default=0) for ids in (bases, quotes)]
+    needed = [
+        max(len(heading), *(len(str(one)) for one in ids)) if ids else len(heading)
+        for heading, ids in zip(_HEADINGS[_FACTS:], (bases, quotes), strict=True)
+    ]
     room = terminal.columns - sum(widths) - 2 * (_FACTS + 1)
     given, is_cut = needed, not wide and sum(needed) > room
     if is_cut:
@@ -91,7 +94,7 @@ def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = F
     is_left_out = any(one < min(own, _SHORTEST) for one, own in zip(given, needed, strict=True))
 
     def line(cells: Sequence[str], base: str, quote: str) -> str:
-        ids = () if is_left_out else (f"{base:<{max(given[0], len(_HEADINGS[_FACTS]))}}", quote)
+        ids = () if is_left_out else (f"{base:<{given[0]}}", quote)
         return "  ".join((*_justified(cells, widths), *ids))
 
     yield terminal.styled(line(_HEADINGS[:_FACTS], *_HEADINGS[_FACTS:]), bold=True)

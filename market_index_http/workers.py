@@ -39,17 +39,18 @@ def supervise(work: Work, listener: socket.socket, workers: int, patience: float
     it ever served tells that none can: then all are ended, and its code is returned. Workers are given `patience`
     seconds to end.
     """
-    supervisor = _Supervisor(work, listener)
+    supervisor = _Supervisor(work, listener, patience)
     with ended_by_signals(supervisor.stop):
         try:
             return supervisor.run(workers)
         finally:
-            supervisor.end(patience)
+            supervisor.end()
 
 
 class _Supervisor:
-    def __init__(self, work: Work, listener: socket.socket) -> None:
+    def __init__(self, work: Work, listener: socket.socket, patience: float) -> None:
         self._work = work
+        self._patience = patience
         self._listener = listener
         # When each was started, and whether it has ever served.
         self._workers: dict[BaseProcess, tuple[float, Event]] = {}
@@ -77,11 +78,11 @@ class _Supervisor:
                 self._start()
         return 0
 
-    def end(self, patience: float) -> None:
+    def end(self) -> None:
         """End what is left of the workers."""
         for worker in self._workers:
             worker.terminate()
-        deadline = monotonic() + patience
+        deadline = monotonic() + self._patience
         for worker in self._workers:
             worker.join(max(deadline - monotonic(), 0))
             if worker.exitcode is None:
@@ -91,7 +92,8 @@ class _Supervisor:
     def _start(self) -> None:
         if not self._should_exit:
             served = self._spawning.Event()
-            worker = self._spawning.Process(target=_in_worker, args=(self._work, self._listener, served), daemon=True)
+            told = self._work, self._listener, served, self._patience
+            worker = self._spawning.Process(target=_in_worker, args=told, daemon=True)
             worker.start()
             self._workers[worker] = monotonic(), served
 
@@ -104,13 +106,16 @@ def _ending(exit_code: int) -> str:
     return f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
 
 
-def _in_worker(work: Work, listener: socket.socket, served: Event) -> None:
-    Thread(target=_end_with_parent, daemon=True).start()
+def _in_worker(work: Work, listener: socket.socket, served: Event, patience: float) -> None:
+    Thread(target=_end_with_parent, args=(patience,), daemon=True).start()
     work(listener, served.set)
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(patience: float) -> None:
     """End this process as soon as the one that looks after it is gone, however that ended."""
     # There is a parent: it has started this process.
     cast(BaseProcess, multiprocessing.parent_process()).join()
     os.kill(os.getpid(), signal.SIGTERM)
+    # Nobody is left who would see to it that it ends.
+    sleep(patience)
+    os._exit(1)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
-from threading import Thread
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -102,7 +105,9 @@ def test_a_service_that_goes_away_leaves_the_last_good_index(
         feed = open_feed(f"http://127.0.0.1:{one.port}")
         feed.start(live)
     with feed:
-        eventually(lambda: "cannot be read (Connection refused); its 3 pairs stay as they were" in quick.text)
+        eventually(
+            lambda: "cannot be read (Connection refused); what was read of its 3 pairs before stays" in quick.text
+        )
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         age = feed.age
         eventually(lambda: feed.age > age)
@@ -146,9 +151,10 @@ def test_an_answer_that_holds_no_book_leaves_the_last_good_one(live: LiveIndex, 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Response(b"nope", 500), f"it answers {LIST} with 500: b'nope'"),
-        (Response(b"", 302, {"Location": "/"}), f"it answers {LIST} with 302: b''"),
-        (Response(b"", 304), f"it answers {LIST} with 304: b''"),
+        (Response(b"nope", 500), f"it answers {LIST} with 500: 'nope'"),
+        (Response(b"", 302, {"Location": "/"}), f"it answers {LIST} with 302: ''"),
+        (Response(b"", 304), f"it answers {LIST} with 304: ''"),
+        (Response(b"no", 404), f"there is no pair list below this URL: it answers {LIST} with 404: 'no'"),
         (Response(b"{}"), "its pair list: pairs: missing"),
         (Response(b"x" * 2000), f"it answers {LIST} with more than 1000 bytes"),
     ],
@@ -160,6 +166,107 @@ def test_what_is_no_pair_list_is_one_clear_error(
     with served(answering({LIST: answer})) as one, pytest.raises(FeedError) as refused:
         open_feed(f"http://127.0.0.1:{one.port}").start(live)
     assert str(refused.value) == f"http://127.0.0.1:{one.port} cannot be read: {reason}"
+
+
+def test_one_pair_that_is_not_answered_costs_no_other_and_nothing_for_good(
+    upstream: LiveIndex, live: LiveIndex, quick: pytest.LogCaptureFixture
+):
+    app = create_app(upstream)
+    failing: list[bool] = []
+
+    async def sometimes(scope: Any, receive: Any, send: Any) -> None:
+        if failing and str(pair(2).base).replace(":", "%3A").encode() in scope["query_string"]:
+            await Response(b"not now", 503)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    with served(sometimes) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+        feed.start(live)
+        failing.append(True)
+        eventually(lambda: "503: 'not now'); what was read of its 3 pairs before stays" in quick.text)
+        upstream.update([book(1, 9), book(2, 9), book(5, 5)], [pair(3)])
+        eventually(lambda: spots(live) == {1: "9", 2: "2", 5: "5"})
+        age = feed.age
+        eventually(lambda: feed.age > age)
+        failing.clear()
+        eventually(lambda: spots(live) == {1: "9", 2: "9", 5: "5"})
+        eventually(lambda: feed.age < age)
+        failing.append(True)
+        with pytest.raises(FeedError, match="503: 'not now'"):
+            open_feed(feed.source).read(lambda *_: None)
+        with pytest.raises(FeedError, match="503: 'not now'"):
+            open_feed(feed.source).start(untouched := LiveIndex())
+        assert len(untouched.current) == 0
+
+
+class TestSlow:
+    """A service that takes its time, or never comes to an end."""
+
+    @pytest.fixture
+    def dripping(self) -> Iterator[str]:
+        """The base URL of a service that answers a byte at a time, for ever."""
+        done = Event()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def drip(connection: socket.socket) -> None:
+                with connection, suppress(OSError):
+                    connection.recv(4096)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                    while not done.wait(0.01):
+                        connection.sendall(b" ")
+
+            def accept() -> None:
+                with suppress(OSError):
+                    while True:
+                        connection, _ = listener.accept()
+                        Thread(target=drip, args=(connection,), daemon=True).start()
+
+            Thread(target=accept, daemon=True).start()
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            done.set()
+            listener.shutdown(socket.SHUT_RDWR)
+
+    def test_an_answer_is_waited_for_so_long_and_no_longer(
+        self, dripping: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(service, "ANSWER_SECONDS", 0.2)
+        with pytest.raises(FeedError, match=r"with more than 0\.2 seconds"):
+            open_feed(dripping).start(live)
+
+    def test_to_close_it_does_not_wait_for_an_answer(self, dripping: str, feed: Feed, monkeypatch: pytest.MonkeyPatch):
+        assert isinstance(feed, service.ServiceFeed)
+        port = int(dripping.rpartition(":")[2])
+        feed._port = port
+        feed._etags.clear()
+        for connection in list(feed._connections):
+            connection.port = port
+            connection.close()
+        time.sleep(0.3)
+        begun = time.monotonic()
+        feed.close()
+        assert time.monotonic() - begun < 5
+
+    def test_nothing_is_asked_once_it_is_closed(self, upstream: LiveIndex):
+        with served(create_app(upstream)) as one:
+            feed = service.ServiceFeed(f"http://127.0.0.1:{one.port}")
+            feed.close()
+            with pytest.raises(service._Unanswered, match="it is not asked any longer"):
+                feed._ask(LIST, "")
+
+    def test_an_answer_that_is_cut_off_is_told_as_that(self, live: LiveIndex):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def answer() -> None:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"pairs":[]}')
+
+            answering = Thread(target=answer)
+            answering.start()
+            with pytest.raises(FeedError, match=f"its answer to {LIST} was cut off, 5 bytes before its end"):
+                open_feed(f"http://127.0.0.1:{listener.getsockname()[1]}").start(live)
+            answering.join()
 
 
 def test_a_connection_that_was_closed_meanwhile_is_made_anew():
@@ -215,6 +322,18 @@ def test_what_is_no_http_is_one_clear_error(live: LiveIndex):
 def test_what_is_no_base_url_is_refused(source: str):
     with pytest.raises(FeedError, match="cannot be opened"):
         open_feed(source)
+
+
+@pytest.mark.parametrize(
+    "source", ["http://exa mple:80", "http://a..b:80/", "http://127.0.0.1:9/pä", f"http://{'x' * 70}:80"]
+)
+def test_what_nobody_can_be_asked_by_is_one_clear_error(source: str):
+    with pytest.raises(FeedError, match="cannot be read"):
+        open_feed(source).read()
+
+
+def test_the_kind_of_a_url_is_told_in_either_case():
+    assert repr(open_feed("HTTP://127.0.0.1:1\n").source) == repr("'HTTP://127.0.0.1:1\\n'")
 
 
 def test_https_is_spoken_where_it_is_asked_for(live: LiveIndex):

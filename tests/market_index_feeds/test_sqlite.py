@@ -412,6 +412,7 @@ class TestWriters:
             Path(f"{path}-lock").unlink()
             with one.held(0.5), pytest.raises(sqlite_file.Busy), other.held(0.05):
                 pass
+            one.close()
 
     def test_a_forked_process_is_told_and_harms_nothing(self, store: Store, path: Path):
         store.publish(book(1, 1))
@@ -873,8 +874,13 @@ class TestOpening:
         with pytest.raises(StoreError, match=reason):
             open_store(target)
 
-    def test_it_is_made_where_the_file_system_has_no_links(self, path: Path, monkeypatch: pytest.MonkeyPatch):
-        def refuse(*_: object) -> None:
+    @pytest.mark.parametrize("at_the_same_time", [False, True])
+    def test_it_is_made_where_the_file_system_has_no_links(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, at_the_same_time: bool
+    ):
+        def refuse(new: Path, path: Path) -> None:
+            if at_the_same_time:
+                shutil.copyfile(new, path)
             raise PermissionError(1, "Operation not permitted")
 
         monkeypatch.setattr(os, "link", refuse)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import time
 from decimal import Decimal
@@ -65,7 +66,7 @@ class TestPublish:
     def test_what_is_refused_is_named_by_its_line_and_costs_nothing_else(self, store: Path, lines: Path):
         lines.write_text(line(1, 1) + "nonsense\n" + line(2, 2) + line(3)[:40] + "\n" + line(4, 4) + line(5)[:-1])
         done = run("publish", store, lines)
-        assert done.returncode == 1
+        assert done.returncode == 5
         assert done.stdout == f"{store}: 3 order books published, revision 1\n"
         assert f"{lines} line 2 refused: not JSON at character 0" in done.stderr
         assert f"{lines} line 4 refused: not JSON" in done.stderr
@@ -75,7 +76,7 @@ class TestPublish:
 
     def test_of_many_refused_lines_the_first_are_named(self, store: Path):
         done = run("publish", store, "-", said="nonsense\n" * 25)
-        assert done.returncode == 1
+        assert done.returncode == 5
         assert done.stdout == f"{store}: 0 order books published, revision 0\n"
         numbers = ", ".join(map(str, range(1, 21)))
         assert done.stderr.endswith(f"standard input: 25 lines refused: {numbers} and 5 more\n")
@@ -96,7 +97,23 @@ class TestPublish:
             assert process.wait(30) == 0
         assert spots(open_feed(store).read()) == {1: "3", 2: "2"}
 
-    def test_an_interrupted_one_says_how_far_it_came(self, store: Path):
+    def test_it_does_not_keep_what_it_refuses(self, store: Path):
+        with subprocess.Popen(
+            [COMMAND, "publish", store, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            assert process.stdin
+            bad = b"x" * 1_000_000 + b"\n"
+            process.stdin.write(bad * 20)
+            process.stdin.flush()
+            before = memory_of(process.pid)
+            process.stdin.write(bad * 100)
+            process.stdin.flush()
+            assert memory_of(process.pid) < before + 50_000_000
+            process.stdin.close()
+            assert process.wait(30) == 5
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_an_interrupted_one_says_how_far_it_came(self, store: Path, number: signal.Signals):
         with subprocess.Popen(
             [COMMAND, "publish", store, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
@@ -105,8 +122,8 @@ class TestPublish:
             process.stdin.write(line(1, 1).encode())
             process.stdin.flush()
             eventually(lambda: store.exists() and spots(open_feed(store).read()) == {1: "1"})
-            process.send_signal(2)
-            assert process.stdout.read().decode() == f"{store}: 1 order books published, revision 1\n"
+            process.send_signal(number)
+            assert process.stdout.read().decode() == f"{store}: 1 order book published, revision 1\n"
             assert process.wait(30) == 1
 
     def test_a_file_can_be_made_the_whole_of_the_store(self, store: Path, lines: Path):
@@ -115,7 +132,7 @@ class TestPublish:
         lines.write_text(line(2, 2) + line(3, 9) + line(4, 4))
         done = run("publish", store, lines, "--replace")
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout == f"{store}: 3 order books, of which 2 are new, 1 pairs retracted, revision 2\n"
+        assert done.stdout == f"{store}: 3 order books, of which 2 are new, 1 pair retracted, revision 2\n"
         assert spots(open_feed(store).read()) == {2: "2", 3: "9", 4: "4"}
 
     @pytest.mark.parametrize(
@@ -132,11 +149,19 @@ class TestPublish:
         assert run("publish", store, lines).returncode == 0
         lines.write_text(line(2, 9) + bad)
         done = run("publish", store, lines, "--replace")
-        assert done.returncode == 1
-        assert (
-            f"1 are new, {3 - kept} pairs retracted, {kept} kept because of refused lines, revision 2\n" in done.stdout
-        )
+        assert done.returncode == 5
+        assert f"1 are new, {3 - kept} pair" in done.stdout
+        assert f" retracted, {kept} kept because of refused lines" in done.stdout
         assert spots(open_feed(store).read()) == left
+
+    @pytest.mark.parametrize("content", ["", "nonsense\n"])
+    def test_nothing_replaces_nothing(self, store: Path, content: str):
+        """A producer that died at once must not cost every price."""
+        run("publish", store, SAMPLE)
+        done = run("publish", store, "-", "--replace", said=content)
+        assert (done.returncode, done.stdout) == (5, "")
+        assert "Error: standard input holds no order book: nothing was changed\n" in done.stderr
+        assert len(open_feed(store).read()) == 13
 
     def test_a_large_file_shows_on_a_terminal_how_it_gets_on(self, store: Path, lines: Path):
         lines.write_text("".join(LINES) * 600)
@@ -171,6 +196,29 @@ class TestPublish:
         assert done.stderr.count("\n") == 1
         assert list(tmp_path.iterdir()) == []
 
+    @pytest.mark.parametrize(
+        ("books", "reason"),
+        [("http://127.0.0.1:1", "but no URL"), ("market.db", "market.db is a store")],
+    )
+    def test_what_is_no_file_of_lines_is_wrong_usage(self, tmp_path: Path, books: str, reason: str):
+        done = subprocess.run(
+            [COMMAND, "publish", "new.db", books], capture_output=True, text=True, cwd=tmp_path, check=False
+        )
+        assert done.returncode == 2
+        assert reason in done.stderr
+        assert list(tmp_path.iterdir()) == []
+
+    def test_what_cannot_be_read_on_is_one_line_and_exit_code_3(self, store: Path):
+        for arguments in ((), ("--replace",)):
+            done = run("publish", store, "/proc/self/mem", *arguments)
+            assert (done.returncode, done.stderr) == (3, "Error: Input/output error\n")
+
+    @pytest.mark.parametrize("wait", ["nan", "-1", "soon"])
+    def test_what_is_no_number_of_seconds_is_wrong_usage(self, store: Path, wait: str):
+        done = run("publish", store, SAMPLE, "--wait", wait)
+        assert done.returncode == 2
+        assert "is not a number of seconds, 0 or more." in done.stderr
+
     def test_a_store_that_others_write_to_is_waited_for_so_long(self, store: Path):
         with open_store(store) as other:
             with other._change():  # type: ignore[attr-defined]  # what another process would hold
@@ -179,8 +227,16 @@ class TestPublish:
                 assert 0.3 < time.monotonic() - begun < 30
             assert done.returncode == 3
             assert "was not written to: others have been writing for 0.3 seconds" in done.stderr
-            assert done.stdout == f"{store}: 0 order books published, revision 0\n"
+            assert done.stdout == ""
             assert run("publish", store, SAMPLE, "--synchronous", "normal").returncode == 0
+
+    def test_who_does_not_wait_for_the_summary_is_told_nothing(self, store: Path):
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run([COMMAND, "publish", store, SAMPLE], stdout=writing, stderr=subprocess.PIPE, check=False)
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (1, b"")
+        assert len(open_feed(store).read()) == 13
 
 
 class TestRetract:
@@ -265,12 +321,15 @@ class TestLooking:
 
     def test_on_a_terminal_there_is_a_table_and_a_ladder(self, store: Path):
         run("publish", store, SAMPLE)
-        table = on_terminal("pairs", store, columns=100)
-        assert len(table) == 15
-        assert all(len(plain(row)) <= 100 for row in table)
+        table = on_terminal("pairs", store, columns=110)
+        assert len(table) == 16
+        assert all(len(plain(row)) <= 110 for row in table)
         assert "\x1b[1m" in table[0]
         assert plain(table[-1]) == "Identifiers are cut to fit; --wide shows them whole."
-        assert len(on_terminal("pairs", store, "--wide", columns=100)) == 14
+        assert len(on_terminal("pairs", store, "--wide", columns=100)) == 15
+        narrow = on_terminal("pairs", store, columns=80)
+        assert all(len(plain(row)) <= 80 for row in narrow)
+        assert plain(narrow[-1]) == "There is no room for identifiers; --wide shows them."
         rows = on_terminal("book", store, "ADA", IUSD, "--depth", 2, columns=100)
         assert plain(rows[0]) == "ADA/iUSD"
         assert [plain(row).partition(" ")[0] for row in rows[4:]] == [
@@ -289,6 +348,12 @@ class TestLooking:
         assert not any("\x1b" in row for row in colourless)
         ascii_alone = on_terminal("book", store, "ADA", IUSD, columns=100, PYTHONIOENCODING="ascii")
         assert any("#" in row for row in ascii_alone)
+
+    def test_what_is_refused_is_an_exit_code_of_its_own(self, lines: Path):
+        lines.write_text("nonsense\n" + LINES[0])
+        done = run("pairs", lines)
+        assert (done.returncode, done.stdout.count("\n")) == (5, 2)
+        assert "line 1 refused" in done.stderr
 
     def test_a_pipe_that_is_closed_early_is_no_failure_that_is_told_of(self, store: Path):
         run("publish", store, SAMPLE)
@@ -313,6 +378,11 @@ class TestServing:
             assert run("retract", store, pair(1).base, "ADA").returncode == 0
             eventually(lambda: len(service.pair_list().json["pairs"]) == 13)
             assert command.end() == 0
+
+
+def memory_of(process: int) -> int:
+    """How many bytes a process holds in memory."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def read_all(descriptor: int) -> str:

@@ -45,7 +45,7 @@ def test_a_name_is_shown_where_it_is_plain_text(name: bytes, shown: str):
 @given(strategies.asset_ids(), st.integers(0, 200))
 def test_an_identifier_is_cut_to_the_width_and_never_guessed(asset: AssetId, width: int):
     cut = terminal.shortened(asset, width)
-    assert len(cut) <= max(width, 12) or cut == str(asset)
+    assert len(cut) <= max(width, 14) or cut == str(asset)
     if "…" not in cut:
         assert cut == str(asset)
     else:
@@ -57,6 +57,8 @@ def test_an_identifier_is_cut_to_the_width_and_never_guessed(asset: AssetId, wid
 @given(st.lists(strategies.order_books(), max_size=4))
 def test_a_table_has_a_line_a_book_and_every_exact_price(books: list[OrderBook]):
     headings, *rows = terminal.pair_table(books, WIDE)
+    if any(book.is_crossed or book.is_locked for book in books):
+        assert rows.pop() == "In yellow, with a spread of zero or less: locked or crossed."
     assert len(rows) == len(books)
     assert headings.split()[0] == "pair"
     for row, book in zip(rows, books, strict=True):
@@ -80,6 +82,8 @@ def test_a_table_is_no_wider_than_the_facts_and_two_short_identifiers(books: lis
     widths = [len(row) for row in terminal.pair_table(books, Terminal(columns, colour=False))]
     facts = [len(row) for row in terminal.pair_table(books, Terminal(0, colour=False))]
     assert max(widths) <= max(columns, *facts)
+    if max(facts) + 2 * 16 <= columns:
+        assert "no room" not in list(terminal.pair_table(books, Terminal(columns, colour=False)))[-1]
 
 
 @given(strategies.order_books(), st.integers(0, 9), st.integers(0, 120), st.booleans())
@@ -120,7 +124,8 @@ def test_what_is_crossed_or_locked_is_said_and_marked():
         "---  spread 0 (locked)  mid 2  spot -",
         "---  spread 1  mid 1.5  spot 1.5",
     ]
-    _, *rows = terminal.pair_table([crossed, locked, apart], Terminal(400))
+    _, *rows, legend = terminal.pair_table([crossed, locked, apart], Terminal(400))
+    assert "In yellow, with a spread of zero or less: locked or crossed." in legend
     assert ["\x1b[33m" in row for row in rows] == [True, True, False]
 
 

@@ -206,6 +206,16 @@ def test_an_address_that_is_taken_while_they_load_is_exit_code_4(tmp_path: Path,
             assert "Traceback" not in command.said
 
 
+def test_workers_end_without_the_one_that_looks_after_them_even_where_they_do_not_want_to():
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.market_index_http.stubborn"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "working\n"
+        process.kill()
+        assert process.stdout.read() == "", "nobody has it open any more"
+
+
 class TestHealth:
     """GET /healthz, beside the endpoints of a server that stands by itself."""
 
