@@ -124,7 +124,12 @@ def idle(folder: Path, seconds: int) -> Row:
 
 
 def writing(folder: Path, rounds: int) -> Iterator[Row]:
-    held = books(200, 50)
+    # Each pair twice, with another book: of one that stands there already SQLite would write next to nothing.
+    held = books(100, 50)
+    held += [
+        OrderBook(one.pair, other.bids, other.asks, other.spot)
+        for one, other in zip(held, books(100, 50, seed=7), strict=True)
+    ]
     full, normal = "synchronous FULL", "synchronous NORMAL"
     with (
         open_store(folder / "full.db") as store_full,
@@ -146,8 +151,8 @@ def writing(folder: Path, rounds: int) -> Iterator[Row]:
             for peer in peers:
                 yield compared(work + name, "µs", each, name, peer, scale=1e6)
         hundred = {
-            "100 at once": lambda: store_full.publish(*held[:100]),
-            "bare SQLite": bare_batch(folder / "bare-batch.db", held[:100]),
+            "100 at once": publishing_batches(store_full, held),
+            "bare SQLite": bare_batches(folder / "bare-batch.db", held),
         }
         batches = {name: [one / 100 for one in seconds] for name, seconds in interleaved(hundred, rounds).items()}
         yield compared(f"{work}100 at once, {full}, each", "µs", batches, "100 at once", "bare SQLite", scale=1e6)
@@ -159,6 +164,11 @@ def publishing(store: Store, held: list[OrderBook]) -> Callable[[], Any]:
     store.publish(*held)
     following = cycle(held)
     return lambda: store.publish(next(following))
+
+
+def publishing_batches(store: Store, held: list[OrderBook]) -> Callable[[], Any]:
+    following = cycle((held[:100], held[100:]))
+    return lambda: store.publish(*next(following))
 
 
 def plain(
@@ -186,20 +196,20 @@ def bare(path: Path, held: list[OrderBook], synchronous: Synchronous) -> Callabl
     def write() -> None:
         pair, _, body = next(following)
         connection.execute("BEGIN IMMEDIATE")
-        # A page that would come out as it was is not written at all.
         connection.execute(UPSERT, (pair, next(numbers), body))
         connection.execute("COMMIT")
 
     return write
 
 
-def bare_batch(path: Path, held: list[OrderBook]) -> Callable[[], Any]:
+def bare_batches(path: Path, held: list[OrderBook]) -> Callable[[], Any]:
     connection, rows = plain(path, held, "full")
+    following = cycle((rows[:100], rows[100:]))
     numbers = iter(range(10**9))
 
     def write() -> None:
         connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(UPSERT, [(pair, next(numbers), body) for pair, _, body in rows])
+        connection.executemany(UPSERT, [(pair, next(numbers), body) for pair, _, body in next(following)])
         connection.execute("COMMIT")
 
     return write
