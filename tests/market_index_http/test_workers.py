@@ -17,7 +17,7 @@ import pytest
 
 from market_index import LiveIndex, OrderBook, wire
 from market_index_feeds import open_feed, open_store
-from market_index_http import create_app
+from market_index_http import cli, create_app
 from market_index_http.health import health_route
 from tests.command import SAMPLE, Running, run, running
 from tests.market_index_feeds.made_up import book, pair
@@ -192,6 +192,18 @@ def test_what_none_of_them_can_read_is_one_exit_code_3(tmp_path: Path, store: Pa
     assert done.returncode == 3
     assert f"{store} cannot be opened: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_worker_says_in_one_line_what_it_cannot_read(store: Path, capsys: pytest.CaptureFixture[str]):
+    """In this process: what a worker of its own has covered can be lost when it is ended."""
+    store.write_bytes(store.read_bytes()[:4096])
+    serving = cli._Serving(str(store), access_log=False, max_age=None, max_stale=None, workers=2)
+    with pytest.raises(SystemExit) as ended:
+        cli._work(serving, socket.create_server(("127.0.0.1", 0)), lambda: None)
+    assert ended.value.code == 3
+    said = capsys.readouterr().err
+    assert said.startswith(f"Error: {store} cannot be opened: ")
+    assert said.count("\n") == 1
 
 
 def test_an_address_that_is_taken_while_they_load_is_exit_code_4(tmp_path: Path, store: Path):
