@@ -361,6 +361,38 @@ class TestWriters:
             assert other.publish(book(3, 3)).revision == 2
         assert spots(open_feed(path).read()) == {2: "2", 3: "3"}
 
+    def test_to_close_one_that_was_replaced_does_not_empty_the_log_of_the_one_in_its_place(
+        self, store: Store, path: Path, tmp_path: Path
+    ):
+        """Where the log stayed, both have the same one open: SQLite goes by its name."""
+        store.publish(book(1, 1))
+        shutil.copyfile(path, tmp_path / "copy")
+        store.publish(book(1, 2))
+        (tmp_path / "copy").rename(path)
+        script = (
+            "import sys\n"
+            "from market_index_feeds import open_store\n"
+            "from tests.market_index_feeds.made_up import book\n"
+            "store = open_store(sys.argv[1])\n"
+            "print(store.publish(book(9, 9)).revision, flush=True)\n"
+            "sys.stdin.read()\n"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as other:
+            assert other.stdin
+            assert other.stdout
+            assert other.stdout.readline() == "3\n"
+            store.close()
+            assert (
+                elsewhere(
+                    "import sys; from market_index_feeds import open_feed; print(len(open_feed(sys.argv[1]).read()))",
+                    path,
+                )
+                == "2\n"
+            )
+            other.stdin.close()
+
     def test_an_interrupt_while_it_waits_leaves_nothing_behind(self, store: Store, path: Path):
         store.publish(book(1, 1))
 
