@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from math import inf
 from threading import Event, Thread
 from time import monotonic
-from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, TypeAlias
 
 from market_index import LiveIndex, MarketIndex, MarketIndexError, OrderBook, Pair
+from market_index_feeds.opened import Opened
 
 LOG: Final = logging.getLogger("market_index_feeds")
 
@@ -26,7 +26,7 @@ class FeedError(MarketIndexError):
     """The source of a feed cannot be opened, or the name of the source is not one that is known."""
 
 
-class Feed(ABC):
+class Feed(Opened):
     """Where order books come from. Open one with `open_feed`, start it and close it when done, or read it once.
 
     `source` is the name it was opened by. `books` counts the order books read so far, `refused` the records that were
@@ -102,19 +102,11 @@ class Feed(ABC):
             self._thread.join()
         self._release()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @abstractmethod
     def _load(self, live: LiveIndex, progress: Progress | None) -> None:
         """Publish what the source holds now, or raise `FeedError`."""
 
-    def _release(self) -> None:  # noqa: B027  # a stream has nothing to let go of
+    def _release(self) -> None:  # a stream has nothing to let go of
         """Let go of the source."""
 
     @abstractmethod

@@ -21,8 +21,8 @@ from typing import Final
 from attrs import frozen
 
 from market_index import LiveIndex, MarketIndex, MarketIndexError, OrderBook, Pair, wire
-from market_index.errors import shown
 from market_index_feeds.feed import LOG, Feed, FeedError, Progress
+from market_index_feeds.opened import shown_name
 
 MAX_LINE_LENGTH: Final = 16 * 1024 * 1024
 """The most bytes of a line, its newline aside; a longer one is refused, and never held in memory whole."""
@@ -499,7 +499,7 @@ def open_stream(source: str) -> NdjsonStream:
         except OSError as error:
             raise FeedError(f"standard input cannot be opened: {error.strerror}") from None
         return NdjsonStream("standard input", _STANDARD_INPUT)
-    name = source if source.isprintable() else shown(source)
+    name = shown_name(source)
     try:
         mode = Path(source).stat().st_mode
     except (OSError, ValueError) as error:

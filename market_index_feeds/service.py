@@ -19,6 +19,7 @@ from attrs import frozen
 from market_index import InvalidOrderBook, LiveIndex, MarketIndexError, OrderBook, Pair, PairInfo, PairNotFound, wire
 from market_index.errors import shown
 from market_index_feeds.feed import LOG, Feed, FeedError, Progress
+from market_index_feeds.opened import shown_name
 
 POLL_SECONDS: Final = 1.0
 """How long to rest between one round of questions and the next."""
@@ -65,7 +66,7 @@ class ServiceFeed(Feed):
 
     def __init__(self, source: str) -> None:
         """Take the URL apart; raise `ValueError` where it is none."""
-        super().__init__(source if source.isprintable() else shown(source))
+        super().__init__(shown_name(source))
         url = urlsplit(source)
         if not url.hostname or url.username is not None or url.query or url.fragment:
             raise ValueError("the base URL of a service is like http://127.0.0.1:8000")

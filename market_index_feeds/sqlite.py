@@ -21,6 +21,7 @@ from typing import Final, Literal, TypeAlias
 from market_index import AssetId, InvalidOrderBook, LiveIndex, MarketIndexError, OrderBook, Pair, PairNotFound, wire
 from market_index.errors import shown
 from market_index_feeds.feed import LOG, Feed, FeedError, Progress
+from market_index_feeds.opened import shown_name
 from market_index_feeds.sqlite_file import (
     DIGESTS,
     MAGIC,
@@ -495,7 +496,7 @@ def open_sqlite_store(target: str, *, wait: float, synchronous: Synchronous, mak
         raise ValueError(f"synchronous must be 'full' or 'normal', not {shown(synchronous)}")
     if not wait >= 0:
         raise ValueError(f"wait must be 0 or more seconds, not {wait}")
-    name = target if target.isprintable() else shown(target)
+    name = shown_name(target)
     try:
         path = Path(target)
         if make and not path.exists():
@@ -511,7 +512,7 @@ def open_sqlite_feed(source: str) -> SqliteFeed:
 
     Raises `FeedError` when it is not there, or is no store.
     """
-    name = source if source.isprintable() else shown(source)
+    name = shown_name(source)
     try:
         # However the current folder changes while it is followed.
         path = Path(source).absolute()

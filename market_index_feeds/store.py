@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Self
 
 from attrs import frozen
 
 from market_index import InvalidOrderBook, MarketIndexError, OrderBook, Pair
 from market_index.errors import shown
+from market_index_feeds.opened import Opened
 
 
 class StoreError(MarketIndexError):
@@ -33,7 +32,7 @@ class Receipt:
     retracted: int = 0
 
 
-class Store(ABC):
+class Store(Opened):
     """Where books are published. Open one with `open_store`, close it when done.
 
     Each call is one change: whole in the store when the call returns, and not there at all when it raises `StoreError`.
@@ -76,22 +75,10 @@ class Store(ABC):
         Raises `StoreError`, and `InvalidOrderBook` for what is not an order book.
         """
 
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of the store. Closing twice does no harm."""
-
     @property
     @abstractmethod
     def revision(self) -> int:
         """The revision of the last change, whoever made it; 0 before the first."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @abstractmethod
     def _publish(self, books: list[OrderBook]) -> Receipt:

@@ -27,10 +27,11 @@ MAY_IMPORT = {
     "market_index.wire": {"market_index.order_book"},
     "market_index.strategies": {"market_index.index"},
     "market_index": {"market_index.live", "market_index.wire"},
-    "market_index_feeds.feed": {"market_index"},
+    "market_index_feeds.opened": {"market_index"},
+    "market_index_feeds.feed": {"market_index_feeds.opened"},
     "market_index_feeds.ndjson": {"market_index_feeds.feed"},
     "market_index_feeds.service": {"market_index_feeds.feed"},
-    "market_index_feeds.store": {"market_index"},
+    "market_index_feeds.store": {"market_index_feeds.opened"},
     "market_index_feeds.sqlite_file": set(),
     "market_index_feeds.sqlite": {
         "market_index_feeds.feed",

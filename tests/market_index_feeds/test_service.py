@@ -6,7 +6,7 @@ import logging
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Event, Thread
 from typing import Any
@@ -60,6 +60,25 @@ def answering(answers: dict[str, Response]) -> Starlette:
     app = Starlette(routes=[Route("/{path:path}", answer)])
     app.state.asked = 0
     return app
+
+
+@contextmanager
+def answering_in_bytes(*answers: bytes) -> Iterator[str]:
+    """The base URL of a service that gives these very answers, each on a connection of its own that it then closes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            for one in answers:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(one)
+
+        answering = Thread(target=answer)
+        answering.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        answering.join(20)
+        assert not answering.is_alive()
 
 
 def says(log: pytest.LogCaptureFixture, text: str) -> bool:
@@ -254,41 +273,23 @@ class TestSlow:
                 feed._ask(LIST, "")
 
     def test_an_answer_that_is_cut_off_is_told_as_that(self, live: LiveIndex):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-
-            def answer() -> None:
-                connection, _ = listener.accept()
-                with connection:
-                    connection.recv(4096)
-                    connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"pairs":[]}')
-
-            answering = Thread(target=answer)
-            answering.start()
-            with pytest.raises(FeedError, match=f"its answer to {LIST} was cut off, 5 bytes before its end"):
-                open_feed(f"http://127.0.0.1:{listener.getsockname()[1]}").start(live)
-            answering.join()
+        cut_off = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"pairs":[]}'
+        with (
+            answering_in_bytes(cut_off) as url,
+            pytest.raises(FeedError, match=f"its answer to {LIST} was cut off, 5 bytes before its end"),
+        ):
+            open_feed(url).start(live)
 
 
 def test_a_connection_that_was_closed_meanwhile_is_made_anew():
     """The service answers each question on a connection of its own, and closes it without saying so before."""
     bodies = [wire.pair_list_to_json(MarketIndex([book(1, 1)]).pair_list()), wire.order_book_to_json(book(1, 1))] * 2
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer() -> None:
-            for body in bodies:
-                connection, _ = listener.accept()
-                with connection:
-                    connection.recv(4096)
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
-
-        answering = Thread(target=answer)
-        answering.start()
-        live = LiveIndex()
-        with open_feed(f"http://127.0.0.1:{listener.getsockname()[1]}") as feed:
-            feed.start(live)
-            assert spots(live) == {1: "1"}
-            answering.join(20)
-            assert not answering.is_alive()
+    answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies]
+    live = LiveIndex()
+    with answering_in_bytes(*answers) as url, open_feed(url) as feed:
+        feed.start(live)
+        assert spots(live) == {1: "1"}
+        eventually(lambda: feed.books == 2)
 
 
 def test_nobody_there_is_one_clear_error(live: LiveIndex):
@@ -300,19 +301,11 @@ def test_nobody_there_is_one_clear_error(live: LiveIndex):
 
 
 def test_what_is_no_http_is_one_clear_error(live: LiveIndex):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(b"SSH-2.0-nonsense\r\n")
-
-        answering = Thread(target=answer)
-        answering.start()
-        with pytest.raises(FeedError, match=r"cannot be read: SSH-2\.0-nonsense"):
-            open_feed(f"http://127.0.0.1:{listener.getsockname()[1]}").start(live)
-        answering.join()
+    with (
+        answering_in_bytes(b"SSH-2.0-nonsense\r\n") as url,
+        pytest.raises(FeedError, match=r"cannot be read: SSH-2\.0-nonsense"),
+    ):
+        open_feed(url).start(live)
 
 
 @pytest.mark.parametrize(

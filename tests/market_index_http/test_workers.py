@@ -164,15 +164,22 @@ def test_a_signal_while_they_load_ends_them_too(tmp_path: Path, store: Path):
         assert "Traceback" not in command.said
 
 
-def test_a_worker_that_does_not_end_is_ended():
+@contextmanager
+def stubborn() -> Iterator[subprocess.Popen[str]]:
+    """What looks after a worker that does not end when it is told to; in the end the worker has ended all the same."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.market_index_http.stubborn"], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "working\n"
+        yield process
+        assert process.stdout.read() == "", "nobody has it open any more"
+
+
+def test_a_worker_that_does_not_end_is_ended():
+    with stubborn() as process:
         process.terminate()
         assert process.wait(30) == 0
-        assert process.stdout.read() == "", "nobody has it open any more"
 
 
 @pytest.mark.parametrize("source", ["-", "pipe"])
@@ -219,13 +226,8 @@ def test_an_address_that_is_taken_while_they_load_is_exit_code_4(tmp_path: Path,
 
 
 def test_workers_end_without_the_one_that_looks_after_them_even_where_they_do_not_want_to():
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.market_index_http.stubborn"], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "working\n"
+    with stubborn() as process:
         process.kill()
-        assert process.stdout.read() == "", "nobody has it open any more"
 
 
 class TestHealth:
