@@ -518,7 +518,8 @@ class TestFollowing:
         log = Path(f"{feed.source}-wal")
         assert log.stat().st_size > 100_000
         store.close()
-        assert log.stat().st_size == 0
+        # Empty, or gone: SQLite removes it where the reader is just opening the file anew.
+        assert sqlite_file.log_header_of(Path(feed.source)) == b""
         assert feed.age < 5
 
     def test_one_that_starts_anew_sees_what_stands(self, store: Store, feed: Feed, path: Path):
