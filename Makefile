@@ -21,7 +21,7 @@ $(BIN)/python:
 	@touch $@
 
 .venv/check.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[http,hypothesis]' --group check
+	$(BIN)/python -m pip install --quiet --editable '.[http,hypothesis,nats]' --group check
 	@touch $@ .venv/serve.installed
 
 sample.db: samples/order-books.ndjson | .venv/serve.installed

@@ -116,6 +116,30 @@ class MarketIndex(Mapping[Pair, OrderBook]):
                 raise TypeError(_not_by_pair(pair))
         return self._next((pair.ledger_order, None) for pair in pairs)
 
+    def changes_since(self, earlier: MarketIndex) -> tuple[tuple[OrderBook, ...], tuple[Pair, ...]]:
+        """Return the books that were published since an earlier index, and the pairs that stand in that one alone.
+
+        A book that was published again counts, though it may be equal. What the two have in common is not looked at: of
+        an index that was derived from the other that is all but the neighbourhood of what changed.
+
+        >>> from market_index import ADA, AssetId
+        >>> book = OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
+        >>> index = MarketIndex([book])
+        >>> index.changes_since(index.without(book.pair)) == ((book,), ())
+        True
+        >>> index.without(book.pair).changes_since(index) == ((), (book.pair,))
+        True
+        """
+        common = {id(run) for _, run in self._chunks} & {id(run) for _, run in earlier._chunks}
+        before, now = earlier._by_key_but(common), self._by_key_but(common)
+        published = tuple(book for key, book in now.items() if before.get(key) is not book)
+        return published, tuple(book.pair for key, book in before.items() if key not in now)
+
+    def _by_key_but(self, runs: set[int]) -> dict[LedgerOrder, OrderBook]:
+        """Return all books by their keys, but for those in these runs."""
+        chunks = [(keys, run.books) for keys, run in self._chunks if id(run) not in runs]
+        return {key: book for keys, books in chunks for key, book in zip(keys, books, strict=True)}
+
     def __getitem__(self, pair: Pair) -> OrderBook:
         if type(pair) is not Pair:
             raise KeyError(_not_by_pair(pair))

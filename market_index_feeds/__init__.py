@@ -10,7 +10,21 @@ True
 """
 
 from market_index_feeds.feed import Feed, FeedError, Progress
+from market_index_feeds.relay import Relay
 from market_index_feeds.sources import open_feed, open_store
-from market_index_feeds.store import Receipt, Store, StoreBusy, StoreError
+from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreBusy, StoreError, Unacknowledged
 
-__all__ = ["Feed", "FeedError", "Progress", "Receipt", "Store", "StoreBusy", "StoreError", "open_feed", "open_store"]
+__all__ = [
+    "BookTooLarge",
+    "Feed",
+    "FeedError",
+    "Progress",
+    "Receipt",
+    "Relay",
+    "Store",
+    "StoreBusy",
+    "StoreError",
+    "Unacknowledged",
+    "open_feed",
+    "open_store",
+]

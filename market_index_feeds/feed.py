@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from math import inf
 from threading import Event, Thread
 from time import monotonic
@@ -49,6 +49,8 @@ class Feed(Opened):
         self._good_at = -inf
         self._trouble: str | None = None
         self._begun = False
+        # The records that hold no book, and were told of.
+        self._unreadable: set[Hashable] = set()
         self._closing = Event()
         self._thread: Thread | None = None
 
@@ -118,16 +120,33 @@ class Feed(Opened):
             raise RuntimeError("a feed is started once, or read once")
         self._begun = True
 
-    def _tell(self, trouble: str | None) -> None:
-        """Note that the source is good, or log once what is wrong with it, and once that it is over."""
+    def _tell(self, trouble: str | None, why: str = "") -> None:
+        """Note that the source is good, or log once what is wrong with it, and why, and once that it is over."""
         if trouble is None:
             self._good_at = monotonic()
         if trouble != self._trouble:
             if trouble is None:
                 LOG.info("%s is followed again", self.source)
             else:
-                LOG.warning("%s %s", self.source, trouble)
+                LOG.warning("%s %s%s", self.source, trouble, why)
             self._trouble = trouble
+
+    def _taken(self, record: Hashable, shown_as: str, read: Callable[[], OrderBook]) -> OrderBook | None:
+        """Return the book that is read of a record, or None where it holds none: that is counted and logged once.
+
+        `shown_as` is what the log calls the record.
+        """
+        try:
+            book = read()
+        except MarketIndexError as error:
+            if record not in self._unreadable:
+                self._unreadable.add(record)
+                self.refused += 1
+                LOG.warning("%s %s refused: %s", self.source, shown_as, error)
+            return None
+        self._unreadable.discard(record)
+        self.books += 1
+        return book
 
     def _run(self, live: LiveIndex) -> None:
         ended = False

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from market_index.errors import shown
+
+# Whatever somebody took for a password may stand there, a slash or a question mark as well.
+_USERINFO: Final = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://).*@", re.DOTALL)
 
 
 class Opened(ABC):
@@ -26,5 +30,15 @@ class Opened(ABC):
 
 
 def shown_name(name: str) -> str:
-    """Return a name as messages show it: as it is, unless that could break their lines."""
-    return name if name.isprintable() else shown(name)
+    """Return a name as messages show it: as it is, unless that could break their lines; of a URL, no credentials."""
+    told = without_credentials(name)
+    return told if told.isprintable() else shown(told)
+
+
+def without_credentials(url: str) -> str:
+    """Return a URL without the credentials that it may hold: what stands before the last `@` of its host.
+
+    >>> without_credentials("nats://publisher:secret@127.0.0.1:4222/books")
+    'nats://127.0.0.1:4222/books'
+    """
+    return _USERINFO.sub(r"\1", url)

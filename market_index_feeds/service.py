@@ -18,7 +18,7 @@ from attrs import frozen
 
 from market_index import InvalidOrderBook, LiveIndex, MarketIndexError, OrderBook, Pair, PairInfo, PairNotFound, wire
 from market_index.errors import shown
-from market_index_feeds.feed import LOG, Feed, FeedError, Progress
+from market_index_feeds.feed import Feed, FeedError, Progress
 from market_index_feeds.opened import shown_name
 
 POLL_SECONDS: Final = 1.0
@@ -79,7 +79,6 @@ class ServiceFeed(Feed):
         self._listed: tuple[Pair, ...] = ()
         self._list_etag = ""
         self._etags: dict[Pair, str] = {}
-        self._unreadable: set[Pair] = set()
 
     def read_order_book(self, pair: Pair) -> OrderBook:
         """Return the book of one pair, without asking for the others."""
@@ -191,18 +190,7 @@ class ServiceFeed(Feed):
         return self._ask(f"/trading-view/order-book?{urlencode({'base': pair.base, 'quote': pair.quote})}", etag)
 
     def _read(self, pair: Pair, answer: _Answer) -> OrderBook | None:
-        """Return the book of an answer, or None where it holds none: counted and logged, once until it holds one."""
-        try:
-            book = _book(answer, pair)
-        except MarketIndexError as error:
-            if pair not in self._unreadable:
-                self._unreadable.add(pair)
-                self.refused += 1
-                LOG.warning("%s: the order book of %s refused: %s", self.source, pair, error)
-            return None
-        self._unreadable.discard(pair)
-        self.books += 1
-        return book
+        return self._taken(pair, f"the order book of {pair}", lambda: _book(answer, pair))
 
     def _ask(self, target: str, etag: str) -> _Answer:
         """Ask on the connection that this thread has; on a new one, where the service has closed that meanwhile."""
@@ -259,7 +247,7 @@ def open_service(source: str) -> ServiceFeed:
     try:
         return ServiceFeed(source)
     except ValueError as error:
-        raise FeedError(f"{shown(source)} cannot be opened: {error}") from None
+        raise FeedError(f"{shown_name(source)} cannot be opened: {error}") from None
 
 
 def _pair(pair_info: PairInfo) -> Pair:

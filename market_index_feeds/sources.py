@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike, fspath
+from typing import Final
 
+from market_index import MarketIndexError
 from market_index.errors import shown
 from market_index_feeds.feed import Feed, FeedError
 from market_index_feeds.ndjson import open_ndjson
+from market_index_feeds.opened import shown_name
 from market_index_feeds.service import open_service
 from market_index_feeds.sqlite import WAIT_SECONDS, Synchronous, is_sqlite, open_sqlite_feed, open_sqlite_store
 from market_index_feeds.store import Store, StoreError
+
+BUCKETS: Final = {"nats", "tls"}
+"""The schemes of the URLs that name a bucket of NATS."""
 
 
 def open_feed(source: str | PathLike[str]) -> Feed:
     """Open the feed that `source` names.
 
-    That is a store (`market.db`), a file of order books, one a line (`books.ndjson`), `-` for standard input, or the
-    base URL of a running service (`http://127.0.0.1:8000`). Nothing is published before the feed is started.
+    That is a store (`market.db`, or `nats://127.0.0.1:4222/books`, with the extra `nats`), a file of order books, one a
+    line (`books.ndjson`), `-` for standard input, or the base URL of a running service (`http://127.0.0.1:8000`).
+    Nothing is published before the feed is started.
 
     >>> open_feed("nowhere/books.ndjson")
     Traceback (most recent call last):
@@ -30,19 +39,25 @@ def open_feed(source: str | PathLike[str]) -> Feed:
         return open_sqlite_feed(name) if name != "-" and is_sqlite(name) else open_ndjson(name)
     if scheme.lower() in {"http", "https"}:
         return open_service(name)
-    raise FeedError(f"{shown(name)} cannot be opened: {shown(scheme)} is not a kind of feed that is known")
+    if scheme.lower() in BUCKETS:
+        with _client_of(name, FeedError):
+            from market_index_feeds.nats import open_nats_feed  # noqa: PLC0415  # it needs the extra `nats`
+        return open_nats_feed(name)
+    raise FeedError(f"{shown_name(name)} cannot be opened: {shown(scheme)} is not a kind of feed that is known")
 
 
 def open_store(
     target: str | PathLike[str], *, wait: float = WAIT_SECONDS, synchronous: Synchronous = "full", make: bool = True
 ) -> Store:
-    """Open the store that `target` names, a file such as `market.db`, for publishing.
+    """Open the store that `target` names, for publishing.
 
+    That is a file (`market.db`), or a bucket of NATS JetStream (`nats://127.0.0.1:4222/books`, with the extra `nats`).
     One that is not there is made, unless `make` is False.
 
-    Other processes may have it open as well: they take turns to write, and one that has to wait longer than `wait`
-    seconds raises `StoreBusy`. What was acknowledged survives a power cut; with `synchronous="normal"`, which writes
-    several times as fast, a crash of programs alone.
+    Other processes may have it open as well. To a file they take turns to write, and one that has to wait longer than
+    `wait` seconds raises `StoreBusy`. What was acknowledged survives a power cut; with `synchronous="normal"`, which
+    writes several times as fast, a crash of programs alone. The servers of a bucket have `wait` seconds to acknowledge
+    what is written, or `Unacknowledged` is raised; how safe it is with them is set there.
 
     >>> from market_index import ADA, AssetId, OrderBook, Pair
     >>> from tempfile import TemporaryDirectory
@@ -59,6 +74,27 @@ def open_store(
     scheme, mark, _ = name.partition("://")
     if name == "-":
         raise StoreError("- is standard input, and no store: name a file such as market.db")
-    if mark:
-        raise StoreError(f"{shown(name)} cannot be opened: {shown(scheme)} is not a kind of store that is known")
-    return open_sqlite_store(name, wait=wait, synchronous=synchronous, make=make)
+    if not mark:
+        return open_sqlite_store(name, wait=wait, synchronous=synchronous, make=make)
+    if scheme.lower() not in BUCKETS:
+        raise StoreError(f"{shown_name(name)} cannot be opened: {shown(scheme)} is not a kind of store that is known")
+    if synchronous != "full":
+        raise StoreError(
+            f"{shown_name(name)} cannot be opened: how safe a bucket is to be is set at its servers, not by synchronous"
+        )
+    with _client_of(name, StoreError):
+        from market_index_feeds.nats import open_nats_store  # noqa: PLC0415  # it needs the extra `nats`
+    return open_nats_store(name, wait=wait, make=make)
+
+
+@contextmanager
+def _client_of(name: str, error: type[MarketIndexError]) -> Iterator[None]:
+    """Tell what is to be installed where the client library of a source is not."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] != "nats":
+            raise
+        raise error(
+            f"{shown_name(name)} cannot be opened: it needs the extra nats (pip install 'market-index[nats]')"
+        ) from None

@@ -310,7 +310,6 @@ class SqliteFeed(Feed):
         self._version: tuple[int] | None = None
         self._position = NEVER_PUBLISHED
         self._pairs: set[Pair] = set()
-        self._unreadable: set[bytes] = set()
 
     def read_order_book(self, pair: Pair) -> OrderBook:
         """Return the book of one pair as the store holds it now, without reading the others."""
@@ -473,18 +472,7 @@ class SqliteFeed(Feed):
         self._pairs.update(book.pair for book in books)
 
     def _read(self, text: bytes, revision: int, body: bytes, digest: bytes) -> OrderBook | None:
-        """Return the book of a row, or None where it holds none: counted and logged, once until it holds one again."""
-        try:
-            book = _book(text, revision, body, digest)
-        except MarketIndexError as error:
-            if text not in self._unreadable:
-                self._unreadable.add(text)
-                self.refused += 1
-                LOG.warning("%s row %s refused: %s", self.source, shown(text), error)
-            return None
-        self._unreadable.discard(text)
-        self.books += 1
-        return book
+        return self._taken(text, f"row {shown(text)}", lambda: _book(text, revision, body, digest))
 
 
 def open_sqlite_store(target: str, *, wait: float, synchronous: Synchronous, make: bool) -> SqliteStore:

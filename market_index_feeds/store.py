@@ -13,16 +13,28 @@ from market_index_feeds.opened import Opened
 
 
 class StoreError(MarketIndexError):
-    """A store cannot be opened, or what was to be written was not: then nothing of it stands in the store."""
+    """A store cannot be opened, or what was to be written was not."""
 
 
 class StoreBusy(StoreError):
     """Another process was writing to the store for as long as was waited for it."""
 
 
+class Unacknowledged(StoreError):
+    """The servers of a store did not say in time whether they took what was written.
+
+    `pairs` are those of which they did not. What was written of each may come to stand there yet, but over nothing that
+    is written later.
+    """
+
+    def __init__(self, message: str, pairs: tuple[Pair, ...]) -> None:
+        super().__init__(message)
+        self.pairs = pairs
+
+
 @frozen
 class Receipt:
-    """What was written, for good: `published` books and `retracted` pairs, as one change under one `revision`.
+    """What was written, for good: `published` books and `retracted` pairs, up to that `revision`.
 
     Revisions of a store rise. Where nothing was to be changed, the revision is the one that stood already.
     """
@@ -32,11 +44,24 @@ class Receipt:
     retracted: int = 0
 
 
+class BookTooLarge(StoreError):
+    """The servers of a store do not take books as large as those of `pairs`, which stay as they were.
+
+    All else was written, as `receipt` says.
+    """
+
+    def __init__(self, message: str, pairs: tuple[Pair, ...], receipt: Receipt) -> None:
+        super().__init__(message)
+        self.pairs = pairs
+        self.receipt = receipt
+
+
 class Store(Opened):
     """Where books are published. Open one with `open_store`, close it when done.
 
-    Each call is one change: whole in the store when the call returns, and not there at all when it raises `StoreError`.
-    Any thread may call; calls take turns. `target` is the name that the store was opened by.
+    In a file each call is one change: whole in the store when the call returns, and not there at all when it raises
+    `StoreError`. In a bucket each book is one: all are there when the call returns, and some may be when it raises. Any
+    thread may call; calls take turns. `target` is the name that the store was opened by, without credentials.
     """
 
     def __init__(self, target: str) -> None:
@@ -79,6 +104,13 @@ class Store(Opened):
     @abstractmethod
     def revision(self) -> int:
         """The revision of the last change, whoever made it; 0 before the first."""
+
+    def is_as_left(self, revision: int) -> bool:
+        """Whether nobody else has changed it since this store made its last change, which has this revision.
+
+        Raises `StoreError`.
+        """
+        return self.revision == revision
 
     @abstractmethod
     def _publish(self, books: list[OrderBook]) -> Receipt:

@@ -17,7 +17,18 @@ import click
 from attrs import frozen
 
 from market_index import AssetId, InvalidAssetId, LiveIndex, MarketIndex, OrderBook, Pair, PairNotFound, wire
-from market_index_feeds import Feed, FeedError, Progress, Store, StoreError, open_feed, open_store
+from market_index_feeds import (
+    BookTooLarge,
+    Feed,
+    FeedError,
+    Progress,
+    Receipt,
+    Relay,
+    Store,
+    StoreError,
+    open_feed,
+    open_store,
+)
 from market_index_feeds.ndjson import NdjsonStream, RefusedLine, open_stream
 from market_index_feeds.sqlite import is_sqlite
 from market_index_http import create_app, terminal
@@ -105,7 +116,7 @@ _WAIT: Final = click.option(
     show_default=True,
     metavar="SECONDS",
     type=_Seconds(),
-    help="How long to wait while others write to STORE.",
+    help="How long to wait while others write to STORE, or its servers do not acknowledge.",
 )
 
 
@@ -114,9 +125,9 @@ _WAIT: Final = click.option(
 def main() -> None:
     """Publish, serve and read Cardano order books.
 
-    FEED is where books are read: a store (market.db), a file of order books, one a line in the shape that the
-    order-book endpoint answers (books.ndjson), - for standard input, or the base URL of a running service
-    (http://127.0.0.1:8000). STORE is where they are published: a file such as market.db.
+    FEED is where books are read: a store, a file of order books, one a line in the shape that the order-book endpoint
+    answers (books.ndjson), - for standard input, or the base URL of a running service (http://127.0.0.1:8000). STORE is
+    where they are published: a file such as market.db, or a bucket of NATS JetStream (nats://127.0.0.1:4222/books).
     """
 
 
@@ -209,10 +220,10 @@ def serve(
 ) -> None:
     """Serve FEED over HTTP: the pair list and the order book of every pair.
 
-    FEED is a store such as market.db, a file of order books, one a line in the shape that the order-book endpoint
-    answers, - for standard input, or the base URL of another service. It is followed: what is published into a store
-    or appended to a file goes live at once. GET /healthz tells how FEED is doing. FEED can be given by the variable
-    MARKET_INDEX_FEED as well.
+    FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file of order books, one a line in the shape
+    that the order-book endpoint answers, - for standard input, or the base URL of another service. It is followed: what
+    is published into a store or appended to a file goes live at once. GET /healthz tells how FEED is doing. FEED can be
+    given by the variable MARKET_INDEX_FEED as well.
     """
     serving = _Serving(source, access_log, max_age, max_stale, workers)
     with _telling_of_feeds(), open_feed(source) as feed, _bound(host, port) as listener:
@@ -316,17 +327,56 @@ def publish(target: str, books: str, *, replace: bool, synchronous: Any, wait: f
             finally:
                 if refused.count:
                     click.echo(f"{stream.source}: {refused}", err=True)
-    if refused.count:
+    if refused.count or refused.too_large:
         raise SystemExit(EXIT_REFUSED)
+
+
+@main.command(
+    short_help="Keep STORE the same as FEED.",
+    epilog=f"""\b
+Example:
+  market-index relay market.db nats://127.0.0.1:4222/books
+
+\b
+Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED or STORE cannot be opened.""",
+)
+@_FEED
+@_STORE
+@_WAIT
+def relay(source: str, target: str, *, wait: float) -> None:
+    """Follow FEED and publish it into STORE, until a signal ends that.
+
+    At the start, and after whatever interrupts it, the whole of STORE is made the same as FEED: what FEED does not name
+    is retracted, unless FEED has no book at all, or refused something that might name it. STORE is to be the relay's
+    alone. While its servers do not answer, it is tried again.
+    """
+    _set_up_logging(1)
+    with _telling_of_feeds(), open_feed(source) as feed:
+        relaying = Relay(feed, lambda: open_store(target, wait=wait))
+        with ended_by_signals(relaying.close):
+            with _progress(feed.source, lambda: relaying.is_closing) as progress:
+                receipt = relaying.start(progress)
+            told = f"{len(relaying.live.current)} pairs, revision {receipt.revision}"
+            click.echo(f"relaying {feed.source} into {relaying.target}: {told}", err=True)
+            relaying.run()
 
 
 class _Refused:
     """The lines that were refused: how many, the numbers of the first, and the pairs that they name, None for any."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.too_large = 0
         self.pairs: set[Pair | None] = set()
         self._numbers: list[int] = []
+
+    def told_of(self, publish: Callable[[], Receipt]) -> Receipt:
+        """Return the receipt, and say which books were too large."""
+        try:
+            return publish()
+        except BookTooLarge as error:
+            self.too_large += len(error.pairs)
+            click.echo(str(error), err=True)
+            return error.receipt
 
     def add(self, line: RefusedLine) -> None:
         """Note a line, but not what it holds: there may be any number of them, each of many megabytes."""
@@ -348,8 +398,9 @@ def _publish(store: Store, stream: NdjsonStream, refused: _Refused) -> None:
     published, revision, ended = 0, store.revision, False
     try:
         for books in _batches(stream, refused):
-            revision = store.publish(*books).revision
-            published += len(books)
+            too_large = refused.too_large
+            revision = refused.told_of(partial(store.publish, *books)).revision
+            published += len(books) - (refused.too_large - too_large)
         ended = True
     finally:
         if published or ended:
@@ -371,7 +422,7 @@ def _replace(store: Store, stream: NdjsonStream, refused: _Refused) -> None:
         kept += stays
         return stays
 
-    receipt = store.replace(books(), keep)
+    receipt = refused.told_of(lambda: store.replace(books(), keep))
     doubt = f", {kept} kept because of refused lines" if kept else ""
     click.echo(
         f"{store.target}: {_many(stream.books, 'order book')}, of which {receipt.published} are new, "

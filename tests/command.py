@@ -32,7 +32,7 @@ def run(*arguments: object, said: str | None = None, **environment: str) -> subp
 
 
 class Running:
-    """A command that serves, and what it says on standard error."""
+    """A command that goes on until it is ended, and what it says on standard error."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
         self.process = process
@@ -60,12 +60,12 @@ class Running:
 
 @contextmanager
 def running(
-    tmp_path: Path, *arguments: object, stdin: Any = subprocess.DEVNULL, **environment: str
+    tmp_path: Path, *arguments: object, command: str = "serve", stdin: Any = subprocess.DEVNULL, **environment: str
 ) -> Iterator[Running]:
-    errors = tmp_path / "errors"
+    errors = tmp_path / f"errors of {command}"
     with errors.open("wb") as file:
         process = subprocess.Popen(
-            [COMMAND, "serve", *map(str, arguments)], stdin=stdin, stderr=file, env=os.environ | environment
+            [COMMAND, command, *map(str, arguments)], stdin=stdin, stderr=file, env=os.environ | environment
         )
     try:
         yield Running(process, errors)

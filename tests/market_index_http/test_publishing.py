@@ -181,7 +181,7 @@ class TestPublish:
             (("/sys/market.db", SAMPLE), "/sys/market.db cannot be opened: "),
             (("nowhere/market.db", SAMPLE), "nowhere/market.db cannot be opened: "),
             ((SAMPLE, SAMPLE), "it is not a store: not a SQLite file"),
-            (("nats://host/books", SAMPLE), "'nats' is not a kind of store that is known"),
+            (("amqp://host/books", SAMPLE), "'amqp' is not a kind of store that is known"),
         ],
     )
     def test_what_cannot_be_opened_is_one_line_and_exit_code_3(

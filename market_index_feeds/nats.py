@@ -1,0 +1,660 @@
+"""The distributed store: a bucket of NATS JetStream, which a publisher fills and any number of replicas follow.
+
+A bucket holds the last book of each pair, under the key of the pair; each change of one book is a message with the next
+sequence of the bucket, which is its revision. A book is written only where nothing else was written since its
+publisher last knew: so what arrives late, on whatever way, never takes the place of a newer one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
+from functools import partial
+from threading import Lock, RLock
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+from attrs import define, field, frozen
+
+from market_index import LiveIndex, MarketIndexError, OrderBook, Pair, PairNotFound
+from market_index_feeds.background import Background
+from market_index_feeds.feed import LOG, Feed, FeedError, Progress
+from market_index_feeds.nats_address import Address
+from market_index_feeds.nats_bucket import (
+    NO_STREAM,
+    TOO_LARGE,
+    WRONG_SEQUENCE,
+    Cluster,
+    Connection,
+    Lost,
+    Message,
+    NoBucket,
+    Refused,
+    State,
+    Unanswered,
+    Unreachable,
+    Watch,
+    Write,
+)
+from market_index_feeds.nats_records import DIGEST_HEADER, Record, book_of, key_of, pair_of, record_of
+from market_index_feeds.opened import shown_name
+from market_index_feeds.pauses import SHORTEST_SECONDS, next_pause
+from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreBusy, StoreError, Unacknowledged, require_book
+
+T = TypeVar("T")
+
+OPEN_SECONDS: Final = 5.0
+"""How long the servers are waited for when a bucket is opened. Once it is open, for ever."""
+
+ANSWER_SECONDS: Final = 20.0
+"""How long servers that are there are given to agree who of them answers, when a bucket is opened."""
+
+_SURE_LOOKS: Final = 4
+_SURE_SECONDS: Final = 0.4
+
+_ATTEMPT_SECONDS: Final = 2.0
+
+_AT_ONCE: Final = 64
+
+_MOST_SECONDS: Final = 1_000_000.0
+"""Locks go wrong above some such number."""
+
+_LAST_SEQUENCE: Final = re.compile(r"wrong last sequence: (\d+)").fullmatch
+
+
+@frozen
+class _Standing:
+    """What stands under a key: its sequence, the digest of its book where a store wrote it, whether it was deleted."""
+
+    sequence: int
+    digest: str | None
+    is_deleted: bool
+
+
+@frozen
+class _Records:
+    """The books of a call as they are to be stored, by key, and those that are too large for the servers."""
+
+    fit: dict[str, Record]
+    too_large: dict[str, Record]
+
+
+@define
+class _Change:
+    """What is to stand under which key, None for nothing, as far as that is not acknowledged; and what came of it."""
+
+    left: dict[str, Record | None]
+    revision: int = 0
+    moved_at: float = field(factory=monotonic)
+    contested: set[str] = field(factory=set)
+    refused: dict[str, Refused] = field(factory=dict)
+    too_large: dict[str, Record] = field(factory=dict)
+
+
+class NatsStore(Store):
+    """A bucket, opened for publishing.
+
+    Each book is a change by itself: others may see some of a call's books before the rest. Where no acknowledgement
+    comes for `wait` seconds, `Unacknowledged` is raised.
+    """
+
+    def __init__(self, address: Address, wait: float) -> None:
+        super().__init__(address.shown)
+        self._wait = wait
+        self._replicas = address.replicas
+        self._cluster = Cluster(address)
+        self._connection: Connection | None = None
+        # The sequence of the last message of a key, as far as it is known; and which keys may get a later one yet.
+        self._sequences: dict[str, int] = {}
+        self._knows_all = False
+        self._doubted: set[str] = set()
+        self._most = 0
+        self._turn = RLock()
+        self._is_open = self._is_changing = False
+        self._background: Background | None = Background(f"store {self.target}")
+
+    def open(self, *, make: bool) -> None:
+        """Connect, and see to it that the bucket is there. Raises `StoreError`."""
+        try:
+            with self._in_turn() as do:
+                do(_patiently(lambda: self._require_bucket(make=make), OPEN_SECONDS, ANSWER_SECONDS))
+        except BaseException:
+            self.close()
+            raise
+        self._is_open = True
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last change, whoever made it; 0 before the first."""
+        with self._in_turn() as do:
+            return do(_patiently(self._last_revision, self._wait))
+
+    def replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool] = lambda _: False) -> Receipt:
+        """Make these books the whole of the bucket; see `Store.replace`.
+
+        It is a change a book: first those that are new, then what is retracted. They are held in memory, deflated,
+        until all are read. What stands under a key that names no pair is left alone.
+        """
+        records = self._records(map(require_book, books))
+        with self._in_turn() as do:
+            revision, standing = do(_patiently(self._standing, self._wait))
+            changes: dict[str, Record | None] = {
+                key: record
+                for key, record in records.fit.items()
+                if key not in standing or standing[key].digest != record.digest
+            }
+            published = len(changes)
+            named = records.fit.keys() | records.too_large.keys()
+            for key, found in standing.items():
+                pair = None if found.is_deleted or key in named else pair_of(key)
+                if pair is not None and not self._is_kept(keep, pair):
+                    changes[key] = None
+            self._sequences = {key: found.sequence for key, found in standing.items()}
+            self._knows_all = True
+            retracted = len(changes) - published
+            change = _Change(changes, too_large=records.too_large)
+            do(self._settle(change))
+        return self._receipt(change, Receipt(change.revision or revision, published, retracted))
+
+    def is_as_left(self, revision: int) -> bool:
+        """Whether nobody else has changed it since this revision; see `Store.is_as_left`.
+
+        That it was purged is seen once this store has replaced all of it, and so knows how many keys it holds.
+        """
+        with self._in_turn() as do:
+            state = do(_patiently(self._state, self._wait))
+        return state.last_sequence == revision and (not self._knows_all or state.keys == len(self._sequences))
+
+    def close(self) -> None:
+        """Let go of the servers. Closing twice does no harm."""
+        background = self._background
+        if background is None or not background.is_ours:
+            return
+        with self._turn:
+            self._background = None
+            background.run(self._disconnect())
+            background.close()
+
+    def _publish(self, books: list[OrderBook]) -> Receipt:
+        records = self._records(books)
+        change = _Change(dict(records.fit), too_large=records.too_large)
+        with self._in_turn() as do:
+            do(self._settle(change))
+            revision = change.revision or do(_patiently(self._last_revision, self._wait))
+        return self._receipt(change, Receipt(revision, published=len(records.fit)))
+
+    def _retract(self, pairs: tuple[Pair, ...]) -> Receipt:
+        keys = {key_of(pair) for pair in pairs}
+        with self._in_turn() as do:
+            found = do(_patiently(lambda: self._last_of(keys), self._wait))
+            stands = {key for key, last in found.items() if last is not None and last.value is not None}
+            self._sequences.update((key, last.sequence) for key, last in found.items() if last is not None)
+            # What may be written yet must not come to stand there after this.
+            gone: dict[str, Record | None] = dict.fromkeys(stands | (keys & self._doubted))
+            if not gone:
+                return Receipt(do(_patiently(self._last_revision, self._wait)))
+            change = _Change(gone)
+            do(self._settle(change))
+        return Receipt(change.revision, retracted=len(stands))
+
+    def _records(self, books: Iterable[OrderBook]) -> _Records:
+        """Return the books as they are to be stored. Raises `InvalidOrderBook` for what is none."""
+        records = _Records({}, {})
+        for book in books:
+            record = record_of(book)
+            fits = len(record.value) <= self._most
+            # Of several of a pair the last holds.
+            (records.too_large if fits else records.fit).pop(record.key, None)
+            (records.fit if fits else records.too_large)[record.key] = record
+        return records
+
+    def _is_kept(self, keep: Callable[[Pair], bool], pair: Pair) -> bool:
+        self._is_changing = True
+        try:
+            return keep(pair)
+        finally:
+            self._is_changing = False
+
+    @contextmanager
+    def _in_turn(self) -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
+        """Give to this thread alone what does some work on the connection."""
+        background = self._background
+        if background is not None and not background.is_ours:
+            raise StoreError(f"{self.target} was opened before a fork: open it in the process that publishes")
+        if not self._turn.acquire(timeout=min(self._wait, _MOST_SECONDS)):
+            raise StoreBusy(f"{self.target} was not written to: others have been writing for {self._wait:g} seconds")
+        try:
+            if self._background is None:
+                raise StoreError(f"{self.target} is closed")
+            if self._is_changing:
+                raise StoreError(f"{self.target}: this thread is in the middle of another change")
+            yield partial(self._done, self._background)
+        finally:
+            self._turn.release()
+
+    def _done(self, background: Background, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return background.run(work)
+        except (Unreachable, NoBucket, Refused, Lost, OSError) as error:
+            what = "was not written to" if self._is_open else "cannot be opened"
+            raise StoreError(f"{self.target} {what}: {_reason(error)}") from None
+
+    async def _connect(self) -> Connection:
+        """Return the connection, a new one where the last has ended. Raises `Unreachable`, or `OSError`."""
+        if self._connection is None or self._connection.ended.is_set():
+            await self._disconnect()
+            self._connection = await self._cluster.connect()
+            self._most = self._connection.most
+        return self._connection
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _require_bucket(self, *, make: bool) -> None:
+        connection = await self._connect()
+        # One of several servers that has just come to lead may not know yet of what there is.
+        looks = _SURE_LOOKS if connection.is_clustered and make else 1
+        for look in range(looks):
+            await asyncio.sleep(_SURE_SECONDS if look else 0)
+            try:
+                await connection.state()
+            except NoBucket:
+                if not make:
+                    raise
+            else:
+                return
+        await connection.make(self._replicas)
+
+    async def _state(self) -> State:
+        return await (await self._connect()).state()
+
+    async def _last_revision(self) -> int:
+        return (await self._state()).last_sequence
+
+    async def _last_of(self, keys: Iterable[str]) -> dict[str, Message | None]:
+        """Return what stands under each key now, None for nothing."""
+        connection = await self._connect()
+        found: dict[str, Message | None] = {}
+        left = list(keys)
+        while left:
+            some, left = left[:_AT_ONCE], left[_AT_ONCE:]
+            found.update(zip(some, await asyncio.gather(*map(connection.last, some)), strict=True))
+        return found
+
+    async def _standing(self) -> tuple[int, dict[str, _Standing]]:
+        """Return the revision of the bucket, and what stands under each key then, but for the books themselves."""
+        connection = await self._connect()
+        standing: dict[str, _Standing] = {}
+        watch = await connection.watch(headers_only=True)
+        try:
+            while watch.agreed_at is None:
+                for message in await watch.next():
+                    digest = message.headers.get(DIGEST_HEADER)
+                    standing[message.key] = _Standing(message.sequence, digest, message.value is None)
+        finally:
+            await watch.close()
+        return watch.revision, standing
+
+    async def _settle(self, change: _Change) -> None:
+        """Write a change until all of it is acknowledged. Raises `StoreError`."""
+        size = len(change.left)
+        pause, why = 0.0, ""
+        while change.left:
+            await asyncio.sleep(pause)
+            pause = next_pause(pause)
+            try:
+                connection = await self._connect()
+                await self._learn_of(change)
+                writes = [self._write(key, record) for key, record in change.left.items()]
+                # Another server may take it where this one does not answer.
+                patience = min(max(change.moved_at + self._wait - monotonic(), SHORTEST_SECONDS), _ATTEMPT_SECONDS)
+                await connection.write(writes, lambda write, outcome: self._answered(change, write, outcome), patience)
+                if change.refused:
+                    await self._judge(connection, change, size)
+            except Unreachable as error:
+                why = str(error)
+                # What was sent may be written yet.
+                self._doubted |= change.left.keys()
+                await self._disconnect()
+            if change.left and monotonic() > change.moved_at + self._wait:
+                raise self._unacknowledged(change, size, why)
+
+    def _write(self, key: str, record: Record | None) -> Write:
+        expected = self._sequences.get(key, 0)
+        if record is None:
+            return Write(key, None, {}, expected)
+        return Write(key, record.value, {DIGEST_HEADER: record.digest}, expected)
+
+    def _answered(self, change: _Change, write: Write, outcome: int | Refused) -> None:
+        if isinstance(outcome, int):
+            self._acknowledged(change, write.key, outcome)
+        elif outcome.code in WRONG_SEQUENCE:
+            change.contested.add(write.key)
+            told = _LAST_SEQUENCE(str(outcome))
+            if told and write.key not in self._doubted:
+                self._sequences[write.key] = int(told[1])
+                change.contested.discard(write.key)
+        else:
+            change.refused[write.key] = outcome
+
+    def _acknowledged(self, change: _Change, key: str, sequence: int) -> None:
+        del change.left[key]
+        self._sequences[key] = sequence
+        self._doubted.discard(key)
+        change.revision = max(change.revision, sequence)
+        change.moved_at = monotonic()
+
+    async def _learn_of(self, change: _Change) -> None:
+        """Look what stands under the keys that are not as they were known: it may be this very change."""
+        for key, last in (await self._last_of(change.contested)).items():
+            self._sequences[key] = 0 if last is None else last.sequence
+            if last is not None and key in self._doubted and _is_of(last, change.left[key]):
+                self._acknowledged(change, key, last.sequence)
+        change.contested.clear()
+
+    async def _judge(self, connection: Connection, change: _Change, size: int) -> None:
+        """Raise what was refused for good. Where nobody took a book, that is so when the bucket is gone."""
+        refused, change.refused = change.refused, {}
+        for key, why in refused.items():
+            record = change.left[key]
+            if why.code in TOO_LARGE and record is not None:
+                change.too_large[key] = record
+                del change.left[key]
+            elif why.code != NO_STREAM:
+                written = size - len(change.left) - len(change.too_large)
+                raise StoreError(f"{self.target} refused {pair_of(key)}: {why}; {written} of {size} changes were made")
+        if any(why.code == NO_STREAM for why in refused.values()):
+            await connection.state()
+
+    def _receipt(self, change: _Change, receipt: Receipt) -> Receipt:
+        """Return the receipt, or raise `BookTooLarge`, which has it, where there were such."""
+        if not change.too_large:
+            return receipt
+        pairs = {record.pair: len(record.value) for record in change.too_large.values()}
+        pair, length = next(iter(pairs.items()))
+        others = f", nor of {len(pairs) - 1} others," if len(pairs) > 1 else ""
+        raise BookTooLarge(
+            f"{self.target} does not take the book of {pair}{others}: it has {length} bytes, deflated, and the servers "
+            f"take {self._most}; all else was written",
+            tuple(pairs),
+            receipt,
+        )
+
+    def _unacknowledged(self, change: _Change, size: int, why: str) -> StoreError:
+        if self._doubted.isdisjoint(change.left):
+            return StoreBusy(
+                f"{self.target} was not written to: others wrote the same pairs for {self._wait:g} seconds"
+            )
+        pairs = tuple(pair for pair in map(pair_of, change.left) if pair is not None)
+        return Unacknowledged(
+            f"{self.target} did not acknowledge {len(pairs)} of {size} changes in {self._wait:g} seconds ({why}): "
+            "each of those may be written yet or not, but over nothing newer",
+            pairs,
+        )
+
+
+@define
+class _Snapshot:
+    """A bucket as it is read from its start.
+
+    `books` are those that were read, with the identity of the message that brought each; `same` are the keys under
+    which the very message stands that is live already, `refused` those whose value holds no book.
+    """
+
+    books: dict[str, tuple[tuple[int, int], OrderBook]] = field(factory=dict)
+    same: set[str] = field(factory=set)
+    refused: set[str] = field(factory=set)
+
+
+class NatsFeed(Feed):
+    """A bucket, followed: each change goes live as it comes.
+
+    Whatever may have been missed (a server was restarted, the bucket made again, purged, or rolled back) is noticed
+    within two seconds, and the bucket is read anew. While no server answers, the last good index stays up.
+    """
+
+    record = "values"
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address.shown)
+        self._cluster = Cluster(address)
+        self._background: Background | None = None
+        self._gate = Lock()
+        self._following: Future[None] | None = None
+        self._connection: Connection | None = None
+        self._watch: Watch | None = None
+        self._snapshot: _Snapshot | None = None
+        # Of each key whose book is live: the sequence and the time of the message that brought it.
+        self._live: dict[str, tuple[int, int]] = {}
+        self._read_length = self._length = 0
+
+    def read_order_book(self, pair: Pair) -> OrderBook:
+        """Return the book of one pair as the bucket holds it now, without reading the others."""
+        self._begin()
+        key = key_of(pair)
+        with self, self._opening() as background:
+            last = background.run(_patiently(lambda: self._last(key), OPEN_SECONDS, ANSWER_SECONDS))
+        if last is None or last.value is None:
+            raise PairNotFound(pair)
+        try:
+            return book_of(key, last.value, last.headers)
+        except MarketIndexError as error:
+            raise FeedError(f"{self.source} value {key} cannot be read: {error}") from None
+
+    def close(self) -> None:
+        """Stop following. What is live stays live. Closing twice does no harm."""
+        with self._gate:
+            self._closing.set()
+            if self._following is not None:
+                self._following.cancel()
+        super().close()
+
+    def _release(self) -> None:
+        background, self._background = self._background, None
+        if background is not None and background.is_ours:
+            background.run(self._disconnect())
+            background.close()
+
+    def _load(self, live: LiveIndex, progress: Progress | None) -> None:
+        def telling() -> None:
+            if progress is not None:
+                progress(min(self._read_length, self._length), self._length)
+
+        with self._opening() as background:
+            background.run(_patiently(lambda: self._read_whole(live), OPEN_SECONDS, ANSWER_SECONDS), telling)
+
+    @contextmanager
+    def _opening(self) -> Iterator[Background]:
+        background = self._background = Background(f"connection to {self.source}")
+        try:
+            yield background
+        except (Unreachable, NoBucket, Refused, Lost, OSError) as error:
+            raise FeedError(f"{self.source} cannot be opened: {_reason(error)}") from None
+
+    def _follow(self, live: LiveIndex) -> None:
+        with self._gate:
+            background = self._background
+            if self._closing.is_set() or background is None:
+                return
+            self._following = background.start(self._follow_on(live))
+        with suppress(CancelledError):
+            self._following.result()
+
+    async def _follow_on(self, live: LiveIndex) -> None:
+        pause = 0.0
+        while True:
+            try:
+                await self._step(self._watch or await self._begin_watch(), live)
+                pause = pause if self._snapshot else 0.0
+            except (Unreachable, NoBucket, Refused, Lost, OSError) as error:
+                await self._give_up(error)
+                await asyncio.sleep(pause)
+                pause = next_pause(pause)
+
+    async def _give_up(self, error: Exception) -> None:
+        """Stop watching, and say why where it is not mended by watching anew."""
+        if isinstance(error, Lost):
+            LOG.info("%s is read anew: %s", self.source, error)
+            await self._unwatch()
+            return
+        what = "is not there" if isinstance(error, NoBucket) else "cannot be read"
+        self._tell(f"{what}; its {len(self._live)} pairs stay as they were", f": {_reason(error)}")
+        await self._disconnect()
+
+    async def _read_whole(self, live: LiveIndex) -> None:
+        watch = await self._begin_watch()
+        try:
+            while self._snapshot is not None:
+                await self._step(watch, live)
+        except BaseException:
+            await self._disconnect()
+            raise
+
+    async def _begin_watch(self) -> Watch:
+        """Begin to read the bucket from its start."""
+        watch = self._watch = await (await self._connect()).watch()
+        self._snapshot = _Snapshot()
+        self._read_length, self._length = 0, watch.state.length
+        return watch
+
+    async def _unwatch(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            await watch.close()
+
+    async def _connect(self) -> Connection:
+        if self._connection is None or self._connection.ended.is_set():
+            await self._disconnect()
+            self._connection = await self._cluster.connect()
+        return self._connection
+
+    async def _disconnect(self) -> None:
+        await self._unwatch()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _last(self, key: str) -> Message | None:
+        return await (await self._connect()).last(key)
+
+    async def _step(self, watch: Watch, live: LiveIndex) -> None:
+        """Wait for something new, and publish it: a change at once, what is read from the start when it is whole."""
+        messages = await watch.next()
+        if self._snapshot is not None:
+            for message in messages:
+                self._gather(self._snapshot, message)
+            if watch.agreed_at is not None:
+                self._publish_whole(live, self._snapshot)
+                self._snapshot = None
+        elif messages:
+            self._publish_changes(live, messages)
+        if self._snapshot is None and watch.agreed_at is not None:
+            self.revision = watch.revision
+            self._tell(None)
+            self._good_at = watch.agreed_at
+
+    def _gather(self, snapshot: _Snapshot, message: Message) -> None:
+        key, identity = message.key, (message.sequence, message.time)
+        self._read_length += len(message.value or b"")
+        snapshot.books.pop(key, None)
+        snapshot.same.discard(key)
+        snapshot.refused.discard(key)
+        if message.value is None:
+            self._unreadable.discard(key)
+        elif self._live.get(key) == identity:
+            snapshot.same.add(key)
+        elif (book := self._read(message)) is None:
+            snapshot.refused.add(key)
+        else:
+            snapshot.books[key] = identity, book
+
+    def _publish_whole(self, live: LiveIndex, snapshot: _Snapshot) -> None:
+        """Publish what the bucket holds, and retract in the same swap what it holds no longer."""
+        stay = {key: identity for key, identity in self._live.items() if key in snapshot.same | snapshot.refused}
+        stands = stay | {key: identity for key, (identity, _) in snapshot.books.items()}
+        live.update((book for _, book in snapshot.books.values()), _pairs(self._live.keys() - stands.keys()))
+        self._live = stands
+
+    def _publish_changes(self, live: LiveIndex, messages: list[Message]) -> None:
+        books: dict[str, OrderBook] = {}
+        gone: set[str] = set()
+        for message in messages:
+            key = message.key
+            if message.value is None:
+                books.pop(key, None)
+                gone.add(key)
+                self._live.pop(key, None)
+                self._unreadable.discard(key)
+            elif (book := self._read(message)) is not None:
+                books[key] = book
+                self._live[key] = message.sequence, message.time
+        # A book that came after its pair was retracted holds.
+        live.update(books.values(), _pairs(gone))
+
+    def _read(self, message: Message) -> OrderBook | None:
+        """Return the book of a value, or None where it holds none."""
+        key, value, headers = message.key, message.value or b"", message.headers
+        return self._taken(key, f"value {key}", lambda: book_of(key, value, headers))
+
+
+def open_nats_store(target: str, *, wait: float, make: bool) -> NatsStore:
+    """Open a bucket for publishing; one that is not there is made where that is wanted.
+
+    Raises `StoreError`.
+    """
+    if not wait >= 0:
+        raise ValueError(f"wait must be 0 or more seconds, not {wait}")
+    try:
+        address = Address.parse(target)
+    except ValueError as error:
+        raise StoreError(f"{shown_name(target)} cannot be opened: {error}") from None
+    store = NatsStore(address, wait)
+    store.open(make=make)
+    return store
+
+
+def open_nats_feed(source: str) -> NatsFeed:
+    """Open a bucket for following. Its servers are asked when the feed is started.
+
+    Raises `FeedError` for what is no address of one.
+    """
+    try:
+        return NatsFeed(Address.parse(source))
+    except ValueError as error:
+        raise FeedError(f"{shown_name(source)} cannot be opened: {error}") from None
+
+
+async def _patiently(work: Callable[[], Awaitable[T]], seconds: float, answer_seconds: float = 0) -> T:
+    """Do some work, again and again while no server answers as it should, for as many seconds.
+
+    Servers that are there, and do not answer, are given `answer_seconds` where that is longer.
+    """
+    began, pause = monotonic(), 0.0
+    while True:
+        try:
+            return await work()
+        except (Unreachable, Lost) as error:
+            pause = next_pause(pause)
+            patience = max(seconds, answer_seconds) if isinstance(error, Unanswered) else seconds
+            if monotonic() + pause > began + patience:
+                raise
+            await asyncio.sleep(pause)
+
+
+def _is_of(message: Message, record: Record | None) -> bool:
+    """Whether what stands there by a message is this, or nothing where that is wanted."""
+    digest = None if message.value is None else message.headers.get(DIGEST_HEADER, "")
+    return digest == (None if record is None else record.digest)
+
+
+def _pairs(keys: Iterable[str]) -> list[Pair]:
+    return [pair for pair in map(pair_of, keys) if pair is not None]
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,100 @@
+"""What publishers do to a store at random, and a reader that has to show the same."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from market_index import LiveIndex
+from market_index_feeds import Receipt, Store, open_feed, open_store
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.waiting import eventually
+
+NUMBERS = st.lists(st.integers(0, 5), max_size=4)
+WHICH = st.integers(0, 1)
+
+
+class Followed(RuleBasedStateMachine):
+    """Whatever publishers do, the reader comes to show what they did."""
+
+    per_call = True
+
+    def begin_with(self, target: str) -> None:
+        self.target = target
+        self.model: dict[int, str] = {}
+        self.spot = 0
+        self.revision = 0
+        self.stores = [self.opened() for _ in range(2)]
+        self.live = LiveIndex()
+        self.feed = open_feed(target)
+        self.feed.start(self.live)
+
+    def opened(self) -> Store:
+        return open_store(self.target)
+
+    def books(self, numbers: list[int]) -> dict[int, str]:
+        books = {}
+        for number in numbers:
+            self.spot += 1
+            books[number] = str(self.spot)
+        return books
+
+    def risen(self, receipt: Receipt, changes: int) -> None:
+        assert receipt.published + receipt.retracted == changes
+        assert receipt.revision == self.revision + (min(changes, 1) if self.per_call else changes)
+        self.revision = receipt.revision
+
+    @rule(numbers=NUMBERS, which=WHICH)
+    def publish(self, numbers: list[int], which: int) -> None:
+        books = self.books(numbers)
+        receipt = self.stores[which].publish(*(book(*one) for one in books.items()))
+        self.model |= books
+        self.risen(receipt, len(books))
+
+    @rule(numbers=NUMBERS, which=WHICH)
+    def retract(self, numbers: list[int], which: int) -> None:
+        gone = self.model.keys() & set(numbers)
+        receipt = self.stores[which].retract(*map(pair, numbers))
+        for number in gone:
+            del self.model[number]
+        self.risen(receipt, len(gone))
+
+    @rule(numbers=NUMBERS, kept=NUMBERS, same=st.booleans(), which=WHICH)
+    def replace(self, numbers: list[int], kept: list[int], same: bool, which: int) -> None:
+        books = self.books(numbers)
+        if same:
+            books |= {number: spot for number, spot in self.model.items() if number in books}
+        keep = {pair(number) for number in kept}
+        receipt = self.stores[which].replace((book(*one) for one in books.items()), keep.__contains__)
+        gone = self.model.keys() - set(kept) - books.keys()
+        new = [number for number, spot in books.items() if self.model.get(number) != spot]
+        self.model = {number: spot for number, spot in self.model.items() if number in kept} | books
+        self.risen(receipt, len(gone) + len(new))
+
+    @rule(which=WHICH)
+    def reopen(self, which: int) -> None:
+        self.stores[which].close()
+        self.stores[which] = self.opened()
+
+    @rule()
+    def read_from_the_start(self) -> None:
+        self.feed.close()
+        self.live = LiveIndex()
+        self.feed = open_feed(self.target)
+        self.feed.start(self.live)
+
+    @property
+    def is_shown(self) -> bool:
+        return True
+
+    @invariant()
+    def the_reader_comes_to_show_what_was_written(self) -> None:
+        if hasattr(self, "feed") and self.is_shown:
+            eventually(lambda: spots(self.live) == self.model)
+            eventually(lambda: self.feed.revision == self.revision)
+
+    def teardown(self) -> None:
+        if hasattr(self, "feed"):
+            self.feed.close()
+            for store in self.stores:
+                store.close()

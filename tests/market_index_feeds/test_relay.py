@@ -1,0 +1,204 @@
+"""From a feed into a store: whatever interrupts it, the store comes to hold what the feed does."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from market_index import MarketIndex, OrderBook, wire
+from market_index_feeds import FeedError, Relay, Store, StoreError, open_feed, open_store
+from market_index_feeds import nats as nats_module
+from tests import nats
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.media import Bucket, File
+from tests.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "market_index_feeds")
+    return caplog
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "market.db", synchronous="normal") as store:
+        yield store
+
+
+def read(target: str) -> dict[int, str | None]:
+    return spots(open_feed(target).read())
+
+
+def comes_to_hold(target: str, wanted: dict[int, str | None]) -> None:
+    def holds() -> bool:
+        try:
+            return read(target) == wanted
+        except FeedError:
+            return False
+
+    eventually(holds, 30)
+
+
+@contextmanager
+def relaying(source: Store | str, target: str, wait: float = 1.0) -> Iterator[Relay]:
+    with open_feed(source if isinstance(source, str) else source.target) as feed:
+        relay = Relay(feed, lambda: open_store(target, wait=wait))
+        relay.start()
+        thread = Thread(target=relay.run)
+        thread.start()
+        try:
+            yield relay
+        finally:
+            relay.close()
+            relay.close()
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def test_the_store_is_made_the_same_and_kept_so(source: Store, bucket: str):
+    source.publish(book(1, 1), book(2, 2))
+    with open_store(bucket) as before:
+        before.publish(book(2, 2), book(8, 8))
+        revision = before.revision
+    with relaying(source, bucket) as relay:
+        assert read(bucket) == {1: "1", 2: "2"}
+        assert relay.target == bucket
+        with open_store(bucket) as after:
+            assert after.revision == revision + 2, "what stood there already was not written again"
+        source.publish(book(1, 9), book(3, 3))
+        comes_to_hold(bucket, {1: "9", 2: "2", 3: "3"})
+        source.retract(pair(2))
+        comes_to_hold(bucket, {1: "9", 3: "3"})
+
+
+def test_it_relays_between_any_two(source: Store, bucket: str, tmp_path: Path):
+    copy = str(tmp_path / "copy.db")
+    with relaying(source, bucket), relaying(bucket, copy):
+        source.publish(book(1, 1))
+        comes_to_hold(copy, {1: "1"})
+        source.retract(pair(1))
+        comes_to_hold(copy, {})
+
+
+def test_it_goes_on_where_it_was_interrupted(source: Store, bucket: str):
+    source.publish(book(1, 1), book(2, 2))
+    with relaying(source, bucket):
+        comes_to_hold(bucket, {1: "1", 2: "2"})
+    source.retract(pair(1))
+    source.publish(book(3, 3))
+    with relaying(source, bucket):
+        comes_to_hold(bucket, {2: "2", 3: "3"})
+
+
+def test_a_store_that_cannot_be_reached_is_tried_again(
+    source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    source.publish(book(1, 1))
+    monkeypatch.setattr(nats_module, "OPEN_SECONDS", 0.2)
+    with nats.served(tmp_path / "own") as server:
+        target = f"{server.url}/books"
+        with relaying(source, target):
+            comes_to_hold(target, {1: "1"})
+            server.kill()
+            source.publish(book(1, 2))
+            source.retract(pair(9))
+            eventually(lambda: "it is tried again" in logged.text)
+            source.publish(book(2, 2))
+            time.sleep(1)
+            server.empty()
+            server.start()
+            server.wait()
+            comes_to_hold(target, {1: "2", 2: "2"})
+            eventually(lambda: f"{target} is written to again" in logged.text)
+            # Stopped, so that nobody knows what was taken and what was not.
+            server.stop()
+            source.publish(book(1, 3))
+            eventually(lambda: logged.text.count("it is tried again") == 2)
+            source.publish(book(1, 4))
+            server.send(signal.SIGCONT)
+            comes_to_hold(target, {1: "4", 2: "2"})
+            source.publish(book(1, 5))
+            comes_to_hold(target, {1: "5", 2: "2"})
+
+
+def test_what_others_do_to_the_store_is_undone(source: Store, bucket: str, nats_server: nats.Server):
+    name = Bucket(bucket, nats_server).name
+    source.publish(book(1, 1), book(2, 2))
+    with relaying(source, bucket):
+        with open_store(bucket) as other:
+            other.publish(book(1, 7), book(9, 9))
+            other.retract(pair(2))
+        comes_to_hold(bucket, {1: "1", 2: "2"})
+        nats.purge(nats_server, name)
+        comes_to_hold(bucket, {1: "1", 2: "2"})
+        nats.delete(nats_server, name)
+        comes_to_hold(bucket, {1: "1", 2: "2"})
+        Bucket(bucket, nats_server).spoil(pair(1), b"nonsense")
+        comes_to_hold(bucket, {1: "1", 2: "2"})
+
+
+def test_a_feed_without_a_book_retracts_nothing(source: Store, bucket: str, logged: pytest.LogCaptureFixture):
+    with open_store(bucket) as before:
+        before.publish(book(1, 1))
+    with relaying(source, bucket):
+        assert read(bucket) == {1: "1"}
+        assert f"has no order book yet: nothing of {bucket} is retracted" in logged.text
+        source.publish(book(2, 2))
+        eventually(lambda: read(bucket).get(2) == "2")
+        source.retract(pair(2))
+        eventually(lambda: 2 not in read(bucket))
+
+
+def test_what_a_refused_record_may_name_is_not_retracted(source: Store, bucket: str):
+    """But for what the feed itself has dropped since."""
+    source.publish(book(1, 1), book(2, 2), book(3, 3))
+    with relaying(source, bucket):
+        comes_to_hold(bucket, {1: "1", 2: "2", 3: "3"})
+    lines = [wire.order_book_to_json(book(number, number)) for number in (2, 3)]
+    feed = Path(source.target).with_name("books.ndjson")
+    feed.write_bytes(b"\n".join([b"nonsense", *lines, b""]))
+    with relaying(str(feed), bucket) as relay:
+        assert read(bucket) == {1: "1", 2: "2", 3: "3"}
+        assert relay.feed.refused == 1
+        with open_store(bucket) as other:
+            other.publish(book(2, 7))
+        comes_to_hold(bucket, {1: "1", 2: "2", 3: "3"})
+
+
+def test_a_book_that_is_too_large_costs_nothing_else(source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture):
+    with nats.served(tmp_path / "small", "max_payload: 16384") as server:
+        target = f"{server.url}/books"
+        large = nats.noise(1)
+        source.publish(large, book(1, 1))
+        with relaying(source, target):
+            assert read(target) == {1: "1"}
+            source.publish(large, book(1, 2), book(2, 2))
+            comes_to_hold(target, {1: "2", 2: "2"})
+            assert logged.text.count("does not take the book of") == 1
+            source.publish(OrderBook(large.pair, spot="3"))
+            comes_to_hold(target, {1: "2", 2: "2", 1001: "3"})
+
+
+def test_what_cannot_be_opened_at_the_start_is_an_error(source: Store, tmp_path: Path):
+    with open_feed(source.target) as feed:
+        relay = Relay(feed, lambda: open_store(tmp_path))
+        with pytest.raises(StoreError, match="cannot be opened"):
+            relay.start()
+
+
+def test_a_file_can_be_a_target_as_well(source: Store, tmp_path: Path):
+    target = File(str(tmp_path / "copy.db"))
+    source.publish(*(book(number, 1) for number in range(300)))
+    with relaying(source, target.target):
+        for spot in range(2, 30):
+            source.publish(*(book(number, spot) for number in range(300)))
+        comes_to_hold(target.target, dict.fromkeys(range(300), "29"))
+    assert open_feed(target.target).read() == MarketIndex(book(number, 29) for number in range(300))

@@ -1,0 +1,360 @@
+"""What every store does, and every feed that follows one: the same tests for a file and for a bucket."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from market_index import (
+    ADA,
+    AssetId,
+    InvalidOrderBook,
+    LiveIndex,
+    MarketIndex,
+    OrderBook,
+    Pair,
+    PairNotFound,
+    strategies,
+)
+from market_index.levels import MAX_LIQUIDITY
+from market_index_feeds import Feed, FeedError, Receipt, Store, StoreError, open_feed, open_store
+from tests import nats
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.media import Bucket, File, Medium
+from tests.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "market_index_feeds")
+    return caplog
+
+
+@pytest.fixture(params=["file", "bucket"])
+def medium(request: pytest.FixtureRequest, tmp_path: Path) -> Medium:
+    if request.param == "file":
+        return File(str(tmp_path / "market.db"))
+    server: nats.Server = request.getfixturevalue("nats_server")
+    return Bucket(request.getfixturevalue("bucket"), server)
+
+
+@pytest.fixture
+def store(medium: Medium) -> Iterator[Store]:
+    with open_store(medium.target) as store:
+        yield store
+
+
+@pytest.fixture
+def live() -> LiveIndex:
+    return LiveIndex()
+
+
+@pytest.fixture
+def feed(store: Store, medium: Medium, live: LiveIndex) -> Iterator[Feed]:
+    """A feed of three pairs, followed."""
+    store.publish(book(1, 1), book(2, 2), book(3, 3))
+    with open_feed(medium.target) as feed:
+        feed.start(live)
+        yield feed
+
+
+def read(medium: Medium) -> MarketIndex:
+    return open_feed(medium.target).read()
+
+
+class TestPublishing:
+    """What a change does, and what it does not."""
+
+    def test_what_is_published_goes_live_and_revisions_rise(self, store: Store, feed: Feed, live: LiveIndex):
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        before = store.revision
+        receipts = [store.publish(book(4, 4), book(2, "2.5"))]
+        eventually(lambda: spots(live) == {1: "1", 2: "2.5", 3: "3", 4: "4"})
+        receipts.append(store.retract(pair(1), pair(9)))
+        eventually(lambda: spots(live) == {2: "2.5", 3: "3", 4: "4"})
+        receipts.append(store.publish(book(1, 7)))
+        eventually(lambda: spots(live) == {1: "7", 2: "2.5", 3: "3", 4: "4"})
+        assert [(one.published, one.retracted) for one in receipts] == [(2, 0), (0, 1), (1, 0)]
+        revisions = [before, *(one.revision for one in receipts)]
+        assert revisions == sorted(set(revisions))
+        eventually(lambda: feed.revision == store.revision == revisions[-1])
+
+    def test_where_there_is_nothing_to_do_there_is_no_revision(self, store: Store):
+        assert store.publish() == store.retract() == store.retract(pair(1)) == Receipt(0)
+        store.publish(book(1))
+        store.retract(pair(1), pair(1))
+        assert store.retract(pair(1)) == store.publish() == Receipt(2)
+
+    def test_of_several_books_of_a_pair_the_last_one_holds(self, store: Store, medium: Medium):
+        receipt = store.publish(book(1, 1), book(2), book(1, 2))
+        assert receipt.published == 2
+        assert spots(read(medium)) == {1: "2", 2: None}
+
+    def test_only_what_changed_is_read(self, store: Store, feed: Feed, live: LiveIndex):
+        kept = live.current.order_book(pair(1))
+        store.publish(book(2, 9))
+        eventually(lambda: spots(live)[2] == "9")
+        assert feed.books == 4
+        assert live.current.order_book(pair(1)) is kept
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(index=strategies.market_indexes())
+    def test_every_book_comes_back_as_it_was(self, store: Store, medium: Medium, index: MarketIndex):
+        store.replace(index.values())
+        assert read(medium) == index
+        for one in list(index.values())[:2]:
+            assert open_feed(medium.target).read_order_book(one.pair) == one
+
+    def test_awkward_identifiers_are_told_apart(self, store: Store, medium: Medium, feed: Feed, live: LiveIndex):
+        zeros, ones = bytes(28), b"\xff" * 28
+        names = [b"", b"\x00", b"\x00\x00", b"\xff" * 32, b".", b">", b"*", b"-", b"/", "₳".encode(), b"\r\n"]
+        assets = [ADA, *(AssetId(policy, name) for policy in (zeros, ones) for name in names)]
+        pairs = [Pair(base, quote) for base in assets for quote in assets[:4] if base != quote]
+        books = [OrderBook(one, spot=str(number + 1)) for number, one in enumerate(pairs)]
+        store.replace(books)
+        eventually(lambda: live.current == MarketIndex(books))
+        assert read(medium) == MarketIndex(books)
+        assert store.retract(*pairs[1:]).retracted == len(pairs) - 1
+        eventually(lambda: live.current == MarketIndex(books[:1]))
+
+    def test_a_big_book_survives(self, store: Store, feed: Feed, medium: Medium, live: LiveIndex):
+        levels = [(f"0.{number:06}", MAX_LIQUIDITY - number) for number in range(1, 5001)]
+        big = OrderBook.from_levels(pair(1), bids=levels, asks=[(f"1{price}", amount) for price, amount in levels])
+        store.publish(big)
+        eventually(lambda: live.current.order_book(pair(1)) == big)
+        assert open_feed(medium.target).read_order_book(pair(1)) == big
+
+    def test_each_reader_shows_the_changes_in_their_order(self, store: Store, feed: Feed, live: LiveIndex):
+        last = 0
+        for spot in range(1, 301):
+            store.publish(book(1, spot), book(2, spot))
+            seen = spots(live)
+            assert int(seen[1] or 0) >= last
+            last = int(seen[1] or 0)
+        eventually(lambda: spots(live) == {1: "300", 2: "300", 3: "3"})
+
+    def test_what_is_not_a_book_is_refused_and_nothing_is_stored(self, store: Store):
+        with pytest.raises(InvalidOrderBook, match="a store holds OrderBook, not str: 'book'"):
+            store.publish(book(1), "book")  # type: ignore[arg-type]
+        with pytest.raises(InvalidOrderBook, match="not Pair"):
+            store.replace([book(1), pair(1)])  # type: ignore[list-item]
+        with pytest.raises(TypeError, match="a store is asked by Pair, not by str: 'ADA'"):
+            store.retract("ADA")  # type: ignore[arg-type]
+        assert store.revision == 0
+
+    def test_a_closed_store_says_so(self, medium: Medium):
+        store = open_store(medium.target)
+        assert repr(store) == f"<{medium.kind}Store {medium.target}>"
+        store.publish(book(1))
+        store.close()
+        store.close()
+        for work in (lambda: store.publish(book(1)), lambda: store.retract(pair(1)), lambda: store.revision):
+            with pytest.raises(StoreError, match=re.escape(f"{medium.target} is closed")):
+                work()
+
+    def test_any_thread_may_publish(self, store: Store, medium: Medium):
+        def publish(number: int) -> None:
+            for spot in range(1, 21):
+                store.publish(book(number, spot))
+
+        threads = [Thread(target=publish, args=(number,)) for number in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert store.revision == 100
+        assert spots(read(medium)) == dict.fromkeys(range(5), "20")
+
+    def test_publishers_do_not_undo_what_the_others_did(self, store: Store, medium: Medium):
+        with open_store(medium.target) as other:
+            for spot in range(1, 21):
+                store.publish(book(1, spot), book(2, spot))
+                other.publish(book(2, -spot % 100), book(3, spot))
+        assert spots(read(medium)) == {1: "20", 2: "80", 3: "20"}
+
+    def test_how_long_to_wait_is_a_number_of_seconds(self, medium: Medium):
+        for wait in (-1, float("nan")):
+            with pytest.raises(ValueError, match="wait must be 0 or more seconds"):
+                open_store(medium.target, wait=wait)
+
+    def test_one_that_is_not_there_is_made_only_where_that_is_wanted(self, medium: Medium):
+        with pytest.raises(StoreError, match="cannot be opened"):
+            open_store(medium.target, make=False)
+        with pytest.raises(FeedError, match="cannot be opened"):
+            open_feed(medium.target).read()
+        open_store(medium.target).close()
+        open_store(medium.target, make=False).close()
+        assert len(read(medium)) == 0
+
+
+class TestReplacing:
+    """Making some books the whole of a store."""
+
+    def test_what_is_not_named_is_retracted(self, store: Store, feed: Feed, live: LiveIndex):
+        receipt = store.replace([book(3, 3), book(2, 9), book(5, 5)])
+        assert (receipt.published, receipt.retracted) == (2, 1)
+        eventually(lambda: spots(live) == {2: "9", 3: "3", 5: "5"})
+        assert feed.books == 5, "the book that stood there already was not read again"
+
+    def test_what_is_to_be_kept_is_asked_once_all_is_read(self, store: Store, feed: Feed, live: LiveIndex):
+        asked = []
+        doubted: set[Pair] = set()
+
+        def books() -> Iterator[OrderBook]:
+            yield book(1, 7)
+            doubted.add(pair(2))
+
+        def keep(one: Pair) -> bool:
+            asked.append(one)
+            return one in doubted
+
+        receipt = store.replace(books(), keep)
+        assert (receipt.published, receipt.retracted) == (1, 1)
+        assert asked == [pair(2), pair(3)]
+        eventually(lambda: spots(live) == {1: "7", 2: "2"})
+
+    def test_what_is_raised_while_the_books_are_read_changes_nothing(
+        self, store: Store, feed: Feed, medium: Medium, live: LiveIndex
+    ):
+        def books() -> Iterator[OrderBook]:
+            for number in range(1000):
+                yield book(number, 1)
+            raise ZeroDivisionError
+
+        before = store.revision
+        with pytest.raises(ZeroDivisionError):
+            store.replace(books())
+        with pytest.raises(ZeroDivisionError):
+            store.replace([book(2, 7)], lambda _: bool(1 / 0))
+        assert spots(read(medium)) == spots(live) == {1: "1", 2: "2", 3: "3"}
+        assert store.replace([book(1, 1), book(2, 2), book(3, 3)]) == Receipt(before), "there was nothing to change"
+        assert store.replace([]).retracted == 3
+        eventually(lambda: spots(live) == {})
+        assert store.replace([]) == Receipt(store.revision)
+
+    def test_what_is_asked_may_fail_in_its_own_way_and_may_not_publish(self, store: Store, feed: Feed):
+        def failing(_: Pair) -> bool:
+            raise PermissionError("my own file")
+
+        with pytest.raises(PermissionError, match="my own file"):
+            store.replace([], failing)
+        with pytest.raises(StoreError, match="this thread is in the middle of another change"):
+            store.replace([], lambda one: bool(store.retract(one)))
+        assert store.publish(book(1, 7)).published == 1
+
+    def test_others_may_publish_while_the_books_are_read(self, store: Store, medium: Medium):
+        def books() -> Iterator[OrderBook]:
+            yield book(1, 1)
+            store.publish(book(2, 2))
+            with open_store(medium.target) as other:
+                other.publish(book(3, 3))
+                other.replace([book(4, 4)])
+            yield book(5, 5)
+
+        receipt = store.replace(books())
+        assert (receipt.published, receipt.retracted) == (2, 1)
+        assert spots(read(medium)) == {1: "1", 5: "5"}
+
+
+class TestFollowing:
+    """What a reader makes of what it finds."""
+
+    def test_one_that_starts_anew_sees_what_stands(self, store: Store, feed: Feed, medium: Medium):
+        feed.close()
+        store.publish(book(2, 8))
+        store.retract(pair(3))
+        again = LiveIndex()
+        with open_feed(medium.target) as other:
+            other.start(again)
+            assert spots(again) == {1: "1", 2: "8"}
+            assert (other.books, other.refused, other.revision) == (2, 0, store.revision)
+            assert repr(other) == f"<{medium.kind}Feed of {medium.target}: 2 books, 0 refused>"
+            assert other.age < 5
+
+    def test_what_is_live_stays_live_when_it_is_closed(self, store: Store, feed: Feed, live: LiveIndex):
+        feed.close()
+        feed.close()
+        store.publish(book(1, 9))
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+
+    def test_one_that_joins_amid_publishes_comes_to_show_all(self, store: Store, medium: Medium):
+        ended = False
+
+        def publish() -> None:
+            for spot in range(1, 40):
+                store.publish(*(book(number, spot) for number in range(50)))
+            nonlocal ended
+            ended = True
+
+        publishing = Thread(target=publish)
+        publishing.start()
+        lives = []
+        feeds = []
+        while not ended:
+            lives.append(LiveIndex())
+            feeds.append(open_feed(medium.target))
+            feeds[-1].start(lives[-1])
+        publishing.join()
+        for one in lives:
+            eventually(lambda one=one: spots(one) == dict.fromkeys(range(50), "39"))  # type: ignore[misc]  # one of each
+        for following in feeds:
+            following.close()
+
+    @pytest.mark.parametrize(
+        "text", [b"", b"{}", b"nonsense", b"\xff\xfe", b'{"base":"ADA","quote":"ADA","bids":[],"asks":[]}']
+    )
+    def test_a_bad_value_costs_nothing_else(
+        self, store: Store, feed: Feed, medium: Medium, live: LiveIndex, text: bytes, logged: pytest.LogCaptureFixture
+    ):
+        medium.spoil(pair(1), text)
+        eventually(lambda: feed.refused == 1)
+        medium.spoil(pair(1), text + b" ")
+        store.publish(book(2, 9))
+        eventually(lambda: spots(live) == {1: "1", 2: "9", 3: "3"})
+        assert logged.text.count("refused") == feed.refused == 1
+        index = LiveIndex()
+        with open_feed(medium.target) as other:
+            other.start(index)
+            assert spots(index) == {2: "9", 3: "3"}
+            assert other.refused == 1
+        with pytest.raises(FeedError, match="cannot be read"):
+            open_feed(medium.target).read_order_book(pair(1))
+        store.publish(book(1, 7))
+        eventually(lambda: spots(live).get(1) == "7")
+        medium.spoil(pair(1), text)
+        eventually(lambda: feed.refused == 2)
+
+    def test_a_bad_value_is_mended_by_replacing(self, store: Store, feed: Feed, medium: Medium, live: LiveIndex):
+        medium.spoil(pair(1), b"nonsense")
+        receipt = store.replace([book(1, 1), book(2, 2)])
+        assert (receipt.published, receipt.retracted) == (1, 1)
+        eventually(lambda: spots(live) == {1: "1", 2: "2"})
+        assert spots(read(medium)) == {1: "1", 2: "2"}
+
+    def test_a_book_that_is_not_there_is_told_of(self, store: Store, medium: Medium):
+        store.publish(book(1), book(2))
+        store.retract(pair(2))
+        for number in (2, 3):
+            with pytest.raises(PairNotFound, match=str(pair(number))):
+                open_feed(medium.target).read_order_book(pair(number))
+
+    def test_a_feed_is_started_once(self, feed: Feed, live: LiveIndex):
+        for again in (lambda: feed.start(live), feed.read):
+            with pytest.raises(RuntimeError, match="a feed is started once, or read once"):
+                again()
+
+    def test_loading_tells_how_it_gets_on_and_can_be_ended(self, store: Store, medium: Medium, live: LiveIndex):
+        store.publish(*map(book, range(600)))
+
+        def enough(_: int, __: int) -> None:
+            raise SystemExit(7)
+
+        with open_feed(medium.target) as feed, pytest.raises(SystemExit):
+            feed.start(live, enough)
+        assert len(live.current) == 0

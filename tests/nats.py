@@ -1,0 +1,344 @@
+"""Real servers of NATS, on spare ports of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any, TypeVar
+
+import nats
+import nkeys
+import trustme
+from nacl.signing import SigningKey
+from nats.aio.client import Client
+
+from market_index import OrderBook
+from market_index_feeds import Store, StoreError, open_store
+from tests.market_index_feeds import made_up
+from tests.waiting import eventually
+
+T = TypeVar("T")
+
+BINARY = Path(sys.executable).with_name("nats-server")
+
+
+def spare_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Server:
+    """One server, with what it stores in a folder of its own."""
+
+    def __init__(self, folder: Path, name: str = "one", more: str = "", *, jetstream: bool = True) -> None:
+        self.folder = folder
+        self.name = name
+        self.port = spare_port()
+        self.stored = (
+            f'jetstream {{ store_dir: "{folder / name}", max_mem: 256MB, max_file: 4GB }}' if jetstream else ""
+        )
+        self.more = more
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def said(self) -> str:
+        return (self.folder / f"{self.name}.log").read_text()
+
+    def start(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        configuration = self.configure()
+        with (self.folder / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen([BINARY, "-c", configuration], stdout=log, stderr=log)
+
+    def configure(self) -> Path:
+        configuration = self.folder / f"{self.name}.conf"
+        configuration.write_text(
+            f"""
+            server_name: {self.name}
+            listen: "127.0.0.1:{self.port}"
+            {self.stored}
+            {self.more}
+            """
+        )
+        return configuration
+
+    def wait(self) -> None:
+        """Wait until it takes connections."""
+
+        def answers() -> bool:
+            assert self.process
+            assert self.process.poll() is None, self.said
+            try:
+                with closing(socket.create_connection(("127.0.0.1", self.port), timeout=1)) as connection:
+                    return connection.recv(4) == b"INFO"
+            except OSError:
+                return False
+
+        eventually(answers)
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process
+        self.process.send_signal(number)
+
+    def stop(self) -> None:
+        """Have it do nothing until it is sent SIGCONT: it goes on holding its connections."""
+        self.send(signal.SIGSTOP)
+        assert self.process
+        status = Path(f"/proc/{self.process.pid}/stat")
+        eventually(lambda: not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "T")
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(20)
+            self.process = None
+
+    def reload(self, more: str) -> None:
+        """Have it run with another configuration."""
+        self.more = more
+        self.configure()
+        self.send(signal.SIGHUP)
+
+    def empty(self) -> None:
+        """Take away all that it has stored."""
+        shutil.rmtree(self.folder / self.name)
+
+
+@contextmanager
+def served(folder: Path, more: str = "", *, jetstream: bool = True) -> Iterator[Server]:
+    """A single server."""
+    server = Server(folder, more=more, jetstream=jetstream)
+    server.start()
+    try:
+        server.wait()
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def cluster(folder: Path, more: str = "") -> Iterator[list[Server]]:
+    """Three servers that know of one another; the last one tells its name instead of its number."""
+    routes = [spare_port() for _ in range(3)]
+    all_routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
+    with ExitStack() as stack:
+        servers = []
+        for number, port in enumerate(routes):
+            routed = f'cluster {{ name: "three", listen: "127.0.0.1:{port}", routes: [{all_routes}] }}'
+            server = Server(folder, f"n{number}", f"{routed}\n{more}")
+            if number == 2:
+                server.more += f'\nclient_advertise: "localhost:{server.port}"'
+            stack.callback(server.kill)
+            server.start()
+            servers.append(server)
+        for server in servers:
+            server.wait()
+        yield servers
+
+
+def plain(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
+    """What the client library makes of a server by itself."""
+
+    async def connected() -> T:
+        client = await nats.connect(server.url, allow_reconnect=False)
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(connected())
+
+
+def put(server: Server, bucket: str, key: str, value: bytes, headers: dict[str, str] | None = None) -> None:
+    """Store a value as anybody may."""
+
+    async def work(client: Client) -> None:
+        await client.jetstream().publish(f"$KV.{bucket}.{key}", value, headers=headers)
+
+    plain(server, work)
+
+
+def purge(server: Server, bucket: str) -> None:
+    async def work(client: Client) -> None:
+        await client.jetstream().purge_stream(f"KV_{bucket}")
+
+    plain(server, work)
+
+
+def delete(server: Server, bucket: str) -> None:
+    async def work(client: Client) -> None:
+        await client.jetstream().delete_stream(f"KV_{bucket}")
+
+    plain(server, work)
+
+
+@contextmanager
+def listening(says: bytes, heard: list[bytes] | None = None) -> Iterator[int]:
+    """Whatever takes connections on a port, says something on each, and hears what is said to it."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with closing(connection):
+                    connection.sendall(says)
+                    connection.settimeout(0.2)
+                    try:
+                        if heard is not None:
+                            heard.append(connection.recv(1000))
+                    except OSError:
+                        pass
+
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(20)
+
+
+def accounts(folder: Path) -> tuple[str, Path]:
+    """The configuration of a server that trusts an operator, and the credentials of a user of that (JWT, NKEYS)."""
+    keys = {kind: SigningKey.generate() for kind in "OASU"}
+    prefixes = {"O": nkeys.PREFIX_BYTE_OPERATOR, "U": nkeys.PREFIX_BYTE_USER}
+    prefixes |= dict.fromkeys("AS", nkeys.PREFIX_BYTE_ACCOUNT)
+
+    def coded(prefix: int, raw: bytes) -> str:
+        body = bytes([prefix]) + raw
+        return base64.b32encode(body + nkeys.crc16(bytearray(body)).to_bytes(2, "little")).decode().rstrip("=")
+
+    public = {kind: coded(prefixes[kind], bytes(key.verify_key)) for kind, key in keys.items()}
+
+    def token(issuer: str, subject: str, claims: dict[str, Any]) -> str:
+        parts = [
+            {"typ": "JWT", "alg": "ed25519-nkey"},
+            {"jti": "x", "iat": 1_700_000_000, "iss": public[issuer], "sub": public[subject], "name": subject}
+            | {"nats": {"version": 2} | claims},
+        ]
+        text = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+        signed = keys[issuer].sign(text.encode()).signature
+        return f"{text}.{base64.urlsafe_b64encode(signed).decode().rstrip('=')}"
+
+    endless = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1) | {"wildcards": True}
+    stored = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
+    account = token("O", "A", {"type": "account", "limits": endless | stored})
+    user = token("A", "U", {"type": "user", "subs": -1, "data": -1, "payload": -1})
+    seed_head = nkeys.PREFIX_BYTE_SEED | (prefixes["U"] >> 5), (prefixes["U"] & 31) << 3
+    body = bytes(seed_head) + bytes(keys["U"])
+    seed = base64.b32encode(body + nkeys.crc16(bytearray(body)).to_bytes(2, "little")).decode().rstrip("=")
+    creds = folder / "user.creds"
+    creds.write_text(
+        f"-----BEGIN NATS USER JWT-----\n{user}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    )
+    operator = token("O", "O", {"type": "operator"})
+    system = token("O", "S", {"type": "account", "limits": endless})
+    return (
+        f"operator: {operator}\nsystem_account: {public['S']}\nresolver: MEMORY\n"
+        f"resolver_preload: {{ {public['A']}: {account}, {public['S']}: {system} }}"
+    ), creds
+
+
+def leader_of(server: Server, bucket: str) -> str:
+    """The name of the server that leads a bucket, empty while there is none."""
+
+    async def work(client: Client) -> str:
+        try:
+            answer = await client.request(f"$JS.API.STREAM.INFO.KV_{bucket}", timeout=1)
+        except nats.errors.Error:
+            return ""
+        return str(json.loads(answer.data).get("cluster", {}).get("leader", ""))
+
+    return plain(server, work)
+
+
+def noise(number: int) -> OrderBook:
+    """A book of some 100 kB that does not get much smaller."""
+    levels = [(f"0.{digest:028}"[:30], digest % 2**64 + 1) for digest in map(_digest, range(3000))]
+    return OrderBook.from_levels(made_up.pair(1000 + number), bids=levels, spot="1")
+
+
+def _digest(number: int) -> int:
+    return int.from_bytes(hashlib.blake2b(str(number).encode(), digest_size=11).digest())
+
+
+def opened(url: str) -> Store:
+    """A store, once the servers have agreed who leads."""
+    stores: list[Store] = []
+
+    def opens() -> bool:
+        try:
+            stores.append(open_store(url, wait=10))
+        except StoreError:
+            return False
+        return True
+
+    eventually(opens, 60)
+    return stores[0]
+
+
+def certified(folder: Path, more: str = "") -> str:
+    """The configuration of servers that show a certificate of the name `localhost`, by an authority of their own."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    issued = authority.issue_cert("localhost")
+    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    issued.private_key_pem.write_to_path(folder / "key.pem")
+    authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(folder / "client.pem")
+    files = {"cert_file": "cert.pem", "key_file": "key.pem", "ca_file": "ca.pem"}
+    named = ", ".join(f'{name}: "{folder / file}"' for name, file in files.items())
+    return f"tls {{ {named}, {more} }}"
+
+
+@contextmanager
+def slow_link(port: int, bytes_per_second: int) -> Iterator[int]:
+    """A port from where all goes on to another, and comes back from there at no more than so many bytes a second."""
+    ends: list[socket.socket] = []
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+
+        def carry(source: socket.socket, target: socket.socket, pause: float) -> None:
+            try:
+                while chunk := source.recv(10_000):
+                    target.sendall(chunk)
+                    time.sleep(pause * len(chunk))
+            except OSError:
+                pass
+            target.close()
+
+        def serve() -> None:
+            while True:
+                try:
+                    near, _ = listener.accept()
+                except OSError:
+                    return
+                far = socket.create_connection(("127.0.0.1", port))
+                ends.extend((near, far))
+                Thread(target=carry, args=(near, far, 0), daemon=True).start()
+                Thread(target=carry, args=(far, near, 1 / bytes_per_second), daemon=True).start()
+
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(20)
+        for end in ends:
+            end.close()
