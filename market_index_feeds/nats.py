@@ -305,7 +305,8 @@ class NatsStore(Store):
         size = len(change.left)
         pause, why = 0.0, ""
         while change.left:
-            await asyncio.sleep(pause)
+            if pause:
+                await asyncio.sleep(pause)
             pause = next_pause(pause)
             try:
                 connection = await self._connect()

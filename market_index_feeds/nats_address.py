@@ -94,12 +94,15 @@ class Address:
             ),
         )
 
-    def tls(self) -> ssl.SSLContext:
-        """Return what the servers are to show for themselves, and what is shown to them.
+    def tls(self) -> ssl.SSLContext | None:
+        """Return what the servers are to show for themselves, and what is shown to them; None where nothing is said.
 
         Raises `OSError` where a file cannot be read, or is not what it should be.
         """
         authorities, certificate, key = self.certificates
+        if not self.is_secure and authorities is certificate is None:
+            # What every machine trusts takes ten milliseconds to read.
+            return None
         context = ssl.create_default_context(cafile=authorities)
         if certificate is not None:
             context.load_cert_chain(certificate, key)

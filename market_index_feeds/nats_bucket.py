@@ -195,7 +195,7 @@ class Connection:
         self._answered: Callable[[Write, int | Refused], object] | None = None
         self._stirred = asyncio.Event()
 
-    async def open(self, server: str, tls: ssl.SSLContext, tls_hostname: str | None) -> None:
+    async def open(self, server: str, tls: ssl.SSLContext | None, tls_hostname: str | None) -> None:
         """Connect to a server. Raises `Unreachable`, or `PermissionError` where it refuses the credentials."""
         address = self._address
         try:

@@ -98,8 +98,10 @@ class _Supervisor:
             self._workers[worker] = monotonic(), served
 
     def _rest_until(self, then: float) -> None:
-        while not self._should_exit and monotonic() < then:
+        while True:
             sleep(0.05)
+            if self._should_exit or monotonic() >= then:
+                return
 
 
 def _ending(exit_code: int) -> str:
