@@ -322,6 +322,10 @@ class NatsStore(Store):
                 # What was sent may be written yet.
                 self._doubted |= change.left.keys()
                 await self._disconnect()
+            except asyncio.CancelledError:
+                # Whoever asked was interrupted.
+                self._doubted |= change.left.keys()
+                raise
             if change.left and monotonic() > change.moved_at + self._wait:
                 raise self._unacknowledged(change, size, why)
 
@@ -474,6 +478,8 @@ class NatsFeed(Feed):
         background = self._background = Background(f"connection to {self.source}")
         try:
             yield background
+        except CancelledError:
+            raise FeedError(f"{self.source} was closed while it was being opened") from None
         except (Unreachable, NoBucket, Refused, Lost, OSError) as error:
             raise FeedError(f"{self.source} cannot be opened: {_reason(error)}") from None
 

@@ -182,3 +182,12 @@ def test_every_public_name_is_there_and_told_of():
     for name in market_index.__all__:
         assert getattr(market_index, name).__doc__, name
     assert sorted(market_index.__all__, key=str.casefold) == sorted(set(market_index.__all__), key=str.casefold)
+
+
+def test_one_module_alone_knows_the_client_of_nats():
+    knowing = {
+        module
+        for module, path in modules().items()
+        if any(name.split(".")[0] == "nats" for name in imported(module, path))
+    }
+    assert knowing == {"market_index_feeds.nats_bucket"}

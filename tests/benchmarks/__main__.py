@@ -14,7 +14,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.benchmarks import distributed, in_process, over_http, stores
+from tests.benchmarks import distributed, in_process, over_http, scaling, stores
 from tests.benchmarks.figures import Row, plain, table
 
 PACKAGES = (
@@ -38,7 +38,9 @@ def versions() -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: two minutes at most, and a wider spread")
-    parser.add_argument("--only", choices=["http", "process", "stores", "distributed"], help="one part alone")
+    parser.add_argument(
+        "--only", choices=["http", "process", "stores", "distributed", "scaling"], help="one part alone"
+    )
     parser.add_argument("--output", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
     begun = time.monotonic()
@@ -57,6 +59,9 @@ def main() -> None:
     if chosen.only in {None, "distributed"}:
         print("  distributed", file=sys.stderr, flush=True)
         rows += distributed.rows(quick=chosen.quick)
+    if chosen.only in {None, "scaling"}:
+        print("  scaling", file=sys.stderr, flush=True)
+        rows += scaling.rows(quick=chosen.quick)
     chosen.output.write_text(json.dumps({"versions": versions(), "rows": plain(rows)}, indent=1) + "\n")
     print(", ".join(f"{name} {value}" for name, value in versions().items()))
     print("Medians. The ratio is ours to theirs; the spread is that of single rounds.\n")

@@ -36,6 +36,7 @@ class IndexAgainstDict(RuleBasedStateMachine):
         super().__init__()
         self.index = MarketIndex()
         self.model: dict[Pair, OrderBook] = {}
+        self.earlier = self.index, dict(self.model)
 
     @rule(books=st.lists(order_books(max_levels=2), max_size=5))
     def with_books(self, books: list[OrderBook]) -> None:
@@ -74,6 +75,21 @@ class IndexAgainstDict(RuleBasedStateMachine):
     def look_up(self, pair: Pair) -> None:
         assert (pair in self.index) == (pair in self.model)
         assert self.index.get(pair) == self.model.get(pair)
+
+    @rule()
+    def keep_for_later(self) -> None:
+        self.earlier = self.index, dict(self.model)
+
+    @invariant()
+    def what_changed_since_is_what_the_dicts_tell(self) -> None:
+        index, model = self.earlier
+        published, retracted = self.index.changes_since(index)
+        assert {book.pair: id(book) for book in published} == {
+            pair: id(book) for pair, book in self.model.items() if model.get(pair) is not book
+        }
+        assert sorted(retracted) == sorted(model.keys() - self.model.keys())
+        assert len(published) == len({book.pair for book in published})
+        assert MarketIndex(model.values()).without(*retracted).with_books(*published) == self.index
 
     @invariant()
     def agrees_with_the_dict(self) -> None:

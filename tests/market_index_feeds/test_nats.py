@@ -398,6 +398,29 @@ class TestNoticing:
         full = {"bytes": 9, "last_seq": 7, "num_subjects": 5}
         assert state_of({"created": "then", "state": full}) == State("then", 7, 5, 9)
 
+    def test_one_that_is_closed_while_it_is_opened(self, live: LiveIndex):
+        feed = open_feed(f"nats://127.0.0.1:{nats.spare_port()}/books")
+        closing = later(0.5, feed.close)
+        began = time.monotonic()
+        with pytest.raises(FeedError, match="was closed while it was being opened"):
+            feed.start(live)
+        closing.join()
+        assert time.monotonic() - began < 3
+
+    def test_one_that_is_started_in_an_event_loop(self, store: Store, bucket: str, live: LiveIndex):
+        """As in the lifespan of an app."""
+        store.publish(book(1, 1))
+
+        async def lifespan() -> None:
+            with open_feed(bucket) as feed, open_store(bucket) as another:
+                feed.start(live)
+                another.publish(book(2, 2))
+                while len(live.current) < 2:
+                    await asyncio.sleep(0.01)
+
+        asyncio.run(lifespan())
+        assert spots(live) == {1: "1", 2: "2"}
+
     def test_one_that_is_closed_before_it_follows(self, feed: Feed, live: LiveIndex):
         feed.close()
         feed._follow(live)
@@ -489,6 +512,22 @@ class TestWriting:
             with pytest.raises(Unacknowledged, match="did not acknowledge 1 of 1 changes in 1 seconds"):
                 store.publish(book(1, 1))
             killing.join()
+
+    def test_an_interrupt_leaves_what_was_sent_in_doubt(self, own_server: nats.Server):
+        """Else what arrives late could come to stand behind a retract."""
+        url = f"{own_server.url}/books"
+        with open_store(url, wait=5) as store:
+            store.publish(book(1, 1))
+            own_server.stop()
+            interrupting = later(0.5, lambda: signal.raise_signal(signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                store.publish(book(2, 2))
+            interrupting.join()
+            own_server.send(signal.SIGCONT)
+            store.retract(pair(2))
+            time.sleep(0.3)
+            assert spots(open_feed(url).read()) == {1: "1"}
+            assert store.publish(book(2, 3)).published == 1
 
     def test_a_connection_that_has_ended_is_of_no_more_use(self, store: Store, bucket: str, nats_server: nats.Server):
         async def work() -> None:

@@ -1,4 +1,4 @@
-"""Builds the wheel and uses it as a newcomer would: installed elsewhere, with the base dependencies and with `http`.
+"""Builds the wheel and uses it as a newcomer would: installed elsewhere, with the base dependencies, `nats` and `http`.
 
 Run by `make wheel`. Exits non-zero at the first thing that is not as it should be.
 """
@@ -16,6 +16,10 @@ from pathlib import Path
 from urllib.request import urlopen
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.nats import served  # noqa: E402  # of the project itself, which this script stands in
+
 SAMPLE = ROOT / "samples" / "order-books.ndjson"
 
 
@@ -63,6 +67,12 @@ def main() -> None:
             ["13", "1", "True"],
             "a program without a web stack publishes into a store",
         )
+        extra = call(base / "python", "-Ic", OPEN, "nats://me:secret@127.0.0.1/books").stdout
+        expect(
+            extra,
+            "nats://127.0.0.1/books cannot be opened: it needs the extra nats (pip install 'market-index[nats]')\n",
+            "a bucket names the extra that it needs",
+        )
         missing = call(base / "market-index", "serve", SAMPLE, check=False)
         expect(
             missing.stderr.splitlines()[-1].partition("pip install ")[2],
@@ -72,6 +82,15 @@ def main() -> None:
         for package in ("market_index", "market_index_feeds", "market_index_http"):
             (typed,) = (there / "base").glob(f"lib/python3*/site-packages/{package}/py.typed")
             expect(typed.read_bytes(), b"", f"{package} is typed")
+
+        nats = environment(there / "nats", f"{wheel}[nats]")
+        with served(there / "server") as server:
+            bucket = f"{server.url}/books"
+            expect(
+                call(nats / "python", "-Ic", STORE, SAMPLE, bucket).stdout.split(),
+                ["13", "13", "True"],
+                "a program without a web stack publishes into a bucket of NATS",
+            )
 
         http = environment(there / "http", f"{wheel}[http]")
         first = json.loads(SAMPLE.read_text().splitlines()[0])
@@ -120,6 +139,15 @@ books = open_feed(sys.argv[1]).read()
 with open_store(sys.argv[2]) as store:
     receipt = store.publish(*books.values())
 print(receipt.published, receipt.revision, open_feed(sys.argv[2]).read() == books)
+"""
+
+OPEN = """
+import sys
+from market_index_feeds import FeedError, open_feed
+try:
+    open_feed(sys.argv[1])
+except FeedError as error:
+    print(error)
 """
 
 if __name__ == "__main__":
