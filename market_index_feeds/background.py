@@ -22,6 +22,7 @@ class Background:
         self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
+        self._farewell: Callable[[], Coroutine[Any, Any, None]] = _nothing
         self._running = Event()
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -56,15 +57,33 @@ class Background:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
-    def close(self) -> None:
-        """End the loop and whatever still runs in it. Closing twice does no harm."""
-        self.call_soon(self._ended.set)
+    def close(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """End whatever still runs, then do the `farewell`, then end the loop. Once it is closed, nothing more runs."""
+
+        def end() -> None:
+            self._farewell = farewell
+            self._ended.set()
+
+        self.call_soon(end)
         self._thread.join()
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._until_ended())
+        try:
+            self._loop.run_until_complete(self._until_ended())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            # Not waiting for names that are still being looked up.
+            self._loop.close()
 
     async def _until_ended(self) -> None:
         self._running.set()
         await self._ended.wait()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._farewell()
+
+
+async def _nothing() -> None:
+    """There is nothing to be done at the end."""

@@ -34,12 +34,15 @@ class Feed(Opened):
     record is called. `revision` is the source's own count of its changes, as far as they are live, or None where it
     keeps none. `followed_by_many` is whether several processes can each follow the source by themselves.
 
+    `is_whole` is whether all that the source held was read, once it is started: of a stream, at its end.
+
     As far as the pairs go that its source names, the `LiveIndex` is the feed's: whatever else publishes one of them is
     overwritten, and the pair is retracted when the source drops it. Other pairs are left alone.
     """
 
     record = "lines"
     followed_by_many = True
+    is_whole = True
 
     def __init__(self, source: str) -> None:
         self.source = source

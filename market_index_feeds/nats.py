@@ -109,12 +109,18 @@ class NatsStore(Store):
         self._connection: Connection | None = None
         # The sequence of the last message of a key, as far as it is known; and which keys may get a later one yet.
         self._sequences: dict[str, int] = {}
-        self._knows_all = False
         self._doubted: set[str] = set()
         self._most = 0
         self._turn = RLock()
+        # The revision at which all that stood there was known, and how many changes of its own there were since.
+        self._known: int | None = None
+        self._own = 0
         self._is_open = self._is_changing = False
-        self._background: Background | None = Background(f"store {self.target}")
+        self._doing: Future[Any] = Future()
+        try:
+            self._background: Background | None = Background(f"store {self.target}")
+        except (OSError, RuntimeError) as error:
+            raise StoreError(f"{self.target} cannot be opened: {_reason(error)}") from None
 
     def open(self, *, make: bool) -> None:
         """Connect, and see to it that the bucket is there. Raises `StoreError`."""
@@ -144,39 +150,42 @@ class NatsStore(Store):
             changes: dict[str, Record | None] = {
                 key: record
                 for key, record in records.fit.items()
-                if key not in standing or standing[key].digest != record.digest
+                # What may come yet must find something newer than it knew of, the same book if need be.
+                if key not in standing or standing[key].digest != record.digest or key in self._doubted
             }
             published = len(changes)
-            named = records.fit.keys() | records.too_large.keys()
-            for key, found in standing.items():
-                pair = None if found.is_deleted or key in named else pair_of(key)
+            stands = {key for key, found in standing.items() if not found.is_deleted}
+            retracted = 0
+            for key in sorted((stands | self._doubted) - records.fit.keys() - records.too_large.keys()):
+                pair = pair_of(key)
                 if pair is not None and not self._is_kept(keep, pair):
                     changes[key] = None
+                    retracted += key in stands
             self._sequences = {key: found.sequence for key, found in standing.items()}
-            self._knows_all = True
-            retracted = len(changes) - published
+            self._known, self._own = revision, 0
             change = _Change(changes, too_large=records.too_large)
             do(self._settle(change))
         return self._receipt(change, Receipt(change.revision or revision, published, retracted))
 
-    def is_as_left(self, revision: int) -> bool:
-        """Whether nobody else has changed it since this revision; see `Store.is_as_left`.
+    def is_as_left(self) -> bool:
+        """Whether nobody else has changed it since this store last replaced all of it; see `Store.is_as_left`.
 
-        That it was purged is seen once this store has replaced all of it, and so knows how many keys it holds.
+        What this store sent itself, and was not acknowledged, counts as somebody else's.
         """
         with self._in_turn() as do:
             state = do(_patiently(self._state, self._wait))
-        return state.last_sequence == revision and (not self._knows_all or state.keys == len(self._sequences))
+            known = None if self._known is None else self._known + self._own
+        return state.last_sequence == known and state.keys == len(self._sequences)
 
     def close(self) -> None:
-        """Let go of the servers. Closing twice does no harm."""
-        background = self._background
-        if background is None or not background.is_ours:
+        """Let go of the servers, also while another thread writes, which is told. Closing twice does no harm."""
+        if self._background is not None and not self._background.is_ours:
             return
+        self._doing.cancel()
         with self._turn:
-            self._background = None
-            background.run(self._disconnect())
-            background.close()
+            background, self._background = self._background, None
+            if background is not None:
+                background.close(self._disconnect)
 
     def _publish(self, books: list[OrderBook]) -> Receipt:
         records = self._records(books)
@@ -236,11 +245,22 @@ class NatsStore(Store):
             self._turn.release()
 
     def _done(self, background: Background, work: Coroutine[Any, Any, T]) -> T:
+        if self._background is None:
+            work.close()
+            raise StoreError(f"{self.target} is closed")
+        self._doing = future = background.start(work)
         try:
-            return background.run(work)
+            return future.result()
+        except CancelledError:
+            raise StoreError(
+                f"{self.target} was closed meanwhile: what was not acknowledged may be written yet"
+            ) from None
         except (Unreachable, NoBucket, Refused, Lost, OSError) as error:
             what = "was not written to" if self._is_open else "cannot be opened"
             raise StoreError(f"{self.target} {what}: {_reason(error)}") from None
+        except BaseException:
+            future.cancel()
+            raise
 
     async def _connect(self) -> Connection:
         """Return the connection, a new one where the last has ended. Raises `Unreachable`, or `OSError`."""
@@ -314,20 +334,23 @@ class NatsStore(Store):
                 writes = [self._write(key, record) for key, record in change.left.items()]
                 # Another server may take it where this one does not answer.
                 patience = min(max(change.moved_at + self._wait - monotonic(), SHORTEST_SECONDS), _ATTEMPT_SECONDS)
-                await connection.write(writes, lambda write, outcome: self._answered(change, write, outcome), patience)
+                await self._send(connection, change, writes, patience)
                 if change.refused:
                     await self._judge(connection, change, size)
+                why = ""
             except Unreachable as error:
                 why = str(error)
-                # What was sent may be written yet.
-                self._doubted |= change.left.keys()
                 await self._disconnect()
-            except asyncio.CancelledError:
-                # Whoever asked was interrupted.
-                self._doubted |= change.left.keys()
-                raise
             if change.left and monotonic() > change.moved_at + self._wait:
                 raise self._unacknowledged(change, size, why)
+
+    async def _send(self, connection: Connection, change: _Change, writes: list[Write], patience: float) -> None:
+        try:
+            await connection.write(writes, lambda write, outcome: self._answered(change, write, outcome), patience)
+        except BaseException:
+            # However it ended, what was sent may be written yet.
+            self._doubted |= connection.in_doubt
+            raise
 
     def _write(self, key: str, record: Record | None) -> Write:
         expected = self._sequences.get(key, 0)
@@ -352,6 +375,7 @@ class NatsStore(Store):
         self._sequences[key] = sequence
         self._doubted.discard(key)
         change.revision = max(change.revision, sequence)
+        self._own += 1
         change.moved_at = monotonic()
 
     async def _learn_of(self, change: _Change) -> None:
@@ -391,16 +415,18 @@ class NatsStore(Store):
         )
 
     def _unacknowledged(self, change: _Change, size: int, why: str) -> StoreError:
-        if self._doubted.isdisjoint(change.left):
-            return StoreBusy(
-                f"{self.target} was not written to: others wrote the same pairs for {self._wait:g} seconds"
+        pairs = tuple(pair for pair in map(pair_of, change.left.keys() & self._doubted) if pair is not None)
+        left = f"{len(change.left)} of {size} changes"
+        if pairs:
+            why = why or "others wrote as well"
+            return Unacknowledged(
+                f"{self.target} did not acknowledge {left} in {self._wait:g} seconds ({why}): "
+                f"{len(pairs)} of those were sent, and may be written yet, but over nothing newer",
+                pairs,
             )
-        pairs = tuple(pair for pair in map(pair_of, change.left) if pair is not None)
-        return Unacknowledged(
-            f"{self.target} did not acknowledge {len(pairs)} of {size} changes in {self._wait:g} seconds ({why}): "
-            "each of those may be written yet or not, but over nothing newer",
-            pairs,
-        )
+        if why:
+            return StoreError(f"{self.target} was not written to: {why}; {left} were not made")
+        return StoreBusy(f"{self.target} was not written to: others wrote the same pairs for {self._wait:g} seconds")
 
 
 @define
@@ -462,8 +488,7 @@ class NatsFeed(Feed):
     def _release(self) -> None:
         background, self._background = self._background, None
         if background is not None and background.is_ours:
-            background.run(self._disconnect())
-            background.close()
+            background.close(self._disconnect)
 
     def _load(self, live: LiveIndex, progress: Progress | None) -> None:
         def telling() -> None:
@@ -475,11 +500,18 @@ class NatsFeed(Feed):
 
     @contextmanager
     def _opening(self) -> Iterator[Background]:
-        background = self._background = Background(f"connection to {self.source}")
+        closed = FeedError(f"{self.source} was closed while it was being opened")
+        with self._gate:
+            if self._closing.is_set():
+                raise closed
+            try:
+                background = self._background = Background(f"connection to {self.source}")
+            except (OSError, RuntimeError) as error:
+                raise FeedError(f"{self.source} cannot be opened: {_reason(error)}") from None
         try:
             yield background
         except CancelledError:
-            raise FeedError(f"{self.source} was closed while it was being opened") from None
+            raise closed from None
         except (Unreachable, NoBucket, Refused, Lost, OSError) as error:
             raise FeedError(f"{self.source} cannot be opened: {_reason(error)}") from None
 

@@ -31,6 +31,9 @@ from market_index_feeds.nats_address import Address
 CONNECT_SECONDS: Final = 2.0
 """How long one server is waited for, until another is tried."""
 
+ROUND_SECONDS: Final = 5.0
+"""How long all of them are tried, one after the other, until somebody else decides whether to go on."""
+
 REQUEST_SECONDS: Final = 1.0
 """How long an answer is waited for."""
 
@@ -163,16 +166,19 @@ class Cluster:
         failure = Unreachable("there is no server")
         others = list(self._servers)
         random.shuffle(others)
-        for server in sorted(others, key=lambda server: server == self._last):
-            connection = Connection(self._address)
-            try:
-                await connection.open(server, tls, self._servers[server])
-            except Unreachable as error:
-                failure = error
-            else:
-                self._last = server
-                self._servers = connection.told_of | self._servers
-                return connection
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ROUND_SECONDS):
+                for server in sorted(others, key=lambda server: server == self._last):
+                    connection = Connection(self._address)
+                    try:
+                        await connection.open(server, tls, self._servers[server])
+                    except Unreachable as error:
+                        failure = error
+                    else:
+                        self._last = server
+                        # What was told of before may be gone.
+                        self._servers = connection.told_of | dict.fromkeys(self._address.servers)
+                        return connection
         raise failure
 
 
@@ -192,6 +198,7 @@ class Connection:
         # An answer that comes too late is not taken for that of a later question.
         self._tokens = count()
         self._unanswered: dict[str, Write] = {}
+        self.in_doubt: set[str] = set()
         self._answered: Callable[[Write, int | Refused], object] | None = None
         self._stirred = asyncio.Event()
 
@@ -303,7 +310,7 @@ class Connection:
         """Write these, many at the same time, and tell of each what came of it: its sequence, or why it was refused.
 
         Raises `Unreachable` when nothing was answered for as long as `patience`, in seconds, or the connection ended;
-        and `PermissionError`. What was not told of then may have been written, or be written yet.
+        and `PermissionError`. Then `in_doubt` has the keys of what was sent and may be written, or be written yet.
         """
         self._answered = answered
         length = 0
@@ -317,6 +324,7 @@ class Connection:
             while self._unanswered:
                 await self._answer_comes(patience)
         finally:
+            self.in_doubt = {waiting.key for waiting in self._unanswered.values()}
             self._unanswered.clear()
             self._answered = None
 
@@ -343,7 +351,11 @@ class Connection:
             "headers_only": headers_only,
         }
         request = {"stream_name": self._stream, "config": consumer}
-        await self._ask(f"CONSUMER.CREATE.{self._stream}.{name}.{filtered}", request, MAKE_SECONDS)
+        try:
+            await self._ask(f"CONSUMER.CREATE.{self._stream}.{name}.{filtered}", request, MAKE_SECONDS)
+        except BaseException:
+            await self.forget(subscription)
+            raise
         watch.begin(subscription)
         return watch
 
@@ -374,6 +386,10 @@ class Connection:
         return answer
 
     async def _send(self, token: str, write: Write) -> None:
+        if write.value is not None and len(write.value) > self.most and self._answered is not None:
+            # Another server may take less than the one before.
+            self._answered(write, Refused(min(TOO_LARGE), "message size exceeds maximum allowed"))
+            return
         headers = dict(write.headers) | {_EXPECTED_HEADER: str(write.expected)}
         if write.value is None:
             headers[_OPERATION_HEADER] = "DEL"

@@ -67,13 +67,11 @@ def pair_of(key: str) -> Pair | None:
 def record_of(book: OrderBook) -> Record:
     """Return an order book as it is stored: its JSON, deflated (zlib, RFC 1950) where that makes it shorter.
 
-    Raises `InvalidOrderBook` where the text is longer than any reader would take.
+    A text that no reader would inflate is left as it is: no server takes it.
     """
     text = wire.order_book_to_json(book)
-    if len(text) > MAX_TEXT_LENGTH:
-        raise InvalidOrderBook(f"the text of {book.pair} has {len(text)} bytes, above {MAX_TEXT_LENGTH}")
     value = text
-    if len(text) >= _WORTH_COMPRESSING:
+    if _WORTH_COMPRESSING <= len(text) <= MAX_TEXT_LENGTH:
         value = min(zlib.compress(text, _LEVEL), text, key=len)
     return Record(book.pair, key_of(book.pair), value, digest_of(text))
 
@@ -81,8 +79,9 @@ def record_of(book: OrderBook) -> Record:
 def book_of(key: str, value: bytes, headers: Mapping[str, str] | None) -> OrderBook:
     """Return the book of a value; raise a `MarketIndexError` that says why where it holds none, or that of another key.
 
-    A value with a digest is as a store has written it. One without is somebody else's: JSON in the shape of the
-    order-book endpoint's answer, deflated or not, of which everything is checked.
+    A value with a digest is as a store has written it: whoever writes that header vouches for the text, of which the
+    levels are read once somebody looks at them. One without is somebody else's: JSON in the shape of the order-book
+    endpoint's answer, deflated or not, of which everything is checked.
     """
     text = _inflated(value) if value[:1] == _DEFLATED else value
     digest = headers.get(DIGEST_HEADER) if headers else None

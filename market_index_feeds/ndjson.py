@@ -383,6 +383,7 @@ class NdjsonStream(_NdjsonFeed):
     def __init__(self, source: str, stream: int | str) -> None:
         """`stream` is an open descriptor, or the path of what is opened, and waited for, by the thread that reads."""
         super().__init__(source)
+        self.is_whole = False
         self.size = 0
         self._stream = stream
         self._stirred = Event()
@@ -432,6 +433,8 @@ class NdjsonStream(_NdjsonFeed):
                 self._stirred.set()
         except OSError as error:
             LOG.error("%s cannot be read on: %s", self.source, error.strerror)
+        else:
+            self.is_whole = True
         LOG.info("%s ended: %d order books read, %d lines refused", self.source, self.books, self.refused)
         self._ended.set()
         self._stirred.set()

@@ -9,8 +9,9 @@ from typing import Final, Self
 
 from market_index.errors import shown
 
-# Whatever somebody took for a password may stand there, a slash or a question mark as well.
-_USERINFO: Final = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://).*@", re.DOTALL)
+# Whatever somebody took for a password may stand there, a slash or a question mark as well; and what is not quite a URL
+# may have one all the same.
+_USERINFO: Final = re.compile(r"(:/*|//).*@", re.DOTALL)
 
 
 class Opened(ABC):
@@ -36,9 +37,10 @@ def shown_name(name: str) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """Return a URL without the credentials that it may hold: what stands before the last `@` of its host.
+    """Return a URL without the credentials that it may hold: what stands before its last `@`, and its query.
 
     >>> without_credentials("nats://publisher:secret@127.0.0.1:4222/books")
     'nats://127.0.0.1:4222/books'
     """
-    return _USERINFO.sub(r"\1", url)
+    told = _USERINFO.sub(r"\1", url, count=1)
+    return told.partition("?")[0] if "://" in told else told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Thread
 from time import monotonic
 from typing import Final
 
@@ -27,8 +27,8 @@ class Relay:
     is tried again, for ever.
 
     The store is to be the relay's alone: what somebody else publishes there is undone. But nothing is retracted that
-    the feed may still name: none before the feed had a book, and where it refused a record, none but those that it had
-    and dropped.
+    the feed may still name: none before the feed had a book, and where it refused a record, or is a stream that goes
+    on, none but those that it had and dropped.
     """
 
     def __init__(self, feed: Feed, open_store: Callable[[], Store]) -> None:
@@ -37,11 +37,11 @@ class Relay:
         self.target = ""
         self._open_store = open_store
         self._store: Store | None = None
-        self._receipt = Receipt(0)
         self._relayed = self.live.current
         self._seen: set[Pair] = set()
         self._too_large: set[Pair] = set()
         self._trouble = False
+        self._was_whole = False
         self._closing = Event()
 
     def start(self, progress: Progress | None = None) -> Receipt:
@@ -62,12 +62,18 @@ class Relay:
                 self._keep_up(self._store)
                 pause = 0.0
             except StoreError as error:
-                if not self._trouble:
+                if not self._trouble and not self._closing.is_set():
                     LOG.warning("%s: %s; it is tried again", self.feed.source, error)
-                self._trouble = True
-                self._let_go()
-                pause = next_pause(pause)
+                pause = self._interrupted(pause)
+            except Exception:  # noqa: BLE001  # whatever it is, the store is to be kept the same
+                LOG.exception("%s: a defect; all of %s is compared again", self.feed.source, self.target)
+                pause = self._interrupted(pause)
         self._let_go()
+
+    def _interrupted(self, pause: float) -> float:
+        self._trouble = True
+        self._let_go()
+        return next_pause(pause)
 
     @property
     def is_closing(self) -> bool:
@@ -75,8 +81,12 @@ class Relay:
         return self._closing.is_set()
 
     def close(self) -> None:
-        """End `run`. Closing twice does no harm."""
+        """End `run`, without waiting for what the store is doing. Closing twice does no harm."""
         self._closing.set()
+        store = self._store
+        if store is not None:
+            # It may wait for its servers, and so would whoever closes it.
+            Thread(target=store.close, name=f"closing {store.target}", daemon=True).start()
 
     def _keep_up(self, store: Store) -> None:
         """Publish what changes until it is time to look at the store, and look at it."""
@@ -85,7 +95,10 @@ class Relay:
             current = self.live.current
             if current is not self._relayed:
                 self._publish(store, current)
-        if not self._closing.is_set() and not store.is_as_left(self._receipt.revision):
+        if self.feed.is_whole and not self._was_whole:
+            # Now it is known what it does not name.
+            self._reconcile(store)
+        elif not self._closing.is_set() and not store.is_as_left():
             LOG.warning("%s was changed by somebody else, and is made like %s again", store.target, self.feed.source)
             self._reconcile(store)
 
@@ -93,28 +106,29 @@ class Relay:
         books, gone = current.changes_since(self._relayed)
         if books:
             self._seen.update(book.pair for book in books)
-            self._receipt = self._told_of(lambda: store.publish(*books))
+            self._told_of(lambda: store.publish(*books))
         if gone:
-            self._receipt = store.retract(*gone)
+            store.retract(*gone)
         self._relayed = current
 
     def _reconcile(self, store: Store) -> Receipt:
         """Make the store the same as what the feed has brought."""
+        self._was_whole = self.feed.is_whole
         index = self.live.current
         self._seen.update(index)
         if self._seen:
-            self._receipt = self._told_of(lambda: store.replace(index.values(), self._may_be_named))
+            receipt = self._told_of(lambda: store.replace(index.values(), self._may_be_named))
         else:
-            self._receipt = Receipt(store.revision)
+            receipt = store.replace((), lambda _: True)
             LOG.warning("%s has no order book yet: nothing of %s is retracted", self.feed.source, store.target)
         if self._trouble:
             self._trouble = False
             LOG.info("%s is written to again", store.target)
         self._relayed = index
-        return self._receipt
+        return receipt
 
     def _may_be_named(self, pair: Pair) -> bool:
-        return self.feed.refused > 0 and pair not in self._seen
+        return pair not in self._seen and (self.feed.refused > 0 or not self._was_whole)
 
     def _told_of(self, publish: Callable[[], Receipt]) -> Receipt:
         """Return the receipt; a book that is too large is told of, once a pair, and costs nothing else."""

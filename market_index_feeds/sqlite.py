@@ -127,6 +127,8 @@ class SqliteStore(Store):
         self._spools = count()
         # How far this store's last change went.
         self._own: Position | None = None
+        # What stood there when it was last replaced, and changed by this store alone; None once others did as well.
+        self._left: Position | None = None
         self._connection: sqlite3.Connection | None = None
         with ExitStack() as stack:
             identity = identity_of(path)
@@ -180,12 +182,20 @@ class SqliteStore(Store):
                 if not (published or gone) and change.total == before:
                     change.connection.execute("ROLLBACK")
                     revision -= 1
+                    self._left = last_position(change.connection)
+            if self._left is None or self._left.revision != revision:
+                self._left = self._own
             return Receipt(revision, published, len(gone))
         except _Theirs as theirs:
             raise theirs.error from None
         finally:
             with suppress(StoreError), self._connected() as connection:
                 connection.execute(_CLEAR_AWAY, (number,))
+
+    def is_as_left(self) -> bool:
+        """Whether nobody else has changed it since this store last replaced all of it; see `Store.is_as_left`."""
+        with self._connected() as connection:
+            return last_position(connection) == self._left
 
     def close(self) -> None:
         """Put what stands in the log into the file, and let go of it. Closing twice does no harm."""
@@ -235,7 +245,9 @@ class SqliteStore(Store):
                     change.finish()
                     self._require_in_place()
             if made:
+                goes_on = self._left is not None and self._left.revision == change.revision - 1
                 self._own = change.position
+                self._left = self._own if goes_on else None
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:

@@ -105,12 +105,12 @@ class Store(Opened):
     def revision(self) -> int:
         """The revision of the last change, whoever made it; 0 before the first."""
 
-    def is_as_left(self, revision: int) -> bool:
-        """Whether nobody else has changed it since this store made its last change, which has this revision.
+    @abstractmethod
+    def is_as_left(self) -> bool:
+        """Whether nobody else has changed it since this store last replaced all of it.
 
         Raises `StoreError`.
         """
-        return self.revision == revision
 
     @abstractmethod
     def _publish(self, books: list[OrderBook]) -> Receipt:

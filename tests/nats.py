@@ -342,3 +342,13 @@ def slow_link(port: int, bytes_per_second: int) -> Iterator[int]:
         thread.join(20)
         for end in ends:
             end.close()
+
+
+def length_of(server: Server, bucket: str) -> int:
+    """How many messages a bucket has taken."""
+
+    async def work(client: Client) -> int:
+        answer = await client.request(f"$JS.API.STREAM.INFO.KV_{bucket}", timeout=5)
+        return int(json.loads(answer.data)["state"]["last_seq"])
+
+    return plain(server, work)

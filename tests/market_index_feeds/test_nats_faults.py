@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -171,7 +172,7 @@ def test_two_of_three_are_killed(three: Three):
         server.kill()
     failures = len(three.publisher.failures)
     eventually(lambda: len(three.publisher.failures) >= failures + 2, HEALED_SECONDS)
-    assert "in 2 seconds" in three.publisher.failures[-1] or "cannot be opened" in three.publisher.failures[-1]
+    assert re.search("did not acknowledge|was not written to|cannot be opened", three.publisher.failures[-1])
     # Nobody can say what is right now; what was right goes on being shown, and its age is told.
     for replica in three.replicas:
         assert len(replica.live.current) == shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -143,6 +144,73 @@ def test_what_others_do_to_the_store_is_undone(source: Store, bucket: str, nats_
         comes_to_hold(bucket, {1: "1", 2: "2"})
         Bucket(bucket, nats_server).spoil(pair(1), b"nonsense")
         comes_to_hold(bucket, {1: "1", 2: "2"})
+
+
+def test_what_others_do_is_undone_though_the_relay_goes_on(source: Store, bucket: str, tmp_path: Path):
+    source.publish(book(1, 1), book(2, 2))
+    copy = str(tmp_path / "copy.db")
+    for target in (bucket, copy):
+        with relaying(source, target), open_store(target) as other:
+            for spot in range(3, 8):
+                other.publish(book(1, 666))
+                source.publish(book(2, spot))
+                time.sleep(0.3)
+            comes_to_hold(target, {1: "1", 2: "7"})
+
+
+def test_what_a_stream_has_not_come_to_yet_is_not_retracted(source: Store, bucket: str, tmp_path: Path):
+    with open_store(bucket) as before:
+        before.publish(*(book(number, number) for number in range(1, 5)))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    lines = [wire.order_book_to_json(book(number, 9)) + b"\n" for number in (1, 2, 3)]
+    writer = os.open(pipe, os.O_RDWR)
+    os.write(writer, lines[0])
+    with relaying(str(pipe), bucket):
+        comes_to_hold(bucket, {1: "9", 2: "2", 3: "3", 4: "4"})
+        os.write(writer, b"".join(lines[1:]))
+        comes_to_hold(bucket, {1: "9", 2: "9", 3: "9", 4: "4"})
+        os.close(writer)
+        comes_to_hold(bucket, {1: "9", 2: "9", 3: "9"})
+
+
+def test_it_goes_on_after_what_nobody_foresaw(source: Store, bucket: str, logged: pytest.LogCaptureFixture):
+    source.publish(book(1, 1))
+    stores: list[Store] = []
+    raising = [ZeroDivisionError("nobody foresaw this"), OSError(24, "Too many open files")]
+
+    def opened() -> Store:
+        if stores and raising:
+            raise raising.pop()
+        stores.append(open_store(bucket, wait=1))
+        return stores[-1]
+
+    with open_feed(source.target) as feed:
+        relay = Relay(feed, opened)
+        relay.start()
+        running = Thread(target=relay.run)
+        running.start()
+        stores[0].close()
+        source.publish(book(1, 2))
+        comes_to_hold(bucket, {1: "2"})
+        assert logged.text.count("a defect") == 2
+        relay.close()
+        running.join(20)
+        assert not running.is_alive()
+
+
+def test_it_ends_at_once_though_the_servers_do_not_answer(source: Store, tmp_path: Path):
+    source.publish(book(1, 1))
+    with nats.served(tmp_path / "own") as server, relaying(source, f"{server.url}/books", wait=15) as relay:
+        server.stop()
+        source.publish(book(1, 2))
+        time.sleep(0.5)
+        began = time.monotonic()
+        relay.close()
+        while relay._store is not None:
+            time.sleep(0.01)
+        assert time.monotonic() - began < 5
+        server.send(signal.SIGCONT)
 
 
 def test_a_feed_without_a_book_retracts_nothing(source: Store, bucket: str, logged: pytest.LogCaptureFixture):
