@@ -52,7 +52,7 @@ wheel: .venv/check.installed ## build the wheel, install it elsewhere and use it
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
-bench: .venv/bench.installed ## measure against named peers, in ten minutes at most (QUICK=1 in two); wants wrk, takes Go
+bench: .venv/bench.installed ## measure against named peers, in a quarter of an hour (QUICK=1 in three minutes); wants wrk, takes Go
 	$(BIN)/python -m tests.benchmarks $(if $(QUICK),--quick)
 
 clean: ## remove everything that the other tasks made
