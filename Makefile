@@ -37,8 +37,9 @@ test: .venv/check.installed ## run the tests, with branch coverage (HYPOTHESIS_P
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test-faults: .venv/check.installed ## kill a publisher 200 times, and run the other faults
-	MARKET_INDEX_KILLS=200 $(BIN)/python -m pytest tests/market_index_feeds/test_faults.py $(PYTEST)
+test-faults: .venv/check.installed ## kill a publisher 200 times and a server 30 times, and run the other faults
+	MARKET_INDEX_KILLS=200 MARKET_INDEX_SERVER_KILLS=30 $(BIN)/python -m pytest \
+	  tests/market_index_feeds/test_faults.py tests/market_index_feeds/test_nats_faults.py $(PYTEST)
 
 check: .venv/check.installed ## types, style and formatting
 	$(BIN)/ruff check

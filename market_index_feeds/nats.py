@@ -165,6 +165,7 @@ class NatsStore(Store):
             self._known, self._own = revision, 0
             change = _Change(changes, too_large=records.too_large)
             do(self._settle(change))
+        published -= len(records.fit.keys() & change.too_large.keys())
         return self._receipt(change, Receipt(change.revision or revision, published, retracted))
 
     def is_as_left(self) -> bool:
@@ -193,7 +194,7 @@ class NatsStore(Store):
         with self._in_turn() as do:
             do(self._settle(change))
             revision = change.revision or do(_patiently(self._last_revision, self._wait))
-        return self._receipt(change, Receipt(revision, published=len(records.fit)))
+        return self._receipt(change, Receipt(revision, published=len(records.fit.keys() - change.too_large.keys())))
 
     def _retract(self, pairs: tuple[Pair, ...]) -> Receipt:
         keys = {key_of(pair) for pair in pairs}

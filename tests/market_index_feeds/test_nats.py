@@ -30,6 +30,7 @@ from market_index_feeds import (
     BookTooLarge,
     Feed,
     FeedError,
+    Receipt,
     Store,
     StoreBusy,
     StoreError,
@@ -715,7 +716,11 @@ class TestWriting:
         with open_store(bucket) as store:
             with pytest.raises(BookTooLarge) as raised:
                 store.publish(book(2, 2), large)
-            assert (raised.value.pairs, raised.value.receipt.revision) == ((pair(1),), 1)
+            assert (raised.value.pairs, raised.value.receipt) == ((pair(1),), Receipt(1, published=1))
+            with pytest.raises(BookTooLarge) as raised:
+                store.replace([book(2, 3), large])
+            assert (raised.value.pairs, raised.value.receipt) == ((pair(1),), Receipt(2, published=1))
+            store.publish(book(2, 2))
             assert spots(open_feed(bucket).read()) == {2: "2"}
 
     def test_what_the_servers_refuse_is_told(self, bucket: str, nats_server: nats.Server):
