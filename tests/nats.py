@@ -13,9 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from queue import Queue
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 import nats
@@ -310,18 +311,45 @@ def certified(folder: Path, more: str = "") -> str:
 
 
 @contextmanager
+def held_link(port: int) -> Iterator[tuple[int, Event]]:
+    """A port from where all goes on to another one while the gate is open, and comes back from there."""
+    gate = Event()
+    with linked(port, lambda chunk: gate.wait(60), lambda chunk: None) as near:
+        yield near, gate
+        gate.set()
+
+
+@contextmanager
 def slow_link(port: int, bytes_per_second: int) -> Iterator[int]:
     """A port from where all goes on to another, and comes back from there at no more than so many bytes a second."""
+    with linked(port, lambda chunk: None, lambda chunk: time.sleep(len(chunk) / bytes_per_second)) as near:
+        yield near
+
+
+@contextmanager
+def linked(port: int, there: Callable[[bytes], object], back: Callable[[bytes], object]) -> Iterator[int]:
+    """A port that is connected to another one, by whatever holds up each chunk on its way."""
     ends: list[socket.socket] = []
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
-        def carry(source: socket.socket, target: socket.socket, pause: float) -> None:
-            try:
-                while chunk := source.recv(10_000):
+        def carry(source: socket.socket, target: socket.socket, held_up: Callable[[bytes], object]) -> None:
+            # What was sent is on its way, whatever becomes of its sender.
+            on_its_way: Queue[bytes] = Queue(maxsize=100)
+
+            def take() -> None:
+                chunk = b"?"
+                while chunk:
+                    try:
+                        chunk = source.recv(10_000)
+                    except OSError:
+                        chunk = b""
+                    on_its_way.put(chunk)
+
+            Thread(target=take, daemon=True).start()
+            with suppress(OSError):
+                while chunk := on_its_way.get():
+                    held_up(chunk)
                     target.sendall(chunk)
-                    time.sleep(pause * len(chunk))
-            except OSError:
-                pass
             target.close()
 
         def serve() -> None:
@@ -332,8 +360,8 @@ def slow_link(port: int, bytes_per_second: int) -> Iterator[int]:
                     return
                 far = socket.create_connection(("127.0.0.1", port))
                 ends.extend((near, far))
-                Thread(target=carry, args=(near, far, 0), daemon=True).start()
-                Thread(target=carry, args=(far, near, 1 / bytes_per_second), daemon=True).start()
+                Thread(target=carry, args=(near, far, there), daemon=True).start()
+                Thread(target=carry, args=(far, near, back), daemon=True).start()
 
         thread = Thread(target=serve, daemon=True)
         thread.start()

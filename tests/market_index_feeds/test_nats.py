@@ -331,6 +331,16 @@ class TestNoticing:
         noticed(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
         assert "is read anew: something was delivered twice, or not at all" in logged.text
 
+    def test_a_bad_value_when_all_is_read_anew(
+        self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
+    ):
+        nats.put(nats_server, name_of(bucket), nats_records.key_of(pair(1)), b"nonsense")
+        eventually(lambda: feed.refused == 1)
+        feed._watch._delivered -= 1  # type: ignore[attr-defined]  # as if the last one had never come
+        store.publish(book(2, 9))
+        noticed(lambda: spots(live)[2] == "9")
+        assert spots(live) == {1: "1", 2: "9", 3: "3"}, "the last good book stays"
+
     def test_a_server_that_dies_while_it_is_read(self, own_server: nats.Server, live: LiveIndex):
         url = f"{own_server.url}/books"
         with open_store(url) as store:
@@ -526,6 +536,27 @@ class TestWriting:
             # Whoever sent it has the last word once it says something new.
             assert store.publish(book(1, 10)).published == 1
             assert spots(open_feed(url).read())[1] == "10"
+
+    def test_what_is_held_up_on_its_way_arrives_in_vain(self, store: Store, bucket: str, nats_server: nats.Server):
+        """However late: behind a newer book, behind a retract, and behind a replace that wanted what stood there."""
+        assert store.revision == 0
+        with nats.held_link(nats_server.port) as (port, gate):
+            gate.set()
+            with open_store(f"nats://127.0.0.1:{port}/{name_of(bucket)}", wait=0.3) as late:
+                late.publish(book(1, 1), book(2, 2), book(3, 3))
+                gate.clear()
+                with pytest.raises(Unacknowledged):
+                    late.publish(*(book(number, 8) for number in (1, 3, 4, 5)))
+                # It finds another way, and the first one is as it was.
+                late._cluster._servers = {nats_server.url: None}  # type: ignore[attr-defined]  # as if told of it
+                assert late.publish(book(1, 9)).published == 1
+                assert late.retract(pair(5)).retracted == 0
+                late.replace([book(1, 9), book(2, 2), book(3, 3)], lambda one: one == pair(5))
+                before = late.revision
+                gate.set()
+                time.sleep(0.5)
+                assert late.revision == before
+        assert spots(open_feed(bucket).read()) == {1: "9", 2: "2", 3: "3"}
 
     def test_what_is_in_doubt_cannot_come_to_stand_behind_a_retract(self, own_server: nats.Server):
         url = f"{own_server.url}/books"
