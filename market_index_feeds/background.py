@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
-from contextlib import suppress
 from threading import Event, Thread
 from typing import Any, Final, TypeVar
 
@@ -52,11 +51,6 @@ class Background:
             future.cancel()
             raise
 
-    def call_soon(self, function: Callable[[], object]) -> None:
-        """Have a function called by the loop, and do not wait for it; nothing happens once it is closed."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(function)
-
     def close(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """End whatever still runs, then do the `farewell`, then end the loop. Once it is closed, nothing more runs."""
 
@@ -64,7 +58,7 @@ class Background:
             self._farewell = farewell
             self._ended.set()
 
-        self.call_soon(end)
+        self._loop.call_soon_threadsafe(end)
         self._thread.join()
 
     def _run(self) -> None:

@@ -106,11 +106,9 @@ class NatsStore(Store):
         self._wait = wait
         self._replicas = address.replicas
         self._cluster = Cluster(address)
-        self._connection: Connection | None = None
         # The sequence of the last message of a key, as far as it is known; and which keys may get a later one yet.
         self._sequences: dict[str, int] = {}
         self._doubted: set[str] = set()
-        self._most = 0
         self._turn = RLock()
         # The revision at which all that stood there was known, and how many changes of its own there were since.
         self._known: int | None = None
@@ -186,7 +184,7 @@ class NatsStore(Store):
         with self._turn:
             background, self._background = self._background, None
             if background is not None:
-                background.close(self._disconnect)
+                background.close(self._cluster.disconnect)
 
     def _publish(self, books: list[OrderBook]) -> Receipt:
         records = self._records(books)
@@ -215,7 +213,7 @@ class NatsStore(Store):
         records = _Records({}, {})
         for book in books:
             record = record_of(book)
-            fits = len(record.value) <= self._most
+            fits = len(record.value) <= self._cluster.most
             # Of several of a pair the last holds.
             (records.too_large if fits else records.fit).pop(record.key, None)
             (records.fit if fits else records.too_large)[record.key] = record
@@ -263,21 +261,8 @@ class NatsStore(Store):
             future.cancel()
             raise
 
-    async def _connect(self) -> Connection:
-        """Return the connection, a new one where the last has ended. Raises `Unreachable`, or `OSError`."""
-        if self._connection is None or self._connection.ended.is_set():
-            await self._disconnect()
-            self._connection = await self._cluster.connect()
-            self._most = self._connection.most
-        return self._connection
-
-    async def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
-
     async def _require_bucket(self, *, make: bool) -> None:
-        connection = await self._connect()
+        connection = await self._cluster.connect()
         # One of several servers that has just come to lead may not know yet of what there is.
         looks = _SURE_LOOKS if connection.is_clustered and make else 1
         for look in range(looks):
@@ -292,14 +277,14 @@ class NatsStore(Store):
         await connection.make(self._replicas)
 
     async def _state(self) -> State:
-        return await (await self._connect()).state()
+        return await (await self._cluster.connect()).state()
 
     async def _last_revision(self) -> int:
         return (await self._state()).last_sequence
 
     async def _last_of(self, keys: Iterable[str]) -> dict[str, Message | None]:
         """Return what stands under each key now, None for nothing."""
-        connection = await self._connect()
+        connection = await self._cluster.connect()
         found: dict[str, Message | None] = {}
         left = list(keys)
         while left:
@@ -309,7 +294,7 @@ class NatsStore(Store):
 
     async def _standing(self) -> tuple[int, dict[str, _Standing]]:
         """Return the revision of the bucket, and what stands under each key then, but for the books themselves."""
-        connection = await self._connect()
+        connection = await self._cluster.connect()
         standing: dict[str, _Standing] = {}
         watch = await connection.watch(headers_only=True)
         try:
@@ -330,7 +315,7 @@ class NatsStore(Store):
                 await asyncio.sleep(pause)
             pause = next_pause(pause)
             try:
-                connection = await self._connect()
+                connection = await self._cluster.connect()
                 await self._learn_of(change)
                 writes = [self._write(key, record) for key, record in change.left.items()]
                 # Another server may take it where this one does not answer.
@@ -341,7 +326,7 @@ class NatsStore(Store):
                 why = ""
             except Unreachable as error:
                 why = str(error)
-                await self._disconnect()
+                await self._cluster.disconnect()
             if change.left and monotonic() > change.moved_at + self._wait:
                 raise self._unacknowledged(change, size, why)
 
@@ -410,7 +395,7 @@ class NatsStore(Store):
         others = f", nor of {len(pairs) - 1} others," if len(pairs) > 1 else ""
         raise BookTooLarge(
             f"{self.target} does not take the book of {pair}{others}: it has {length} bytes, deflated, and the servers "
-            f"take {self._most}; all else was written",
+            f"take {self._cluster.most}; all else was written",
             tuple(pairs),
             receipt,
         )
@@ -458,7 +443,6 @@ class NatsFeed(Feed):
         self._background: Background | None = None
         self._gate = Lock()
         self._following: Future[None] | None = None
-        self._connection: Connection | None = None
         self._watch: Watch | None = None
         self._snapshot: _Snapshot | None = None
         # Of each key whose book is live: the sequence and the time of the message that brought it.
@@ -557,7 +541,7 @@ class NatsFeed(Feed):
 
     async def _begin_watch(self) -> Watch:
         """Begin to read the bucket from its start."""
-        watch = self._watch = await (await self._connect()).watch()
+        watch = self._watch = await (await self._cluster.connect()).watch()
         self._snapshot = _Snapshot()
         self._read_length, self._length = 0, watch.state.length
         return watch
@@ -567,20 +551,12 @@ class NatsFeed(Feed):
         if watch is not None:
             await watch.close()
 
-    async def _connect(self) -> Connection:
-        if self._connection is None or self._connection.ended.is_set():
-            await self._disconnect()
-            self._connection = await self._cluster.connect()
-        return self._connection
-
     async def _disconnect(self) -> None:
         await self._unwatch()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        await self._cluster.disconnect()
 
     async def _last(self, key: str) -> Message | None:
-        return await (await self._connect()).last(key)
+        return await (await self._cluster.connect()).last(key)
 
     async def _step(self, watch: Watch, live: LiveIndex) -> None:
         """Wait for something new, and publish it: a change at once, what is read from the start when it is whole."""

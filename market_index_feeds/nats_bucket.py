@@ -148,20 +148,39 @@ class _Client(Client):
 
 
 class Cluster:
-    """The servers of an address, and those that they told of."""
+    """The servers of an address, those that they told of, and the connection to one of them.
+
+    `most` is the most bytes of a value that the server took which was connected to last.
+    """
 
     def __init__(self, address: Address) -> None:
         self._address = address
         # And by which name a server shows who it is, where that is not its own.
         self._servers: dict[str, str | None] = dict.fromkeys(address.servers)
         self._last = ""
+        self.connection: Connection | None = None
+        self.most = 0
 
     async def connect(self) -> Connection:
-        """Connect to one of the servers, in any order; to the one that was connected to last where no other answers.
+        """Return the connection to one of the servers, a new one where the last has ended.
 
         Raises `Unreachable` when there is none, `PermissionError` when one refuses the credentials, and `OSError` when
         a file that the address names cannot be used.
         """
+        if self.connection is None or self.connection.ended.is_set():
+            await self.disconnect()
+            self.connection = await self._connect_anew()
+            self.most = self.connection.most
+        return self.connection
+
+    async def disconnect(self) -> None:
+        """Let go of the server."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _connect_anew(self) -> Connection:
+        """Connect, in any order; to the server that was connected to last where no other answers."""
         tls = self._address.tls()
         failure = Unreachable("there is no server")
         others = list(self._servers)
@@ -188,7 +207,6 @@ class Connection:
     def __init__(self, address: Address) -> None:
         self.ended = asyncio.Event()
         self.fault = "the connection was closed"
-        self.bucket = address.bucket
         self._address = address
         self._client = _Client(is_secure=address.is_secure)
         self._stream = f"KV_{address.bucket}"

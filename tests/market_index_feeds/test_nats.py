@@ -52,30 +52,10 @@ NOTICED_SECONDS = 2
 """By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
 
 
-@pytest.fixture(autouse=True)
-def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "market_index_feeds")
-    return caplog
-
-
 @pytest.fixture
 def store(bucket: str) -> Iterator[Store]:
     with open_store(bucket) as store:
         yield store
-
-
-@pytest.fixture
-def live() -> LiveIndex:
-    return LiveIndex()
-
-
-@pytest.fixture
-def feed(store: Store, bucket: str, live: LiveIndex) -> Iterator[Feed]:
-    """A feed of three pairs, followed."""
-    store.publish(book(1, 1), book(2, 2), book(3, 3))
-    with open_feed(bucket) as feed:
-        feed.start(live)
-        yield feed
 
 
 @pytest.fixture
@@ -586,7 +566,7 @@ class TestWriting:
     def test_what_was_never_sent_is_not_in_doubt(self, own_server: nats.Server):
         with open_store(f"{own_server.url}/books", wait=0.5) as store:
             own_server.kill()
-            eventually(store._connection.ended.is_set)  # type: ignore[attr-defined]  # else it is sent, to nobody
+            eventually(store._cluster.connection.ended.is_set)  # type: ignore[attr-defined]  # else it is sent, to nobody
             with pytest.raises(StoreError, match=r"connection refused; 2 of 2 changes were not made") as raised:
                 store.publish(book(1, 1), book(2, 2))
             assert type(raised.value) is StoreError
@@ -648,7 +628,7 @@ class TestWriting:
         for _ in range(3):
             with pytest.raises(StoreError, match="maximum consumers limit reached"):
                 store.replace([book(1, 1)])
-        assert len(store._connection._client._subs) == 2  # type: ignore[attr-defined]  # of answers to writes and others
+        assert len(store._cluster.connection._client._subs) == 2  # type: ignore[attr-defined]  # of answers to writes and others
 
     def test_a_server_that_dies_before_it_acknowledges(self, own_server: nats.Server):
         with open_store(f"{own_server.url}/books", wait=1) as store:

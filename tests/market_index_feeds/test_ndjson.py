@@ -42,11 +42,6 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def live() -> LiveIndex:
-    return LiveIndex()
-
-
-@pytest.fixture
 def feed(path: Path, live: LiveIndex) -> Iterator[Feed]:
     """A feed of three pairs, followed."""
     path.write_bytes(line(1, "1") + line(2, "2") + line(3, "3"))

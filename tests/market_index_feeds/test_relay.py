@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import time
@@ -20,12 +19,6 @@ from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.media import Bucket, File
 from tests.waiting import eventually
-
-
-@pytest.fixture(autouse=True)
-def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "market_index_feeds")
-    return caplog
 
 
 @pytest.fixture

@@ -39,11 +39,6 @@ def upstream() -> LiveIndex:
 
 
 @pytest.fixture
-def live() -> LiveIndex:
-    return LiveIndex()
-
-
-@pytest.fixture
 def feed(upstream: LiveIndex, live: LiveIndex) -> Iterator[Feed]:
     with served(create_app(upstream)) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)

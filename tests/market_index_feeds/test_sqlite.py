@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import shutil
@@ -41,12 +40,6 @@ from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import eventually, raised_in_thread
 
 
-@pytest.fixture(autouse=True)
-def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "market_index_feeds")
-    return caplog
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "market.db"
@@ -56,20 +49,6 @@ def path(tmp_path: Path) -> Path:
 def store(path: Path) -> Iterator[Store]:
     with open_store(path, wait=0.2) as store:
         yield store
-
-
-@pytest.fixture
-def live() -> LiveIndex:
-    return LiveIndex()
-
-
-@pytest.fixture
-def feed(store: Store, path: Path, live: LiveIndex) -> Iterator[Feed]:
-    """A feed of three pairs, followed."""
-    store.publish(book(1, 1), book(2, 2), book(3, 3))
-    with open_feed(path) as feed:
-        feed.start(live)
-        yield feed
 
 
 def plain(path: Path, statement: str, *parameters: object) -> list[tuple[object, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,12 +29,6 @@ from tests.market_index_feeds.media import Bucket, File, Medium
 from tests.waiting import eventually
 
 
-@pytest.fixture(autouse=True)
-def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "market_index_feeds")
-    return caplog
-
-
 @pytest.fixture(params=["file", "bucket"])
 def medium(request: pytest.FixtureRequest, tmp_path: Path) -> Medium:
     if request.param == "file":
@@ -48,20 +41,6 @@ def medium(request: pytest.FixtureRequest, tmp_path: Path) -> Medium:
 def store(medium: Medium) -> Iterator[Store]:
     with open_store(medium.target) as store:
         yield store
-
-
-@pytest.fixture
-def live() -> LiveIndex:
-    return LiveIndex()
-
-
-@pytest.fixture
-def feed(store: Store, medium: Medium, live: LiveIndex) -> Iterator[Feed]:
-    """A feed of three pairs, followed."""
-    store.publish(book(1, 1), book(2, 2), book(3, 3))
-    with open_feed(medium.target) as feed:
-        feed.start(live)
-        yield feed
 
 
 def read(medium: Medium) -> MarketIndex:

@@ -1,0 +1,32 @@
+"""What the tests of feeds and stores have in common. Each says by itself what its `store` is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from market_index import LiveIndex
+from market_index_feeds import Feed, Store, open_feed
+from tests.market_index_feeds.made_up import book
+
+
+@pytest.fixture(autouse=True)
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "market_index_feeds")
+    return caplog
+
+
+@pytest.fixture
+def live() -> LiveIndex:
+    return LiveIndex()
+
+
+@pytest.fixture
+def feed(store: Store, live: LiveIndex) -> Iterator[Feed]:
+    """A feed of three pairs, followed."""
+    store.publish(book(1, 1), book(2, 2), book(3, 3))
+    with open_feed(store.target) as feed:
+        feed.start(live)
+        yield feed
