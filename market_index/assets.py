@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from collections.abc import Callable
+from typing import Final, Self, SupportsBytes, TypeVar, final
 
 from attrs import frozen
 
+from market_index import asset_names, fingerprints
 from market_index.errors import InvalidAssetId, shown
 
 POLICY_ID_LENGTH: Final = 28
@@ -13,6 +15,12 @@ POLICY_ID_LENGTH: Final = 28
 
 MAX_ASSET_NAME_LENGTH: Final = 32
 """The most bytes that an asset name can have; none at all is legal too."""
+
+LOVELACE: Final = "lovelace"
+"""What other programs call ADA, after its smallest unit."""
+
+_P = TypeVar("_P")
+_N = TypeVar("_N")
 
 _POLICY_ID_DIGITS: Final = 2 * POLICY_ID_LENGTH
 _MAX_ASSET_NAME_DIGITS: Final = 2 * MAX_ASSET_NAME_LENGTH
@@ -25,6 +33,10 @@ class AssetId:
 
     ADA, the ledger's own asset, has neither; it is the constant `ADA`. Identifiers compare in ledger order:
     ADA first, then by policy id bytes, then by asset name bytes. `str` gives the canonical text, in lower case.
+
+    Other programs spell the same assets in other ways. Each has a constructor of its own, and none is guessed:
+    `parse` for `policy:name`, `from_unit` for the two run together, `from_dotted` for `policy.name`,
+    `from_pycardano` for objects.
 
     >>> token = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
     >>> str(token)
@@ -57,8 +69,8 @@ class AssetId:
     def parse(cls, text: str) -> AssetId:
         """Read `ADA` or `<policy id>:<asset name>`, the two in hexadecimal of either case.
 
-        `ADA` itself is upper case only. No other spelling is read: not `lovelace`, not `policy.name`, not the two
-        run together.
+        `ADA` itself is upper case only. No other spelling is read: not `lovelace`, not `policy.name` (which is for
+        `from_dotted`), not the two run together (which is for `from_unit`).
 
         >>> AssetId.parse("ADA") == ADA
         True
@@ -68,13 +80,119 @@ class AssetId:
 
         Raises `InvalidAssetId`, saying what is wrong.
         """
-        if not isinstance(text, str):
-            raise InvalidAssetId(f"an asset identifier must be a str, not {type(text).__name__}: {shown(text)}")
+        _require_text(text)
         if text == "ADA":
             return ADA
         policy_id, colon, asset_name = text.partition(":")
         if not colon:
             raise _not_an_identifier(text, "it is not ADA and has no colon")
+        return cls._of_digits(text, policy_id, asset_name)
+
+    @classmethod
+    def from_unit(cls, unit: str) -> AssetId:
+        """Read a unit: policy id and asset name run together in hexadecimal of either case, or `lovelace`.
+
+        So Blockfrost and many wallets write it; in the token registry it is the subject.
+
+        >>> AssetId.from_unit("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f534e454b").asset_name
+        b'SNEK'
+        >>> AssetId.from_unit("lovelace")
+        ADA
+
+        Raises `InvalidAssetId`, saying what is wrong.
+        """
+        _require_text(unit)
+        if unit == LOVELACE:
+            return ADA
+        return cls._of_digits(unit, unit[:_POLICY_ID_DIGITS], unit[_POLICY_ID_DIGITS:])
+
+    @classmethod
+    def from_dotted(cls, text: str, *, ada: str = LOVELACE) -> AssetId:
+        """Read `<policy id>.<asset name>` in hexadecimal of either case, the dot left out where the name is empty.
+
+        So cardano-cli and Kupo write it. ADA is what `ada` says and nothing else: `lovelace` as for cardano-cli, or
+        `.` where a program such as Splash writes that.
+
+        >>> AssetId.from_dotted("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f.534e454b").asset_name
+        b'SNEK'
+        >>> AssetId.from_dotted("lovelace"), AssetId.from_dotted(".", ada=".")
+        (ADA, ADA)
+
+        Raises `InvalidAssetId`, saying what is wrong.
+        """
+        _require_text(text)
+        if text == ada:
+            return ADA
+        policy_id, _, asset_name = text.partition(".")
+        return cls._of_digits(text, policy_id, asset_name)
+
+    @classmethod
+    def from_pycardano(cls, policy_id: SupportsBytes, asset_name: SupportsBytes) -> AssetId:
+        """Return the asset of two objects that have bytes, such as pycardano's `ScriptHash` and `AssetName`.
+
+        pycardano itself is not needed. It keeps ADA apart, as the `coin` of a value, and has no object for it.
+
+        Raises `InvalidAssetId` for what has no bytes, or has not as many as the ledger wants.
+        """
+        for part, value in (("policy_id", policy_id), ("asset_name", asset_name)):
+            if not isinstance(value, SupportsBytes):
+                raise InvalidAssetId(f"{part} must have bytes, and {type(value).__name__} has not: {shown(value)}")
+        if not bytes(policy_id):
+            raise InvalidAssetId(f"{shown(policy_id)} is not a policy id: it has 0 bytes, not {POLICY_ID_LENGTH}")
+        return cls(bytes(policy_id), bytes(asset_name))
+
+    def to_pycardano(self, policy_id: Callable[[bytes], _P], asset_name: Callable[[bytes], _N]) -> tuple[_P, _N]:
+        """Return policy id and asset name as objects of these classes: pycardano's `ScriptHash` and `AssetName`.
+
+        Raises `InvalidAssetId` for ADA, which pycardano keeps apart, as the `coin` of a value.
+        """
+        if self.is_ada:
+            raise InvalidAssetId("ADA has no policy id: to pycardano it is the coin of a value")
+        return policy_id(self.policy_id), asset_name(self.asset_name)
+
+    @property
+    def is_ada(self) -> bool:
+        """Whether this is ADA, the ledger's own asset."""
+        return not self.policy_id
+
+    @property
+    def unit(self) -> str:
+        """The text that `from_unit` reads: policy id and asset name run together, or `lovelace`."""
+        return self.policy_id.hex() + self.asset_name.hex() if self.policy_id else LOVELACE
+
+    @property
+    def dotted(self) -> str:
+        """The text that `from_dotted` reads: `policy.name`, the policy id alone for the empty name, or `lovelace`."""
+        return f"{self.policy_id.hex()}.{self.asset_name.hex()}".removesuffix(".") if self.policy_id else LOVELACE
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The fingerprint as CIP-14 has it: a hash, to be shown and compared, never to be read back. ADA has None.
+
+        >>> AssetId.from_unit("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f534e454b").fingerprint
+        'asset108xu02ckwrfc8qs9d97mgyh4kn8gdu9w8f5sxk'
+        """
+        return fingerprints.fingerprint(self.policy_id, self.asset_name) if self.policy_id else None
+
+    @property
+    def asset_name_label(self) -> int | None:
+        """The label that the asset name begins with, as CIP-67 has it (222 of an NFT, 333 of a token), or None."""
+        return asset_names.label(self.asset_name)
+
+    @property
+    def asset_name_text(self) -> str | None:
+        """The asset name as text, without its label; None where it is not UTF-8, or has what cannot be printed.
+
+        It identifies nothing: whoever mints a token chooses its name. Of the empty name it is empty.
+
+        >>> AssetId(bytes(28), bytes.fromhex("0014df10") + b"SNEK").asset_name_text
+        'SNEK'
+        """
+        return asset_names.text(self.asset_name)
+
+    @classmethod
+    def _of_digits(cls, text: str, policy_id: str, asset_name: str) -> Self:
+        """Return the token of these digits, which `text` is made of."""
         if len(policy_id) != _POLICY_ID_DIGITS:
             raise _not_an_identifier(
                 text, f"its policy id has the wrong length: {len(policy_id)} digits, not {_POLICY_ID_DIGITS}"
@@ -90,16 +208,16 @@ class AssetId:
         asset.__attrs_init__(_bytes(text, "policy id", policy_id), _bytes(text, "asset name", asset_name))
         return asset
 
-    @property
-    def is_ada(self) -> bool:
-        """Whether this is ADA, the ledger's own asset."""
-        return not self.policy_id
-
     def __str__(self) -> str:
         return f"{self.policy_id.hex()}:{self.asset_name.hex()}" if self.policy_id else "ADA"
 
     def __repr__(self) -> str:
         return f"AssetId.parse('{self}')" if self.policy_id else "ADA"
+
+
+def _require_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise InvalidAssetId(f"an asset identifier must be a str, not {type(text).__name__}: {shown(text)}")
 
 
 def _bytes(text: str, part: str, digits: str) -> bytes:

@@ -43,20 +43,18 @@ class Terminal:
 def ticker(asset: AssetId) -> str:
     r"""Return what people call an asset: its name where that is text that can be shown, else its identifier, cut.
 
-    Anybody can give any name to an asset: it tells nothing of which asset it is.
+    A label is told beside it. Anybody can give any name to an asset: it tells nothing of which asset it is.
 
-    >>> ticker(AssetId(bytes(28), b"SNEK")), ticker(AssetId(bytes(28), b"\x00\x0d\xe1\x40"))
-    ('SNEK', '00000000…:000de140')
+    >>> ticker(AssetId(bytes(28), b"SNEK")), ticker(AssetId(bytes(28), b"\x00\x0d\xe1\x40NFT"))
+    ('SNEK', '(222)NFT')
+    >>> ticker(AssetId(bytes(28), b"\xff\xfe"))
+    '00000000…:fffe'
     """
     if asset == ADA:
         return "ADA"
-    try:
-        text = asset.asset_name.decode("utf-8")
-    except UnicodeDecodeError:
-        text = ""
-    # Controls, and what would change the direction of the line, are not printable.
-    if text.isprintable() and text.strip() == text != "":
-        return text
+    text, label = asset.asset_name_text, asset.asset_name_label
+    if text and text.strip() == text:
+        return text if label is None else f"({label}){text}"
     return shortened(asset, _SHORTEST + 4)
 
 

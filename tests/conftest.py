@@ -34,6 +34,11 @@ def recorded_order_books() -> Path:
 
 
 @pytest.fixture
+def recorded_assets() -> Path:
+    return recorded("cardano-assets.ndjson")
+
+
+@pytest.fixture
 def recorded_level_changes() -> Path:
     return recorded("l2-stream.ndjson.gz")
 

@@ -15,7 +15,9 @@ PACKAGES = ("market_index", "market_index_feeds", "market_index_http")
 # What each module may import of the project, beside what those may import. The domain runs downhill.
 MAY_IMPORT = {
     "market_index.errors": set(),
-    "market_index.assets": {"market_index.errors"},
+    "market_index.fingerprints": set(),
+    "market_index.asset_names": set(),
+    "market_index.assets": {"market_index.errors", "market_index.fingerprints", "market_index.asset_names"},
     "market_index.prices": {"market_index.errors"},
     "market_index.pairs": {"market_index.assets", "market_index.prices"},
     "market_index.levels": {"market_index.prices"},

@@ -27,6 +27,8 @@ def named(name: bytes) -> str:
         ("Ünï".encode(), "Ünï"),
         ("大".encode(), "大"),
         (b"two words", "two words"),
+        (bytes.fromhex("000de140") + b"NFT", "(222)NFT"),
+        (bytes.fromhex("000de140"), "00000000…:000de140"),
         (b"", "00000000…:"),
         (b" ", "00000000…:20"),
         (b"SNEK ", "00000000…:534e454…"),

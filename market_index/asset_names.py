@@ -1,0 +1,52 @@
+"""What an asset name says to a reader: its label as CIP-67 has it, and its text.
+
+Names are bytes that whoever mints a token chooses. Nothing keeps two tokens from names that read the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_LABEL_LENGTH: Final = 4
+_CRC_8_POLYNOMIAL: Final = 0x07
+
+
+def label(asset_name: bytes) -> int | None:
+    """Return the label that the name begins with, from 0 to 65535, or None.
+
+    CIP-67: four zero bits, the label in 16 bits, the CRC-8 of those two bytes, and four zero bits.
+
+    >>> label(bytes.fromhex("000de140") + b"NFT")
+    222
+    """
+    if len(asset_name) < _LABEL_LENGTH:
+        return None
+    bits = int.from_bytes(asset_name[:_LABEL_LENGTH])
+    number, checksum = bits >> 12, bits >> 4 & 0xFF
+    # What is above 16 bits are the opening zeros; the closing ones are the lowest four.
+    return number if number <= 0xFFFF and not bits & 0xF and _crc_8(number.to_bytes(2)) == checksum else None
+
+
+def text(asset_name: bytes) -> str | None:
+    """Return the name as text, without its label; None where it is not UTF-8, or has what cannot be printed.
+
+    >>> text(b"SNEK"), text(bytes.fromhex("000de140") + b"NFT"), text(b"")
+    ('SNEK', 'NFT', '')
+    >>> text(bytes([0xFF])), text(b"two" + bytes([10]) + b"lines")
+    (None, None)
+    """
+    try:
+        read = (asset_name if label(asset_name) is None else asset_name[_LABEL_LENGTH:]).decode()
+    except UnicodeDecodeError:
+        return None
+    return read if read.isprintable() else None
+
+
+def _crc_8(octets: bytes) -> int:
+    remainder = 0
+    for octet in octets:
+        remainder ^= octet
+        for _ in range(8):
+            remainder = remainder << 1 ^ (_CRC_8_POLYNOMIAL if remainder & 0x80 else 0)
+            remainder &= 0xFF
+    return remainder

@@ -1,0 +1,51 @@
+"""The fingerprint of a native token: a short text to compare by eye, as CIP-14 has it.
+
+The raw bytes of policy id and asset name, one behind the other, are hashed to 20 bytes (Blake2b-160), and the hash is
+written in Bech32 (BIP-173) under the prefix `asset`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Final
+
+_PREFIX: Final = "asset"
+_HASH_LENGTH: Final = 20
+
+# BIP-173: the characters that stand for 5 bits each, and the generator of the checksum.
+_CHARACTERS: Final = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+_GENERATOR: Final = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
+_CHECKSUM_LENGTH: Final = 6
+
+
+def fingerprint(policy_id: bytes, asset_name: bytes) -> str:
+    """Return the fingerprint of the token of this policy id and asset name.
+
+    >>> fingerprint(bytes.fromhex("7eae28af2208be856f7a119668ae52a49b73725e326dc16579dcc373"), b"PATATE")
+    'asset13n25uv0yaf5kus35fm2k86cqy60z58d9xmde92'
+    """
+    words = list(_words(blake2b(policy_id + asset_name, digest_size=_HASH_LENGTH).digest()))
+    return f"{_PREFIX}1{''.join(_CHARACTERS[word] for word in (*words, *_checksum(words)))}"
+
+
+def _words(octets: bytes) -> Iterator[int]:
+    """Yield the bits of the octets, whose number is a multiple of 5, five at a time."""
+    number = int.from_bytes(octets)
+    for shift in range(8 * len(octets) - 5, -1, -5):
+        yield number >> shift & 31
+
+
+def _checksum(words: Iterable[int]) -> Iterator[int]:
+    letters = _PREFIX.encode()
+    expanded = (*(letter >> 5 for letter in letters), 0, *(letter & 31 for letter in letters))
+    remainder = 1
+    for word in (*expanded, *words, *[0] * _CHECKSUM_LENGTH):
+        top = remainder >> 25
+        remainder = (remainder & 0x1FFFFFF) << 5 ^ word
+        for bit, term in enumerate(_GENERATOR):
+            if top >> bit & 1:
+                remainder ^= term
+    remainder ^= 1
+    for shift in range(5 * (_CHECKSUM_LENGTH - 1), -1, -5):
+        yield remainder >> shift & 31
