@@ -7,6 +7,7 @@ read API, `market_index.strategies` makes arbitrary valid values for Hypothesis.
 
 from market_index import wire
 from market_index.assets import ADA, AssetId
+from market_index.depth import CumulativeLevel, Liquidity
 from market_index.errors import (
     InvalidAssetId,
     InvalidOrderBook,
@@ -15,6 +16,7 @@ from market_index.errors import (
     MarketIndexError,
     PairNotFound,
 )
+from market_index.fills import Fill
 from market_index.index import MarketIndex
 from market_index.levels import PriceLevel, Side
 from market_index.live import LiveIndex
@@ -25,10 +27,13 @@ from market_index.prices import format_price, parse_price
 __all__ = [
     "ADA",
     "AssetId",
+    "CumulativeLevel",
+    "Fill",
     "InvalidAssetId",
     "InvalidOrderBook",
     "InvalidPairList",
     "InvalidPrice",
+    "Liquidity",
     "LiveIndex",
     "MarketIndex",
     "MarketIndexError",

@@ -60,7 +60,7 @@ Levels: TypeAlias = tuple[PriceLevel, ...]
 # A frozen class refuses to be set but through its slots; they are the quickest way too, and there are thousands.
 _new: Final = object.__new__
 PRICE_OF: Final = attrgetter("price")
-_LIQUIDITY_OF: Final = attrgetter("accumulated_liquidity")
+LIQUIDITY_OF: Final = attrgetter("accumulated_liquidity")
 _set_price: Final = PriceLevel.__dict__["price"].__set__
 _set_liquidity: Final = PriceLevel.__dict__["accumulated_liquidity"].__set__
 
@@ -90,7 +90,7 @@ class Columns:
     @classmethod
     def of(cls, levels: Levels) -> Columns:
         """Return these levels in columns."""
-        return cls(tuple(map(PRICE_OF, levels)), array("Q", map(_LIQUIDITY_OF, levels)), levels)
+        return cls(tuple(map(PRICE_OF, levels)), array("Q", map(LIQUIDITY_OF, levels)), levels)
 
     @property
     def levels(self) -> Levels:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from fractions import Fraction
 from operator import gt, itemgetter, lt
 from types import EllipsisType
 from typing import TYPE_CHECKING, Final, final
 
 from attrs import frozen
 
+from market_index import depth, fills
+from market_index.depth import CumulativeLevel, Liquidity
 from market_index.errors import InvalidOrderBook, MarketIndexError, shown
+from market_index.exact import EXACT, plain
+from market_index.fills import Fill, Unit
 from market_index.ladder import Ladder, best, changed, ladder_of, laid_out
 from market_index.levels import (
     MAX_LIQUIDITY,
@@ -25,19 +30,8 @@ from market_index.levels import (
     require_amount,
 )
 from market_index.pairs import Pair
-from market_index.prices import price_text, to_price
+from market_index.prices import price_text, rounded_price, to_price, to_price_or_ratio
 
-# Twice the digits of a price hold a sum or a difference of two whole, and half of it.
-_EXACT: Final = Context(
-    prec=96,
-    rounding=ROUND_HALF_EVEN,
-    Emin=-999,
-    Emax=999,
-    capitals=1,
-    clamp=0,
-    flags=[],
-    traps=[Inexact, InvalidOperation],
-)
 _HALF: Final = Decimal("0.5")
 
 _PRICE_FIRST: Final = itemgetter(0)
@@ -52,22 +46,39 @@ class Order:
     The price is in quote units per one base unit, the amount in the smallest unit of the base asset, from 0 (nothing
     left: it adds nothing to a book) to 2^64-1.
 
+    On the ledger a price is often a numerator and a denominator, with no finite decimal: a `Fraction` from 10^-28 to
+    2^96-1 is a price too. It is kept as it is, but for one that a price's decimal gives exactly, which becomes that.
+
     >>> Order(Side.ASK, "0.25", 40).price
     Decimal('0.25')
+    >>> Order(Side.ASK, Fraction(1, 3), 40).level_price
+    Decimal('0.3333333333333333333333333334')
 
     Raises `InvalidPrice`, and `InvalidOrderBook` for the side and the amount.
     """
 
     side: Side
-    price: Decimal
+    price: Decimal | Fraction
     amount: int
 
-    def __init__(self, side: Side, price: Decimal | str, amount: int) -> None:
+    def __init__(self, side: Side, price: Decimal | Fraction | str, amount: int) -> None:
         if type(side) is not Side:
             raise InvalidOrderBook(f"side must be Side.BID or Side.ASK, not {shown(side)}")
-        price = to_price(price)
+        price = to_price_or_ratio(price)
         require_amount("amount", amount)
         self.__attrs_init__(side, price, amount)
+
+    @property
+    def level_price(self) -> Decimal:
+        """The price of the level that the order is gathered into: its own, or the nearest one that is no better.
+
+        A bid is rounded down and an ask up, so that a book never shows a taker more than the order gives. The error is
+        below 10^-28 for a price below 7, and below 1.3 * 10^-28 of the price above that.
+        """
+        price = self.price
+        if isinstance(price, Decimal):
+            return price
+        return rounded_price(price, ROUND_FLOOR if self.side is Side.BID else ROUND_CEILING)
 
 
 class _Sources:
@@ -130,6 +141,8 @@ class OrderBook(_Sources):
     def from_orders(cls, pair: Pair, orders: Iterable[Order], spot: Decimal | str | None = None) -> OrderBook:
         """Gather orders, in any order, into levels: those at one price are summed, those of zero dropped.
 
+        An order whose price is a `Fraction` goes to the level of its `level_price`.
+
         >>> from market_index import ADA, AssetId
         >>> orders = [Order(Side.BID, "0.5", 2), Order(Side.BID, "0.50", 3)]
         >>> OrderBook.from_orders(Pair(ADA, AssetId(bytes(28), b"")), orders).bids
@@ -143,8 +156,9 @@ class OrderBook(_Sources):
             if type(order) is not Order:
                 raise InvalidOrderBook(f"orders[{position}] must be an Order, not {shown(order)}")
             totals = bids if order.side is Side.BID else asks
-            price = str(order.price)
-            totals[price] = totals.get(price, 0) + order.amount
+            price = order.price
+            text = str(price if type(price) is Decimal else order.level_price)
+            totals[text] = totals.get(text, 0) + order.amount
         return _book(_tracked(pair), _in_order(Side.BID, bids), _in_order(Side.ASK, asks), _spot(spot))
 
     def apply(
@@ -201,7 +215,7 @@ class OrderBook(_Sources):
     def spread(self) -> Decimal | None:
         """Best ask less best bid, exactly: zero when locked, negative when crossed, None where a side is empty."""
         bid, ask = self.best_bid, self.best_ask
-        return None if bid is None or ask is None else _plain(_EXACT.subtract(ask.price, bid.price))
+        return None if bid is None or ask is None else plain(EXACT.subtract(ask.price, bid.price))
 
     @property
     def mid(self) -> Decimal | None:
@@ -210,7 +224,7 @@ class OrderBook(_Sources):
         It can have one decimal place more than a price may have.
         """
         bid, ask = self.best_bid, self.best_ask
-        return None if bid is None or ask is None else _plain(_EXACT.multiply(_EXACT.add(bid.price, ask.price), _HALF))
+        return None if bid is None or ask is None else plain(EXACT.multiply(EXACT.add(bid.price, ask.price), _HALF))
 
     @property
     def is_locked(self) -> bool:
@@ -240,6 +254,81 @@ class OrderBook(_Sources):
         if len(bids) < levels and len(asks) < levels:
             return self
         return _book(self.pair, bids, asks, self.spot)
+
+    def fill(self, side: Side, amount: int, unit: Unit = "base") -> Fill:
+        """Return what taking an amount off a side of the book comes to, walking its levels from the best price on.
+
+        `Side.ASK` is bought from, `Side.BID` sold to. The amount is in the smallest unit of the base asset, or with
+        `unit="quote"` in that of the quote asset. Base units are whole: for an amount in quote units a purchase is the
+        most that costs no more than the amount, a sale the least that brings no less. Never more is filled than there
+        is, and `complete` tells whether there was enough.
+
+        >>> from market_index import ADA, AssetId
+        >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), asks=[("0.5", 100), ("0.6", 100)])
+        >>> cost = book.fill(Side.ASK, 150)                  # what does it cost to buy 150?
+        >>> cost.paid, cost.worst_price, cost.average_price
+        (Decimal('80'), Decimal('0.6'), Decimal('0.5333333333333333333333333334'))
+        >>> book.fill(Side.ASK, 65, unit="quote").filled     # how much do I get for 65?
+        125
+
+        Raises `TypeError` for a side that is no `Side` and an amount that is no int, `ValueError` for a negative amount
+        and any other unit.
+        """
+        return fills.fill(side, self._levels(side), amount, unit)
+
+    def cumulative(self, side: Side) -> tuple[CumulativeLevel, ...]:
+        """Return the running totals of a side, in base and in quote units, for each of its prices, best first.
+
+        >>> from market_index import ADA, AssetId
+        >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), asks=[("0.5", 100), ("0.6", 100)])
+        >>> book.cumulative(Side.ASK)[-1]
+        CumulativeLevel(price=Decimal('0.6'), base=200, quote=Decimal('110.0'))
+
+        Raises `TypeError` for a side that is no `Side`.
+        """
+        return depth.cumulative(self._levels(side))
+
+    def liquidity_within(self, side: Side, ratio: Decimal | str) -> Liquidity | None:
+        """Return what rests on a side within a ratio of the midpoint: `"0.02"` is 2 %. None where there is no midpoint.
+
+        For bids that is from mid * (1 - ratio) up, for asks up to mid * (1 + ratio), the bounds among it; of a crossed
+        book also what is beyond the midpoint.
+
+        >>> from market_index import ADA, AssetId
+        >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+        >>> book = OrderBook.from_levels(pair, bids=[("0.99", 7), ("0.98", 5), ("0.97", 3)], asks=[("1.01", 1)])
+        >>> book.liquidity_within(Side.BID, "0.02")
+        Liquidity(base=12, quote=Decimal('11.83'))
+
+        Raises `TypeError` for a side that is no `Side`, `InvalidPrice` for a ratio that is not above zero, or has more
+        digits than a price can have.
+        """
+        levels, mid = self._levels(side), self.mid
+        share = _priced("ratio", ratio)
+        return None if mid is None else depth.liquidity(depth.within(side, levels, mid, share))
+
+    def grouped(self, step: Decimal | str) -> OrderBook:
+        """Return the book with its levels gathered on the multiples of a step: bids rounded down, asks rounded up.
+
+        What rests on a side stays the same in all, and no price gets better for a taker. Where such a multiple is no
+        price (below one step it would be zero) the levels are gathered at the worst of their own prices.
+
+        >>> from market_index import ADA, AssetId
+        >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+        >>> book = OrderBook.from_levels(pair, bids=[("0.58", 7), ("0.52", 5), ("0.49", 3)], asks=[("0.61", 1)])
+        >>> [(str(level.price), level.accumulated_liquidity) for level in book.grouped("0.1").bids]
+        [('0.5', 12), ('0.4', 3)]
+
+        Raises `InvalidPrice` for a step that is no price, `InvalidOrderBook` for a total above 2^64-1 at one price.
+        """
+        step = _priced("step", step)
+        bids, asks = depth.grouped(Side.BID, self.bids, step), depth.grouped(Side.ASK, self.asks, step)
+        return _book(self.pair, bids, asks, self.spot)
+
+    def _levels(self, side: Side) -> Levels:
+        if type(side) is not Side:
+            raise TypeError(f"side must be Side.BID or Side.ASK, not {shown(side)}")
+        return self.bids if side is Side.BID else self.asks
 
     def _ladder(self, side: Side) -> Ladder:
         """Return a ladder of a side that had none, and keep it for the next book that is derived from this one."""
@@ -336,10 +425,15 @@ def _tracked(pair: Pair) -> Pair:
 
 
 def _spot(spot: Decimal | str | None) -> Decimal | None:
+    return None if spot is None else _priced("spot", spot)
+
+
+def _priced(name: str, value: Decimal | str) -> Decimal:
+    """Return a number that has the bounds of a price. Raises `InvalidPrice` that names it."""
     try:
-        return None if spot is None else to_price(spot)
+        return to_price(value)
     except MarketIndexError as error:
-        raise error.at("spot") from None
+        raise error.at(name) from None
 
 
 def _require_order(side: str, levels: object, *, falling: bool) -> None:
@@ -394,8 +488,3 @@ def _in_order(side: Side, totals: dict[str, int]) -> Levels:
             prices.append(price)
             liquidities.append(total)
     return Columns(tuple(prices), array("Q", liquidities)).levels
-
-
-def _plain(number: Decimal) -> Decimal:
-    """Return the number without trailing zeros and without a positive exponent, and zero as plain 0."""
-    return Decimal(format(number.normalize(_EXACT), "f"))

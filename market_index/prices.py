@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from fractions import Fraction
 from typing import Final
 
 from market_index.errors import InvalidPrice, shown
@@ -22,6 +23,7 @@ MAX_COEFFICIENT: Final = 2**96 - 1
 MAX_DECIMAL_PLACES: Final = 28
 """The most decimal places of a price, once trailing zeros are gone."""
 
+_SCALE: Final = 10**MAX_DECIMAL_PLACES
 _MAX_DIGITS: Final = len(str(MAX_COEFFICIENT))
 
 # The one text of a price (decision 4), of so few digits that its bounds hold too (decision 3): what most prices are.
@@ -124,6 +126,48 @@ def to_price(value: Decimal | str) -> Decimal:
     return parse_price(format(value, "f"))
 
 
+def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
+    """Return `value` as a price; a `Fraction` that no price's decimal gives exactly stays one.
+
+    >>> to_price_or_ratio(Fraction(1, 4)), to_price_or_ratio(Fraction(1, 3))
+    (Decimal('0.25'), Fraction(1, 3))
+
+    Raises `InvalidPrice`, also for a ratio below 10^-28 or above 2^96-1.
+    """
+    if not isinstance(value, Fraction):
+        return to_price(value)
+    _require_range(value)
+    if _SCALE % value.denominator:
+        return value
+    price = rounded_price(value, ROUND_FLOOR)
+    return price if price == value else value
+
+
+def rounded_price(ratio: Fraction, rounding: str) -> Decimal:
+    """Return the highest price that is not above the ratio (`ROUND_FLOOR`), or the lowest not below (`ROUND_CEILING`).
+
+    >>> rounded_price(Fraction(2, 3), ROUND_FLOOR), rounded_price(Fraction(2, 3), ROUND_CEILING)
+    (Decimal('0.6666666666666666666666666666'), Decimal('0.6666666666666666666666666667'))
+
+    Raises `InvalidPrice` for a ratio below 10^-28 or above 2^96-1, `ValueError` for any other rounding.
+    """
+    if rounding not in {ROUND_FLOOR, ROUND_CEILING}:
+        raise ValueError(f"rounding must be {ROUND_FLOOR} or {ROUND_CEILING}, not {shown(rounding)}")
+    _require_range(ratio)
+    # The finest grid on which there is such a price, every coarser one being part of it: the one of as many digits as
+    # a price can have, or the one before it.
+    places = min(_MAX_DIGITS - len(str(int(ratio))), MAX_DECIMAL_PLACES)
+    coefficient = _on_grid(ratio, places, rounding)
+    if coefficient > MAX_COEFFICIENT:
+        places -= 1
+        coefficient = _on_grid(ratio, places, rounding)
+    price = parse_price(f"{coefficient}E-{places}")
+    if rounding == ROUND_FLOOR and places < MAX_DECIMAL_PLACES:
+        # The last price of the next finer grid is below the ratio, and may be above this one.
+        price = max(price, parse_price(f"{MAX_COEFFICIENT}E-{places + 1}"))
+    return price
+
+
 def format_price(price: Decimal) -> str:
     """Return the one text of a price: fixed-point, no exponent, no trailing zeros.
 
@@ -141,6 +185,19 @@ def price_text(price: Decimal) -> str:
     # Of a small number str gives an exponent (which letter is up to the decimal context); of any other it gives the
     # same as format, in half the time.
     return format(price, "f") if "E" in text or "e" in text else text
+
+
+def _on_grid(ratio: Fraction, places: int, rounding: str) -> int:
+    numerator: int = ratio.numerator * 10**places
+    coefficient, rest = divmod(numerator, ratio.denominator)
+    return coefficient + 1 if rest and rounding == ROUND_CEILING else coefficient
+
+
+def _require_range(ratio: Fraction) -> None:
+    if ratio.numerator * _SCALE < ratio.denominator:
+        raise _not_a_price(ratio, f"it is not at least 10^-{MAX_DECIMAL_PLACES}")
+    if ratio.numerator > MAX_COEFFICIENT * ratio.denominator:
+        raise _not_a_price(ratio, "it is above 2^96-1")
 
 
 def _are_canonical(texts: Sequence[str]) -> bool:

@@ -359,7 +359,8 @@ def gathering(rounds: int) -> Iterator[Row]:
         asks: dict[Decimal, int] = {}
         for order in orders:
             totals = bids if order.side is Side.BID else asks
-            totals[order.price] = totals.get(order.price, 0) + order.amount
+            at: Any = order.price
+            totals[at] = totals.get(at, 0) + order.amount
         return sorted(bids.items(), reverse=True), sorted(asks.items())
 
     gathered = OrderBook.from_orders(of, orders)

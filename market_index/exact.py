@@ -1,0 +1,29 @@
+"""Arithmetic on decimals that never rounds, whatever the decimal context of the caller's thread."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation
+from typing import Final
+
+# A price times an amount has 49 digits before the point and 28 behind it; their sum over a million levels has 6 more,
+# and one price times another, as for a share of the midpoint, has 115 in all.
+EXACT: Final = Context(
+    prec=128,
+    rounding=ROUND_HALF_EVEN,
+    Emin=-999,
+    Emax=999,
+    capitals=1,
+    clamp=0,
+    flags=[],
+    traps=[Inexact, InvalidOperation],
+)
+"""For numbers of 128 digits at most; an operation that would round raises `decimal.Inexact`."""
+
+
+def plain(number: Decimal) -> Decimal:
+    """Return the number without trailing zeros and without a positive exponent, and zero as plain 0.
+
+    >>> plain(Decimal("1.50E3")), plain(Decimal("-0.00"))
+    (Decimal('1500'), Decimal('0'))
+    """
+    return Decimal(format(number.normalize(EXACT), "f")) if number else Decimal(0)

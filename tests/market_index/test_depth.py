@@ -1,0 +1,155 @@
+"""Running totals, what is near the midpoint, and levels on a coarser grid, each against plain sums over all levels."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import ADA, AssetId, CumulativeLevel, InvalidOrderBook, InvalidPrice, Liquidity, OrderBook, Pair, Side
+from market_index.strategies import order_books, prices
+from tests.market_index.models import LARGEST_COEFFICIENT, levels_of
+
+PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+SIDES = st.sampled_from(Side)
+
+
+def at_least_as_good(side: Side, price: Fraction, other: Fraction) -> bool:
+    return price >= other if side is Side.BID else price <= other
+
+
+class TestCumulative:
+    """Running totals."""
+
+    @given(order_books(), SIDES)
+    def test_each_is_what_rests_at_its_price_or_better(self, book: OrderBook, side: Side):
+        levels = levels_of(book, side)
+        with localcontext(prec=3):
+            totals = book.cumulative(side)
+        assert [Fraction(total.price) for total in totals] == [price for price, _ in levels]
+        for total in totals:
+            better = [
+                (price, amount) for price, amount in levels if at_least_as_good(side, price, Fraction(total.price))
+            ]
+            assert total.base == sum(amount for _, amount in better)
+            assert Fraction(total.quote) == sum(price * amount for price, amount in better)
+
+    def test_the_largest_numbers_are_exact(self):
+        levels = [(str(LARGEST_COEFFICIENT - number), 2**64 - 1) for number in range(3)]
+        levels.append(("1e-28", 2**64 - 1))
+        end = OrderBook.from_levels(PAIR, bids=levels).cumulative(Side.BID)[-1]
+        assert end == CumulativeLevel(
+            Decimal("1e-28"),
+            4 * (2**64 - 1),
+            Decimal(f"{(3 * (LARGEST_COEFFICIENT - 1) * 10**28 + 1) * (2**64 - 1)}E-28"),
+        )
+
+    def test_a_side_is_a_side(self):
+        with pytest.raises(TypeError, match=r"side must be Side\.BID or Side\.ASK, not 'bid'"):
+            OrderBook(PAIR).cumulative("bid")  # type: ignore[arg-type]  # a caller without types
+
+
+class TestLiquidityWithin:
+    """What rests near the midpoint."""
+
+    @given(order_books(), SIDES, prices())
+    def test_it_is_the_sum_of_what_is_no_further(self, book: OrderBook, side: Side, ratio: Decimal):
+        with localcontext(prec=3):
+            near = book.liquidity_within(side, ratio)
+        bids, asks = levels_of(book, Side.BID), levels_of(book, Side.ASK)
+        if not bids or not asks:
+            assert near is None
+            return
+        mid = (bids[0][0] + asks[0][0]) / 2
+        bound = mid * (1 - Fraction(ratio)) if side is Side.BID else mid * (1 + Fraction(ratio))
+        within = [(price, amount) for price, amount in levels_of(book, side) if at_least_as_good(side, price, bound)]
+        assert near is not None
+        assert near.base == sum(amount for _, amount in within)
+        assert Fraction(near.quote) == sum(price * amount for price, amount in within)
+
+    def test_the_bounds_are_among_it(self):
+        book = OrderBook.from_levels(PAIR, [("99", 1), ("98", 2), ("97.9", 4)], [("101", 1), ("102", 2), ("102.1", 4)])
+        assert book.liquidity_within(Side.BID, "0.02") == Liquidity(3, Decimal(295))
+        assert book.liquidity_within(Side.ASK, "0.02") == Liquidity(3, Decimal(305))
+        assert book.liquidity_within(Side.BID, "0.0099") == Liquidity(0, Decimal(0))
+        assert book.liquidity_within(Side.BID, "7") == Liquidity(7, Decimal("686.6"))
+
+    @pytest.mark.parametrize("ratio", ["0", "-0.1", "2%", 0.02, 1, None])
+    def test_a_ratio_is_exact_and_above_zero(self, ratio: object):
+        with pytest.raises(InvalidPrice, match=r"^ratio: "):
+            OrderBook(PAIR).liquidity_within(Side.BID, ratio)  # type: ignore[arg-type]  # a caller without types
+
+    def test_a_side_is_a_side(self):
+        with pytest.raises(TypeError, match="side must be"):
+            OrderBook(PAIR).liquidity_within(None, "0.02")  # type: ignore[arg-type]  # a caller without types
+
+
+class TestGrouped:
+    """Levels on a grid."""
+
+    @given(order_books(), prices())
+    def test_totals_are_kept_and_no_price_gets_better(self, book: OrderBook, step: Decimal):
+        sums = [
+            sum(amount for _, amount in cell) for side in Side for cell in cells(book, side, Fraction(step)).values()
+        ]
+        if any(total >= 2**64 for total in sums):
+            with pytest.raises(InvalidOrderBook, match=r"come to \d+, which is above 2\^64-1"):
+                book.grouped(step)
+            return
+        with localcontext(prec=3):
+            grouped = book.grouped(step)
+        assert (grouped.pair, grouped.spot) == (book.pair, book.spot)
+        assert OrderBook(book.pair, grouped.bids, grouped.asks, book.spot) == grouped
+        assert grouped.grouped(step) == grouped
+        for side in Side:
+            found, expected = levels_of(grouped, side), cells(book, side, Fraction(step))
+            assert len(found) == len(expected)
+            for (price, total), (multiple, cell) in zip(found, expected.items(), strict=True):
+                assert total == sum(amount for _, amount in cell)
+                worst = min(price for price, _ in cell) if side is Side.BID else max(price for price, _ in cell)
+                assert at_least_as_good(side, worst, price)
+                assert price == (multiple if is_a_price(multiple) else worst)
+        assert not grouped.is_crossed or book.is_crossed
+
+    def test_what_is_below_a_step_or_beyond_the_last_price_stays_at_its_worst(self):
+        largest = str(LARGEST_COEFFICIENT)
+        book = OrderBook.from_levels(
+            PAIR, bids=[("12", 1), ("9", 2), ("3", 4)], asks=[("11", 1), ("20", 2), ("20.5", 4), (largest, 8)]
+        )
+        grouped = book.grouped("10")
+        assert [(str(one.price), one.accumulated_liquidity) for one in grouped.bids] == [("10", 1), ("3", 6)]
+        assert [(str(one.price), one.accumulated_liquidity) for one in grouped.asks] == [
+            ("20", 3),
+            ("30", 4),
+            (largest, 8),
+        ]
+
+    def test_a_total_above_the_most_is_refused_with_its_price(self):
+        book = OrderBook.from_levels(PAIR, asks=[("0.25", 2**64 - 1), ("0.26", 1)])
+        with pytest.raises(InvalidOrderBook, match=r"the asks at 0\.3 come to 18446744073709551616, which is above"):
+            book.grouped("0.1")
+
+    @pytest.mark.parametrize("step", ["0", "-1", 0.1, 1, None])
+    def test_a_step_is_exact_and_above_zero(self, step: object):
+        with pytest.raises(InvalidPrice, match=r"^step: "):
+            OrderBook(PAIR).grouped(step)  # type: ignore[arg-type]  # a caller without types
+
+
+def cells(book: OrderBook, side: Side, step: Fraction) -> dict[Fraction, list[tuple[Fraction, int]]]:
+    """The levels by the multiple of the step that each is rounded to, in the order of the side."""
+    found = defaultdict(list)
+    for price, amount in levels_of(book, side):
+        multiple = price // step if side is Side.BID else -(-price // step)
+        found[multiple * step].append((price, amount))
+    return dict(found)
+
+
+def is_a_price(number: Fraction) -> bool:
+    return any(
+        (number * 10**places).denominator == 1 and 0 < number * 10**places <= LARGEST_COEFFICIENT
+        for places in range(29)
+    )

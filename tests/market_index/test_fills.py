@@ -1,0 +1,209 @@
+"""Fills: what an amount takes of a side, against a model that takes one unit after the other off the best price."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from math import ceil, floor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import ADA, AssetId, Fill, OrderBook, Pair, Side
+from market_index.strategies import order_books
+from tests.market_index.models import levels_of, representable
+
+PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+SIDES = st.sampled_from(Side)
+
+
+def worth(book: OrderBook, side: Side, base: int) -> Fraction:
+    """What the best so many base units come to: an independent model, by the definition of a price."""
+    total = Fraction(0)
+    for price, liquidity in levels_of(book, side):
+        taken = min(base, liquidity)
+        total += price * taken
+        base -= taken
+    return total
+
+
+def held(book: OrderBook, side: Side) -> int:
+    return sum(liquidity for _, liquidity in levels_of(book, side))
+
+
+@st.composite
+def amounts_near(draw: st.DrawFn, total: Fraction) -> int:
+    """Amounts from none to more than there is, the edge among them."""
+    edge = floor(total)
+    return max(0, draw(st.integers(0, 2 * edge + 2) | st.integers(edge - 2, edge + 2) | st.integers(0, 5)))
+
+
+def consistent(fill: Fill, side: Side) -> bool:
+    """Whether what a fill says of itself agrees with the levels that it took."""
+    taken = [(Fraction(level.price), level.accumulated_liquidity) for level in fill.levels]
+    assert fill.filled == sum(amount for _, amount in taken)
+    assert Fraction(fill.paid) == sum(price * amount for price, amount in taken)
+    if not taken:
+        return (fill.filled, fill.paid, fill.average_price, fill.worst_price) == (0, Decimal(0), None, None)
+    assert fill.average_price is not None
+    assert fill.worst_price == fill.levels[-1].price
+    exact = sum((price * amount for price, amount in taken), start=Fraction(0)) / fill.filled
+    assert Fraction(fill.average_price) == representable(exact, up=side is Side.ASK)
+    best, worst = sorted((fill.levels[0].price, fill.worst_price), reverse=side is Side.BID)
+    return best <= fill.average_price <= worst if side is Side.ASK else best >= fill.average_price >= worst
+
+
+class TestBase:
+    """An amount in base units."""
+
+    @given(st.data(), order_books(), SIDES)
+    def test_it_takes_the_best_units_and_never_more_than_is_there(
+        self, data: st.DataObject, book: OrderBook, side: Side
+    ):
+        total = held(book, side)
+        amount = data.draw(amounts_near(Fraction(total)))
+        with localcontext(prec=3):
+            fill = book.fill(side, amount)
+        assert consistent(fill, side)
+        assert fill.filled == min(amount, total)
+        assert Fraction(fill.paid) == worth(book, side, amount)
+        assert fill.complete == (amount <= total)
+        assert fill == book.fill(side, amount, unit="base")
+
+    @given(st.data(), order_books(), SIDES)
+    def test_one_fill_after_another_is_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
+        first = book.fill(side, data.draw(amounts_near(Fraction(held(book, side)))))
+        left = book_without(book, side, first)
+        more = data.draw(amounts_near(Fraction(held(left, side))))
+        second, both = left.fill(side, more), book.fill(side, first.filled + more)
+        assert both.filled == first.filled + second.filled
+        assert Fraction(both.paid) == Fraction(first.paid) + Fraction(second.paid)
+        assert both.complete == second.complete
+
+    @given(st.data(), order_books(), SIDES)
+    def test_what_is_filled_and_paid_rises_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
+        amounts = amounts_near(Fraction(held(book, side)))
+        less, more = sorted([data.draw(amounts), data.draw(amounts)])
+        small, large = book.fill(side, less), book.fill(side, more)
+        assert small.filled <= large.filled
+        assert small.paid <= large.paid
+        assert small.complete >= large.complete
+        if small.average_price is not None and large.average_price is not None:
+            # The more is taken, the worse the price.
+            assert (small.average_price <= large.average_price) is (side is Side.ASK) or (
+                small.average_price == large.average_price
+            )
+
+    @given(order_books(), SIDES)
+    def test_the_fill_of_all_is_the_end_of_the_running_totals(self, book: OrderBook, side: Side):
+        fill, totals = book.fill(side, held(book, side)), book.cumulative(side)
+        assert fill.complete
+        assert fill.levels == (book.bids if side is Side.BID else book.asks)
+        assert (fill.filled, fill.paid) == ((totals[-1].base, totals[-1].quote) if totals else (0, 0))
+
+
+def book_without(book: OrderBook, side: Side, fill: Fill) -> OrderBook:
+    standing = {level.price: level.accumulated_liquidity for level in (book.bids if side is Side.BID else book.asks)}
+    changes = [(level.price, standing[level.price] - level.accumulated_liquidity) for level in fill.levels]
+    return book.apply(bids=changes) if side is Side.BID else book.apply(asks=changes)
+
+
+class TestQuote:
+    """An amount in quote units."""
+
+    @given(st.data(), order_books())
+    def test_a_purchase_is_the_most_that_costs_no_more(self, data: st.DataObject, book: OrderBook):
+        total = worth(book, Side.ASK, held(book, Side.ASK))
+        amount = data.draw(amounts_near(total))
+        fill = book.fill(Side.ASK, amount, unit="quote")
+        assert consistent(fill, Side.ASK)
+        assert worth(book, Side.ASK, fill.filled) == Fraction(fill.paid) <= amount
+        assert fill.filled == held(book, Side.ASK) or worth(book, Side.ASK, fill.filled + 1) > amount
+        assert fill.complete == (amount <= total)
+        assert fill.levels == book.fill(Side.ASK, fill.filled).levels
+
+    @given(st.data(), order_books())
+    def test_a_sale_is_the_least_that_brings_no_less(self, data: st.DataObject, book: OrderBook):
+        total = worth(book, Side.BID, held(book, Side.BID))
+        amount = data.draw(amounts_near(total))
+        fill = book.fill(Side.BID, amount, unit="quote")
+        assert consistent(fill, Side.BID)
+        assert worth(book, Side.BID, fill.filled) == Fraction(fill.paid)
+        assert fill.complete == (amount <= total) == (fill.paid >= amount)
+        if fill.complete:
+            assert fill.filled == 0 or worth(book, Side.BID, fill.filled - 1) < amount
+        else:
+            assert fill.filled == held(book, Side.BID)
+        assert fill.levels == book.fill(Side.BID, fill.filled).levels
+
+    @given(st.data(), order_books(), SIDES)
+    def test_what_is_filled_rises_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
+        amounts = amounts_near(worth(book, side, held(book, side)))
+        less, more = sorted([data.draw(amounts), data.draw(amounts)])
+        assert book.fill(side, less, "quote").filled <= book.fill(side, more, "quote").filled
+
+    @given(st.data(), order_books(), SIDES)
+    def test_one_fill_after_another_is_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
+        # What was over, or too much, of a first whole fill counts for the second.
+        first = book.fill(side, data.draw(amounts_near(Fraction(held(book, side)))))
+        left = book_without(book, side, first)
+        both = data.draw(st.integers(ceil(first.paid), ceil(first.paid) + 10**6))
+        rest = Fraction(both) - Fraction(first.paid)
+        if rest.denominator == 1:
+            assert book.fill(side, both, "quote").filled == first.filled + left.fill(side, int(rest), "quote").filled
+
+
+class TestExamples:
+    """What a trader asks."""
+
+    BOOK = OrderBook.from_levels(
+        PAIR, bids=[("0.5", 100), ("0.3", 100)], asks=[("0.7", 100), ("0.9", 100), ("1.1", 5)], spot="0.6"
+    )
+
+    def test_what_does_it_cost_to_buy_150(self):
+        assert repr(self.BOOK.fill(Side.ASK, 150)) == (
+            "Fill(filled=150, paid=Decimal('115'), average_price=Decimal('0.7666666666666666666666666667'), "
+            "worst_price=Decimal('0.9'), levels=(PriceLevel(price=Decimal('0.7'), accumulated_liquidity=100), "
+            "PriceLevel(price=Decimal('0.9'), accumulated_liquidity=50)), complete=True)"
+        )
+
+    def test_how_much_do_i_get_for_71(self):
+        fill = self.BOOK.fill(Side.ASK, 71, "quote")
+        assert (fill.filled, fill.paid, fill.complete, len(fill.levels)) == (101, Decimal("70.9"), True, 2)
+
+    def test_how_much_must_i_sell_for_51(self):
+        fill = self.BOOK.fill(Side.BID, 51, "quote")
+        assert (fill.filled, fill.paid, fill.complete) == (104, Decimal("51.2"), True)
+        assert str(fill.average_price) == "0.4923076923076923076923076923"
+
+    def test_too_small_an_amount_buys_nothing_and_is_complete(self):
+        book = OrderBook.from_levels(PAIR, asks=[("3", 1)])
+        assert book.fill(Side.ASK, 2, "quote") == Fill(0, Decimal(0), None, None, (), complete=True)
+
+    def test_of_an_empty_side_nothing_is_filled(self):
+        nothing = Fill(0, Decimal(0), None, None, (), complete=False)
+        for unit in ("base", "quote"):
+            assert OrderBook(PAIR).fill(Side.BID, 1, unit) == nothing
+            assert OrderBook(PAIR).fill(Side.BID, 0, unit).complete
+
+    def test_an_amount_may_be_larger_than_anything(self):
+        for unit in ("base", "quote"):
+            fill = self.BOOK.fill(Side.ASK, 10**5000, unit)
+            assert (fill.filled, fill.complete) == (205, False)
+
+    @pytest.mark.parametrize(
+        ("arguments", "kind", "reason"),
+        [
+            (("ask", 1), TypeError, "side must be Side.BID or Side.ASK, not 'ask'"),
+            ((Side.ASK, 1.5), TypeError, "amount must be an int, not 1.5"),
+            ((Side.ASK, True), TypeError, "amount must be an int, not True"),
+            ((Side.ASK, -1), ValueError, "amount must be 0 or more, not -1"),
+            ((Side.ASK, 1, "ada"), ValueError, "unit must be 'base' or 'quote', not 'ada'"),
+            ((Side.ASK, 1, ["base"]), ValueError, "unit must be 'base' or 'quote', not ['base']"),
+        ],
+    )
+    def test_what_cannot_be_meant_is_refused(self, arguments, kind, reason):
+        with pytest.raises(kind) as refused:
+            self.BOOK.fill(*arguments)
+        assert str(refused.value) == reason
