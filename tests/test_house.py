@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "market_index.index": {"market_index.order_book", "market_index.sorted_chunks"},
     "market_index.live": {"market_index.index"},
     "market_index.wire": {"market_index.order_book"},
-    "market_index.strategies": {"market_index.index"},
+    "market_index.strategies": {"market_index.live"},
     "market_index": {"market_index.live", "market_index.wire"},
     "market_index_feeds.opened": {"market_index"},
     "market_index_feeds.feed": {"market_index_feeds.opened"},

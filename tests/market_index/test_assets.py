@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, InvalidAssetId, MarketIndexError
-from market_index.strategies import asset_ids
+from market_index.strategies import asset_ids, asset_names, invalid_asset_id_texts, policy_ids
 
 POLICY = "279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"
 
@@ -36,7 +36,7 @@ def test_the_empty_asset_name_is_legal():
     assert str(AssetId.parse(f"{POLICY}:")) == f"{POLICY}:"
 
 
-@given(st.binary(min_size=28, max_size=28), st.binary(max_size=32), st.booleans())
+@given(policy_ids(), asset_names(), st.booleans())
 def test_every_token_comes_back_from_its_text(policy_id: bytes, asset_name: bytes, upper: bool):
     text = f"{policy_id.hex()}:{asset_name.hex()}"
     asset = AssetId.parse(text.upper() if upper else text)
@@ -103,6 +103,15 @@ def test_whatever_is_read_is_what_the_contract_describes(text: str):
     else:
         with pytest.raises(InvalidAssetId):
             AssetId.parse(text)
+
+
+@given(invalid_asset_id_texts())
+def test_what_differs_little_from_an_identifier_is_refused(text: str):
+    with pytest.raises(InvalidAssetId) as refused:
+        AssetId.parse(text)
+    assert str(refused.value).startswith(f"{text!r} is not an asset identifier: its "[:79]) or "no colon" in str(
+        refused.value
+    )
 
 
 def test_a_long_value_is_cut_in_the_message():

@@ -31,6 +31,7 @@ from market_index import (
     wire,
 )
 from market_index.strategies import amounts, level_changes, order_books, orders, prices
+from tests.market_index.models import representable
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
 PAIR = Pair(SNEK, ADA)
@@ -138,10 +139,9 @@ class TestConstructor:
         assert OrderBook(book.pair, book.bids, book.asks, book.spot) == book
 
 
-small_prices = st.integers(1, 6).map(lambda number: Decimal(number) / 2)
-entries = st.lists(
-    st.tuples(st.one_of(small_prices, prices()), st.one_of(st.just(0), st.integers(0, 2**60))), max_size=10
-)
+# Of a few prices that come again, with zeros, and sums below 2^64.
+few_prices = prices(min_value="0.5", max_value="3", max_decimal_places=1)
+entries = st.lists(st.tuples(few_prices | prices(), amounts(min_value=0, max_value=2**60)), max_size=10)
 
 
 class TestGathering:
@@ -159,11 +159,11 @@ class TestGathering:
         shuffle.shuffle(asks)
         assert OrderBook.from_levels(PAIR, bids, asks) == book
 
-    @given(st.lists(orders(), max_size=10), st.randoms(use_true_random=False))
+    @given(st.lists(orders(price=few_prices) | orders(), max_size=10), st.randoms(use_true_random=False))
     def test_orders_gather_as_their_prices_and_amounts_do(self, them: list[Order], shuffle):
         sums: dict[tuple[Side, Fraction], int] = defaultdict(int)
         for order in them:
-            sums[order.side, Fraction(order.price)] += order.amount
+            sums[order.side, representable(Fraction(order.price), up=order.side is Side.ASK)] += order.amount
         if any(total >= 2**64 for total in sums.values()):
             with pytest.raises(InvalidOrderBook, match=r"come to \d+, which is above 2\^64-1"):
                 OrderBook.from_orders(PAIR, them)
@@ -173,6 +173,34 @@ class TestGathering:
             assert plain(levels) == modelled({p: a for (s, p), a in sums.items() if s is side}, side)
         shuffle.shuffle(them)
         assert OrderBook.from_orders(PAIR, iter(them), spot="1") == book
+
+    def test_orders_at_one_ratio_are_one_level_and_rounded_to_the_takers_disadvantage(self):
+        # An order of 2,832,390,295 for 152,648, as one stands on the ledger.
+        ratio = Fraction(152648, 2832390295)
+        them = [Order(side, ratio, amount) for side in Side for amount in (5, 7)]
+        them += [Order(Side.BID, Fraction(152648 * 3, 2832390295 * 3), 9)]
+        book = OrderBook.from_orders(PAIR, them)
+        assert [(str(one.price), one.accumulated_liquidity) for one in book.bids + book.asks] == [
+            ("0.0000538937025273206565622694", 21),
+            ("0.0000538937025273206565622695", 12),
+        ]
+        assert Fraction(book.bids[0].price) < ratio < Fraction(book.asks[0].price)
+
+    @given(orders())
+    def test_an_order_is_never_shown_better_than_it_is(self, order: Order):
+        shown, exact = Fraction(order.level_price), Fraction(order.price)
+        assert shown <= exact if order.side is Side.BID else shown >= exact
+        assert isinstance(order.price, Fraction) == (shown != exact)
+        assert abs(shown - exact) < max(Fraction(1, 10**28), exact * Fraction(13, 10**29))
+
+    def test_an_order_at_a_ratio_that_is_a_price_is_one_at_that_price(self):
+        assert Order(Side.BID, Fraction(2, 8), 1) == Order(Side.BID, "0.25", 1)
+        assert repr(Order(Side.ASK, Fraction(10), 1)) == repr(Order(Side.ASK, "10", 1))
+
+    @pytest.mark.parametrize("ratio", [Fraction(0), Fraction(-1, 3), Fraction(1, 3 * 10**28), Fraction(2**97)])
+    def test_an_order_at_a_ratio_out_of_range_is_refused(self, ratio: Fraction):
+        with pytest.raises(InvalidPrice, match="is not a price: it is "):
+            Order(Side.BID, ratio, 1)
 
     def test_entries_may_be_levels_pairs_lists_and_texts(self):
         book = OrderBook.from_levels(PAIR, bids=iter([level("1", 5), ("1.0", 2), [Decimal(2), 3], (Decimal(3), 0)]))  # type: ignore[arg-type]  # a JSON reader gives lists
@@ -449,9 +477,3 @@ print(OrderBook.from_levels(pair, [("1e-25", 1)], [("1e-25", 1)]).spread)
 """
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         assert done.stdout.split() == ["15000250000000000000000000", "0"]
-
-
-@given(amounts(), amounts(least=0))
-def test_amounts_of_the_strategies_are_amounts(positive: int, amount: int):
-    assert 1 <= positive < 2**64
-    assert 0 <= amount < 2**64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from decimal import Decimal, getcontext, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, getcontext, localcontext
 from fractions import Fraction
 
 import pytest
@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import InvalidPrice, MarketIndexError, format_price, parse_price
-from market_index.prices import parse_prices, to_price
-from market_index.strategies import prices
+from market_index.prices import parse_prices, rounded_price, to_price, to_price_or_ratio
+from market_index.strategies import invalid_price_texts, prices, ratios
+from tests.market_index.models import representable
 
 LARGEST = 79228162514264337593543950335
 
@@ -25,9 +26,14 @@ def written(coefficient: int, places: int) -> str:
     return f"{whole}.{fraction}" if fraction else str(whole)
 
 
-coefficients_and_places = st.tuples(
-    st.one_of(st.integers(1, 999), st.integers(1, LARGEST), st.just(LARGEST)), st.integers(0, 28)
-)
+def taken_apart(price: Decimal) -> tuple[int, int]:
+    digits, exponent = re.fullmatch(r"([0-9]+)E([+-][0-9]+)", f"{price:.40E}".replace(".", "")).groups()  # type: ignore[union-attr]  # of a finite number
+    number = Fraction(int(digits)) * Fraction(10) ** (int(exponent) - 40)
+    places = next(places for places in range(29) if (number * 10**places).denominator == 1)
+    return int(number * 10**places), places
+
+
+coefficients_and_places = prices().map(taken_apart)
 
 
 @given(coefficients_and_places, st.integers(0, 3), st.integers(0, 3))
@@ -194,6 +200,17 @@ def test_what_is_not_a_price_is_refused_with_the_reason(text: str, reason: str):
     assert isinstance(refused.value, ValueError)
 
 
+@given(invalid_price_texts())
+def test_what_is_no_price_is_refused_however_it_is_read(text: str):
+    with pytest.raises(InvalidPrice) as refused:
+        parse_price(text)
+    assert str(refused.value).startswith(f"{text!r} is not a price: "[:79])
+    for read in (to_price, lambda text: parse_prices(["1", text])):
+        with pytest.raises(InvalidPrice) as again:
+            read(text)
+        assert str(again.value) == str(refused.value)
+
+
 @given(st.text(alphabet=st.sampled_from("0123456789.eE+-_ \n٣２²"), max_size=12))
 def test_no_text_is_read_but_digits_with_a_point_and_an_exponent(text: str):
     mantissa, letter, exponent = text.replace("E", "e").partition("e")
@@ -246,6 +263,54 @@ def test_only_text_and_decimals_in_range_become_prices(value: object, reason: st
 def test_parse_price_takes_text_alone():
     with pytest.raises(InvalidPrice, match="must be a str, not Decimal"):
         parse_price(Decimal(1))  # type: ignore[arg-type]  # a caller without types
+
+
+class TestRatios:
+    """Prices that are a numerator and a denominator."""
+
+    @given(ratios())
+    def test_the_nearest_price_on_a_side_is_the_best_that_any_grid_has(self, ratio: Fraction):
+        for rounding, up in ((ROUND_FLOOR, False), (ROUND_CEILING, True)):
+            price = rounded_price(ratio, rounding)
+            assert Fraction(price) == representable(ratio, up=up)
+            assert str(to_price(price)) == str(price)
+            # The error that is documented.
+            assert abs(Fraction(price) - ratio) < max(Fraction(1, 10**28), ratio * Fraction(13, 10**29))
+
+    @given(ratios())
+    def test_a_ratio_that_is_a_price_becomes_that(self, ratio: Fraction):
+        price = to_price_or_ratio(ratio)
+        assert price == ratio
+        assert isinstance(price, Decimal) == (representable(ratio, up=False) == ratio)
+
+    def test_the_last_price_of_the_finer_grid_is_not_missed(self):
+        ratio = Fraction(LARGEST * 10 + 2, 100)
+        assert str(rounded_price(ratio, ROUND_FLOOR)) == "7922816251426433759354395033.5"
+        assert str(rounded_price(ratio, ROUND_CEILING)) == "7922816251426433759354395034"
+
+    @pytest.mark.parametrize(
+        ("ratio", "reason"),
+        [
+            (Fraction(0), "it is not at least 10^-28"),
+            (Fraction(-1, 3), "it is not at least 10^-28"),
+            (Fraction(1, 10**28 + 1), "it is not at least 10^-28"),
+            (Fraction(LARGEST * 3 + 1, 3), "it is above 2^96-1"),
+            (Fraction(10**5000), "<Fraction> is not a price: it is above 2^96-1"),
+        ],
+    )
+    def test_what_is_out_of_range_is_refused(self, ratio: Fraction, reason: str):
+        for refuse in (to_price_or_ratio, lambda ratio: rounded_price(ratio, ROUND_FLOOR)):
+            with pytest.raises(InvalidPrice, match=re.escape(reason)):
+                refuse(ratio)
+
+    def test_the_bounds_are_prices(self):
+        for text in ("1e-28", str(LARGEST)):
+            for rounding in (ROUND_FLOOR, ROUND_CEILING):
+                assert rounded_price(Fraction(text), rounding) == Decimal(text)
+
+    def test_there_are_two_directions(self):
+        with pytest.raises(ValueError, match="rounding must be ROUND_FLOOR or ROUND_CEILING, not 'ROUND_HALF_EVEN'"):
+            rounded_price(Fraction(1, 3), ROUND_HALF_EVEN)
 
 
 @pytest.mark.parametrize("refused", ["1e1000000000", "1e-1000000000", "1" * 1_000_000, Decimal("1e100000000")])

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from market_index import wire
 from market_index.strategies import (
     asset_ids,
+    cumulative_levels,
+    fills,
+    liquidities,
     market_indexes,
     order_books,
     orders,
@@ -26,7 +29,18 @@ books = order_books(max_levels=3)
 read_books = books.map(lambda book: wire.order_book_from_json(wire.order_book_to_json(book)))
 derived_books = books.map(lambda book: book.apply(bids=[("7", 7)], asks=[("8", 8)]))
 values = st.one_of(
-    asset_ids(), pairs(), pair_infos(), price_levels(), orders(), books, read_books, derived_books, market_indexes()
+    asset_ids(),
+    pairs(),
+    pair_infos(),
+    price_levels(),
+    orders(),
+    books,
+    read_books,
+    derived_books,
+    market_indexes(),
+    fills(),
+    liquidities(),
+    cumulative_levels(),
 )
 
 
