@@ -13,7 +13,7 @@ from attrs import frozen
 
 from market_index.errors import InvalidOrderBook, InvalidPrice
 from market_index.exact import EXACT, plain
-from market_index.levels import LIQUIDITY_OF, MAX_LIQUIDITY, PRICE_OF, Levels, PriceLevel, Side, trusted_level
+from market_index.levels import LIQUIDITY_OF, MAX_LIQUIDITY, PRICE_OF, Levels, PriceLevel, Side, rows, trusted_level
 from market_index.prices import price_text, to_price
 
 _ONE: Final = Decimal(1)
@@ -37,7 +37,7 @@ class Liquidity:
 class CumulativeLevel:
     """A price of one side of a book, and what rests at it or at a better one: a step of a depth chart.
 
-    `base` and `quote` are running totals, in the units of `Liquidity`.
+    `base` and `quote` are running totals, in the units of `Liquidity`; `quote` may end in zeros.
     """
 
     price: Decimal
@@ -51,7 +51,7 @@ def cumulative(levels: Levels) -> tuple[CumulativeLevel, ...]:
     liquidities = tuple(map(LIQUIDITY_OF, levels))
     with localcontext(EXACT):
         quotes = tuple(accumulate(map(mul, prices, liquidities)))
-    return tuple(map(CumulativeLevel, prices, accumulate(liquidities), quotes))
+    return rows(CumulativeLevel, len(levels), prices, accumulate(liquidities), quotes)
 
 
 def liquidity(levels: Levels) -> Liquidity:

