@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
-from market_index.strategies import market_indexes
+from market_index.strategies import invalid_asset_id_texts, market_indexes
 from market_index_http import create_app
 from tests.service import Answer, Client, Service, served
 
@@ -185,6 +187,14 @@ class TestRefusals:
     )
     def test_a_parameter_that_is_not_right_is_400_and_named(self, service: Service, query: str, message: str):
         assert message in refused(service.ask(f"/trading-view/order-book{query}"), 400)
+
+    @given(text=invalid_asset_id_texts(), name=st.sampled_from(["base", "quote"]))
+    def test_what_is_no_asset_identifier_is_400_and_shown(self, running: Service, text: str, name: str):
+        values = {"base": "ADA", "quote": "ADA"} | {name: text}
+        message = refused(running.ask(f"/trading-view/order-book?{urlencode(values)}"), 400)
+        problem = "is not an asset identifier: " if text else "is empty: ''"
+        assert message.startswith(f"Query parameter '{name}'")
+        assert problem in message
 
     @pytest.mark.parametrize("size", [1_000, 60_000, 100_000])
     @pytest.mark.parametrize("filler", ["a", "%00", "%ff", ":"])
