@@ -1,4 +1,4 @@
-"""Builds the wheel and uses it as a newcomer would: installed elsewhere, with the base dependencies, `nats` and `http`.
+"""Builds the wheel and uses it as a newcomer would: installed elsewhere, the base alone and then each extra.
 
 Run by `make wheel`. Exits non-zero at the first thing that is not as it should be.
 """
@@ -83,6 +83,13 @@ def main() -> None:
             (typed,) = (there / "base").glob(f"lib/python3*/site-packages/{package}/py.typed")
             expect(typed.read_bytes(), b"", f"{package} is typed")
 
+        hypothesis = environment(there / "hypothesis", f"{wheel}[hypothesis]")
+        expect(
+            call(hypothesis / "python", "-Ic", BY_TYPE_HINT).stdout.split(),
+            ["False", "True", "100"],
+            "a type hint is enough for Hypothesis to draw books, and the library alone does not import it",
+        )
+
         nats = environment(there / "nats", f"{wheel}[nats]")
         with served(there / "server") as server:
             bucket = f"{server.url}/books"
@@ -149,6 +156,24 @@ try:
 except FeedError as error:
     print(error)
 """
+
+BY_TYPE_HINT = """
+import sys
+from market_index import OrderBook
+print("hypothesis" in sys.modules)
+from hypothesis import given, settings
+
+drawn = []
+
+@settings(database=None, max_examples=100)
+@given(...)
+def each(book: OrderBook) -> None:
+    drawn.append(type(book))
+
+each()
+print(set(drawn) == {OrderBook}, len(drawn))
+"""
+
 
 if __name__ == "__main__":
     main()
