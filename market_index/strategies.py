@@ -97,7 +97,7 @@ _AWKWARD_RATIOS: Final = (
     Fraction(1),
     Fraction(1, 10**MAX_DECIMAL_PLACES),
     Fraction(MAX_COEFFICIENT),
-    Fraction(MAX_COEFFICIENT * 10 + 2, 100),
+    Fraction(MAX_COEFFICIENT + 2, 10),
     Fraction(10**MAX_DECIMAL_PLACES - 1, 10**MAX_DECIMAL_PLACES),
     Fraction(MAX_COEFFICIENT * 3 - 1, 3),
 )

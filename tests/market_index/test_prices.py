@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, getcon
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from market_index import InvalidPrice, MarketIndexError, format_price, parse_price
@@ -269,6 +269,7 @@ class TestRatios:
     """Prices that are a numerator and a denominator."""
 
     @given(ratios())
+    @example(Fraction(LARGEST + 2, 10))
     def test_the_nearest_price_on_a_side_is_the_best_that_any_grid_has(self, ratio: Fraction):
         for rounding, up in ((ROUND_FLOOR, False), (ROUND_CEILING, True)):
             price = rounded_price(ratio, rounding)
@@ -278,13 +279,14 @@ class TestRatios:
             assert abs(Fraction(price) - ratio) < max(Fraction(1, 10**28), ratio * Fraction(13, 10**29))
 
     @given(ratios())
+    @example(Fraction(LARGEST + 2, 10))
     def test_a_ratio_that_is_a_price_becomes_that(self, ratio: Fraction):
         price = to_price_or_ratio(ratio)
         assert price == ratio
         assert isinstance(price, Decimal) == (representable(ratio, up=False) == ratio)
 
     def test_the_last_price_of_the_finer_grid_is_not_missed(self):
-        ratio = Fraction(LARGEST * 10 + 2, 100)
+        ratio = Fraction(LARGEST + 2, 10)
         assert str(rounded_price(ratio, ROUND_FLOOR)) == "7922816251426433759354395033.5"
         assert str(rounded_price(ratio, ROUND_CEILING)) == "7922816251426433759354395034"
 

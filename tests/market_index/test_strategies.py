@@ -225,6 +225,11 @@ class TestKnobs:
         for side, levels in ((Side.BID, book.bids), (Side.ASK, book.asks)):
             assert least <= len(levels) <= most if side in sides else not levels
 
+    @given(strategies.order_books(max_levels=1, locked=True), strategies.order_books(max_levels=2, locked=True))
+    def test_a_locked_book_is_no_larger_than_it_may_be(self, one: OrderBook, two: OrderBook):
+        assert (len(one.bids), len(one.asks)) == (1, 1)
+        assert max(len(two.bids), len(two.asks)) <= 2
+
     @given(st.data(), st.integers(0, 5), st.integers(0, 5))
     def test_the_size_of_an_index(self, data: st.DataObject, one: int, other: int):
         least, most = sorted([one, other])
