@@ -104,6 +104,8 @@ class AssetId:
         _require_text(unit)
         if unit == LOVELACE:
             return ADA
+        _require_none(unit, ":", "a unit has no colon, and AssetId.parse reads one that has")
+        _require_none(unit, ".", "a unit has no dot, and AssetId.from_dotted reads one that has")
         return cls._of_digits(unit, unit[:_POLICY_ID_DIGITS], unit[_POLICY_ID_DIGITS:])
 
     @classmethod
@@ -118,11 +120,14 @@ class AssetId:
         >>> AssetId.from_dotted("lovelace"), AssetId.from_dotted(".", ada=".")
         (ADA, ADA)
 
-        Raises `InvalidAssetId`, saying what is wrong.
+        Raises `InvalidAssetId`, saying what is wrong, and `ValueError` for an `ada` that could not be told from others.
         """
+        if not isinstance(ada, str) or not 0 < len(ada) < _POLICY_ID_DIGITS:
+            raise ValueError(f"ada must be what ADA is called, such as 'lovelace' or '.', not {shown(ada)}")
         _require_text(text)
         if text == ada:
             return ADA
+        _require_none(text, ":", "it has a colon instead of a dot, and AssetId.parse reads that")
         policy_id, _, asset_name = text.partition(".")
         return cls._of_digits(text, policy_id, asset_name)
 
@@ -132,14 +137,13 @@ class AssetId:
 
         pycardano itself is not needed. It keeps ADA apart, as the `coin` of a value, and has no object for it.
 
-        Raises `InvalidAssetId` for what has no bytes, or has not as many as the ledger wants.
+        Raises `InvalidAssetId` for what has no `__bytes__`, or has not as many as the ledger wants. An asset name of 28
+        bytes in the place of the policy id cannot be told from one.
         """
-        for part, value in (("policy_id", policy_id), ("asset_name", asset_name)):
-            if not isinstance(value, SupportsBytes):
-                raise InvalidAssetId(f"{part} must have bytes, and {type(value).__name__} has not: {shown(value)}")
-        if not bytes(policy_id):
+        token = cls(_octets("policy_id", policy_id), _octets("asset_name", asset_name))
+        if token.is_ada:
             raise InvalidAssetId(f"{shown(policy_id)} is not a policy id: it has 0 bytes, not {POLICY_ID_LENGTH}")
-        return cls(bytes(policy_id), bytes(asset_name))
+        return token
 
     def to_pycardano(self, policy_id: Callable[[bytes], _P], asset_name: Callable[[bytes], _N]) -> tuple[_P, _N]:
         """Return policy id and asset name as objects of these classes: pycardano's `ScriptHash` and `AssetName`.
@@ -183,7 +187,9 @@ class AssetId:
     def asset_name_text(self) -> str | None:
         """The asset name as text, without its label; None where it is not UTF-8, or has what cannot be printed.
 
-        It identifies nothing: whoever mints a token chooses its name. Of the empty name it is empty.
+        It identifies nothing: whoever mints a token chooses its name, also one that reads as another does, or as
+        nothing: a blank is printed as well. What can be printed is what Python's tables of Unicode say, of whichever
+        version. Of the empty name it is empty.
 
         >>> AssetId(bytes(28), bytes.fromhex("0014df10") + b"SNEK").asset_name_text
         'SNEK'
@@ -218,6 +224,17 @@ class AssetId:
 def _require_text(text: object) -> None:
     if not isinstance(text, str):
         raise InvalidAssetId(f"an asset identifier must be a str, not {type(text).__name__}: {shown(text)}")
+
+
+def _require_none(text: str, separator: str, reason: str) -> None:
+    if separator in text:
+        raise _not_an_identifier(text, reason)
+
+
+def _octets(part: str, value: SupportsBytes) -> bytes:
+    if not isinstance(value, SupportsBytes) or isinstance(value, type):
+        raise InvalidAssetId(f"{part} must be an object with __bytes__, not {type(value).__name__}: {shown(value)}")
+    return bytes(value)
 
 
 def _bytes(text: str, part: str, digits: str) -> bytes:

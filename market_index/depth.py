@@ -37,7 +37,7 @@ class Liquidity:
 class CumulativeLevel:
     """A price of one side of a book, and what rests at it or at a better one: a step of a depth chart.
 
-    `base` and `quote` are running totals, in the units of `Liquidity`; `quote` may end in zeros.
+    `base` and `quote` are running totals, in the units of `Liquidity`.
     """
 
     price: Decimal
@@ -50,7 +50,7 @@ def cumulative(levels: Levels) -> tuple[CumulativeLevel, ...]:
     prices = tuple(map(PRICE_OF, levels))
     liquidities = tuple(map(LIQUIDITY_OF, levels))
     with localcontext(EXACT):
-        quotes = tuple(accumulate(map(mul, prices, liquidities)))
+        quotes = map(plain, tuple(accumulate(map(mul, prices, liquidities))))
     return rows(CumulativeLevel, len(levels), prices, accumulate(liquidities), quotes)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation
 from typing import Final
 
-# A price times an amount has 49 digits before the point and 28 behind it; their sum over a million levels has 6 more,
-# and one price times another, as for a share of the midpoint, has 115 in all.
+# A price times an amount has 49 digits before the point and 28 behind it, and their sum over a million levels 6 more. A
+# share of the midpoint has 115 in all. An amount of up to 91 digits, less what levels are worth, has 119.
 EXACT: Final = Context(
     prec=128,
     rounding=ROUND_HALF_EVEN,
@@ -26,4 +26,9 @@ def plain(number: Decimal) -> Decimal:
     >>> plain(Decimal("1.50E3")), plain(Decimal("-0.00"))
     (Decimal('1500'), Decimal('0'))
     """
-    return Decimal(format(number.normalize(EXACT), "f")) if number else Decimal(0)
+    if not number:
+        return Decimal(0)
+    text = str(number)
+    if "E" in text or "e" in text:
+        text = format(number, "f")
+    return Decimal(text.rstrip("0").rstrip(".")) if "." in text else Decimal(text)

@@ -17,7 +17,7 @@ from market_index.prices import rounded_price
 Unit: TypeAlias = Literal["base", "quote"]
 """What an amount is counted in: the smallest unit of the base asset, or that of the quote asset."""
 
-# More than any book is worth, and few enough digits for exact arithmetic.
+# More than any book is worth, and of so few digits that arithmetic with it is exact.
 _MOST: Final = 10**90
 
 
@@ -49,7 +49,7 @@ class Fill:
 def fill(side: Side, levels: Levels, amount: int, unit: Unit) -> Fill:
     """Return what `amount` takes of the levels of a side. Raises `TypeError` and `ValueError`, see `OrderBook.fill`."""
     if type(amount) is not int:
-        raise TypeError(f"amount must be an int, not {shown(amount)}")
+        raise TypeError(f"amount must be an int, not {type(amount).__name__}: {shown(amount)}")
     if amount < 0:
         raise ValueError(f"amount must be 0 or more, not {shown(amount)}")
     if unit not in ("base", "quote"):

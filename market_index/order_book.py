@@ -282,7 +282,7 @@ class OrderBook(_Sources):
         >>> from market_index import ADA, AssetId
         >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), asks=[("0.5", 100), ("0.6", 100)])
         >>> book.cumulative(Side.ASK)[-1]
-        CumulativeLevel(price=Decimal('0.6'), base=200, quote=Decimal('110.0'))
+        CumulativeLevel(price=Decimal('0.6'), base=200, quote=Decimal('110'))
 
         Raises `TypeError` for a side that is no `Side`.
         """

@@ -136,6 +136,8 @@ def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
     """
     if not isinstance(value, Fraction):
         return to_price(value)
+    # Of a class derived from it nobody knows what it does next.
+    value = Fraction(value.numerator, value.denominator)
     _require_range(value)
     if _SCALE % value.denominator:
         return value

@@ -11,7 +11,8 @@ the extra `hypothesis` is installed, type hints are enough: `st.from_type(OrderB
 >>> test_a_fill_is_never_better_than_the_best_price()
 
 A part of a value, such as `order_books(pair=...)`, is given as a value or as a strategy of its own. What cannot be
-meant raises `ValueError` when the strategy is made.
+meant raises `ValueError` when the strategy is made. A part that is a strategy is taken at its word: what it draws has
+to be of the right type, and various enough for as many levels or pairs as are asked for.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from hypothesis import strategies as st
 from market_index import depth
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
 from market_index.depth import CumulativeLevel, Liquidity
+from market_index.errors import shown
 from market_index.fills import Fill
 from market_index.index import MarketIndex
 from market_index.levels import MAX_LIQUIDITY, PriceLevel, Side
 from market_index.live import LiveIndex
 from market_index.order_book import Order, OrderBook
 from market_index.pairs import Pair, PairInfo
-from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, price_text, to_price
+from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, price_text, to_price, to_price_or_ratio
 
 __all__ = [
     "amounts",
@@ -121,9 +123,7 @@ def _policy_id(number: int) -> bytes:
 
 def asset_names(*, min_size: int = 0, max_size: int = MAX_ASSET_NAME_LENGTH) -> st.SearchStrategy[bytes]:
     """Asset names of so many bytes, of 0 to 32: texts, with a label of CIP-67 or without, and what is no text."""
-    _require_sizes("an asset name's bytes", min_size, max_size)
-    if max_size > MAX_ASSET_NAME_LENGTH:
-        raise ValueError(f"an asset name has at most {MAX_ASSET_NAME_LENGTH} bytes, not {max_size}")
+    _require_sizes("the bytes of an asset name", min_size, max_size, MAX_ASSET_NAME_LENGTH)
     others = st.binary(min_size=min_size, max_size=max_size)
     known = [name for name in _AWKWARD_ASSET_NAMES if min_size <= len(name) <= max_size]
     return st.sampled_from(known) | others if known else others
@@ -136,6 +136,10 @@ def asset_ids(
     asset_name: bytes | st.SearchStrategy[bytes] | None = None,
 ) -> st.SearchStrategy[AssetId]:
     """Native tokens, some of them with a policy id or an asset name in common, and ADA unless `ada` is False."""
+    if isinstance(policy_id, bytes):
+        AssetId(policy_id or b"?", b"")
+    if isinstance(asset_name, bytes):
+        AssetId(bytes(POLICY_ID_LENGTH), asset_name)
     if policy_id is None and asset_name is None:
         numbers = st.integers(0, _KINDS * (MAX_ASSET_NAME_LENGTH + 1) * _ASSET_NAMES * _POLICY_IDS - 1)
         return numbers.map(_asset_id if ada else _token)
@@ -166,6 +170,8 @@ def pairs(
     quote: AssetId | st.SearchStrategy[AssetId] | None = None,
 ) -> st.SearchStrategy[Pair]:
     """Pairs that can be tracked: base and quote differ."""
+    if isinstance(base, AssetId) and base == quote:
+        raise ValueError(f"a pair of an asset with itself cannot be tracked: {base}")
     sides = st.tuples(_drawn(base, asset_ids), _drawn(quote, asset_ids))
     return sides.filter(_differ).map(_pair)
 
@@ -247,8 +253,7 @@ def _ratio(number: int) -> Fraction:
 
 def amounts(*, min_value: int = 1, max_value: int = MAX_LIQUIDITY) -> st.SearchStrategy[int]:
     """Amounts of the base asset, in its smallest unit, the ends among them: a level has at least 1, a change 0."""
-    if not 0 <= min_value <= max_value <= MAX_LIQUIDITY:
-        raise ValueError(f"amounts go from 0 to 2^64-1, and not from {min_value} to {max_value}")
+    _require_sizes("amounts", min_value, max_value, MAX_LIQUIDITY)
     known = dict.fromkeys((min_value, *_AWKWARD_AMOUNTS, max_value))
     awkward = [amount for amount in known if min_value <= amount <= max_value]
     count = max_value - min_value + 1
@@ -268,7 +273,7 @@ def price_levels(
     amount: int | st.SearchStrategy[int] | None = None,
 ) -> st.SearchStrategy[PriceLevel]:
     """Price levels."""
-    return st.builds(PriceLevel, _drawn(price, prices), _drawn(amount, amounts))
+    return st.builds(PriceLevel, _drawn_price(price), _drawn_amount(amount, 1))
 
 
 def orders(
@@ -278,11 +283,13 @@ def orders(
     amount: int | st.SearchStrategy[int] | None = None,
 ) -> st.SearchStrategy[Order]:
     """Orders, at decimal prices and at ratios, some of them with nothing left."""
+    if price is not None and not isinstance(price, st.SearchStrategy):
+        to_price_or_ratio(price)
     return st.builds(
         Order,
         _drawn(side, lambda: st.sampled_from(Side)),
         _drawn(price, lambda: prices() | ratios()),
-        _drawn(amount, lambda: amounts(min_value=0)),
+        _drawn_amount(amount, 0),
     )
 
 
@@ -292,15 +299,11 @@ def pair_infos(
     last_spot: Decimal | str | st.SearchStrategy[Decimal | None] | None = None,
 ) -> st.SearchStrategy[PairInfo]:
     """Entries of a pair list, of pairs that can be tracked; with no last spot price or any, unless it is given."""
-    return st.builds(_pair_info, _drawn(pair, pairs), _drawn(last_spot, _spots))
+    return st.builds(_pair_info, _drawn(pair, pairs), _drawn_spot(last_spot))
 
 
 def _pair_info(pair: Pair, last_spot: Decimal | None) -> PairInfo:
     return PairInfo(pair.base, pair.quote, last_spot)
-
-
-def _spots() -> st.SearchStrategy[Decimal | None]:
-    return st.none() | prices()
 
 
 def order_books(
@@ -311,7 +314,7 @@ def order_books(
     max_levels: int = 8,
     crossed: bool | None = None,
     locked: bool | None = None,
-    price: st.SearchStrategy[Decimal] | None = None,
+    price: Decimal | str | st.SearchStrategy[Decimal] | None = None,
     amount: int | st.SearchStrategy[int] | None = None,
     spot: Decimal | str | st.SearchStrategy[Decimal | None] | None = None,
 ) -> st.SearchStrategy[OrderBook]:
@@ -320,10 +323,16 @@ def order_books(
     Of most the best bid is below the best ask; some are locked, some crossed. `crossed` and `locked` are what
     `is_crossed` and `is_locked` shall be, or None for either; where one of them is True neither side is empty. Prices
     and amounts are drawn from `price` and `amount`; `spot` is none, or any price, unless it is given.
+
+    All prices of a book differ, but for the one at which a locked book meets. Fifty levels a side take some thirty
+    times as long as a default book; of three hundred Hypothesis says that they are too large.
     """
     _require_sizes("the levels of a side", min_levels, max_levels)
+    wanted = _wanted(sides)
+    if not {type(crossed), type(locked)} <= {bool, type(None)}:
+        raise ValueError(f"crossed and locked must be True, False or None, not {shown(crossed)} and {shown(locked)}")
     touches: list[_Touch] = []
-    can_meet = set(sides) == set(Side) and max_levels > 0
+    can_meet = wanted == set(Side) and max_levels > 0
     if not crossed and not locked:
         touches += ["open"] * 3
     if can_meet and locked is not False and not crossed:
@@ -332,14 +341,15 @@ def order_books(
         touches.append("crossed")
     if not touches:
         raise ValueError(
-            f"no book has sides={sides!r}, max_levels={max_levels}, crossed={crossed} and locked={locked} at once"
+            f"no book has sides={shown(sides)}, max_levels={max_levels}, crossed={crossed} and locked={locked} at once"
         )
-    least = len(set(sides)) * min_levels
-    needed = {"open": 0, "locked": 1, "crossed": 2}
+    least = len(wanted) * min_levels
+    # So many different prices each takes. Where a locked book meets, there is one price for two levels.
+    needed = {"open": least, "locked": max(least - 1, 1), "crossed": max(least, 2)}
     levels = st.lists(
-        st.tuples(_drawn(price, prices), _drawn(amount, amounts)),
-        min_size=max(least, min(needed[touch] for touch in touches)),
-        max_size=len(set(sides)) * max_levels,
+        st.tuples(_drawn_price(price), _drawn_amount(amount, 1)),
+        min_size=min(needed[touch] for touch in touches),
+        max_size=len(wanted) * max_levels,
         unique_by=_price_of,
     )
 
@@ -349,14 +359,23 @@ def order_books(
         levels.sort(key=_price_of)
         if len(levels) < needed[touch]:
             touch = next(touch for touch in touches if len(levels) >= needed[touch])
-        if set(sides) == set(Side):
+        if wanted == set(Side):
             bids, asks = _sides(touch, levels, min_levels, max_levels, choice)
         else:
-            bids, asks = (levels if side in sides else [] for side in (Side.BID, Side.ASK))
+            bids, asks = (levels if side in wanted else [] for side in (Side.BID, Side.ASK))
         return OrderBook.from_levels(of, bids, asks, spot)
 
     touch, choice = st.sampled_from(touches), st.integers(0, 2**16 - 1)
-    return st.builds(book, _drawn(pair, pairs), levels, touch, choice, _drawn(spot, _spots))
+    if isinstance(pair, Pair):
+        OrderBook(pair)
+    return st.builds(book, _drawn(pair, pairs), levels, touch, choice, _drawn_spot(spot))
+
+
+def _wanted(sides: Collection[Side]) -> frozenset[Side]:
+    wanted = frozenset(sides)
+    if not wanted <= set(Side):
+        raise ValueError(f"sides must be of Side.BID and Side.ASK, not {shown(sides)}")
+    return wanted
 
 
 def _price_of(level: tuple[Decimal, int]) -> Decimal:
@@ -369,7 +388,7 @@ def _sides(
     """Return bids and asks of levels that rise, all of different prices, so that the two sides meet as they shall."""
     least = min_levels if touch == "open" else max(min_levels, 1)
     fewest = max(least, len(levels) - max_levels)
-    most = max(fewest, min(max_levels, len(levels) - least))
+    most = min(max_levels, len(levels) - least + (touch == "locked"))
     choice, more = divmod(choice, most - fewest + 1)
     bid_count = fewest + more
     bids, asks = levels[:bid_count], levels[bid_count:]
@@ -392,31 +411,31 @@ def level_changes(
 ) -> st.SearchStrategy[list[tuple[Decimal, int]]]:
     """Draw changes for one side of `book.apply`: at its prices and at others, removals and repeats among them."""
     _require_sizes("the changes", 0, max_changes)
-    at = _drawn(to_price(price) if isinstance(price, (str, Decimal)) else price, prices)
+    at = _drawn_price(price)
     if standing := [level.price for level in book.bids + book.asks]:
         at = st.sampled_from(standing) | at
-    return st.lists(st.tuples(at, _drawn(amount, lambda: amounts(min_value=0))), max_size=max_changes)
+    return st.lists(st.tuples(at, _drawn_amount(amount, 0)), max_size=max_changes)
 
 
 def market_indexes(
-    *, book: st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
+    *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
 ) -> st.SearchStrategy[MarketIndex]:
     """Indexes of `min_pairs` to `max_pairs` pairs, with small books unless `book` draws others."""
     return _books(book, min_pairs, max_pairs).map(MarketIndex)
 
 
 def live_indexes(
-    *, book: st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
+    *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
 ) -> st.SearchStrategy[LiveIndex]:
     """Cells that hold an index, as `market_indexes` draws it; each is new."""
     return _books(book, min_pairs, max_pairs).map(LiveIndex)
 
 
 def _books(
-    book: st.SearchStrategy[OrderBook] | None, min_pairs: int, max_pairs: int
+    book: OrderBook | st.SearchStrategy[OrderBook] | None, min_pairs: int, max_pairs: int
 ) -> st.SearchStrategy[list[OrderBook]]:
     _require_sizes("the pairs of an index", min_pairs, max_pairs)
-    drawn = order_books(max_levels=3) if book is None else book
+    drawn = _drawn(book, lambda: order_books(max_levels=3))
     return st.lists(drawn, min_size=min_pairs, max_size=max_pairs, unique_by=_pair_of)
 
 
@@ -542,32 +561,6 @@ def _damaged_price(price: Decimal, damage: int, number: int) -> str:
     )[damage]
 
 
-def register_types() -> None:
-    """Tell Hypothesis of the strategy of each public type, for `st.from_type` and `@given` by type hint.
-
-    Hypothesis calls it itself, through the entry point of that name, wherever the library is installed.
-    """
-    for of_type, strategy in (
-        (AssetId, asset_ids),
-        (Pair, pairs),
-        (PairInfo, pair_infos),
-        (PriceLevel, price_levels),
-        (Order, orders),
-        (OrderBook, order_books),
-        (Fill, fills),
-        (Liquidity, liquidities),
-        (CumulativeLevel, cumulative_levels),
-        (MarketIndex, market_indexes),
-        (LiveIndex, live_indexes),
-    ):
-        _register(of_type, strategy)
-
-
-def _register(of_type: type[_T], strategy: Callable[[], st.SearchStrategy[_T]]) -> None:
-    # For a supertype, such as Mapping for an index, nothing is added to what Hypothesis knows.
-    st.register_type_strategy(of_type, lambda wanted: strategy() if wanted is of_type else NotImplemented)
-
-
 def _drawn(part: object, otherwise: Callable[[], st.SearchStrategy[_T]]) -> st.SearchStrategy[_T]:
     """Return the strategy of a part of a value, which is given as a strategy, as a value, or not at all."""
     if part is None:
@@ -575,10 +568,34 @@ def _drawn(part: object, otherwise: Callable[[], st.SearchStrategy[_T]]) -> st.S
     return part if isinstance(part, st.SearchStrategy) else st.just(part)  # type: ignore[arg-type]  # it is a _T
 
 
+def _drawn_price(price: object) -> st.SearchStrategy[Decimal]:
+    if price is None:
+        return prices()
+    # One price has one Decimal, whoever draws it.
+    return price.map(to_price) if isinstance(price, st.SearchStrategy) else st.just(to_price(price))  # type: ignore[arg-type]  # refused if it is none
+
+
+def _drawn_amount(amount: object, least: int) -> st.SearchStrategy[int]:
+    if amount is None:
+        return amounts(min_value=least)
+    if isinstance(amount, st.SearchStrategy):
+        return amount.filter(bool) if least else amount
+    if type(amount) is not int or not least <= amount <= MAX_LIQUIDITY:
+        raise ValueError(f"an amount must be an int from {least} to 2^64-1, not {shown(amount)}")
+    return st.just(amount)
+
+
+def _drawn_spot(spot: object) -> st.SearchStrategy[Decimal | None]:
+    if spot is None:
+        return st.none() | prices()
+    return spot if isinstance(spot, st.SearchStrategy) else st.just(to_price(spot))  # type: ignore[arg-type]  # refused if it is none
+
+
 def _one_of(values: Sequence[_T], number: int) -> _T:
     return values[number % len(values)]
 
 
-def _require_sizes(what: str, least: int, most: int) -> None:
-    if not 0 <= least <= most:
-        raise ValueError(f"{what}: there is no number from {least} to {most}, and at least 0")
+def _require_sizes(what: str, least: int, most: int, bound: int | None = None) -> None:
+    if type(least) is not int or type(most) is not int or not 0 <= least <= most <= (most if bound is None else bound):
+        highest = "" if bound is None else f" to {bound}"
+        raise ValueError(f"{what}: from {shown(least)} to {shown(most)} is no range of whole numbers from 0{highest}")

@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "market_index.wire": {"market_index.order_book"},
     "market_index.strategies": {"market_index.live"},
     "market_index": {"market_index.live", "market_index.wire"},
+    "market_index.hypothesis_plugin": {"market_index"},
     "market_index_feeds.opened": {"market_index"},
     "market_index_feeds.feed": {"market_index_feeds.opened"},
     "market_index_feeds.ndjson": {"market_index_feeds.feed"},

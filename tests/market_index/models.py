@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_UP, Context, Inexact, Overflow, Rounded, Subnormal, Underflow
 from fractions import Fraction
 
 from market_index import OrderBook, Side
 
 LARGEST_COEFFICIENT = 2**96 - 1
+
+NARROW = Context(prec=1, rounding=ROUND_UP, Emin=0, Emax=0, traps=[Inexact, Rounded, Overflow, Underflow, Subnormal])
+"""A caller's decimal context in which next to every operation raises."""
 
 
 def levels_of(book: OrderBook, side: Side) -> list[tuple[Fraction, int]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, CumulativeLevel, InvalidOrderBook, InvalidPrice, Liquidity, OrderBook, Pair, Side
 from market_index.strategies import order_books, prices
-from tests.market_index.models import LARGEST_COEFFICIENT, levels_of
+from tests.market_index.models import LARGEST_COEFFICIENT, NARROW, levels_of
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
 SIDES = st.sampled_from(Side)
@@ -28,7 +28,7 @@ class TestCumulative:
     @given(order_books(), SIDES)
     def test_each_is_what_rests_at_its_price_or_better(self, book: OrderBook, side: Side):
         levels = levels_of(book, side)
-        with localcontext(prec=3):
+        with localcontext(NARROW):
             totals = book.cumulative(side)
         assert [Fraction(total.price) for total in totals] == [price for price, _ in levels]
         for total in totals:
@@ -58,7 +58,7 @@ class TestLiquidityWithin:
 
     @given(order_books(), SIDES, prices())
     def test_it_is_the_sum_of_what_is_no_further(self, book: OrderBook, side: Side, ratio: Decimal):
-        with localcontext(prec=3):
+        with localcontext(NARROW):
             near = book.liquidity_within(side, ratio)
         bids, asks = levels_of(book, Side.BID), levels_of(book, Side.ASK)
         if not bids or not asks:
@@ -77,6 +77,17 @@ class TestLiquidityWithin:
         assert book.liquidity_within(Side.ASK, "0.02") == Liquidity(3, Decimal(305))
         assert book.liquidity_within(Side.BID, "0.0099") == Liquidity(0, Decimal(0))
         assert book.liquidity_within(Side.BID, "7") == Liquidity(7, Decimal("686.6"))
+
+    def test_a_bound_of_many_digits_is_exact(self):
+        # 2 % below the midpoint is 0.98 + 0.98e-28.
+        bids = [("1.0000000000000000000000000001", 1), ("0.9800000000000000000000000001", 2), ("0.98", 4)]
+        book = OrderBook.from_levels(PAIR, bids, asks=[("1.0000000000000000000000000001", 8)])
+        with localcontext(NARROW):
+            near = book.liquidity_within(Side.BID, "0.02")
+            further = book.liquidity_within(Side.BID, "0.0200000000000000000000000001")
+        assert near is not None
+        assert further is not None
+        assert (near.base, further.base) == (3, 7)
 
     @pytest.mark.parametrize("ratio", ["0", "-0.1", "2%", 0.02, 1, None])
     def test_a_ratio_is_exact_and_above_zero(self, ratio: object):
@@ -100,7 +111,7 @@ class TestGrouped:
             with pytest.raises(InvalidOrderBook, match=r"come to \d+, which is above 2\^64-1"):
                 book.grouped(step)
             return
-        with localcontext(prec=3):
+        with localcontext(NARROW):
             grouped = book.grouped(step)
         assert (grouped.pair, grouped.spot) == (book.pair, book.spot)
         assert OrderBook(book.pair, grouped.bids, grouped.asks, book.spot) == grouped

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, Fill, OrderBook, Pair, Side
 from market_index.strategies import order_books
-from tests.market_index.models import levels_of, representable
+from tests.market_index.models import NARROW, levels_of, representable
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
 SIDES = st.sampled_from(Side)
@@ -63,7 +63,7 @@ class TestBase:
     ):
         total = held(book, side)
         amount = data.draw(amounts_near(Fraction(total)))
-        with localcontext(prec=3):
+        with localcontext(NARROW):
             fill = book.fill(side, amount)
         assert consistent(fill, side)
         assert fill.filled == min(amount, total)
@@ -116,7 +116,8 @@ class TestQuote:
     def test_a_purchase_is_the_most_that_costs_no_more(self, data: st.DataObject, book: OrderBook):
         total = worth(book, Side.ASK, held(book, Side.ASK))
         amount = data.draw(amounts_near(total))
-        fill = book.fill(Side.ASK, amount, unit="quote")
+        with localcontext(NARROW):
+            fill = book.fill(Side.ASK, amount, unit="quote")
         assert consistent(fill, Side.ASK)
         assert worth(book, Side.ASK, fill.filled) == Fraction(fill.paid) <= amount
         assert fill.filled == held(book, Side.ASK) or worth(book, Side.ASK, fill.filled + 1) > amount
@@ -127,7 +128,8 @@ class TestQuote:
     def test_a_sale_is_the_least_that_brings_no_less(self, data: st.DataObject, book: OrderBook):
         total = worth(book, Side.BID, held(book, Side.BID))
         amount = data.draw(amounts_near(total))
-        fill = book.fill(Side.BID, amount, unit="quote")
+        with localcontext(NARROW):
+            fill = book.fill(Side.BID, amount, unit="quote")
         assert consistent(fill, Side.BID)
         assert worth(book, Side.BID, fill.filled) == Fraction(fill.paid)
         assert fill.complete == (amount <= total) == (fill.paid >= amount)
@@ -192,12 +194,24 @@ class TestExamples:
             fill = self.BOOK.fill(Side.ASK, 10**5000, unit)
             assert (fill.filled, fill.complete) == (205, False)
 
+    def test_the_largest_numbers_are_exact(self):
+        finest = OrderBook.from_levels(PAIR, asks=[(Decimal(f"{2**96 - 1}E-28"), 2**64 - 1)])
+        for amount in (10**90, 10**95):
+            fill = finest.fill(Side.ASK, amount, "quote")
+            assert Fraction(fill.paid) == Fraction(2**96 - 1, 10**28) * (2**64 - 1)
+            assert not fill.complete
+        largest = OrderBook.from_levels(PAIR, bids=[(str(2**96 - 1 - number), 2**64 - 1) for number in range(10)])
+        worth_of_all = sum((2**96 - 1 - number) * (2**64 - 1) for number in range(10))
+        assert largest.fill(Side.BID, worth_of_all, "quote").complete
+        assert not largest.fill(Side.BID, worth_of_all + 1, "quote").complete
+        assert largest.fill(Side.BID, worth_of_all - 1, "quote").paid == worth_of_all
+
     @pytest.mark.parametrize(
         ("arguments", "kind", "reason"),
         [
             (("ask", 1), TypeError, "side must be Side.BID or Side.ASK, not 'ask'"),
-            ((Side.ASK, 1.5), TypeError, "amount must be an int, not 1.5"),
-            ((Side.ASK, True), TypeError, "amount must be an int, not True"),
+            ((Side.ASK, 1.5), TypeError, "amount must be an int, not float: 1.5"),
+            ((Side.ASK, True), TypeError, "amount must be an int, not bool: True"),
             ((Side.ASK, -1), ValueError, "amount must be 0 or more, not -1"),
             ((Side.ASK, 1, "ada"), ValueError, "unit must be 'base' or 'quote', not 'ada'"),
             ((Side.ASK, 1, ["base"]), ValueError, "unit must be 'base' or 'quote', not ['base']"),

@@ -197,6 +197,12 @@ class TestGathering:
         assert Order(Side.BID, Fraction(2, 8), 1) == Order(Side.BID, "0.25", 1)
         assert repr(Order(Side.ASK, Fraction(10), 1)) == repr(Order(Side.ASK, "10", 1))
 
+    def test_an_order_keeps_a_plain_ratio(self):
+        class Fickle(Fraction):
+            pass
+
+        assert type(Order(Side.BID, Fickle(1, 3), 1).price) is Fraction
+
     @pytest.mark.parametrize("ratio", [Fraction(0), Fraction(-1, 3), Fraction(1, 3 * 10**28), Fraction(2**97)])
     def test_an_order_at_a_ratio_out_of_range_is_refused(self, ratio: Fraction):
         with pytest.raises(InvalidPrice, match="is not a price: it is "):

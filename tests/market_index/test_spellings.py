@@ -39,12 +39,13 @@ class TestUnit:
             ("ADA", "its policy id has the wrong length: 3 digits, not 56"),
             ("Lovelace", "its policy id has the wrong length"),
             ("lovelace ", "its policy id has the wrong length"),
-            (".", "its policy id has the wrong length"),
+            (".", "a unit has no dot"),
             (POLICY[:-1], "its policy id has the wrong length: 55 digits, not 56"),
             (f"{POLICY}5", "its asset name has an odd length: 1 digits"),
-            (f"{POLICY}:", "its asset name has an odd length: 1 digits"),
-            (f"{POLICY}:534e454", "its asset name is not hexadecimal"),
-            (f"{POLICY}.534e454", "its asset name is not hexadecimal"),
+            (f"{POLICY}:", "a unit has no colon, and AssetId.parse reads one that has"),
+            (f"{POLICY}:534e454b", "a unit has no colon, and AssetId.parse reads one that has"),
+            (f"{POLICY}.534e454b", "a unit has no dot, and AssetId.from_dotted reads one that has"),
+            (f"{POLICY}zz", "its asset name is not hexadecimal"),
             (f"{POLICY}{'0' * 66}", "its asset name has the wrong length: 66 digits, more than 64"),
             (f"{POLICY} 0", "its asset name is not hexadecimal"),
         ],
@@ -74,6 +75,11 @@ class TestDotted:
             with pytest.raises(InvalidAssetId, match="its policy id has the wrong length"):
                 AssetId.from_dotted(text, ada=ada)
 
+    @pytest.mark.parametrize("ada", ["", POLICY, f"{POLICY}.534e454b", None, [], b"."])
+    def test_what_ada_is_called_is_told_from_every_other_asset(self, ada: object):
+        with pytest.raises(ValueError, match=r"ada must be what ADA is called, such as 'lovelace' or '\.', not "):
+            AssetId.from_dotted("lovelace", ada=ada)  # type: ignore[arg-type]  # a caller without types
+
     @given(asset_ids())
     def test_every_asset_comes_back(self, asset: AssetId):
         expected = "lovelace" if asset == ADA else str(asset).replace(":", ".") if asset.asset_name else str(asset)[:-1]
@@ -84,7 +90,7 @@ class TestDotted:
         "text", [f"{POLICY}:534e454b", f"{POLICY}534e454b", f"{POLICY}..", f"{POLICY}.5", f"{POLICY}.zz", f" {POLICY}"]
     )
     def test_nothing_else_is_read(self, text: str):
-        with pytest.raises(InvalidAssetId, match="is not an asset identifier: its "):
+        with pytest.raises(InvalidAssetId, match="is not an asset identifier: it"):
             AssetId.from_dotted(text)
 
 
@@ -269,14 +275,26 @@ class TestPycardano:
     def test_what_has_no_bytes_or_too_few_is_refused(self):
         from pycardano import AssetName, ScriptHash
 
-        with pytest.raises(InvalidAssetId, match="policy_id must have bytes, and int has not: 28"):
+        with pytest.raises(InvalidAssetId, match="policy_id must be an object with __bytes__, not int: 28"):
             AssetId.from_pycardano(28, AssetName(b""))  # type: ignore[arg-type]  # a caller without types
-        with pytest.raises(InvalidAssetId, match="asset_name must have bytes, and str has not: 'SNEK'"):
+        with pytest.raises(InvalidAssetId, match="policy_id must be an object with __bytes__, not type: <class"):
+            AssetId.from_pycardano(ScriptHash, AssetName(b""))
+        with pytest.raises(InvalidAssetId, match="asset_name must be an object with __bytes__, not str: 'SNEK'"):
             AssetId.from_pycardano(ScriptHash(bytes(28)), "SNEK")  # type: ignore[arg-type]  # a caller without types
         with pytest.raises(InvalidAssetId, match="it has 4 bytes, not 28"):
             AssetId.from_pycardano(AssetName(b"SNEK"), ScriptHash(bytes(28)))
         with pytest.raises(InvalidAssetId, match="it has 0 bytes, not 28"):
             AssetId.from_pycardano(AssetName(b""), AssetName(b""))
+
+    def test_what_has_other_bytes_each_time_is_read_once(self):
+        class Fickle:
+            octets = b""
+
+            def __bytes__(self) -> bytes:
+                self.octets = bytes(28 - len(self.octets))
+                return self.octets
+
+        assert AssetId.from_pycardano(Fickle(), b"SNEK") == AssetId(bytes(28), b"SNEK")
 
 
 def test_recorded_identifiers_come_back_from_every_spelling(recorded_assets: Path):

@@ -230,6 +230,23 @@ class TestKnobs:
         assert (len(one.bids), len(one.asks)) == (1, 1)
         assert max(len(two.bids), len(two.asks)) <= 2
 
+    @given(st.data())
+    def test_parts_of_few_values_are_enough_where_they_can_be(self, data: st.DataObject):
+        one = data.draw(strategies.order_books(price="5", min_levels=1, locked=True))
+        assert (len(one.bids), len(one.asks), one.is_locked) == (1, 1, True)
+        texts = st.sampled_from(["9", "10", "100"])
+        two = data.draw(strategies.order_books(price=texts, min_levels=2, locked=True))  # type: ignore[arg-type]  # texts
+        assert (len(two.bids), len(two.asks), two.is_locked) == (2, 2, True)
+        none = strategies.order_books(price=texts, amount=st.integers(0, 1), min_levels=1, crossed=False)  # type: ignore[arg-type]  # texts
+        book = data.draw(none)
+        assert book.bids
+        assert book.asks
+        assert not book.is_crossed
+        either = data.draw(strategies.order_books(sides=(side for side in Side), min_levels=1))  # type: ignore[arg-type]  # an iterator
+        assert either.bids
+        assert either.asks
+        assert list(data.draw(strategies.market_indexes(book=OrderBook(PAIR), min_pairs=1))) == [PAIR]
+
     @given(st.data(), st.integers(0, 5), st.integers(0, 5))
     def test_the_size_of_an_index(self, data: st.DataObject, one: int, other: int):
         least, most = sorted([one, other])
@@ -257,6 +274,29 @@ class TestKnobs:
             (strategies.amounts, {"min_value": 2, "max_value": 1}),
             (strategies.order_books, {"min_levels": 9}),
             (strategies.order_books, {"min_levels": -1}),
+            (strategies.asset_names, {"max_size": 1.5}),
+            (strategies.amounts, {"min_value": 1.0, "max_value": 9}),
+            (strategies.amounts, {"min_value": True}),
+            (strategies.asset_ids, {"policy_id": bytes(27)}),
+            (strategies.asset_ids, {"policy_id": b""}),
+            (strategies.asset_ids, {"asset_name": bytes(33)}),
+            (strategies.pairs, {"base": ADA, "quote": ADA}),
+            (strategies.price_levels, {"price": "0"}),
+            (strategies.price_levels, {"amount": 0}),
+            (strategies.orders, {"price": "0"}),
+            (strategies.orders, {"price": Fraction(-1, 3)}),
+            (strategies.orders, {"amount": 1.5}),
+            (strategies.pair_infos, {"last_spot": "-1"}),
+            (strategies.order_books, {"sides": ["bid"]}),
+            (strategies.order_books, {"sides": "bid"}),
+            (strategies.order_books, {"min_levels": "1"}),
+            (strategies.order_books, {"crossed": "no"}),
+            (strategies.order_books, {"locked": 0}),
+            (strategies.order_books, {"amount": 0}),
+            (strategies.order_books, {"amount": 2**64}),
+            (strategies.order_books, {"price": 0.5}),
+            (strategies.order_books, {"spot": 0.5}),
+            (strategies.order_books, {"pair": Pair(ADA, ADA)}),
             (strategies.market_indexes, {"min_pairs": 7}),
             (strategies.live_indexes, {"min_pairs": -1}),
         ],
@@ -339,7 +379,12 @@ class TestCorners:
             pytest.param(lambda book: book.is_locked, id="locked"),
             pytest.param(lambda book: book.is_crossed, id="crossed"),
             pytest.param(
-                lambda book: book.is_crossed and len(book.bids) > 1 and book.bids[1].price < book.asks[0].price,
+                lambda book: (
+                    book.is_crossed
+                    and min(len(book.bids), len(book.asks)) > 1
+                    and book.bids[1].price < book.asks[0].price
+                    and book.asks[1].price > book.bids[0].price
+                ),
                 id="crossed by the best alone",
             ),
             pytest.param(
@@ -461,6 +506,29 @@ each()
 """
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         assert done.stdout.split() == ["drawn"] * 20
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "import market_index.strategies",
+            "from market_index import strategies",
+            "from market_index.strategies import order_books; from hypothesis import given",
+            "import hypothesis, market_index.strategies",
+            "import market_index, hypothesis.strategies",
+        ],
+    )
+    @pytest.mark.parametrize("plugins", [True, False])
+    def test_imports_may_come_in_any_order(self, statement: str, plugins: bool):
+        script = f"""
+import os
+if not {plugins}:
+    os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
+{statement}
+from hypothesis import strategies as st
+from market_index import MarketIndex
+assert st.from_type(MarketIndex).validate() is None
+"""
+        subprocess.run([sys.executable, "-c", script], check=True)
 
     def test_other_types_are_drawn_as_before(self):
         script = """

@@ -1,0 +1,54 @@
+"""What Hypothesis calls, through its entry point, wherever the library is installed beside it.
+
+A module by itself, which imports neither Hypothesis nor the strategies: Hypothesis calls while it is being imported,
+and that can be because somebody imports the strategies.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from market_index import (
+    AssetId,
+    CumulativeLevel,
+    Fill,
+    Liquidity,
+    LiveIndex,
+    MarketIndex,
+    Order,
+    OrderBook,
+    Pair,
+    PairInfo,
+    PriceLevel,
+)
+
+
+def register_types() -> None:
+    """Tell Hypothesis of the strategy of each public type, for `st.from_type` and `@given` by type hint."""
+    for of_type, strategy in (
+        (AssetId, "asset_ids"),
+        (Pair, "pairs"),
+        (PairInfo, "pair_infos"),
+        (PriceLevel, "price_levels"),
+        (Order, "orders"),
+        (OrderBook, "order_books"),
+        (Fill, "fills"),
+        (Liquidity, "liquidities"),
+        (CumulativeLevel, "cumulative_levels"),
+        (MarketIndex, "market_indexes"),
+        (LiveIndex, "live_indexes"),
+    ):
+        _register(of_type, strategy)
+
+
+def _register(of_type: type, strategy: str) -> None:
+    strategies = import_module("hypothesis.strategies")
+
+    def drawn(wanted: type) -> Any:
+        # For a supertype, such as Mapping for an index, nothing is added to what Hypothesis knows.
+        if wanted is not of_type:
+            return NotImplemented
+        return getattr(import_module("market_index.strategies"), strategy)()
+
+    strategies.register_type_strategy(of_type, drawn)
