@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Self, SupportsBytes, TypeVar, final
+from typing import Any, Final, Self, SupportsBytes, TypeVar, final
 
 from attrs import frozen
 
@@ -219,6 +219,11 @@ class AssetId:
 
     def __repr__(self) -> str:
         return f"AssetId.parse('{self}')" if self.policy_id else "ADA"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # IPython has it so
+        """Show the asset in IPython, and in what Hypothesis says of a test that fails."""
+        del cycle
+        printer.text(repr(self))
 
 
 def _require_text(text: object) -> None:

@@ -228,6 +228,8 @@ def _wrong_type(value: object) -> str:
     given = f"a price must be a str or a Decimal, not {type(value).__name__} ({shown(value)})"
     if type(value) in {int, float} and 0 < value <= MAX_COEFFICIENT:  # type: ignore[operator]  # numbers, both of them
         return f"{given}: pass '{value}' or Decimal('{value}')"
+    if isinstance(value, Fraction):
+        return f"{given}: an Order takes it, and its level_price is the price of a level"
     return f"{given}: pass the price's text, or a Decimal"
 
 

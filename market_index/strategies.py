@@ -17,11 +17,12 @@ to be of the right type, and various enough for as many levels or pairs as are a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil, floor
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
@@ -83,15 +84,16 @@ _AWKWARD_ASSET_NAMES: Final = (
 )
 _LOWEST_PRICE: Final = Decimal(f"1E-{MAX_DECIMAL_PLACES}")
 _HIGHEST_PRICE: Final = Decimal(MAX_COEFFICIENT)
+# These rise, as the amounts do.
 _AWKWARD_PRICES: Final = (
-    Decimal(1),
-    Decimal("0.1"),
-    Decimal(10),
     _LOWEST_PRICE,
-    _HIGHEST_PRICE,
-    Decimal(f"{MAX_COEFFICIENT}E-{MAX_DECIMAL_PLACES}"),
     Decimal("0.0000001"),
+    Decimal("0.1"),
+    Decimal(1),
+    Decimal(f"{MAX_COEFFICIENT}E-{MAX_DECIMAL_PLACES}"),
+    Decimal(10),
     Decimal(2**53 + 1),
+    _HIGHEST_PRICE,
 )
 _AWKWARD_RATIOS: Final = (
     Fraction(1, 3),
@@ -103,22 +105,42 @@ _AWKWARD_RATIOS: Final = (
     Fraction(10**MAX_DECIMAL_PLACES - 1, 10**MAX_DECIMAL_PLACES),
     Fraction(MAX_COEFFICIENT * 3 - 1, 3),
 )
-_AWKWARD_AMOUNTS: Final = (1, 2**53 + 1, 2**63, MAX_LIQUIDITY)
+_AWKWARD_AMOUNTS: Final = (1, 999_999, 2**32, 2**53 + 1, 2**63, MAX_LIQUIDITY)
 
-# It is the draws that take time. So most values are made of one drawn integer: its last digit, to base 4, tells the
-# kind of value, the plainest first, and the rest makes it. Small integers make plain values and awkward ones, and small
-# integers are what Hypothesis shrinks towards.
-_KINDS: Final = 4
+# It is the draws that take time, so most values are made of an integer or two. The last digit of one tells the kind of
+# value: to base 5, since the large integers that Hypothesis draws are often multiples of high powers of 2.
+_KINDS: Final = 5
+
+# Of a number the last kind is the awkward value next below the one that the rest of the integer makes. Hypothesis,
+# which makes integers smaller, gets from it to a plain number that is hardly larger, and from there to the smallest
+# that fails.
+_AWKWARD: Final = _KINDS - 1
+_PLAIN_BITS: Final = 12
+
+
+def _numbers(most: int) -> st.SearchStrategy[int]:
+    """Return what draws the integers of which the numbers from 0 to `most` are made."""
+    return st.integers(0, _KINDS * (most + 1) - 1)
+
+
+def _number(integer: int, most: int) -> tuple[int, bool]:
+    """Return the number from 0 to `most` that an integer makes, and whether the awkward one next below is meant."""
+    number, kind = divmod(integer, _KINDS)
+    if kind >= 2 and number >> _PLAIN_BITS:
+        # Hypothesis draws large integers seldom.
+        larger = number * (number >> _PLAIN_BITS)
+        number = min(larger, most) if kind == _AWKWARD or larger <= most else number
+    return number, kind == _AWKWARD
 
 
 def policy_ids() -> st.SearchStrategy[bytes]:
     """Policy ids, 28 bytes each, some of which come again and again."""
-    return st.integers(0, _KINDS * _POLICY_IDS - 1).map(_policy_id)
+    return _made(_policy_id, st.integers(0, _KINDS * _POLICY_IDS - 1))
 
 
 def _policy_id(number: int) -> bytes:
     number, kind = divmod(number, _KINDS)
-    return number.to_bytes(POLICY_ID_LENGTH) if kind == _KINDS - 1 else _one_of(_AWKWARD_POLICY_IDS, number)
+    return number.to_bytes(POLICY_ID_LENGTH) if kind == 3 else _one_of(_AWKWARD_POLICY_IDS, number)
 
 
 def asset_names(*, min_size: int = 0, max_size: int = MAX_ASSET_NAME_LENGTH) -> st.SearchStrategy[bytes]:
@@ -142,7 +164,7 @@ def asset_ids(
         AssetId(bytes(POLICY_ID_LENGTH), asset_name)
     if policy_id is None and asset_name is None:
         numbers = st.integers(0, _KINDS * (MAX_ASSET_NAME_LENGTH + 1) * _ASSET_NAMES * _POLICY_IDS - 1)
-        return numbers.map(_asset_id if ada else _token)
+        return _made(_asset_id if ada else _token, numbers)
     tokens = st.builds(AssetId, _drawn(policy_id, policy_ids), _drawn(asset_name, asset_names))
     return st.just(ADA) | tokens if ada else tokens
 
@@ -172,16 +194,20 @@ def pairs(
     """Pairs that can be tracked: base and quote differ."""
     if isinstance(base, AssetId) and base == quote:
         raise ValueError(f"a pair of an asset with itself cannot be tracked: {base}")
-    sides = st.tuples(_drawn(base, asset_ids), _drawn(quote, asset_ids))
-    return sides.filter(_differ).map(_pair)
+    if base is None and quote is None:
+        return _made(_pair, asset_ids(), asset_ids())
+    sides = st.tuples(_drawn(base, asset_ids), _drawn(quote, asset_ids)).filter(_differ)
+    return _made(lambda sides: Pair(*sides), sides)
 
 
 def _differ(sides: tuple[AssetId, AssetId]) -> bool:
     return sides[0] != sides[1]
 
 
-def _pair(sides: tuple[AssetId, AssetId]) -> Pair:
-    return Pair(*sides)
+def _pair(base: AssetId, quote: AssetId) -> Pair:
+    if base == quote:
+        quote = _token(0) if base.is_ada else ADA
+    return Pair(base, quote)
 
 
 def prices(
@@ -190,42 +216,51 @@ def prices(
     max_value: Decimal | str | None = None,
     max_decimal_places: int = MAX_DECIMAL_PLACES,
 ) -> st.SearchStrategy[Decimal]:
-    """Prices of a range, its ends among them, some of them near each other, with so many decimal places at most.
+    """Prices of a range, its ends among them, most with few decimal places, and none with more than so many.
 
-    They shrink to 1 or, where that is out of the range, towards its lowest.
+    They shrink towards whole numbers, and towards 1 or the lowest of the range.
     """
     lowest = _LOWEST_PRICE if min_value is None else to_price(min_value)
     highest = _HIGHEST_PRICE if max_value is None else to_price(max_value)
     if type(max_decimal_places) is not int or not 0 <= max_decimal_places <= MAX_DECIMAL_PLACES:
         raise ValueError(f"max_decimal_places must be an int from 0 to {MAX_DECIMAL_PLACES}, not {max_decimal_places}")
     if (lowest, highest, max_decimal_places) == (_LOWEST_PRICE, _HIGHEST_PRICE, MAX_DECIMAL_PLACES):
-        return st.integers(0, _KINDS * _PRICES - 1).map(_price)
-    awkward = [price for price in (Decimal(1), lowest, highest, *_AWKWARD_PRICES) if lowest <= price <= highest]
-    known = [price for price in awkward if (Fraction(price) * 10**max_decimal_places).denominator == 1]
+        return _made(_price, _numbers(MAX_COEFFICIENT - 1), st.integers(0, _PLACES - 1))
     grids = [
-        st.builds(_scaled, st.integers(first, last), st.just(places))
-        for places in dict.fromkeys((min(3, max_decimal_places), max_decimal_places))
+        (places, first, last)
+        for places in sorted({*range(min(_FEW_PLACES, max_decimal_places + 1)), max_decimal_places})
         for first, last in [_ends(lowest, highest, places)]
         if first <= last
     ]
-    if not known and not grids:
+    if not grids:
         raise ValueError(f"there is no price of {max_decimal_places} decimal places from {lowest} to {highest}")
-    return st.one_of(*([st.sampled_from(known)] if known else []), *grids)
+    return st.one_of(*(_prices_of_grid(*grid) for grid in grids))
 
 
-_PRICES: Final = MAX_COEFFICIENT * (MAX_DECIMAL_PLACES + 1)
+_FEW_PLACES: Final = 4
+_PLACES: Final = 128
 
 
-def _price(number: int) -> Decimal:
-    number, kind = divmod(number, _KINDS)
-    if kind == 0:
-        return Decimal(number % 1_000 + 1)
-    if kind == 1:
-        return _one_of(_AWKWARD_PRICES, number)
-    if kind == 2:
-        return _scaled(number // 4 % 1_000 + 1, number % 4)
-    coefficient, places = divmod(number, MAX_DECIMAL_PLACES + 1)
-    return _scaled(coefficient + 1, places)
+def _price(integer: int, places: int) -> Decimal:
+    """Return a price of few decimal places, three times of four, or of any number of them."""
+    few = places < _PLACES * 3 // 4
+    coefficient, awkward = _number(integer, MAX_COEFFICIENT - 1)
+    price = _scaled(coefficient + 1, places % (_FEW_PLACES if few else MAX_DECIMAL_PLACES + 1))
+    return _highest_up_to(_AWKWARD_PRICES, price) if awkward else price
+
+
+def _prices_of_grid(places: int, first: int, last: int) -> st.SearchStrategy[Decimal]:
+    ends = [_scaled(first, places), _scaled(last, places)]
+    scale = 10**places
+    known = sorted({price for price in _AWKWARD_PRICES if ends[0] <= price <= ends[1]} | set(ends))
+    known = [price for price in known if (Fraction(price) * scale).denominator == 1]
+
+    def price(integer: int) -> Decimal:
+        coefficient, awkward = _number(integer, last - first)
+        price = _scaled(first + coefficient, places)
+        return _highest_up_to(known, price) if awkward else price
+
+    return _made(price, _numbers(last - first))
 
 
 def _scaled(coefficient: int, places: int) -> Decimal:
@@ -240,31 +275,27 @@ def _ends(lowest: Decimal, highest: Decimal, places: int) -> tuple[int, int]:
 
 def ratios() -> st.SearchStrategy[Fraction]:
     """Prices as a numerator and a denominator, as orders on the ledger have them, from 10^-28 to 2^96-1."""
-    return st.integers(0, _KINDS * MAX_COEFFICIENT * 10**MAX_DECIMAL_PLACES - 1).map(_ratio)
+    return _made(_ratio, st.integers(0, _KINDS * MAX_COEFFICIENT * 10**MAX_DECIMAL_PLACES - 1))
 
 
 def _ratio(number: int) -> Fraction:
     number, kind = divmod(number, _KINDS)
     if kind == 1:
         return _one_of(_AWKWARD_RATIOS, number)
-    numerator, denominator = divmod(number, {0: 100, 2: 2**64, 3: 10**MAX_DECIMAL_PLACES}[kind])
+    numerator, denominator = divmod(number, {2: 2**64, 3: 10**MAX_DECIMAL_PLACES}.get(kind, 100))
     return Fraction(numerator % MAX_COEFFICIENT + 1, denominator + 1)
 
 
 def amounts(*, min_value: int = 1, max_value: int = MAX_LIQUIDITY) -> st.SearchStrategy[int]:
     """Amounts of the base asset, in its smallest unit, the ends among them: a level has at least 1, a change 0."""
     _require_sizes("amounts", min_value, max_value, MAX_LIQUIDITY)
-    known = dict.fromkeys((min_value, *_AWKWARD_AMOUNTS, max_value))
-    awkward = [amount for amount in known if min_value <= amount <= max_value]
-    count = max_value - min_value + 1
+    known = sorted({min_value, max_value, *_AWKWARD_AMOUNTS})
+    return _made(lambda integer: _amount(integer, min_value, max_value, known), _numbers(max_value - min_value))
 
-    def amount(number: int) -> int:
-        number, kind = divmod(number, _KINDS)
-        if kind == 1:
-            return _one_of(awkward, number)
-        return min_value + number % (min(1_000, count) if kind == 0 else count)
 
-    return st.integers(0, _KINDS * count - 1).map(amount)
+def _amount(integer: int, least: int = 1, most: int = MAX_LIQUIDITY, known: Sequence[int] = _AWKWARD_AMOUNTS) -> int:
+    more, awkward = _number(integer, most - least)
+    return _highest_up_to(known, least + more) if awkward else least + more
 
 
 def price_levels(
@@ -299,7 +330,7 @@ def pair_infos(
     last_spot: Decimal | str | st.SearchStrategy[Decimal | None] | None = None,
 ) -> st.SearchStrategy[PairInfo]:
     """Entries of a pair list, of pairs that can be tracked; with no last spot price or any, unless it is given."""
-    return st.builds(_pair_info, _drawn(pair, pairs), _drawn_spot(last_spot))
+    return _made(_pair_info, _drawn(pair, pairs), _drawn_spot(last_spot))
 
 
 def _pair_info(pair: Pair, last_spot: Decimal | None) -> PairInfo:
@@ -309,7 +340,7 @@ def _pair_info(pair: Pair, last_spot: Decimal | None) -> PairInfo:
 def order_books(
     *,
     pair: Pair | st.SearchStrategy[Pair] | None = None,
-    sides: Collection[Side] = tuple(Side),
+    sides: Side | Collection[Side] = tuple(Side),
     min_levels: int = 0,
     max_levels: int = 8,
     crossed: bool | None = None,
@@ -329,6 +360,45 @@ def order_books(
     """
     _require_sizes("the levels of a side", min_levels, max_levels)
     wanted = _wanted(sides)
+    touches = _touches(wanted, max_levels, crossed, locked)
+    least = len(wanted) * min_levels
+    # So many different prices each takes. Where a locked book meets, there is one price for two levels.
+    needed = {"open": least, "locked": max(least - 1, 1), "crossed": max(least, 2)}
+    fewest = min(needed[touch] for touch in touches)
+    if price is not None and not isinstance(price, st.SearchStrategy) and fewest > 1:
+        raise ValueError(f"a book of {fewest} levels or more has not all of them at the price of {shown(price)}")
+    if isinstance(pair, Pair):
+        OrderBook(pair)
+    parts, made = _levels(price, amount)
+
+    def book(of: Pair, parts: list[Any], touch: _Touch, spot: Decimal | None) -> OrderBook:
+        levels = sorted(map(made, parts), key=_price_of)
+        if len(levels) < needed[touch]:
+            touch = next(touch for touch in touches if len(levels) >= needed[touch])
+        if wanted == set(Side):
+            bids, asks = _sides(touch, levels, min_levels, max_levels)
+        else:
+            bids, asks = (levels if side in wanted else [] for side in (Side.BID, Side.ASK))
+        return OrderBook.from_levels(of, [level[:2] for level in bids], [level[:2] for level in asks], spot)
+
+    return _made(
+        book,
+        _drawn(pair, pairs),
+        st.lists(parts, min_size=fewest, max_size=len(wanted) * max_levels, unique_by=lambda parts: made(parts)[0]),
+        st.sampled_from(touches),
+        _drawn_spot(spot),
+    )
+
+
+def _wanted(sides: Side | Collection[Side]) -> frozenset[Side]:
+    wanted = frozenset([sides] if isinstance(sides, Side) else sides)
+    if not wanted <= set(Side):
+        raise ValueError(f"sides must be of Side.BID and Side.ASK, not {shown(sides)}")
+    return wanted
+
+
+def _touches(wanted: frozenset[Side], max_levels: int, crossed: object, locked: object) -> list[_Touch]:
+    """Return how the sides of a book may meet, the plainest first and most often."""
     if not {type(crossed), type(locked)} <= {bool, type(None)}:
         raise ValueError(f"crossed and locked must be True, False or None, not {shown(crossed)} and {shown(locked)}")
     touches: list[_Touch] = []
@@ -341,63 +411,49 @@ def order_books(
         touches.append("crossed")
     if not touches:
         raise ValueError(
-            f"no book has sides={shown(sides)}, max_levels={max_levels}, crossed={crossed} and locked={locked} at once"
+            f"no book of {len(wanted)} sides with up to {max_levels} levels is crossed={crossed} and locked={locked}"
         )
-    least = len(wanted) * min_levels
-    # So many different prices each takes. Where a locked book meets, there is one price for two levels.
-    needed = {"open": least, "locked": max(least - 1, 1), "crossed": max(least, 2)}
-    levels = st.lists(
-        st.tuples(_drawn_price(price), _drawn_amount(amount, 1)),
-        min_size=min(needed[touch] for touch in touches),
-        max_size=len(wanted) * max_levels,
-        unique_by=_price_of,
-    )
-
-    def book(
-        of: Pair, levels: list[tuple[Decimal, int]], touch: _Touch, choice: int, spot: Decimal | None
-    ) -> OrderBook:
-        levels.sort(key=_price_of)
-        if len(levels) < needed[touch]:
-            touch = next(touch for touch in touches if len(levels) >= needed[touch])
-        if wanted == set(Side):
-            bids, asks = _sides(touch, levels, min_levels, max_levels, choice)
-        else:
-            bids, asks = (levels if side in wanted else [] for side in (Side.BID, Side.ASK))
-        return OrderBook.from_levels(of, bids, asks, spot)
-
-    touch, choice = st.sampled_from(touches), st.integers(0, 2**16 - 1)
-    if isinstance(pair, Pair):
-        OrderBook(pair)
-    return st.builds(book, _drawn(pair, pairs), levels, touch, choice, _drawn_spot(spot))
+    return touches
 
 
-def _wanted(sides: Collection[Side]) -> frozenset[Side]:
-    wanted = frozenset(sides)
-    if not wanted <= set(Side):
-        raise ValueError(f"sides must be of Side.BID and Side.ASK, not {shown(sides)}")
-    return wanted
+_Level: TypeAlias = tuple[Decimal, int, int]
+"""A price, an amount, and two bits: whether the level is a bid rather, and whether it may change sides."""
+
+_WHERE: Final = 4
 
 
-def _price_of(level: tuple[Decimal, int]) -> Decimal:
+def _levels(price: object, amount: object) -> tuple[st.SearchStrategy[Any], Callable[[Any], _Level]]:
+    """Return what draws the parts of a level, and what makes the level of them."""
+    where = st.integers(0, _WHERE - 1)
+    if price is None and amount is None:
+        places = st.integers(0, _PLACES * _WHERE - 1)
+        return st.tuples(_numbers(MAX_COEFFICIENT - 1), _numbers(MAX_LIQUIDITY - 1), places), _level
+    return st.tuples(_drawn_price(price), _drawn_amount(amount, 1), where), tuple
+
+
+def _level(parts: tuple[int, int, int]) -> _Level:
+    coefficient, amount, rest = parts
+    places, where = divmod(rest, _WHERE)
+    return _price(coefficient, places), _amount(amount), where
+
+
+def _price_of(level: _Level) -> Decimal:
     return level[0]
 
 
-def _sides(
-    touch: _Touch, levels: list[tuple[Decimal, int]], min_levels: int, max_levels: int, choice: int
-) -> tuple[list[tuple[Decimal, int]], list[tuple[Decimal, int]]]:
+def _sides(touch: _Touch, levels: list[_Level], min_levels: int, max_levels: int) -> tuple[list[_Level], list[_Level]]:
     """Return bids and asks of levels that rise, all of different prices, so that the two sides meet as they shall."""
     least = min_levels if touch == "open" else max(min_levels, 1)
     fewest = max(least, len(levels) - max_levels)
     most = min(max_levels, len(levels) - least + (touch == "locked"))
-    choice, more = divmod(choice, most - fewest + 1)
-    bid_count = fewest + more
+    bid_count = min(max(sum(not where & 1 for _, _, where in levels), fewest), most)
     bids, asks = levels[:bid_count], levels[bid_count:]
     if touch == "locked":
         return bids, [bids[-1], *asks][:max_levels]
     if touch == "crossed":
         # The two that would be best change sides; and whichever of the others.
         for place in range(min(len(bids), len(asks))):
-            if place == 0 or choice >> place & 1:
+            if place == 0 or asks[place][2] & 2:
                 bids[-1 - place], asks[place] = asks[place], bids[-1 - place]
     return bids, asks
 
@@ -410,6 +466,8 @@ def level_changes(
     max_changes: int = 8,
 ) -> st.SearchStrategy[list[tuple[Decimal, int]]]:
     """Draw changes for one side of `book.apply`: at its prices and at others, removals and repeats among them."""
+    if not isinstance(book, OrderBook):
+        raise TypeError(f"changes are drawn for an OrderBook, not for {shown(book)}: draw the book first")
     _require_sizes("the changes", 0, max_changes)
     at = _drawn_price(price)
     if standing := [level.price for level in book.bids + book.asks]:
@@ -447,7 +505,7 @@ def fills(
     *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, side: Side | st.SearchStrategy[Side] | None = None
 ) -> st.SearchStrategy[Fill]:
     """Draw what amounts take of books, empty sides and amounts of more than there is among them."""
-    return st.builds(
+    return _made(
         OrderBook.fill,
         _drawn(book, order_books),
         _drawn(side, lambda: st.sampled_from(Side)),
@@ -458,13 +516,13 @@ def fills(
 
 def liquidities() -> st.SearchStrategy[Liquidity]:
     """Totals of some levels, or of none."""
-    return st.lists(price_levels(), max_size=3).map(lambda levels: depth.liquidity(tuple(levels)))
+    return _made(lambda levels: depth.liquidity(tuple(levels)), st.lists(price_levels(), max_size=3))
 
 
 def cumulative_levels() -> st.SearchStrategy[CumulativeLevel]:
     """Draw running totals, each the last of some side."""
     books = order_books(sides=[Side.ASK], min_levels=1, max_levels=3)
-    return books.map(lambda book: book.cumulative(Side.ASK)[-1])
+    return _made(lambda book: book.cumulative(Side.ASK)[-1], books)
 
 
 _NO_ASSET_ID_TEXTS: Final = (
@@ -484,9 +542,9 @@ _NO_HEX_DIGITS: Final = "gGxX .:_-/\n\N{ARABIC-INDIC DIGIT THREE}\N{FULLWIDTH DI
 
 def invalid_asset_id_texts() -> st.SearchStrategy[str]:
     """Texts that `AssetId.parse` refuses: most differ little from one that it reads, or are another spelling."""
-    damaged = st.builds(
+    damaged = _made(
         _damaged_asset_id,
-        st.integers(0, _KINDS * (MAX_ASSET_NAME_LENGTH + 1) * _ASSET_NAMES * _POLICY_IDS - 1).map(_token),
+        asset_ids(ada=False),
         st.integers(0, 9),
         st.integers(0, 2**16 - 1),
     )
@@ -542,7 +600,7 @@ _NO_PRICE_CHARACTERS: Final = "+-_ ,'/x\n\t\N{ARABIC-INDIC DIGIT THREE}\N{FULLWI
 
 def invalid_price_texts() -> st.SearchStrategy[str]:
     """Texts that `parse_price` refuses: most differ little from one that it reads, or are just out of range."""
-    damaged = st.builds(_damaged_price, prices(), st.integers(0, 5), st.integers(0, 2**16 - 1))
+    damaged = _made(_damaged_price, prices(), st.integers(0, 5), st.integers(0, 2**16 - 1))
     return st.sampled_from(_NO_PRICE_TEXTS) | damaged
 
 
@@ -561,6 +619,12 @@ def _damaged_price(price: Decimal, damage: int, number: int) -> str:
     )[damage]
 
 
+@st.composite
+def _made(draw: st.DrawFn, make: Callable[..., _T], *parts: st.SearchStrategy[Any]) -> _T:
+    """Draw the parts, and make the value of them: shown as what it is then, and not as the call that made it."""
+    return make(*map(draw, parts))
+
+
 def _drawn(part: object, otherwise: Callable[[], st.SearchStrategy[_T]]) -> st.SearchStrategy[_T]:
     """Return the strategy of a part of a value, which is given as a strategy, as a value, or not at all."""
     if part is None:
@@ -572,7 +636,7 @@ def _drawn_price(price: object) -> st.SearchStrategy[Decimal]:
     if price is None:
         return prices()
     # One price has one Decimal, whoever draws it.
-    return price.map(to_price) if isinstance(price, st.SearchStrategy) else st.just(to_price(price))  # type: ignore[arg-type]  # refused if it is none
+    return _made(to_price, price) if isinstance(price, st.SearchStrategy) else st.just(to_price(price))  # type: ignore[arg-type]  # refused if it is none
 
 
 def _drawn_amount(amount: object, least: int) -> st.SearchStrategy[int]:
@@ -589,6 +653,11 @@ def _drawn_spot(spot: object) -> st.SearchStrategy[Decimal | None]:
     if spot is None:
         return st.none() | prices()
     return spot if isinstance(spot, st.SearchStrategy) else st.just(to_price(spot))  # type: ignore[arg-type]  # refused if it is none
+
+
+def _highest_up_to(values: Sequence[Any], value: Any) -> Any:
+    """Return the highest of the values, which rise, that is not above one; the first is not."""
+    return values[bisect_right(values, value) - 1]
 
 
 def _one_of(values: Sequence[_T], number: int) -> _T:

@@ -249,6 +249,7 @@ def test_no_text_is_read_but_digits_with_a_point_and_an_exponent(text: str):
         (float("nan"), r"not float \(nan\): pass the price's text, or a Decimal"),
         (-1.5, r"not float \(-1\.5\): pass the price's text, or a Decimal"),
         (True, "must be a str or a Decimal, not bool"),
+        (Fraction(1, 3), r"an Order takes it, and its level_price is the price of a level"),
         (None, "must be a str or a Decimal, not NoneType"),
         (b"1", "must be a str or a Decimal, not bytes"),
     ],

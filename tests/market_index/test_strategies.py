@@ -215,7 +215,7 @@ class TestKnobs:
         can_meet = len(sides) == 2 and most > 0
         wanted = {"sides": sides, "min_levels": least, "max_levels": most, "crossed": crossed, "locked": locked}
         if (crossed and locked) or ((crossed or locked) and not can_meet):
-            with pytest.raises(ValueError, match="no book has sides="):
+            with pytest.raises(ValueError, match=r"no book of \d sides with up to \d levels is crossed="):
                 strategies.order_books(**wanted)  # type: ignore[arg-type]  # of several types
             return
         book = data.draw(strategies.order_books(**wanted))  # type: ignore[arg-type]  # of several types
@@ -230,6 +230,10 @@ class TestKnobs:
         assert (len(one.bids), len(one.asks)) == (1, 1)
         assert max(len(two.bids), len(two.asks)) <= 2
 
+    def test_changes_are_of_a_book(self):
+        with pytest.raises(TypeError, match=r"changes are drawn for an OrderBook, not for .*: draw the book first"):
+            strategies.level_changes(strategies.order_books())  # type: ignore[arg-type]  # a caller's slip
+
     @given(st.data())
     def test_parts_of_few_values_are_enough_where_they_can_be(self, data: st.DataObject):
         one = data.draw(strategies.order_books(price="5", min_levels=1, locked=True))
@@ -242,6 +246,7 @@ class TestKnobs:
         assert book.bids
         assert book.asks
         assert not book.is_crossed
+        assert not data.draw(strategies.order_books(sides=Side.ASK, min_levels=1)).bids
         either = data.draw(strategies.order_books(sides=(side for side in Side), min_levels=1))  # type: ignore[arg-type]  # an iterator
         assert either.bids
         assert either.asks
@@ -289,6 +294,8 @@ class TestKnobs:
             (strategies.pair_infos, {"last_spot": "-1"}),
             (strategies.order_books, {"sides": ["bid"]}),
             (strategies.order_books, {"sides": "bid"}),
+            (strategies.order_books, {"price": "5", "min_levels": 2}),
+            (strategies.order_books, {"price": "5", "crossed": True}),
             (strategies.order_books, {"min_levels": "1"}),
             (strategies.order_books, {"crossed": "no"}),
             (strategies.order_books, {"locked": 0}),
@@ -452,14 +459,14 @@ class TestShrinking:
         [
             (lambda book: True, "bids=(), asks=(), spot=None"),
             (lambda book: book.bids, "bids=(1,), asks=(), spot=None"),
-            (lambda book: book.spread is not None and book.spread > 0, "bids=(1,), asks=(2,), spot=None"),
-            (lambda book: book.is_crossed, "bids=(2,), asks=(1,), spot=None"),
+            (lambda book: book.spread is not None and book.spread >= 1, "bids=(1,), asks=(2,), spot=None"),
+            (lambda book: book.is_crossed, "bids=(1,), asks=(0.1,), spot=None"),
             (lambda book: book.is_locked, "bids=(1,), asks=(1,), spot=None"),
         ],
     )
     def test_a_book_shrinks_to_what_matters(self, corner, shown: str):
         book = simplest(strategies.order_books(), corner)
-        level = r"PriceLevel\(price=Decimal\('(\d+)'\), accumulated_liquidity=1\)"
+        level = r"PriceLevel\(price=Decimal\('([\d.]+)'\), accumulated_liquidity=1\)"
         assert re.sub(level, r"\1", repr(book)).endswith(f" {shown})")
         assert sorted([book.pair.base, book.pair.quote]) == [ADA, AssetId(bytes(28), b"")]
 
@@ -469,8 +476,40 @@ class TestShrinking:
         assert simplest(strategies.prices(min_value="7", max_value="9"), lambda price: True) == 7
         assert simplest(strategies.amounts(), lambda amount: True) == 1
         assert simplest(strategies.amounts(min_value=0), lambda amount: True) == 0
-        assert simplest(strategies.orders(), lambda order: order.amount) == Order(Side.BID, "1", 1)
+        orders = strategies.orders(price=strategies.prices())
+        assert simplest(orders, lambda order: order.amount) == Order(Side.BID, "1", 1)
         assert len(simplest(strategies.market_indexes(), lambda index: True)) == 0
+
+    @pytest.mark.parametrize("least", [4, 1_000])
+    def test_an_awkward_amount_gives_way_to_the_smallest_that_fails(self, least: int):
+        assert simplest(strategies.amounts(), lambda amount: amount >= least) == least
+
+    def test_an_awkward_price_gives_way_to_a_plain_one(self):
+        assert simplest(strategies.prices(), lambda price: price >= 5) == 5
+        within = strategies.prices(min_value="0.01", max_value="100", max_decimal_places=2)
+        assert simplest(within, lambda price: price >= 5) == 5
+
+    def test_what_fails_is_shown_as_what_it_is(self):
+        script = """
+from hypothesis import given, settings
+from market_index.strategies import amounts, order_books, pairs, prices
+
+@settings(database=None)
+@given(order_books(min_levels=1), amounts(), prices(), pairs())
+def each(book, amount, price, pair):
+    assert False
+
+each()
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        shown = re.sub(r"  # .*|\s", "", done.stderr)
+        token = "AssetId.parse('00000000000000000000000000000000000000000000000000000000:')"
+        pair = f"Pair(base=ADA,quote={token})"
+        assert f"pair={pair}" in shown
+        assert "amount=1" in shown
+        assert "price=Decimal('1')" in shown
+        level = "PriceLevel(price=Decimal('1'),accumulated_liquidity=1)"
+        assert f"book=OrderBook(pair={pair},bids=({level},),asks=({level},),spot=None)" in shown
 
 
 class TestPlugin:
