@@ -4,7 +4,7 @@ FEED ?= $(or $(MARKET_INDEX_FEED),sample.db)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-faults check wheel bench clean
+.PHONY: help serve test test-faults check wheel openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -48,6 +48,9 @@ check: .venv/check.installed ## types, style and formatting
 
 wheel: .venv/check.installed ## build the wheel, install it elsewhere and use it there as a newcomer would
 	$(BIN)/python tests/wheel/use_the_wheel.py
+
+openapi: .venv/check.installed ## write what the server answers at /openapi.json, from docs/openapi.yaml
+	$(BIN)/python -m tests.openapi
 
 .venv/bench.installed: pyproject.toml .venv/check.installed
 	$(BIN)/python -m pip install --quiet --group bench

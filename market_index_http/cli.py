@@ -32,7 +32,9 @@ from market_index_feeds import (
 from market_index_feeds.ndjson import NdjsonStream, RefusedLine, open_stream
 from market_index_feeds.sqlite import is_sqlite
 from market_index_http import create_app, terminal
+from market_index_http.cross_origin import CrossOrigin, read_origin
 from market_index_http.health import health_route
+from market_index_http.openapi import openapi_route
 from market_index_http.server import GRACE_SECONDS, Server, bind
 from market_index_http.signals import ended_by_signals
 from market_index_http.workers import supervise
@@ -105,6 +107,18 @@ class _Seconds(click.ParamType[float]):
         return seconds
 
 
+class _Origin(click.ParamType[str]):
+    """The origin of a web page, or `*` for any."""
+
+    name = "origin"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return read_origin(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 _FEED: Final = click.argument("source", metavar="FEED")
 _STORE: Final = click.argument("target", metavar="STORE")
 _BASE: Final = click.argument("base", type=_Asset(), metavar="BASE")
@@ -139,6 +153,7 @@ class _Serving:
     access_log: bool
     max_age: int | None
     max_stale: float | None
+    cors_origins: tuple[str, ...]
     workers: int
 
 
@@ -208,6 +223,16 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     type=_Seconds(),
     help="For how long FEED may be unreachable until /healthz answers 503. By default it never does.",
 )
+@click.option(
+    "--cors-origin",
+    "cors_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    envvar="MARKET_INDEX_CORS_ORIGIN",
+    show_envvar=True,
+    type=_Origin(),
+    help="Let web pages of ORIGIN, such as https://example.com, read the API; * for any. Can be given more than once.",
+)
 def serve(
     source: str,
     host: str,
@@ -217,15 +242,16 @@ def serve(
     access_log: bool,
     max_age: int | None,
     max_stale: float | None,
+    cors_origins: tuple[str, ...],
 ) -> None:
     """Serve FEED over HTTP: the pair list and the order book of every pair.
 
     FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file of order books, one a line in the shape
     that the order-book endpoint answers, - for standard input, or the base URL of another service. It is followed: what
-    is published into a store or appended to a file goes live at once. GET /healthz tells how FEED is doing. FEED can be
-    given by the variable MARKET_INDEX_FEED as well.
+    is published into a store or appended to a file goes live at once. GET /healthz tells how FEED is doing, GET
+    /openapi.json what there is to ask. FEED can be given by the variable MARKET_INDEX_FEED as well.
     """
-    serving = _Serving(source, access_log, max_age, max_stale, workers)
+    serving = _Serving(source, access_log, max_age, max_stale, cors_origins, workers)
     with _telling_of_feeds(), open_feed(source) as feed, _bound(host, port) as listener:
         if workers == 1:
             _serve_here(serving, feed, listener)
@@ -260,8 +286,9 @@ def _serve_here(
 
     live = LiveIndex()
     app = create_app(live, max_age=serving.max_age)
-    app.router.routes.append(health_route(live, feed, serving.max_stale))
-    server = Server(app, access_log=serving.access_log, on_listening=on_listening)
+    app.router.routes += [health_route(live, feed, serving.max_stale), openapi_route()]
+    shown = CrossOrigin(app, serving.cors_origins) if serving.cors_origins else app
+    server = Server(shown, access_log=serving.access_log, on_listening=on_listening)
     with ended_by_signals(server.end):
         with _progress(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)

@@ -204,7 +204,7 @@ def test_what_none_of_them_can_read_is_one_exit_code_3(tmp_path: Path, store: Pa
 def test_a_worker_says_in_one_line_what_it_cannot_read(store: Path, capsys: pytest.CaptureFixture[str]):
     """In this process: what a worker of its own has covered can be lost when it is ended."""
     store.write_bytes(store.read_bytes()[:4096])
-    serving = cli._Serving(str(store), access_log=False, max_age=None, max_stale=None, workers=2)
+    serving = cli._Serving(str(store), access_log=False, max_age=None, max_stale=None, cors_origins=(), workers=2)
     with pytest.raises(SystemExit) as ended:
         cli._work(serving, socket.create_server(("127.0.0.1", 0)), lambda: None)
     assert ended.value.code == 3

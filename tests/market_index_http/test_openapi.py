@@ -1,0 +1,205 @@
+"""The server is held to its description, and the description to the server."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.routing import Route
+
+from market_index import AssetId, LiveIndex, MarketIndex, OrderBook, format_price, wire
+from market_index.strategies import (
+    asset_ids,
+    invalid_asset_id_texts,
+    invalid_price_texts,
+    market_indexes,
+    order_books,
+    prices,
+)
+from market_index_http import create_app
+from tests.command import SAMPLE, running
+from tests.openapi import JSON, as_json, contract
+from tests.service import Answer, Client, Service
+
+CONTRACT = contract()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(tmp_path_factory.mktemp("openapi"), SAMPLE, "--port", 0) as command:
+        yield command.service
+
+
+def validator(name: str) -> Any:
+    return jsonschema_rs.validator_for(
+        {"$ref": f"#/components/schemas/{name}", "components": CONTRACT["components"]},
+        validate_formats=True,
+    )
+
+
+def resolved(value: Any) -> Any:
+    while "$ref" in value:
+        found: Any = CONTRACT
+        for part in value["$ref"].removeprefix("#/").split("/"):
+            found = found[part]
+        value = found
+    return value
+
+
+def test_the_server_shows_what_the_page_says(service: Service):
+    assert JSON.read_text() == as_json(), "make openapi"
+    answer = service.ask("/openapi.json")
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "no-cache"
+    assert re.fullmatch('"[0-9a-f]{32}"', answer.headers["etag"])
+    assert answer.json == CONTRACT
+
+
+def test_it_describes_every_route_of_the_app():
+    paths = {route.path for route in create_app(LiveIndex()).routes if isinstance(route, Route)}
+    assert {path for path in CONTRACT["paths"] if path.startswith("/trading-view/")} == paths
+    assert CONTRACT["paths"].keys() - paths == {"/healthz"}
+
+
+def described(path: str, answer: Answer) -> None:
+    """Fail where an answer is not as it is described: its status, its type, its headers, its body."""
+    responses = CONTRACT["paths"][path]["get"]["responses"]
+    assert str(answer.status) in responses
+    response = resolved(responses[str(answer.status)])
+    content = response.get("content", {})
+    if content:
+        assert set(content) == {answer.headers["content-type"]}
+        schema = {**content["application/json"]["schema"], "components": CONTRACT["components"]}
+        jsonschema_rs.validator_for(schema).validate(answer.json)
+    else:
+        assert answer.body == b""
+    for name, described_header in response.get("headers", {}).items():
+        header = resolved(described_header)
+        assert header["required"]
+        schema = header["schema"]
+        value = answer.headers[name.lower()]
+        assert value == schema["const"] if "const" in schema else re.fullmatch(schema["pattern"], value)
+
+
+FIRST = json.loads(SAMPLE.read_text().splitlines()[0])
+QUERY = f"base={FIRST['base']}&quote={FIRST['quote']}"
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status"),
+    [
+        ("/trading-view/pair-list", "", 200),
+        ("/trading-view/order-book", QUERY, 200),
+        ("/trading-view/order-book", QUERY.upper().replace("BASE", "base").replace("QUOTE", "quote"), 200),
+        ("/trading-view/order-book", "base=ADA&quote=ADA", 404),
+        ("/trading-view/order-book", "base=ADA", 400),
+        ("/trading-view/order-book", "base=ADA&quote=lovelace", 400),
+        ("/healthz", "", 200),
+    ],
+)
+def test_answers_are_as_described(service: Service, path: str, query: str, status: int):
+    answer = service.ask(f"{path}?{query}")
+    assert answer.status == status
+    described(path, answer)
+    head = service.ask(f"{path}?{query}", "HEAD")
+    assert (head.status, head.body) == (status, b"")
+
+
+@pytest.mark.parametrize("path", CONTRACT["paths"])
+def test_other_methods_and_what_was_kept_are_as_described(service: Service, path: str):
+    described(path, service.ask(path, "POST"))
+    if path.startswith("/trading-view/"):
+        client = Client(service.port)
+        described(path, client.ask(f"{path}?{QUERY}", headers="If-None-Match: *\r\n"))
+        client.close()
+
+
+def test_a_stale_server_is_as_described(tmp_path: Path):
+    with running(tmp_path, SAMPLE, "--port", 0, "--max-stale", 0) as command:
+        answer = command.service.ask("/healthz")
+    assert answer.status == 503
+    described("/healthz", answer)
+
+
+@given(order_books(), market_indexes())
+def test_every_answer_that_there_can_be_is_described(book: OrderBook, index: MarketIndex):
+    validator("OrderBook").validate(json.loads(wire.order_book_to_json(book)))
+    validator("PairList").validate(json.loads(wire.pair_list_to_json(index.pair_list())))
+
+
+@given(asset_ids(), st.booleans(), invalid_asset_id_texts())
+def test_identifiers_are_described_as_they_are_read(asset: AssetId, upper: bool, invalid: str):
+    assert validator("AssetId").is_valid(str(asset))
+    assert validator("AskedAssetId").is_valid(str(asset).upper() if upper else str(asset))
+    for name in ("AssetId", "AskedAssetId"):
+        assert not validator(name).is_valid(invalid)
+
+
+@given(prices(), invalid_price_texts())
+def test_prices_are_described_as_they_are_written(price: Decimal, invalid: str):
+    assert validator("Price").is_valid(format_price(price))
+    # A pattern cannot tell that a coefficient is below 2^96.
+    assert not validator("Price").is_valid(invalid) or len(invalid.replace(".", "")) >= 29
+
+
+@pytest.mark.parametrize("text", ["1.0", "01", ".5", "1e-8", "+1", "0.10", "0", "0.0", "1.", "1\n"])
+def test_a_price_has_one_text(text: str):
+    assert not validator("Price").is_valid(text)
+
+
+@pytest.mark.parametrize("liquidity", [0, -1, 2**64, 1.5, "1", None, True])
+def test_a_level_has_a_whole_liquidity(liquidity: object):
+    assert not validator("PriceLevel").is_valid({"price": "1", "accumulated_liquidity": liquidity})
+    assert validator("PriceLevel").is_valid({"price": "1", "accumulated_liquidity": 2**64 - 1})
+
+
+def examples(value: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Every schema that has examples beside it, with each."""
+    if isinstance(value, dict):
+        if "schema" in value:
+            for example in value.get("examples", {}).values():
+                yield value["schema"], example["value"]
+        for inner in value.values():
+            yield from examples(inner)
+
+
+def test_the_examples_are_as_described():
+    found = list(examples(CONTRACT))
+    assert len(found) > 10
+    for schema, example in found:
+        jsonschema_rs.validator_for({**schema, "components": CONTRACT["components"]}).validate(example)
+
+
+def test_schemathesis_finds_nothing(service: Service, tmp_path: Path):
+    # Every check, what is valid and what is not, by itself and along the links.
+    done = subprocess.run(
+        [
+            Path(sys.executable).with_name("schemathesis"),
+            "run",
+            f"http://127.0.0.1:{service.port}/openapi.json",
+            "--phases=examples,coverage,fuzzing,stateful",
+            "--mode=all",
+            "--checks=all",
+            "--max-examples=40",
+            "--continue-on-failure",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "API Links:    1 covered / 1 selected / 1 total" in done.stdout
+    assert "No issues found" in done.stdout
