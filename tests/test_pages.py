@@ -224,6 +224,13 @@ def test_every_link_within_the_project_leads_somewhere(page: Path):
         assert not anchor or anchor in anchors(target), link
 
 
+def test_every_page_is_one_click_from_the_home():
+    home = ROOT / "docs" / "index.md"
+    linked = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", home.read_text())}
+    pages = {str(page.relative_to(home.parent)) for page in home.parent.rglob("*.md")}
+    assert pages - linked == {"index.md"}
+
+
 def test_every_target_that_the_readme_names_is_in_the_makefile():
     targets = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"make ([a-z]+)", (ROOT / "README.md").read_text())) <= set(targets)
