@@ -4,7 +4,7 @@ FEED ?= $(or $(MARKET_INDEX_FEED),sample.db)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-faults check wheel openapi bench clean
+.PHONY: help serve test test-faults check docs wheel openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -45,6 +45,14 @@ check: .venv/check.installed ## types, style and formatting
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+.venv/docs.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[http,hypothesis,nats]' --group docs
+	@touch $@ .venv/serve.installed
+
+docs: .venv/docs.installed ## build the documentation as a site, build/site/index.html; a warning is an error
+	rm -rf build/site
+	$(BIN)/sphinx-build --quiet --fresh-env --doctree-dir build/doctrees --fail-on-warning --keep-going --nitpicky docs build/site
 
 wheel: .venv/check.installed ## build the wheel, install it elsewhere and use it there as a newcomer would
 	$(BIN)/python tests/wheel/use_the_wheel.py

@@ -1,57 +1,235 @@
-"""What README and docs show of `curl` is what the served sample answers."""
+"""What README and docs show is what happens: every `console` block is run, and every link leads somewhere.
+
+The blocks of Python are run by conftest.py. One that begins with the name of a file, `# program.py`, is a program that
+the page's `console` blocks may run.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
+from attrs import frozen
 
-from market_index import LiveIndex
-from market_index_feeds import open_feed
-from market_index_http import create_app
-from tests.service import served
+from market_index_feeds import open_feed, open_store
+from tests import cli_page
+from tests.command import COMMAND, SAMPLE, running
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PROGRAM = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+_MACHINES = "wants three machines of these names; test_nats_faults.py has three servers on one"
+
+NOT_RUN = {
+    "make serve": "sets up an environment from the package index, and listens on a port that others may use",
+    "make test": "runs these very tests",
+    "node show.mjs http://127.0.0.1:8000/": "wants node; run by test_clients.py where there is one",
+    "pip install 'market-index[http,nats]'": "wants the package index; `make wheel` installs every extra",
+    "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
+    "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
+}
+"""The commands that the pages show and that are not run here, and why."""
+
+A_TOKEN = "f66d78b4a3cb3d37afa0ec36461e51ecbde00f26c8f0a68f94b69880:69555344"
+STANDS_FOR = {"ADA …": f"ADA {A_TOKEN}", "quote=…": f"quote={A_TOKEN}"}
+"""What a page leaves out of a command, for its length."""
+
+GOES_ON = re.compile(r"(market-index (serve|relay)|uvicorn) (?!--help)")
+"""A command that goes on until it is ended."""
+
+READY = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|^relaying ", re.MULTILINE)
 
 
-def shown_answers() -> list[tuple[str, str, str]]:
-    """The page, the command and the answer of every `curl` that a page shows."""
-    found = []
+@frozen
+class Step:
+    """A command that a page shows, and what it shows of its output."""
+
+    command: str
+    shown: str
+
+
+@frozen
+class Block:
+    """A `console` block of a page."""
+
+    page: Path
+    line: int
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def blocks() -> Iterator[Block]:
     for page in PAGES:
-        for block in CONSOLE.findall(page.read_text()):
-            for step in re.split(r"^\$ ", block, flags=re.MULTILINE):
-                command, _, answer = step.partition("\n")
-                if command.startswith("curl ") and "…" not in command:
-                    found.append((page.name, command, answer.rstrip("\n")))
-    return found
+        text = page.read_text()
+        for block in CONSOLE.finditer(text):
+            before, *steps = re.split(r"^\$ ", block[1], flags=re.MULTILINE)
+            assert not before, f"{page}: a console block begins with a command, not with {before!r}"
+            found = tuple(Step(uncommented(command), shown) for command, _, shown in (s.partition("\n") for s in steps))
+            yield Block(page, text.count("\n", 0, block.start()) + 1, found)
+
+
+def uncommented(command: str) -> str:
+    return re.sub(r" {2,}# .*", "", command)
+
+
+ALL = list(blocks())
+
+
+@pytest.fixture(scope="module")
+def service_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of the service that pages suppose at 8000: the sample in a store, served by the command."""
+    folder = tmp_path_factory.mktemp("served")
+    publish_sample(folder)
+    with running(folder, folder / "market.db", "--port", 0) as command:
+        yield command.service.port
+
+
+def publish_sample(folder: Path) -> None:
+    with open_store(folder / "market.db") as store:
+        store.publish(*open_feed(SAMPLE).read().values())
+
+
+def laid_out(folder: Path, block: Block) -> None:
+    """Put into the folder what the commands of a block name, unless they make it themselves."""
+    shutil.copy(SAMPLE, folder / "books.ndjson")
+    if not any(re.search(r"publish market\.db", step.command) for step in block.steps):
+        publish_sample(folder)
+    for name, program in PROGRAM.findall(block.page.read_text()):
+        (folder / name).write_text(program)
+    producer = folder / "producer"
+    producer.write_text("#!/bin/sh\ncat books.ndjson\n")
+    producer.chmod(0o755)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-@pytest.mark.parametrize(("page", "command", "answer"), shown_answers())
-def test_curl_answers_as_the_page_shows(page: str, command: str, answer: str):
-    live = LiveIndex()
-    with open_feed(ROOT / "samples" / "order-books.ndjson") as feed, served(create_app(live)) as service:
-        feed.start(live)
-        assert "127.0.0.1:8000" in command
-        here = command.replace("127.0.0.1:8000", f"127.0.0.1:{service.port}")
-        done = subprocess.run(["sh", "-c", here], capture_output=True, text=True, check=True, timeout=20)
-    expected, cut, _ = answer.partition("...")
-    assert done.stdout.startswith(expected) if cut else done.stdout == expected
+@pytest.mark.parametrize("block", ALL, ids=str)
+def test_every_command_that_a_page_shows_does_what_it_shows(
+    block: Block, tmp_path: Path, service_port: int, request: pytest.FixtureRequest
+):
+    laid_out(tmp_path, block)
+    environment = os.environ | {
+        "PATH": f"{COMMAND.parent}:{tmp_path}:{os.environ['PATH']}",
+        "COLUMNS": str(cli_page.COLUMNS),
+        "MARKET_INDEX_PORT": "0",
+    }
+    port = service_port
+    with ExitStack() as ended:
+        for step in block.steps:
+            if step.command in NOT_RUN:
+                continue
+            command = step.command
+            for left_out, whole in STANDS_FOR.items():
+                command = command.replace(left_out, whole)
+            assert "…" not in command, "what does it stand for?"
+            if "nats://" in command:
+                command = command.replace("nats://127.0.0.1:4222/books", request.getfixturevalue("bucket"))
+            if GOES_ON.match(command):
+                said, own_port = ended.enter_context(going_on(command, tmp_path, environment))
+                port = own_port or port
+                output = said.replace(f":{port}", ":8000")
+            else:
+                command = command.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
+                done = subprocess.run(
+                    ["sh", "-c", command],
+                    cwd=tmp_path,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    check=False,
+                )
+                assert done.returncode == 0, done.stderr
+                output = done.stdout
+            if step.shown:
+                assert_shown(step.shown, output)
 
 
-def test_the_pages_show_some():
-    assert {page for page, _, _ in shown_answers()} == {"README.md", "http-api.md"}
+def assert_shown(shown: str, output: str) -> None:
+    """The output is what is shown, but for what is cut there: `…`, or `...`."""
+    pieces = re.split(r"…|\.\.\.", shown.rstrip("\n"))
+    if not re.fullmatch(".*".join(map(re.escape, pieces)), output.rstrip("\n"), re.DOTALL):
+        assert output == shown
+
+
+@contextmanager
+def going_on(command: str, folder: Path, environment: dict[str, str]) -> Iterator[tuple[str, int | None]]:
+    """Have a command go on, on a port of its own; give what it says at first, and that port; end it as a user does."""
+    command = re.sub(r" --port \d+", " --port 0", command)
+    if command.startswith("uvicorn"):
+        command += " --port 0"
+    errors = folder / f"errors of {next(_RUNS)}"
+    with errors.open("wb") as file:
+        process = subprocess.Popen(["sh", "-c", f"exec {command}"], cwd=folder, env=environment, stderr=file)
+    try:
+
+        def ready() -> re.Match[str] | None:
+            assert process.poll() is None, errors.read_text()
+            return READY.search(errors.read_text())
+
+        eventually(ready, 60)
+        found = READY.search(errors.read_text())
+        assert found
+        yield errors.read_text(), int(found[1]) if found[1] else None
+        assert process.poll() is None, errors.read_text()
+        process.terminate()
+        # uvicorn ends by the signal itself, once it has cleaned up.
+        assert process.wait(30) in ({0, -15} if command.startswith("uvicorn") else {0}), errors.read_text()
+        assert "Traceback" not in errors.read_text()
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+_RUNS = count()
+
+
+def test_what_is_not_run_stands_on_a_page():
+    assert NOT_RUN.keys() <= {step.command for block in ALL for step in block.steps}
+
+
+def test_the_page_of_the_command_is_what_the_command_says():
+    assert cli_page.PAGE.read_text() == cli_page.page(), "write it anew: python -m tests.cli_page"
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page can be linked by, as code hosts and the site make it of them."""
+    found: set[str] = set()
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        times = (f"-{number}" if number else "" for number in count())
+        found.add(next(f"{anchor}{again}" for again in times if f"{anchor}{again}" not in found))
+    return found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_within_the_project_leads_somewhere(page: Path):
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-        assert target.startswith("https://") or (page.parent / target).exists(), target
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_one_click_from_the_home():
+    home = ROOT / "docs" / "index.md"
+    linked = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", home.read_text())}
+    pages = {str(page.relative_to(home.parent)) for page in home.parent.rglob("*.md")}
+    assert pages - linked == {"index.md"}
 
 
 def test_every_target_that_the_readme_names_is_in_the_makefile():

@@ -1,0 +1,124 @@
+"""Clients that are not ours: the JavaScript of docs/clients.md, under node, against the real server."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
+from market_index_feeds import open_feed
+from market_index_http import create_app
+from tests.command import SAMPLE
+from tests.service import Service, served
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
+SNEK = AssetId(bytes(28), b"SNEK")
+EXACT = OrderBook.from_levels(
+    Pair(SNEK, ADA),
+    bids=[("1e-28", 2**53 + 1), ("0.5", 1)],
+    asks=[("79228162514264337593543950335", 2**64 - 1), ("7.9228162514264337593543950335", 9007199254740995)],
+    spot="0.1",
+)
+
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+
+
+@pytest.fixture(scope="module")
+def live() -> LiveIndex:
+    return LiveIndex([EXACT, *open_feed(SAMPLE).read().values()])
+
+
+@pytest.fixture(scope="module")
+def service(live: LiveIndex) -> Iterator[Service]:
+    with served(create_app(live)) as service:
+        yield service
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, program in re.findall(
+        r"^```js\n// ([\w-]+\.mjs)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE
+    ):
+        (tmp_path / name).write_text(program)
+    return tmp_path
+
+
+def node(folder: Path, program: str, service: Service, *arguments: str) -> str:
+    (folder / "program.mjs").write_text(program)
+    return run(folder, "program.mjs", service, *arguments)
+
+
+def run(folder: Path, program: str, service: Service, *arguments: str) -> str:
+    command = ["node", program, f"http://127.0.0.1:{service.port}/", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Prints what was read, its BigInt as text.
+PRINTED = """
+import { Reader } from "./market-index.mjs";
+const reader = new Reader(process.argv[2]);
+const [base, quote] = process.argv.slice(3);
+const plain = (_, value) => (typeof value === "bigint" ? `${value}n` : value);
+console.log(JSON.stringify(await reader.orderBook(base, quote), plain));
+console.log(JSON.stringify(await reader.pairList(), plain));
+"""
+
+
+def as_printed(levels: Any) -> list[dict[str, str]]:
+    return [
+        {"price": format(level.price, "f"), "accumulated_liquidity": f"{level.accumulated_liquidity}n"}
+        for level in levels
+    ]
+
+
+def test_amounts_above_2_53_and_prices_are_read_exactly(folder: Path, service: Service, live: LiveIndex):
+    book, pair_list = map(json.loads, node(folder, PRINTED, service, str(SNEK), "ADA").splitlines())
+    assert book == {
+        "base": str(SNEK),
+        "quote": "ADA",
+        "spot": "0.1",
+        "bids": as_printed(EXACT.bids),
+        "asks": as_printed(EXACT.asks),
+    }
+    assert [(one["base"], one["quote"]) for one in pair_list["pairs"]] == [
+        (str(pair.base), str(pair.quote)) for pair in live.current
+    ]
+
+
+def test_what_is_not_tracked_is_null_and_what_is_wrong_is_said(folder: Path, service: Service):
+    program = """
+import { Reader } from "./market-index.mjs";
+const reader = new Reader(process.argv[2]);
+console.log(await reader.orderBook("ADA", "ADA"));
+await reader.orderBook("lovelace", "ADA").catch((error) => console.log(error.message));
+"""
+    absent, wrong = node(folder, program, service).splitlines()
+    assert absent == "null"
+    assert wrong.startswith("400: Query parameter 'base': 'lovelace' is not an asset identifier")
+
+
+def test_what_has_not_changed_is_the_same_value(folder: Path, service: Service):
+    program = """
+import { Reader } from "./market-index.mjs";
+const reader = new Reader(process.argv[2]);
+const [base, quote] = process.argv.slice(3);
+const once = await reader.orderBook(base, quote);
+console.log(once !== null && once === (await reader.orderBook(base, quote)));
+"""
+    assert node(folder, program, service, str(SNEK), "ADA") == "true\n"
+
+
+def test_the_program_of_the_page_tells_of_every_book(folder: Path, service: Service, live: LiveIndex):
+    lines = run(folder, "show.mjs", service).splitlines()
+    assert len(lines) == len(live.current) == 14
+    total = sum(level.accumulated_liquidity for level in EXACT.bids + EXACT.asks)
+    assert f"{SNEK}/ADA: 2 bids, 2 asks, {total} in all" in lines
