@@ -27,9 +27,10 @@ from market_index.strategies import (
     prices,
 )
 from market_index_http import create_app
+from market_index_http.openapi import openapi_route
 from tests.command import SAMPLE, running
 from tests.openapi import JSON, as_json, contract
-from tests.service import Answer, Client, Service
+from tests.service import Answer, Client, Service, served
 
 CONTRACT = contract()
 
@@ -64,6 +65,15 @@ def test_the_server_shows_what_the_page_says(service: Service):
     assert answer.headers["cache-control"] == "no-cache"
     assert re.fullmatch('"[0-9a-f]{32}"', answer.headers["etag"])
     assert answer.json == CONTRACT
+
+
+def test_it_is_shown_wherever_its_route_is_put():
+    app = create_app(LiveIndex())
+    app.router.routes.append(openapi_route())
+    with served(app) as here:
+        assert here.ask("/openapi.json").json == CONTRACT
+        assert here.ask("/openapi.json", "HEAD").body == b""
+        assert here.ask("/openapi.json", "POST").status == 405
 
 
 def test_it_describes_every_route_of_the_app():
