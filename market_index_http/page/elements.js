@@ -1,0 +1,40 @@
+// Elements of the page. Whatever was made up elsewhere gets in as text alone.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Return an element with attributes, and with children: elements, or texts. */
+export function element(name, attributes = {}, ...children) {
+  return filled(document.createElement(name), attributes, children);
+}
+
+/** Return an element of SVG. */
+export function drawn(name, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, name), attributes, children);
+}
+
+function filled(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+/** Set an element's text, unless it is that already: a selection stays, and nothing is announced again. */
+export function say(where, text) {
+  if (where.textContent !== text) where.textContent = text;
+}
+
+/** Set an element's text, with places where the browser may break it after each comma. */
+export function sayNumber(where, text) {
+  if (where.textContent !== text) where.replaceChildren(...text.split(/(?<=,)/).flatMap((part, at) => (at ? [element("wbr"), part] : [part])));
+}
+
+/** Make these the children of an element, unless they are. */
+export function place(where, children) {
+  const now = where.children;
+  if (now.length !== children.length || children.some((child, at) => child !== now[at])) where.replaceChildren(...children);
+}
+
+/** Return the name of a pair, each of its assets by itself, so that no name can change how the other reads. */
+export function pairName(base, quote) {
+  return [element("bdi", {}, base), element("span", { class: "slash" }, "/"), element("bdi", {}, quote)];
+}
