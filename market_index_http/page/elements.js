@@ -28,10 +28,15 @@ export function sayNumber(where, text) {
   if (where.textContent !== text) where.replaceChildren(...text.split(/(?<=,)/).flatMap((part, at) => (at ? [element("wbr"), part] : [part])));
 }
 
-/** Make these the children of an element, unless they are. */
+/** Make these the children of an element. Those that are already stay untouched, and keep the focus. */
 export function place(where, children) {
-  const now = where.children;
-  if (now.length !== children.length || children.some((child, at) => child !== now[at])) where.replaceChildren(...children);
+  const wanted = new Set(children);
+  for (const child of [...where.children]) if (!wanted.has(child)) child.remove();
+  let next = where.firstElementChild;
+  for (const child of children) {
+    if (child === next) next = next.nextElementSibling;
+    else where.insertBefore(child, next);
+  }
 }
 
 /** Return the name of a pair, each of its assets by itself, so that no name can change how the other reads. */

@@ -72,10 +72,8 @@ export class PairList {
     const shown = found.slice(0, this.#shown);
     const rows = new Map(shown.map((one) => [one.key, this.#rows.get(one.key) ?? row(one)]));
     this.#rows = rows;
-    const focused = document.activeElement;
+    const hadFocus = this.#list.contains(document.activeElement);
     place(this.#list, [...rows.values()]);
-    // A row that had to move lost the focus.
-    if (focused?.isConnected && this.#list.contains(focused) && focused !== document.activeElement) focused.focus();
     for (const one of shown) {
       const link = rows.get(one.key).firstElementChild;
       const spot = link.querySelector(".spot");
@@ -86,6 +84,8 @@ export class PairList {
     }
     const stop = rows.get(this.#entered) ?? rows.get(this.#selected) ?? this.#list.firstElementChild;
     this.#stopAt(stop?.firstElementChild ?? null);
+    // The row that had the focus is gone.
+    if (hadFocus && !this.#list.contains(document.activeElement)) this.focus();
     this.#tell(found.length, terms.length > 0);
   }
 

@@ -427,6 +427,28 @@ def test_the_keyboard_is_enough(browser: Browser, sent: Service):
         assert outline == "solid"
 
 
+def test_the_list_stays_where_it_is_while_pairs_come_and_go(browser: Browser):
+    live = LiveIndex(OrderBook.from_levels(Pair(token(b"T", number), ADA)) for number in range(100, 200))
+    with visited(browser, live) as visit:
+        page = visit.open()
+        page.wait_for_selector("#list a")
+
+        def focused() -> str:
+            return str(page.evaluate("document.activeElement.dataset.key"))
+
+        page.locator("#list a").nth(50).focus()
+        assert focused() == str(Pair(token(b"T", 150), ADA))
+        before = page.evaluate("document.getElementById('list').scrollTop")
+        assert before > 0
+        live.publish(OrderBook.from_levels(Pair(token(b"T", 199), token(b"T", 99))), OrderBook.from_levels(SNEK_ADA))
+        visit.waits_for("#count", "102 pairs")
+        assert focused() == str(Pair(token(b"T", 150), ADA))
+        assert page.evaluate("document.getElementById('list').scrollTop") == before
+        live.retract(Pair(token(b"T", 150), ADA))
+        visit.waits_for("#count", "101 pairs")
+        assert focused() == str(Pair(token(b"T", 100), ADA))
+
+
 def test_an_identifier_is_copied(browser: Browser, sent: Service):
     with visiting(browser, sent.port, permissions=["clipboard-read", "clipboard-write"]) as visit:
         page = visit.open(SNEK_ADA)
@@ -539,7 +561,7 @@ def test_it_fits_a_phone_a_tablet_and_a_desk(browser: Browser, width: int, schem
             page.locator(f"#list a[data-key='{pair}']").click()
             page.wait_for_selector(".ladder tr[data-price]")
             assert fits()
-            clipped = page.locator(".ladder td, .facts dd").evaluate_all(
+            clipped = page.locator(".panel, .ladder td, .facts, .facts dd").evaluate_all(
                 "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
             )
             assert clipped == []
