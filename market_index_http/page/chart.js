@@ -9,6 +9,7 @@ const BOTTOM = 26;
 const RIGHT = 14;
 const DIGIT = 6.9;
 const FARTHEST = 4n;
+const DEEPEST = 3000;
 
 export class DepthChart {
   #drawing = drawn("svg", { class: "chart", role: "img", height: String(HEIGHT) });
@@ -62,7 +63,8 @@ export class DepthChart {
     const floor = HEIGHT - BOTTOM;
     const x = (price) => left + width * Math.min(Math.max(placed(price, low, high), 0), 1);
     const y = (total) => floor - (floor - TOP) * share(total, most);
-    this.#scale = { x, y, sums, left, floor };
+    const points = Object.entries(sums).flatMap(([side, levels]) => levels.map((level) => ({ ...level, side, x: x(level.value) })));
+    this.#scale = { x, y, points, left, floor };
 
     if (book.spread && bids.length && asks.length) {
       const [from, to] = [x(bids[0].value), x(asks[0].value)].sort((one, other) => one - other);
@@ -112,17 +114,15 @@ export class DepthChart {
   /** Tell of the level nearest to the pointer. */
   #point(event) {
     if (!this.#scale) return;
-    const { x, y, sums, floor } = this.#scale;
+    const { y, points, floor } = this.#scale;
     const at = event.clientX - this.#drawing.getBoundingClientRect().left;
-    const points = [...sums.bids, ...sums.asks].map((one) => ({ ...one, x: x(one.value) }));
     const nearest = points.reduce((one, other) => (Math.abs(other.x - at) < Math.abs(one.x - at) ? other : one));
     const across = nearest.x.toFixed(1);
     this.#cursor.replaceChildren(
       drawn("line", { x1: across, x2: across, y1: TOP, y2: floor }),
       drawn("circle", { cx: across, cy: y(nearest.total).toFixed(1), r: 4 }),
     );
-    const side = sums.bids.some((one) => one.price === nearest.price && one.total === nearest.total) ? "Bids" : "Asks";
-    say(this.#reading, `${side} to ${nearest.price}: ${grouped(nearest.total)}`);
+    say(this.#reading, `${nearest.side === "bids" ? "Bids" : "Asks"} to ${nearest.price}: ${grouped(nearest.total)}`);
   }
 
   #unpoint() {
@@ -142,10 +142,11 @@ function window(book) {
     const difference = subtract(level.value, middle);
     return difference.coefficient < 0n ? times(difference, -1n) : difference;
   };
-  const distances = [...book.bids, ...book.asks].map(distance).sort(compare);
+  const best = [book.bids.slice(0, DEEPEST), book.asks.slice(0, DEEPEST)];
+  const distances = best.flat().map(distance).sort(compare);
   const reach = times(distances[Math.floor(((distances.length - 1) * 3) / 4)], FARTHEST);
   const isNear = (level) => reach.coefficient === 0n || compare(distance(level), reach) <= 0;
-  const [bids, asks] = [book.bids.filter(isNear), book.asks.filter(isNear)];
+  const [bids, asks] = best.map((side) => side.filter(isNear));
   const prices = [...bids, ...asks].map((level) => level.value).sort(compare);
   let [low, high] = [prices[0], prices.at(-1)];
   if (book.spot && isNear(book.spot)) {
