@@ -7,6 +7,7 @@ import { Ladder } from "./ladder.js";
 import { ticker } from "./names.js";
 
 const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
+const LONG = 14;
 
 /** Return a book with what can be told of it: spread, mid, state and the sentence about that. */
 export function told(book) {
@@ -89,8 +90,9 @@ export class BookView {
     const { spot, bids, asks, spread, mid } = book;
     const values = [spot?.text, bids[0]?.price, asks[0]?.price, spread && text(spread), mid && text(mid)];
     this.#facts.forEach(({ name, value }, at) => {
-      say(value, values[at] ?? (name === "Spot" ? "no trade yet" : "none"));
+      say(value, values[at] ?? (name === "Spot" ? "none yet" : "none"));
       value.classList.toggle("none", !values[at]);
+      value.classList.toggle("long", (values[at] ?? "").length > LONG);
     });
     this.#ladder.update(book, fresh);
     this.#chart.update(book);

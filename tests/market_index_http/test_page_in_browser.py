@@ -110,7 +110,7 @@ def test_every_book_of_the_sample_is_shown_as_it_is(browser: Browser, sent: Serv
             assert visit.ladder() == as_laddered(book)
             bid, ask = book.best_bid, book.best_ask
             assert visit.facts() == {
-                "Spot": "no trade yet" if book.spot is None else format_price(book.spot),
+                "Spot": "none yet" if book.spot is None else format_price(book.spot),
                 "Best bid": shown(bid and bid.price),
                 "Best ask": shown(ask and ask.price),
                 "Spread": shown(book.spread),
@@ -307,7 +307,7 @@ def test_empty_books_and_an_empty_index_say_that_they_are(browser: Browser):
         visit.waits_for("article .notice", "Nothing rests on either side of this book.")
         assert not page.locator(".ladder").is_visible()
         assert visit.facts() == {
-            "Spot": "no trade yet",
+            "Spot": "none yet",
             "Best bid": "none",
             "Best ask": "none",
             "Spread": "none",
