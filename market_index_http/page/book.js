@@ -8,6 +8,8 @@ import { ticker } from "./names.js";
 
 const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
 const LONG = 14;
+const AS_PUBLISHED = "The book is shown as it was published.";
+const OF_NAMES = "Names are chosen by whoever mints a token. Only the identifier tells which asset it is.";
 
 /** Return a book with what can be told of it: spread, mid, state and the sentence about that. */
 export function told(book) {
@@ -15,14 +17,14 @@ export function told(book) {
   const both = bid && ask;
   const spread = both ? subtract(ask.value, bid.value) : null;
   const mid = both ? half(add(bid.value, ask.value)) : null;
-  const order = both ? compare(bid.value, ask.value) : -1;
-  const state = !bid && !ask ? "empty" : !ask ? "no asks" : !bid ? "no bids" : order > 0 ? "crossed" : order === 0 ? "locked" : "";
+  const crossing = both && ["", "locked", "crossed"][compare(bid.value, ask.value) + 1];
+  const state = both ? crossing : bid ? "no asks" : ask ? "no bids" : "empty";
   const sentence = {
     empty: "Nothing rests on either side of this book.",
     "no asks": "Nothing is offered for sale: this book has bids alone.",
     "no bids": "Nobody bids: this book has asks alone.",
-    crossed: `The best bid, ${bid?.price}, is above the best ask, ${ask?.price}. The book is shown as it was published.`,
-    locked: `Best bid and best ask are the same price, ${bid?.price}. The book is shown as it was published.`,
+    crossed: `The best bid, ${bid?.price}, is above the best ask, ${ask?.price}. ${AS_PUBLISHED}`,
+    locked: `Best bid and best ask are the same price, ${bid?.price}. ${AS_PUBLISHED}`,
     "": "",
   }[state];
   const middle = both ? `spread ${text(spread)} · mid ${text(mid)}` : "no spread";
@@ -41,9 +43,12 @@ export class BookView {
     { class: "identifiers" },
     element("summary", {}, "Identifiers"),
     element("dl", {}, ...Object.values(this.#identifiers).map((line) => line.node)),
-    element("p", { class: "remark" }, "Names are chosen by whoever mints a token. Only the identifier tells which asset it is."),
+    element("p", { class: "remark" }, OF_NAMES),
   );
-  #facts = FACTS.map((name) => ({ name, value: element("dd") }));
+  #facts = FACTS.map((name) => {
+    const value = element("dd");
+    return { name, value, node: element("div", {}, element("dt", {}, name), value) };
+  });
   #units = element("p", { class: "remark units" });
   #ladder = new Ladder();
   #chart = new DepthChart();
@@ -52,7 +57,7 @@ export class BookView {
     "div",
     { class: "content" },
     this.#sentence,
-    element("dl", { class: "facts" }, ...this.#facts.map(({ name, value }) => element("div", {}, element("dt", {}, name), value))),
+    element("dl", { class: "facts" }, ...this.#facts.map((fact) => fact.node)),
     this.#units,
     this.#body,
   );
@@ -114,14 +119,16 @@ export class BookView {
     this.#identifiers.quote.say(quote);
     this.#details.open = false;
     const [one, other] = names.map((name) => element("bdi", {}, name));
-    this.#units.replaceChildren("Prices in ", other, " for one ", one, ", amounts in ", one.cloneNode(true), ", all in smallest units.");
+    const prices = ["Prices in ", other, " for one ", one];
+    this.#units.replaceChildren(...prices, ", amounts in ", one.cloneNode(true), ", all in smallest units.");
   }
 }
 
 /** Return a line that shows an identifier, with a button that copies it. */
 function identifierLine(name) {
   const value = element("code");
-  const button = element("button", { type: "button", "aria-label": `Copy the identifier of the ${name.toLowerCase()} asset` }, "Copy");
+  const label = `Copy the identifier of the ${name.toLowerCase()} asset`;
+  const button = element("button", { type: "button", "aria-label": label }, "Copy");
   button.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(value.textContent);

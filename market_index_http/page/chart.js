@@ -1,6 +1,7 @@
 // The depth chart: how much rests up to each price, on either side of the middle.
 
-import { add, compare, grouped, half, labels, place as placed, share, subtract, text, ticks, times, totals, whole } from "./exact.js";
+import * as exact from "./exact.js";
+import { add, compare, grouped, subtract, text, whole } from "./exact.js";
 import { drawn, element, say } from "./elements.js";
 
 const HEIGHT = 320;
@@ -54,22 +55,23 @@ export class DepthChart {
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
 
     const { low, high, bids, asks } = window(book);
-    const sums = { bids: summed(bids), asks: summed(asks) };
-    const most = [sums.bids, sums.asks].map((side) => side.at(-1)?.total ?? 0n).reduce((one, other) => (one > other ? one : other));
-    const amounts = ticks(whole(0n), whole(most), 4, 0);
-    const written = labels(amounts);
+    const sums = { bids: summed(bids, "Bids"), asks: summed(asks, "Asks") };
+    const [, most] = [sums.bids, sums.asks].map((side) => side.at(-1)?.total ?? 0n).sort(exact.ascending);
+    const amounts = exact.ticks(whole(0n), whole(most), 4, 0);
+    const written = exact.labels(amounts);
     const left = 10 + Math.max(...written.map((one) => one.length)) * DIGIT;
     const width = this.#width - left - RIGHT;
     const floor = HEIGHT - BOTTOM;
-    const x = (price) => left + width * Math.min(Math.max(placed(price, low, high), 0), 1);
-    const y = (total) => floor - (floor - TOP) * share(total, most);
-    const points = Object.entries(sums).flatMap(([side, levels]) => levels.map((level) => ({ ...level, side, x: x(level.value) })));
+    const x = (price) => left + width * Math.min(Math.max(exact.place(price, low, high), 0), 1);
+    const y = (total) => floor - (floor - TOP) * exact.share(total, most);
+    const points = [...sums.bids, ...sums.asks].map((level) => ({ ...level, x: x(level.value) }));
     this.#scale = { x, y, points, left, floor };
 
     if (book.spread && bids.length && asks.length) {
       const [from, to] = [x(bids[0].value), x(asks[0].value)].sort((one, other) => one - other);
       const kind = book.spread.coefficient < 0n ? "spread crossed" : "spread";
-      this.#drawing.append(drawn("rect", { class: kind, x: from, y: TOP, width: Math.max(to - from, 1), height: floor - TOP }));
+      const across = { x: from, width: Math.max(to - from, 1) };
+      this.#drawing.append(drawn("rect", { class: kind, ...across, y: TOP, height: floor - TOP }));
     }
     amounts.forEach((tick, number) => {
       const at = y(tick.coefficient).toFixed(1);
@@ -86,14 +88,16 @@ export class DepthChart {
         drawn("text", { class: "tick", x: middle, y: floor + 18, "text-anchor": "middle" }, label),
       );
     }
-    for (const side of ["bids", "asks"]) this.#drawing.append(...steps(sums[side], side, this.#scale, side === "bids" ? left : left + width));
+    this.#drawing.append(...steps(sums.bids, "bids", this.#scale, left));
+    this.#drawing.append(...steps(sums.asks, "asks", this.#scale, left + width));
     if (book.mid) this.#drawing.append(...this.#mark("mid", book.mid, low, high, 12));
     if (book.spot) this.#drawing.append(...this.#mark("spot", book.spot.value, low, high, 28));
     this.#cursor = drawn("g", { class: "cursor" });
     this.#drawing.append(this.#cursor);
 
     const count = book.bids.length + book.asks.length - bids.length - asks.length;
-    say(this.#outside, count ? `${grouped(BigInt(count))} ${count === 1 ? "level lies" : "levels lie"} farther from the middle than the chart reaches.` : "");
+    const lie = `${grouped(BigInt(count))} ${count === 1 ? "level lies" : "levels lie"}`;
+    say(this.#outside, count ? `${lie} farther from the middle than the chart reaches.` : "");
     this.#drawing.setAttribute("aria-label", described(sums));
     this.#rest();
   }
@@ -108,7 +112,8 @@ export class DepthChart {
     const anchor = at + room > this.#width - 2 ? "end" : at - room < left ? "start" : "middle";
     const title = drawn("text", { class: `mark ${name}`, x: at.toFixed(1), y: height, "text-anchor": anchor }, label);
     if (outside) return [title];
-    return [drawn("line", { class: `mark ${name}`, x1: at.toFixed(1), x2: at.toFixed(1), y1: TOP - 6, y2: floor }), title];
+    const across = at.toFixed(1);
+    return [drawn("line", { class: `mark ${name}`, x1: across, x2: across, y1: TOP - 6, y2: floor }), title];
   }
 
   /** Tell of the level nearest to the pointer. */
@@ -122,7 +127,7 @@ export class DepthChart {
       drawn("line", { x1: across, x2: across, y1: TOP, y2: floor }),
       drawn("circle", { cx: across, cy: y(nearest.total).toFixed(1), r: 4 }),
     );
-    say(this.#reading, `${nearest.side === "bids" ? "Bids" : "Asks"} to ${nearest.price}: ${grouped(nearest.total)}`);
+    say(this.#reading, `${nearest.side} to ${nearest.price}: ${grouped(nearest.total)}`);
   }
 
   #unpoint() {
@@ -140,11 +145,11 @@ function window(book) {
   const middle = book.mid ?? (book.bids[0] ?? book.asks[0]).value;
   const distance = (level) => {
     const difference = subtract(level.value, middle);
-    return difference.coefficient < 0n ? times(difference, -1n) : difference;
+    return difference.coefficient < 0n ? exact.times(difference, -1n) : difference;
   };
   const best = [book.bids.slice(0, DEEPEST), book.asks.slice(0, DEEPEST)];
   const distances = best.flat().map(distance).sort(compare);
-  const reach = times(distances[Math.floor(((distances.length - 1) * 3) / 4)], FARTHEST);
+  const reach = exact.times(distances[Math.floor(((distances.length - 1) * 3) / 4)], FARTHEST);
   const isNear = (level) => reach.coefficient === 0n || compare(distance(level), reach) <= 0;
   const [bids, asks] = best.map((side) => side.filter(isNear));
   const prices = [...bids, ...asks].map((level) => level.value).sort(compare);
@@ -155,21 +160,22 @@ function window(book) {
   }
   const span = subtract(high, low);
   // A twentieth of room at either end; around a single price, half of it.
-  const margin = span.coefficient === 0n ? half(high) : { coefficient: span.coefficient * 5n, places: span.places + 2 };
+  const twentieth = { coefficient: span.coefficient * 5n, places: span.places + 2 };
+  const margin = span.coefficient === 0n ? exact.half(high) : twentieth;
   const lowest = subtract(low, margin);
   return { low: lowest.coefficient < 0n ? whole(0n) : lowest, high: add(high, margin), bids, asks };
 }
 
-function summed(levels) {
-  const sums = totals(levels.map((level) => level.amount));
-  return levels.map((level, at) => ({ ...level, total: sums[at] }));
+function summed(levels, side) {
+  const sums = exact.totals(levels.map((level) => level.amount));
+  return levels.map((level, at) => ({ ...level, side, total: sums[at] }));
 }
 
 /** Return as many round prices as have room below the chart, with what is written of them. */
 function fitting(low, high, width) {
   for (let count = Math.floor(width / 60); count > 1; count -= 1) {
-    const found = ticks(low, high, count);
-    const written = labels(found);
+    const found = exact.ticks(low, high, count);
+    const written = exact.labels(found);
     const longest = Math.max(...written.map((one) => one.length));
     if (found.length * (longest * DIGIT + 14) <= width) return found.map((tick, number) => [tick, written[number]]);
   }
@@ -182,8 +188,8 @@ function steps(levels, side, { x, y, floor }, end) {
   let line = `M${x(levels[0].value).toFixed(1)} ${floor}`;
   for (const level of levels) line += `H${x(level.value).toFixed(1)}V${y(level.total).toFixed(1)}`;
   line += `H${end.toFixed(1)}`;
-  const isBids = side === "bids";
-  const name = drawn("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": isBids ? "start" : "end" }, isBids ? "Bids" : "Asks");
+  const anchor = side === "bids" ? "start" : "end";
+  const name = drawn("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": anchor }, levels[0].side);
   return [
     drawn("path", { class: `area ${side}`, d: `${line}V${floor}Z`, fill: `url(#${side}-pattern)` }),
     drawn("path", { class: `line ${side}`, d: line }),
@@ -193,8 +199,14 @@ function steps(levels, side, { x, y, floor }, end) {
 
 /** Return patterns that tell the sides apart without colour: strokes for bids, dots for asks. */
 function patterns() {
+  const size = { width: "8", height: "8" };
   const pattern = (name, ...shapes) =>
-    drawn("pattern", { id: `${name}-pattern`, class: name, width: "8", height: "8", patternUnits: "userSpaceOnUse" }, drawn("rect", { width: "8", height: "8" }), ...shapes);
+    drawn(
+      "pattern",
+      { id: `${name}-pattern`, class: name, ...size, patternUnits: "userSpaceOnUse" },
+      drawn("rect", size),
+      ...shapes,
+    );
   return drawn(
     "defs",
     {},
@@ -204,7 +216,10 @@ function patterns() {
 }
 
 function described({ bids, asks }) {
-  const told = (name, side) => (side.length ? `${name} from ${side[0].price} to ${side.at(-1).price}, ${grouped(side.at(-1).total)} in all` : `no ${name}`);
+  const told = (name, side) => {
+    const [first, last] = [side[0], side.at(-1)];
+    return first ? `${name} from ${first.price} to ${last.price}, ${grouped(last.total)} in all` : `no ${name}`;
+  };
   return `Depth chart: ${told("bids", bids)}; ${told("asks", asks)}.`;
 }
 

@@ -25,7 +25,9 @@ export function say(where, text) {
 
 /** Set an element's text, with places where the browser may break it after each comma. */
 export function sayNumber(where, text) {
-  if (where.textContent !== text) where.replaceChildren(...text.split(/(?<=,)/).flatMap((part, at) => (at ? [element("wbr"), part] : [part])));
+  if (where.textContent === text) return;
+  const [first, ...others] = text.split(/(?<=,)/);
+  where.replaceChildren(first, ...others.flatMap((part) => [element("wbr"), part]));
 }
 
 /** Make these the children of an element. Those that are already stay untouched, and keep the focus. */

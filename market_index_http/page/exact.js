@@ -1,7 +1,9 @@
 // Numbers as the API gives them. Amounts are BigInt, prices are decimals of any length, and what is shown is made of
 // these alone. A float comes out of `share` and `place`, which say where on the screen something stands.
 
-const TOKEN = /[ \t\n\r]*(?:([{}[\],:])|("(?:[^"\\\u0000-\u001f]|\\.)*")|(-?(?:0|[1-9]\d*))(?![\d.eE])|(true|false|null))/y;
+// A mark, a string, an integer or a word, after any blanks.
+const TOKEN =
+  /[ \t\n\r]*(?:([{}[\],:])|("(?:[^"\\\u0000-\u001f]|\\.)*")|(-?(?:0|[1-9]\d*))(?![\d.eE])|(true|false|null))/y;
 const WORDS = { true: true, false: false, null: null };
 const DECIMAL = /^(\d{1,64})(?:\.(\d{1,64}))?$/;
 const FINE = 1n << 40n;
@@ -91,7 +93,7 @@ function scaled(value, places) {
 
 export function compare(one, other) {
   const [left, right] = aligned(one, other);
-  return left < right ? -1 : left > right ? 1 : 0;
+  return ascending(left, right);
 }
 
 export function add(one, other) {
@@ -147,6 +149,11 @@ function tenth({ coefficient, places }) {
   return power;
 }
 
+/** Order whole numbers, for sorting. */
+export function ascending(one, other) {
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
 /** Return the running totals of amounts. */
 export function totals(amounts) {
   let total = 0n;
@@ -164,7 +171,10 @@ export function place(value, low, high) {
   return share(part, all);
 }
 
-/** Return the round decimals from `low` to `high`, at most so many and one: multiples of 1, 2 or 5 times a power of 10. */
+/**
+ * Return the round decimals from `low` to `high`, at most so many and one: multiples of 1, 2 or 5 times a power of 10.
+ * They have no more places than `finest`.
+ */
 export function ticks(low, high, count, finest = Infinity) {
   const fine = Math.min(Math.max(low.places, high.places) + 3, finest);
   const places = Math.max(fine, low.places, high.places);

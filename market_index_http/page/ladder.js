@@ -1,6 +1,6 @@
 // The ladder: asks above bids, the best of each in the middle, and how much rests at each price and up to it.
 
-import { grouped, share, totals } from "./exact.js";
+import { ascending, grouped, share, totals } from "./exact.js";
 import { element, place, say, sayNumber } from "./elements.js";
 
 const AT_ONCE = 15;
@@ -49,9 +49,10 @@ export class Ladder {
     if (fresh) for (const side of [this.#asks, this.#bids]) side.reset();
     const shown = [...book.asks.slice(0, this.#asks.shown), ...book.bids.slice(0, this.#bids.shown)];
     const places = Math.max(0, ...shown.map((level) => level.value.places));
-    this.#table.classList.toggle("long", places > LONGEST_AT_THE_POINT || shown.some((level) => level.amount >= LONG_AMOUNT));
+    const isLong = places > LONGEST_AT_THE_POINT || shown.some((level) => level.amount >= LONG_AMOUNT);
+    this.#table.classList.toggle("long", isLong);
     const least = places > LONGEST_AT_THE_POINT ? 0 : places && places + 1;
-    const depth = [this.#asks.depth(book.asks), this.#bids.depth(book.bids)].reduce((one, other) => (one > other ? one : other));
+    const [, depth] = [this.#asks.depth(book.asks), this.#bids.depth(book.bids)].sort(ascending);
     this.#asks.show(book.asks, least, depth);
     this.#bids.show(book.bids, least, depth);
     say(this.#middle, book.middle);

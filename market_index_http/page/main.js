@@ -78,8 +78,10 @@ function show() {
 
 function stateOf(isTracked, isKnown) {
   if (pair && !pair.key) return "The address of this page names no pair. Choose one from the list.";
-  if (isKnown && pairs.value.length === 0 && pair === null) return "No pair is tracked yet. The first that is published will be shown here.";
-  if (pair === null || !isKnown) return "";
+  if (!isKnown) return "";
+  if (pair === null) {
+    return pairs.value.length ? "" : "No pair is tracked yet. The first that is published will be shown here.";
+  }
   if (!isTracked && book.told) return "This pair is no longer tracked. Its last order book is shown.";
   if (!isTracked) return "This pair is not tracked. Should it be published, its order book will be shown here.";
   return book.told || problem ? "" : "Reading the order book…";
