@@ -4,7 +4,7 @@ FEED ?= $(or $(MARKET_INDEX_FEED),sample.db)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-faults check docs wheel openapi bench clean
+.PHONY: help serve browser test test-faults check docs wheel openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -31,7 +31,12 @@ sample.db: samples/order-books.ndjson | .venv/serve.installed
 serve: .venv/serve.installed $(filter sample.db,$(FEED)) ## publish the sample order books into sample.db, and serve it on http://127.0.0.1:8000 (FEED=market.db for your own)
 	exec $(BIN)/market-index serve $(FEED)
 
-test: .venv/check.installed ## run the tests, with branch coverage (HYPOTHESIS_PROFILE=thorough for more examples)
+browser: # Debian's Chromium, for the tests of the page; where it cannot be had they are skipped, and say so
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
+	  { export DEBIAN_FRONTEND=noninteractive; install='apt-get install -qq -y --no-install-recommends chromium'; \
+	    $$install || { apt-get update -qq && $$install; }; } >/dev/null 2>&1 || true
+
+test: .venv/check.installed browser ## run the tests, with branch coverage (HYPOTHESIS_PROFILE=thorough for more examples)
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n auto --maxprocesses 4 --dist loadfile $(PYTEST)
 	$(BIN)/coverage combine --quiet

@@ -53,13 +53,21 @@ class Body:
 
     __slots__ = ("_compressed", "_compressing", "_gzip_etag", "_headers", "content")
 
-    def __init__(self, content: bytes, digest: str, cache_control: bytes, *, compress: bool = True) -> None:
+    def __init__(
+        self,
+        content: bytes,
+        digest: str,
+        cache_control: bytes,
+        *,
+        compress: bool = True,
+        fields: tuple[tuple[bytes, bytes], ...] = (_JSON,),
+    ) -> None:
         self.content = content
         self._headers = (
             (b"etag", f'"{digest}"'.encode("ascii")),
             (b"cache-control", cache_control),
             _VARY,
-            _JSON,
+            *fields,
             (b"content-length", b"%d" % len(content)),
         )
         self._gzip_etag = f'"{digest}-gzip"'.encode("ascii") if compress and len(content) >= GZIP_LEAST else None

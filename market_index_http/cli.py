@@ -35,6 +35,7 @@ from market_index_http import create_app, terminal
 from market_index_http.cross_origin import CrossOrigin, read_origin
 from market_index_http.health import health_route
 from market_index_http.openapi import openapi_route
+from market_index_http.page import page_routes
 from market_index_http.server import GRACE_SECONDS, Server, bind
 from market_index_http.signals import ended_by_signals
 from market_index_http.workers import supervise
@@ -155,6 +156,7 @@ class _Serving:
     max_stale: float | None
     cors_origins: tuple[str, ...]
     workers: int
+    page: bool = True
 
 
 @main.command(
@@ -233,6 +235,14 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     type=_Origin(),
     help="Let web pages of ORIGIN, such as https://example.com, read the API; * for any. Can be given more than once.",
 )
+@click.option(
+    "--page/--no-page",
+    default=True,
+    envvar="MARKET_INDEX_PAGE",
+    show_default=True,
+    show_envvar=True,
+    help="Answer / with a page that shows the pairs and their order books in a browser.",
+)
 def serve(
     source: str,
     host: str,
@@ -243,15 +253,17 @@ def serve(
     max_age: int | None,
     max_stale: float | None,
     cors_origins: tuple[str, ...],
+    page: bool,
 ) -> None:
     """Serve FEED over HTTP: the pair list and the order book of every pair.
 
     FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file of order books, one a line in the shape
     that the order-book endpoint answers, - for standard input, or the base URL of another service. It is followed: what
-    is published into a store or appended to a file goes live at once. GET /healthz tells how FEED is doing, GET
-    /openapi.json what there is to ask. FEED can be given by the variable MARKET_INDEX_FEED as well.
+    is published into a store or appended to a file goes live at once. GET / is a page to look at the books with, GET
+    /healthz tells how FEED is doing, and GET /openapi.json what there is to ask. FEED can be given by the variable
+    MARKET_INDEX_FEED as well.
     """
-    serving = _Serving(source, access_log, max_age, max_stale, cors_origins, workers)
+    serving = _Serving(source, access_log, max_age, max_stale, cors_origins, workers, page)
     with _telling_of_feeds(), open_feed(source) as feed, _bound(host, port) as listener:
         if workers == 1:
             _serve_here(serving, feed, listener)
@@ -287,6 +299,8 @@ def _serve_here(
     live = LiveIndex()
     app = create_app(live, max_age=serving.max_age)
     app.router.routes += [health_route(live, feed, serving.max_stale), openapi_route()]
+    if serving.page:
+        app.router.routes += page_routes()
     shown = CrossOrigin(app, serving.cors_origins) if serving.cors_origins else app
     server = Server(shown, access_log=serving.access_log, on_listening=on_listening)
     with ended_by_signals(server.end):

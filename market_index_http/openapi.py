@@ -7,9 +7,9 @@ from importlib.resources import files
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from market_index_http.app import ExactRoute
+from market_index_http.bodies import Body
 
 OPENAPI_PATH: Final = "/openapi.json"
 
@@ -20,10 +20,10 @@ def openapi_route() -> ExactRoute:
     >>> openapi_route().path
     '/openapi.json'
     """
-    body = files("market_index_http").joinpath("openapi.json").read_bytes()
-    headers = {"ETag": f'"{sha256(body).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
+    content = files("market_index_http").joinpath("openapi.json").read_bytes()
+    body = Body(content, sha256(content).hexdigest(), b"no-cache")
 
-    async def openapi(_: Request) -> Response:
-        return Response(body, headers=headers, media_type="application/json")
+    async def openapi(_: Request) -> Body:
+        return body
 
     return ExactRoute(OPENAPI_PATH, openapi)

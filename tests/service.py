@@ -16,6 +16,7 @@ import uvicorn
 from attrs import frozen
 
 from market_index_http.server import Server
+from tests.waiting import eventually
 
 
 @frozen
@@ -95,3 +96,26 @@ def served(app: Any, server: uvicorn.Server | None = None) -> Iterator[Service]:
         server.should_exit = True
         thread.join(20)
         listener.close()
+
+
+class Restartable:
+    """A server that can go and come back at the same address."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self.start()
+
+    def start(self) -> None:
+        if self._socket.fileno() < 0:
+            self._socket = socket.create_server(("127.0.0.1", self.port))
+        self._server = Server(self._app)
+        self._thread = Thread(target=self._server.run, args=([self._socket],), daemon=True)
+        self._thread.start()
+        eventually(lambda: self._server.started)
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+        self._socket.close()

@@ -63,7 +63,7 @@ def test_the_server_shows_what_the_page_says(service: Service):
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-cache"
-    assert re.fullmatch('"[0-9a-f]{32}"', answer.headers["etag"])
+    assert re.fullmatch('"[0-9a-f]{64}"', answer.headers["etag"])
     assert answer.json == CONTRACT
 
 

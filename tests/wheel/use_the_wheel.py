@@ -120,6 +120,12 @@ def main() -> None:
                 time.sleep(0.05)
             with urlopen(f"{url[1]}/trading-view/pair-list") as answer:
                 expect(len(json.load(answer)["pairs"]), 13, "the command serves the pair list")
+            page = ROOT / "market_index_http" / "page"
+            with urlopen(f"{url[1]}/") as answer:
+                expect(answer.read(), (page / "index.html").read_bytes(), "the command serves the page")
+            for part in page.glob("*.[cj]s*"):
+                with urlopen(f"{url[1]}/{part.name}") as answer:
+                    expect(answer.read(), part.read_bytes(), f"and its {part.name}")
             query = f"base={first['base']}&quote={first['quote']}"
             with urlopen(f"{url[1]}/trading-view/order-book?{query}") as answer:
                 expect(json.load(answer), first, "the command serves an order book")

@@ -1,0 +1,147 @@
+// One order book: what it is called, what there is to say of it, the ladder and the chart.
+
+import { add, compare, half, subtract, text } from "./exact.js";
+import { element, pairName, say } from "./elements.js";
+import { DepthChart } from "./chart.js";
+import { Ladder } from "./ladder.js";
+import { ticker } from "./names.js";
+
+const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
+const LONG = 14;
+const AS_PUBLISHED = "The book is shown as it was published.";
+const OF_NAMES = "Names are chosen by whoever mints a token. Only the identifier tells which asset it is.";
+
+/** Return a book with what can be told of it: spread, mid, state and the sentence about that. */
+export function told(book) {
+  const [bid, ask] = [book.bids[0], book.asks[0]];
+  const both = bid && ask;
+  const spread = both ? subtract(ask.value, bid.value) : null;
+  const mid = both ? half(add(bid.value, ask.value)) : null;
+  const crossing = both && ["", "locked", "crossed"][compare(bid.value, ask.value) + 1];
+  const state = both ? crossing : bid ? "no asks" : ask ? "no bids" : "empty";
+  const sentence = {
+    empty: "Nothing rests on either side of this book.",
+    "no asks": "Nothing is offered for sale: this book has bids alone.",
+    "no bids": "Nobody bids: this book has asks alone.",
+    crossed: `The best bid, ${bid?.price}, is above the best ask, ${ask?.price}. ${AS_PUBLISHED}`,
+    locked: `Best bid and best ask are the same price, ${bid?.price}. ${AS_PUBLISHED}`,
+    "": "",
+  }[state];
+  const middle = both ? `spread ${text(spread)} · mid ${text(mid)}` : "no spread";
+  return { ...book, spread, mid, state, sentence, middle };
+}
+
+export class BookView {
+  #node = document.getElementById("book");
+  #title = element("h2", { id: "title", tabindex: "-1" });
+  #badge = element("span", { class: "badge" });
+  #changed = element("p", { class: "changed-at" });
+  #sentence = element("p", { class: "notice", role: "status" });
+  #identifiers = { base: identifierLine("Base"), quote: identifierLine("Quote") };
+  #details = element(
+    "details",
+    { class: "identifiers" },
+    element("summary", {}, "Identifiers"),
+    element("dl", {}, ...Object.values(this.#identifiers).map((line) => line.node)),
+    element("p", { class: "remark" }, OF_NAMES),
+  );
+  #facts = FACTS.map((name) => {
+    const value = element("dd");
+    return { name, value, node: element("div", {}, element("dt", {}, name), value) };
+  });
+  #units = element("p", { class: "remark units" });
+  #ladder = new Ladder();
+  #chart = new DepthChart();
+  #body = element("div", { class: "body" }, this.#ladder.node, this.#chart.node);
+  #content = element(
+    "div",
+    { class: "content" },
+    this.#sentence,
+    element("dl", { class: "facts" }, ...this.#facts.map((fact) => fact.node)),
+    this.#units,
+    this.#body,
+  );
+  #key = null;
+
+  constructor() {
+    this.#node.append(
+      element(
+        "header",
+        {},
+        element("a", { class: "back", href: "#" }, "‹ All pairs"),
+        element("div", { class: "heading" }, this.#title, this.#badge, this.#changed),
+        this.#details,
+      ),
+      this.#content,
+    );
+  }
+
+  /** Show a pair and its book; without one, what it is called alone. `old` marks a book that may have changed since. */
+  show(pair, book, { changed, confirmed }, old) {
+    const fresh = pair.key !== this.#key;
+    this.#key = pair.key;
+    this.#node.hidden = false;
+    if (fresh) this.#name(pair);
+    this.#content.hidden = book === null;
+    this.#node.classList.toggle("old", old);
+    const time = old ? `as it was at ${confirmed?.toLocaleTimeString()}` : `changed ${changed?.toLocaleTimeString()}`;
+    say(this.#changed, book === null ? "" : time);
+    say(this.#badge, book?.state ?? "");
+    this.#badge.className = `badge ${book?.state ?? ""}`;
+    if (book === null) return;
+    say(this.#sentence, book.sentence);
+    this.#sentence.classList.toggle("warning", book.state === "crossed" || book.state === "locked");
+    this.#body.hidden = book.state === "empty";
+    const { spot, bids, asks, spread, mid } = book;
+    const values = [spot?.text, bids[0]?.price, asks[0]?.price, spread && text(spread), mid && text(mid)];
+    this.#facts.forEach(({ name, value }, at) => {
+      say(value, values[at] ?? (name === "Spot" ? "none yet" : "none"));
+      value.classList.toggle("none", !values[at]);
+      value.classList.toggle("long", (values[at] ?? "").length > LONG);
+    });
+    this.#ladder.update(book, fresh);
+    this.#chart.update(book);
+  }
+
+  hide() {
+    this.#node.hidden = true;
+    this.#key = null;
+  }
+
+  focus() {
+    this.#title.focus({ preventScroll: true });
+  }
+
+  #name({ base, quote }) {
+    const names = [ticker(base), ticker(quote)];
+    this.#title.replaceChildren(...pairName(...names));
+    this.#identifiers.base.say(base);
+    this.#identifiers.quote.say(quote);
+    this.#details.open = false;
+    const [one, other] = names.map((name) => element("bdi", {}, name));
+    const prices = ["Prices in ", other, " for one ", one];
+    this.#units.replaceChildren(...prices, ", amounts in ", one.cloneNode(true), ", all in smallest units.");
+  }
+}
+
+/** Return a line that shows an identifier, with a button that copies it. */
+function identifierLine(name) {
+  const value = element("code");
+  const label = `Copy the identifier of the ${name.toLowerCase()} asset`;
+  const button = element("button", { type: "button", "aria-label": label }, "Copy");
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(value.textContent);
+      button.textContent = "Copied";
+    } catch {
+      // Clipboards are for pages of a secure origin: the next best is to have it selected.
+      getSelection().selectAllChildren(value);
+      button.textContent = "Selected";
+    }
+    setTimeout(() => (button.textContent = "Copy"), 2000);
+  });
+  return {
+    node: element("div", {}, element("dt", {}, name), element("dd", {}, value, button)),
+    say: (identifier) => say(value, identifier),
+  };
+}

@@ -1,0 +1,229 @@
+// The depth chart: how much rests up to each price, on either side of the middle.
+
+import * as exact from "./exact.js";
+import { add, compare, grouped, subtract, text, whole } from "./exact.js";
+import { drawn, element, say } from "./elements.js";
+
+const HEIGHT = 320;
+const TOP = 40;
+const BOTTOM = 26;
+const RIGHT = 14;
+const DIGIT = 6.9;
+const FARTHEST = 4n;
+const DEEPEST = 3000;
+
+export class DepthChart {
+  #drawing = drawn("svg", { class: "chart", role: "img", height: String(HEIGHT) });
+  #reading = element("p", { class: "reading" });
+  #outside = element("p", { class: "remark" });
+  #book = null;
+  #scale = null;
+  #cursor = null;
+  #width = 0;
+  node = element(
+    "section",
+    { class: "panel depth-panel", "aria-label": "Depth chart" },
+    element("h3", {}, "Depth"),
+    this.#drawing,
+    this.#reading,
+    this.#outside,
+  );
+
+  constructor() {
+    this.#drawing.append(patterns());
+    new ResizeObserver(([{ contentRect }]) => {
+      if (Math.round(contentRect.width) === this.#width) return;
+      this.#width = Math.round(contentRect.width);
+      this.#draw();
+    }).observe(this.#drawing);
+    this.#drawing.addEventListener("pointermove", (event) => this.#point(event));
+    this.#drawing.addEventListener("pointerleave", () => this.#unpoint());
+  }
+
+  update(book) {
+    this.#book = book;
+    this.#draw();
+  }
+
+  #draw() {
+    const book = this.#book;
+    const [, ...before] = this.#drawing.children;
+    for (const child of before) child.remove();
+    this.#scale = this.#cursor = null;
+    this.node.hidden = !book || book.bids.length + book.asks.length === 0;
+    if (this.node.hidden || this.#width === 0) return;
+    this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
+
+    const { low, high, bids, asks } = window(book);
+    const sums = { bids: summed(bids, "Bids"), asks: summed(asks, "Asks") };
+    const [, most] = [sums.bids, sums.asks].map((side) => side.at(-1)?.total ?? 0n).sort(exact.ascending);
+    const amounts = exact.ticks(whole(0n), whole(most), 4, 0);
+    const written = exact.labels(amounts);
+    const left = 10 + Math.max(...written.map((one) => one.length)) * DIGIT;
+    const width = this.#width - left - RIGHT;
+    const floor = HEIGHT - BOTTOM;
+    const x = (price) => left + width * Math.min(Math.max(exact.place(price, low, high), 0), 1);
+    const y = (total) => floor - (floor - TOP) * exact.share(total, most);
+    const points = [...sums.bids, ...sums.asks].map((level) => ({ ...level, x: x(level.value) }));
+    this.#scale = { x, y, points, left, floor };
+
+    if (book.spread && bids.length && asks.length) {
+      const [from, to] = [x(bids[0].value), x(asks[0].value)].sort((one, other) => one - other);
+      const kind = book.spread.coefficient < 0n ? "spread crossed" : "spread";
+      const across = { x: from, width: Math.max(to - from, 1) };
+      this.#drawing.append(drawn("rect", { class: kind, ...across, y: TOP, height: floor - TOP }));
+    }
+    amounts.forEach((tick, number) => {
+      const at = y(tick.coefficient).toFixed(1);
+      this.#drawing.append(
+        drawn("line", { class: "grid", x1: left, x2: left + width, y1: at, y2: at }),
+        drawn("text", { class: "tick", x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, written[number]),
+      );
+    });
+    for (const [tick, label] of fitting(low, high, width)) {
+      const at = x(tick).toFixed(1);
+      const middle = Math.min(x(tick), this.#width - 2 - (label.length * DIGIT) / 2).toFixed(1);
+      this.#drawing.append(
+        drawn("line", { class: "grid", x1: at, x2: at, y1: floor, y2: floor + 5 }),
+        drawn("text", { class: "tick", x: middle, y: floor + 18, "text-anchor": "middle" }, label),
+      );
+    }
+    this.#drawing.append(...steps(sums.bids, "bids", this.#scale, left));
+    this.#drawing.append(...steps(sums.asks, "asks", this.#scale, left + width));
+    if (book.mid) this.#drawing.append(...this.#mark("mid", book.mid, low, high, 12));
+    if (book.spot) this.#drawing.append(...this.#mark("spot", book.spot.value, low, high, 28));
+    this.#cursor = drawn("g", { class: "cursor" });
+    this.#drawing.append(this.#cursor);
+
+    const count = book.bids.length + book.asks.length - bids.length - asks.length;
+    const lie = `${grouped(BigInt(count))} ${count === 1 ? "level lies" : "levels lie"}`;
+    say(this.#outside, count ? `${lie} farther from the middle than the chart reaches.` : "");
+    this.#drawing.setAttribute("aria-label", described(sums));
+    this.#rest();
+  }
+
+  /** Return a line at a price, with its name above; where the price lies outside, an arrow to that side. */
+  #mark(name, price, low, high, height) {
+    const { x, floor, left } = this.#scale;
+    const outside = compare(price, low) < 0 ? -1 : compare(price, high) > 0 ? 1 : 0;
+    const at = x(price);
+    const label = outside < 0 ? `◂ ${name}` : outside > 0 ? `${name} ▸` : `${name} ${brief(text(price))}`;
+    const room = (label.length * DIGIT) / 2;
+    const anchor = at + room > this.#width - 2 ? "end" : at - room < left ? "start" : "middle";
+    const title = drawn("text", { class: `mark ${name}`, x: at.toFixed(1), y: height, "text-anchor": anchor }, label);
+    if (outside) return [title];
+    const across = at.toFixed(1);
+    return [drawn("line", { class: `mark ${name}`, x1: across, x2: across, y1: TOP - 6, y2: floor }), title];
+  }
+
+  /** Tell of the level nearest to the pointer. */
+  #point(event) {
+    if (!this.#scale) return;
+    const { y, points, floor } = this.#scale;
+    const at = event.clientX - this.#drawing.getBoundingClientRect().left;
+    const nearest = points.reduce((one, other) => (Math.abs(other.x - at) < Math.abs(one.x - at) ? other : one));
+    const across = nearest.x.toFixed(1);
+    this.#cursor.replaceChildren(
+      drawn("line", { x1: across, x2: across, y1: TOP, y2: floor }),
+      drawn("circle", { cx: across, cy: y(nearest.total).toFixed(1), r: 4 }),
+    );
+    say(this.#reading, `${nearest.side} to ${nearest.price}: ${grouped(nearest.total)}`);
+  }
+
+  #unpoint() {
+    this.#cursor?.replaceChildren();
+    this.#rest();
+  }
+
+  #rest() {
+    say(this.#reading, "How much rests up to each price. Point at the chart to read it.");
+  }
+}
+
+/** Return the levels that the chart shows, and from which price to which: none so far away that the others shrink. */
+function window(book) {
+  const middle = book.mid ?? (book.bids[0] ?? book.asks[0]).value;
+  const distance = (level) => {
+    const difference = subtract(level.value, middle);
+    return difference.coefficient < 0n ? exact.times(difference, -1n) : difference;
+  };
+  const best = [book.bids.slice(0, DEEPEST), book.asks.slice(0, DEEPEST)];
+  const distances = best.flat().map(distance).sort(compare);
+  const reach = exact.times(distances[Math.floor(((distances.length - 1) * 3) / 4)], FARTHEST);
+  const isNear = (level) => reach.coefficient === 0n || compare(distance(level), reach) <= 0;
+  const [bids, asks] = best.map((side) => side.filter(isNear));
+  const prices = [...bids, ...asks].map((level) => level.value).sort(compare);
+  let [low, high] = [prices[0], prices.at(-1)];
+  if (book.spot && isNear(book.spot)) {
+    if (compare(book.spot.value, low) < 0) low = book.spot.value;
+    if (compare(book.spot.value, high) > 0) high = book.spot.value;
+  }
+  const span = subtract(high, low);
+  // A twentieth of room at either end; around a single price, half of it.
+  const twentieth = { coefficient: span.coefficient * 5n, places: span.places + 2 };
+  const margin = span.coefficient === 0n ? exact.half(high) : twentieth;
+  const lowest = subtract(low, margin);
+  return { low: lowest.coefficient < 0n ? whole(0n) : lowest, high: add(high, margin), bids, asks };
+}
+
+function summed(levels, side) {
+  const sums = exact.totals(levels.map((level) => level.amount));
+  return levels.map((level, at) => ({ ...level, side, total: sums[at] }));
+}
+
+/** Return as many round prices as have room below the chart, with what is written of them. */
+function fitting(low, high, width) {
+  for (let count = Math.floor(width / 60); count > 1; count -= 1) {
+    const found = exact.ticks(low, high, count);
+    const written = exact.labels(found);
+    const longest = Math.max(...written.map((one) => one.length));
+    if (found.length * (longest * DIGIT + 14) <= width) return found.map((tick, number) => [tick, written[number]]);
+  }
+  return [];
+}
+
+/** Return the stairs of one side: the line, the area below it, and its name. */
+function steps(levels, side, { x, y, floor }, end) {
+  if (levels.length === 0) return [];
+  let line = `M${x(levels[0].value).toFixed(1)} ${floor}`;
+  for (const level of levels) line += `H${x(level.value).toFixed(1)}V${y(level.total).toFixed(1)}`;
+  line += `H${end.toFixed(1)}`;
+  const anchor = side === "bids" ? "start" : "end";
+  const name = drawn("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": anchor }, levels[0].side);
+  return [
+    drawn("path", { class: `area ${side}`, d: `${line}V${floor}Z`, fill: `url(#${side}-pattern)` }),
+    drawn("path", { class: `line ${side}`, d: line }),
+    name,
+  ];
+}
+
+/** Return patterns that tell the sides apart without colour: strokes for bids, dots for asks. */
+function patterns() {
+  const size = { width: "8", height: "8" };
+  const pattern = (name, ...shapes) =>
+    drawn(
+      "pattern",
+      { id: `${name}-pattern`, class: name, ...size, patternUnits: "userSpaceOnUse" },
+      drawn("rect", size),
+      ...shapes,
+    );
+  return drawn(
+    "defs",
+    {},
+    pattern("bids", drawn("path", { d: "M-2 2L2 -2M0 8L8 0M6 10L10 6" })),
+    pattern("asks", drawn("circle", { cx: "2", cy: "2", r: "1" }), drawn("circle", { cx: "6", cy: "6", r: "1" })),
+  );
+}
+
+function described({ bids, asks }) {
+  const told = (name, side) => {
+    const [first, last] = [side[0], side.at(-1)];
+    return first ? `${name} from ${first.price} to ${last.price}, ${grouped(last.total)} in all` : `no ${name}`;
+  };
+  return `Depth chart: ${told("bids", bids)}; ${told("asks", asks)}.`;
+}
+
+/** Return the text of a price where there is room for it; it stands beside the chart as well. */
+function brief(price) {
+  return price.length <= 14 ? price : "";
+}

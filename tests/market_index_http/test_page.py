@@ -1,0 +1,134 @@
+"""The page to look at a book: what is sent of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from market_index import LiveIndex
+from market_index_http import create_app
+from market_index_http.page import page_routes
+from tests.command import SAMPLE, run, running
+from tests.page import PAGE, app_with_page, sample
+from tests.service import Client, Service, served
+
+
+@pytest.fixture(scope="module")
+def sent() -> Iterator[Service]:
+    with served(app_with_page(LiveIndex(sample()))) as service:
+        yield service
+
+
+def paths() -> list[str]:
+    return [route.path for route in page_routes()]
+
+
+def test_every_file_of_the_page_is_served_and_nothing_else(sent: Service):
+    assert set(paths()) == {"/"} | {f"/{file.name}" for file in PAGE.iterdir()} - {"/index.html"}
+    for path in paths():
+        file = PAGE / (path[1:] or "index.html")
+        assert sent.ask(path).body == file.read_bytes()
+    for path in ("/index.html", "/page", "/page/", "/page/page.css", "/page.css/", "//", "/main.js%0A", "/../page.py"):
+        answer = sent.ask(path)
+        assert (answer.status, answer.json) == (404, {"error": "Not Found"})
+
+
+@pytest.mark.parametrize("path", paths())
+def test_files_come_with_their_type_an_etag_and_what_a_browser_is_to_refuse(sent: Service, path: str):
+    answer = sent.ask(path)
+    kind = {"": "text/html", "css": "text/css", "js": "text/javascript"}[path.rpartition(".")[2].strip("/")]
+    assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    policy = dict(one.split(" ", 1) for one in answer.headers["content-security-policy"].split("; "))
+    assert policy == {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "connect-src": "'self'",
+        "img-src": "'self' data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+    assert re.fullmatch(r'"[0-9a-f]{64}"', answer.headers["etag"])
+    client = Client(sent.port)
+    again = client.ask(path, headers=f"If-None-Match: {answer.headers['etag']}\r\n")
+    assert (again.status, again.body) == (304, b"")
+    head = client.ask(path, "HEAD")
+    assert (head.status, head.body, head.headers["content-length"]) == (200, b"", str(len(answer.body)))
+    assert client.ask(path, "POST").status == 405
+    client.close()
+
+
+def test_the_page_is_small():
+    assert sum(len(file.read_bytes()) for file in PAGE.iterdir()) < 64 * 1024
+
+
+def test_the_page_names_no_other_host_and_has_no_script_or_style_in_itself():
+    for file in PAGE.iterdir():
+        text = file.read_text()
+        assert set(re.findall(r"https?://[^\s'\"]+", text)) <= {"http://www.w3.org/2000/svg"}, file.name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", text)
+        assert not re.search(r"parseFloat|toFixed\((?!1\))|toPrecision|toLocaleString\(", text)
+    html = (PAGE / "index.html").read_text()
+    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", html)
+    # Below whatever path a proxy puts it under.
+    assert not re.search(r"(?:src|href)=\"/", html)
+
+
+def test_every_module_that_is_imported_is_there_and_loaded_ahead():
+    html = (PAGE / "index.html").read_text()
+    for file in PAGE.glob("*.js"):
+        for name in re.findall(r'from "\./([^"]+)"', file.read_text()):
+            assert (PAGE / name).exists()
+            assert f'<link rel="modulepreload" href="{name}">' in html
+
+
+def test_the_endpoints_alone_have_no_page():
+    with served(create_app(LiveIndex())) as service:
+        assert service.ask("/").status == 404
+        assert service.ask("/page.css").status == 404
+
+
+def test_the_command_serves_the_page_unless_told_not_to(tmp_path: Path):
+    with running(tmp_path, SAMPLE, "--port", 0) as command:
+        assert command.service.ask("/").body == (PAGE / "index.html").read_bytes()
+        assert command.service.ask("/main.js").status == 200
+    for arguments, environment in ((["--no-page"], {}), ([], {"MARKET_INDEX_PAGE": "0"})):
+        with running(tmp_path, SAMPLE, "--port", 0, *arguments, **environment) as command:
+            assert command.service.ask("/").json == {"error": "Not Found"}
+            assert command.service.ask("/main.js").status == 404
+            assert command.service.ask("/healthz").status == 200
+            assert len(command.service.pair_list().json["pairs"]) == 13
+    assert "--no-page" in run("serve", "--help").stdout
+
+
+# What is read, and what it is read on, as the colours of the style sheet are called.
+READ_ON = [
+    *((ink, ground) for ink in ("ink", "dim", "accent") for ground in ("ground", "panel", "hover", "selected")),
+    *((ink, f"{side}-{bar}") for side in ("bid", "ask") for bar in ("bar", "depth") for ink in ("ink", side)),
+    ("bid", "panel"),
+    ("ask", "panel"),
+    ("warn", "warn-ground"),
+    ("warn", "ground"),
+]
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_colours_stand_out_enough_to_be_read(scheme: int):
+    block = re.findall(r":root \{(.*?)\}", (PAGE / "page.css").read_text(), re.DOTALL)[scheme]
+    colours = dict(re.findall(r"--([a-z-]+): #([0-9a-f]{6});", block))
+
+    def luminance(name: str) -> float:
+        parts = [value / 255 for value in bytes.fromhex(colours[name])]
+        linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in parts]
+        return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    for ink, ground in READ_ON:
+        dark, light = sorted((luminance(ink), luminance(ground)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, f"{ink} on {ground}"

@@ -1,0 +1,197 @@
+"""The page's numbers and names, as its modules have them: run by node, and compared with Python's."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from market_index import AssetId, wire
+from market_index.prices import format_price
+from market_index_http.terminal import ticker
+from tests.page import HOSTILE_NAMES, PAGE, fixed, sample, token
+
+NODE = """
+import * as exact from "./exact.mjs";
+import * as names from "./names.mjs";
+import { readFileSync } from "node:fs";
+const { pairs, json, refused, spans, assets } = JSON.parse(readFileSync(0, "utf8"));
+const plain = (value) => value !== null && typeof value === "object"
+  ? Array.isArray(value) ? value.map(plain) : Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plain(v)]))
+  : typeof value === "bigint" ? `integer ${value}` : value;
+const attempt = (work) => { try { return work(); } catch (error) { return error.constructor.name; } };
+console.log(JSON.stringify({
+  sums: pairs.map(([a, b]) => {
+    const [one, other] = [exact.decimal(a), exact.decimal(b)];
+    return [
+      exact.text(one), exact.text(exact.add(one, other)), exact.text(exact.subtract(one, other)),
+      exact.text(exact.half(exact.add(one, other))), exact.compare(one, other),
+      exact.text(exact.times(one, 7n)), exact.place(one, exact.whole(0n), exact.add(one, other)),
+    ];
+  }),
+  json: json.map((text) => attempt(() => plain(exact.readJson(text)))),
+  refused: refused.map((text) => attempt(() => exact.decimal(text))),
+  spans: spans.map(([low, high, count]) => {
+    const ticks = exact.ticks(exact.decimal(low), exact.decimal(high), count);
+    return [ticks.map(exact.text), exact.labels(ticks)];
+  }),
+  grouped: [0n, 999n, 1000n, 2n ** 53n + 1n, 2n ** 64n - 1n].map(exact.grouped),
+  totals: exact.totals([2n ** 64n - 1n, 1n, 2n ** 53n + 1n]).map(String),
+  tickers: assets.map(names.ticker),
+}));
+"""
+
+JSON = [
+    '{"__proto__":1,"a":[1,{"b":"\\u00e9\\""}]}',
+    " [ ] ",
+    "18446744073709551615",
+    '{"a" : -3 , "b":null}',
+    "true",
+]
+NOT_JSON = [
+    "",
+    "[1",
+    "[1,]",
+    "{}x",
+    "1.5",
+    "1e5",
+    "01",
+    "{'a':1}",
+    '{"a" 1}',
+    '{"a":1',
+    "{1:1}",
+    "[1 2]",
+    '"\n"',
+    "]",
+    ",",
+]
+AWKWARD_PRICES = ["1e-28", str(2**96 - 1), "0.1", "0.10", "1", "4123.5", "0.0000044", "9007199254740993", "1e28"]
+
+
+def prices(count: int) -> list[str]:
+    """Prices of every size, always the same ones, the awkward first."""
+    drawn = random.Random(7)
+    made = [format_price(Decimal(text)) for text in AWKWARD_PRICES]
+    while len(made) < count:
+        coefficient = drawn.randrange(1, 2 ** drawn.randrange(1, 97))
+        price = Decimal(coefficient).scaleb(-drawn.randrange(29))
+        made.append(format(price, "f"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the modules make of numbers and names, all in one process; and what they were given."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed: the page's numbers are tried in the browser alone")
+    folder = tmp_path_factory.mktemp("modules")
+    for name in ("exact", "names"):
+        shutil.copy(PAGE / f"{name}.js", folder / f"{name}.mjs")
+    (folder / "count.mjs").write_text(NODE)
+    ones, others = prices(400), prices(400)
+    random.Random(8).shuffle(others)
+    drawn = random.Random(9)
+    texts = [
+        "SNEK",
+        "žluťoučký",
+        "مرحبا",
+        "名前",
+        "🐍",
+        "a b",
+        "\u3000",
+        "\u200d",
+        "\u00ad",
+        "\u2028",
+        "\u0000",
+        "\u115f",
+    ]
+    names = [
+        *HOSTILE_NAMES,
+        *(text.encode() for text in texts),
+        *(drawn.randbytes(drawn.randrange(33)) for _ in range(300)),
+    ]
+    for label in (0, 100, 222, 333, 444, 65535):
+        found = next(
+            name
+            for name in (
+                bytes([label >> 12, label >> 4 & 255, (label & 15) << 4 | crc >> 4, (crc & 15) << 4])
+                for crc in range(256)
+            )
+            if token(name).asset_name_label == label
+        )
+        names += [found + b"Token", found, found + b"\xff"]
+    least, nine = (format_price(Decimal(f"{digit}e-28")) for digit in (1, 9))
+    given = {
+        "pairs": [*zip(ones, others, strict=True), *zip(ones[:20], ones[:20], strict=True)],
+        "json": [*(wire.order_book_to_json(book).decode() for book in sample()), *JSON, *NOT_JSON],
+        "refused": ["", "1.", ".5", "-1", "+1", "1e5", " 1", "1\n", "0x1", "1_0", "\u0661", None, 5, ["1"]],
+        "spans": [
+            ("0", "5266451", 4),
+            ("4110", "4142.55", 8),
+            ("1", "1.0000000000000000000000000001", 5),
+            ("0", "3", 2),
+            ("0", str(2**96), 4),
+            (least, nine, 4),
+        ],
+        "assets": [*(str(token(name)) for name in names), "ADA"],
+    }
+    done = subprocess.run(
+        [node, folder / "count.mjs"], input=json.dumps(given), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return given, json.loads(done.stdout)
+
+
+def test_the_modules_count_exactly_as_fractions_do(counted: tuple[dict[str, Any], dict[str, Any]]):
+    given, found = counted
+    for (one, other), result in zip(given["pairs"], found["sums"], strict=True):
+        a, b = Fraction(one), Fraction(other)
+        wanted = [fixed(a), fixed(a + b), fixed(a - b), fixed((a + b) / 2), (a > b) - (a < b), fixed(7 * a)]
+        assert result[:-1] == wanted
+        assert abs(Fraction(result[-1]) - a / (a + b)) < Fraction(1, 2**39)
+    assert found["grouped"] == [f"{n:,}" for n in (0, 999, 1000, 2**53 + 1, 2**64 - 1)]
+    assert found["totals"] == [str(2**64 - 1), str(2**64), str(2**64 + 2**53 + 1)]
+    assert set(found["refused"]) == {"SyntaxError"}
+
+
+def test_the_modules_read_json_as_python_does_and_keep_every_integer(counted: tuple[dict[str, Any], dict[str, Any]]):
+    given, found = counted
+
+    def read(text: str) -> Any:
+        try:
+            return json.loads(text, parse_int=lambda digits: f"integer {digits}", parse_float=float)
+        except ValueError:
+            return "SyntaxError"
+
+    for text, result in zip(given["json"], found["json"], strict=True):
+        wanted = read(text)
+        assert result == ("SyntaxError" if isinstance(wanted, float) else wanted), text
+
+
+def test_axes_are_marked_with_round_numbers_and_their_exact_texts(counted: tuple[dict[str, Any], dict[str, Any]]):
+    given, found = counted
+    powers = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+    for (low, high, count), (ticks, labels) in zip(given["spans"], found["spans"], strict=True):
+        values = [Fraction(tick) for tick in ticks]
+        assert Fraction(low) <= min(values)
+        assert max(values) <= Fraction(high)
+        assert 1 < len(values) <= count + 1
+        (step,) = {after - before for before, after in pairwise(values)}
+        assert fixed(step).strip("0.") in {"1", "2", "5"}
+        for value, label in zip(values, labels, strict=True):
+            factor, _, power = label.partition("×10")
+            assert Fraction(factor.replace(",", "")) * Fraction(10) ** int(power.translate(powers) or 0) == value
+
+
+def test_the_page_calls_an_asset_what_the_command_calls_it(counted: tuple[dict[str, Any], dict[str, Any]]):
+    given, found = counted
+    for text, called in zip(given["assets"], found["tickers"], strict=True):
+        assert called == ticker(AssetId.parse(text)), text

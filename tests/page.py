@@ -1,0 +1,69 @@
+"""The page to look at a book, what it is shown, and what names and numbers are like there."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+from starlette.applications import Starlette
+
+from market_index import AssetId, LiveIndex, OrderBook, wire
+from market_index_http import create_app
+from market_index_http.page import page_routes
+from tests.command import SAMPLE
+
+PAGE = Path(__file__).resolve().parents[1] / "market_index_http" / "page"
+
+HOSTILE_NAMES = [
+    b"<script>document.x=1</script>",
+    b"<img src=x onerror=alert(1)>",
+    b"\"'><svg/onload=alert(1)>",
+    "\u202egnp.exe".encode(),
+    "a\u2066b\u2069".encode(),
+    b"two\nlines",
+    b"NUL\0NUL",
+    b"\xff" * 32,
+    "مرحبا بالعالم".encode(),
+    "שלום".encode(),
+    "Z̸̧͓a̵l̷g̶o".encode(),
+    "\u00a0hard space".encode(),
+    "\ufeffmark".encode(),
+    "\ue000private".encode(),
+    "\u0378unassigned".encode(),
+    b" leading",
+    b" ",
+    b"ADA",
+    b"__proto__",
+    "名前🐍".encode(),
+    "👩‍🚀".encode(),
+    bytes.fromhex("000de140") + b"NFT",
+    bytes.fromhex("000de140"),
+    bytes.fromhex("000de141") + b"not labelled",
+    b"\xed\xa0\x80",
+    b"\xc0\xaf",
+    b"javascript:alert(1)",
+]
+
+
+def token(name: bytes, number: int = 1) -> AssetId:
+    return AssetId(number.to_bytes(28), name)
+
+
+def sample() -> list[OrderBook]:
+    return [wire.order_book_from_json(line) for line in SAMPLE.read_bytes().splitlines()]
+
+
+def app_with_page(live: LiveIndex) -> Starlette:
+    app = create_app(live)
+    app.router.routes.extend(page_routes())
+    return app
+
+
+def fixed(value: Fraction) -> str:
+    """The fixed-point text of a fraction that has one, made without any rounding."""
+    places = 0
+    while (value * 10**places).denominator != 1:
+        places += 1
+    digits = str(abs(int(value * 10**places))).zfill(places + 1)
+    sign = "-" if value < 0 else ""
+    return sign + (f"{digits[:-places]}.{digits[-places:]}" if places else digits)
