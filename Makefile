@@ -31,9 +31,9 @@ sample.db: samples/order-books.ndjson | .venv/serve.installed
 serve: .venv/serve.installed $(filter sample.db,$(FEED)) ## publish the sample order books into sample.db, and serve it on http://127.0.0.1:8000 (FEED=market.db for your own)
 	exec $(BIN)/market-index serve $(FEED)
 
-browser: # Debian's Chromium, for the tests of the page; where it cannot be had they are skipped, and say so
-	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
-	  { export DEBIAN_FRONTEND=noninteractive; install='apt-get install -qq -y --no-install-recommends chromium'; \
+browser: # Debian's Chromium and node, for the tests of page and clients; without them these are skipped, and say so
+	@{ command -v chromium && command -v node; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
+	  { export DEBIAN_FRONTEND=noninteractive; install='apt-get install -qq -y --no-install-recommends chromium nodejs'; \
 	    $$install || { apt-get update -qq && $$install; }; } >/dev/null 2>&1 || true
 
 test: .venv/check.installed browser ## run the tests, with branch coverage (HYPOTHESIS_PROFILE=thorough for more examples)
@@ -58,6 +58,7 @@ check: .venv/check.installed ## types, style and formatting
 docs: .venv/docs.installed ## build the documentation as a site, build/site/index.html; a warning is an error
 	rm -rf build/site
 	$(BIN)/sphinx-build --quiet --fresh-env --doctree-dir build/doctrees --fail-on-warning --keep-going --nitpicky docs build/site
+	@echo build/site/index.html
 
 wheel: .venv/check.installed ## build the wheel, install it elsewhere and use it there as a newcomer would
 	$(BIN)/python tests/wheel/use_the_wheel.py

@@ -16,6 +16,7 @@ from market_index.errors import shown
 
 ANY_ORIGIN: Final = "*"
 
+_HOST_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.:")
 _USUAL_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -37,13 +38,18 @@ def read_origin(text: str) -> str:
         scheme, host, port = parts.scheme, parts.hostname, parts.port
     except ValueError:
         scheme, host, port = "", None, None
-    if host is None or scheme not in _USUAL_PORTS:
+    if host is None or scheme not in _USUAL_PORTS or not _is_host(host):
         raise ValueError(f"{shown(text)} is not an origin, such as https://example.com")
     named = f"[{host}]" if ":" in host else host
     origin = f"{scheme}://{named}{'' if port in {None, _USUAL_PORTS[scheme]} else f':{port}'}"
     if text != origin:
         raise ValueError(f"{shown(text)} is not an origin: say {origin}")
     return origin
+
+
+def _is_host(text: str) -> bool:
+    """Whether a browser sends it: names in ASCII, those of other scripts as `xn--`, and addresses."""
+    return "." * len(text) != text and set(text) <= _HOST_CHARACTERS and "" not in text.split(".")
 
 
 class CrossOrigin(CORSMiddleware):

@@ -84,8 +84,8 @@ export class BookView {
     if (fresh) this.#name(pair);
     this.#content.hidden = book === null;
     this.#node.classList.toggle("old", old);
-    const time = old ? `as it was at ${confirmed?.toLocaleTimeString()}` : `changed ${changed?.toLocaleTimeString()}`;
-    say(this.#changed, book === null ? "" : time);
+    const seen = changed === null ? "" : `changed ${changed.toLocaleTimeString()}`;
+    say(this.#changed, book === null ? "" : old ? `as it was at ${confirmed?.toLocaleTimeString()}` : seen);
     say(this.#badge, book?.state ?? "");
     this.#badge.className = `badge ${book?.state ?? ""}`;
     if (book === null) return;
@@ -100,7 +100,12 @@ export class BookView {
       value.classList.toggle("long", (values[at] ?? "").length > LONG);
     });
     this.#ladder.update(book, fresh);
-    this.#chart.update(book);
+    try {
+      this.#chart.update(book);
+    } catch (error) {
+      // A chart that fails takes neither the ladder with it nor the next answer.
+      reportError(error);
+    }
   }
 
   hide() {
@@ -118,9 +123,10 @@ export class BookView {
     this.#identifiers.base.say(base);
     this.#identifiers.quote.say(quote);
     this.#details.open = false;
-    const [one, other] = names.map((name) => element("bdi", {}, name));
-    const prices = ["Prices in ", other, " for one ", one];
-    this.#units.replaceChildren(...prices, ", amounts in ", one.cloneNode(true), ", all in smallest units.");
+    const units = (id, name, one) => (id === "ADA" ? ["lovelace"] : [one, element("bdi", {}, name)]);
+    const [one, many] = ["smallest unit of ", "smallest units of "];
+    const prices = [...units(quote, names[1], many), " for one ", ...units(base, names[0], one)];
+    this.#units.replaceChildren("Prices: ", ...prices, ". Amounts: ", ...units(base, names[0], many), ".");
   }
 }
 

@@ -54,8 +54,8 @@ export class DepthChart {
     if (this.node.hidden || this.#width === 0) return;
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
 
-    const { low, high, bids, asks } = window(book);
-    const sums = { bids: summed(bids, "Bids"), asks: summed(asks, "Asks") };
+    const sums = window(book);
+    const { low, high, bids, asks } = sums;
     const [, most] = [sums.bids, sums.asks].map((side) => side.at(-1)?.total ?? 0n).sort(exact.ascending);
     const amounts = exact.ticks(whole(0n), whole(most), 4, 0);
     const written = exact.labels(amounts);
@@ -67,8 +67,8 @@ export class DepthChart {
     const points = [...sums.bids, ...sums.asks].map((level) => ({ ...level, x: x(level.value) }));
     this.#scale = { x, y, points, left, floor };
 
-    if (book.spread && bids.length && asks.length) {
-      const [from, to] = [x(bids[0].value), x(asks[0].value)].sort((one, other) => one - other);
+    if (book.spread) {
+      const [from, to] = [x(book.bids[0].value), x(book.asks[0].value)].sort((one, other) => one - other);
       const kind = book.spread.coefficient < 0n ? "spread crossed" : "spread";
       const across = { x: from, width: Math.max(to - from, 1) };
       this.#drawing.append(drawn("rect", { class: kind, ...across, y: TOP, height: floor - TOP }));
@@ -140,14 +140,16 @@ export class DepthChart {
   }
 }
 
-/** Return the levels that the chart shows, and from which price to which: none so far away that the others shrink. */
+/** Return the levels that the chart shows, with their running totals, and from which price to which it goes: so that
+ * none is so far away that the others shrink. */
 function window(book) {
   const middle = book.mid ?? (book.bids[0] ?? book.asks[0]).value;
   const distance = (level) => {
     const difference = subtract(level.value, middle);
     return difference.coefficient < 0n ? exact.times(difference, -1n) : difference;
   };
-  const best = [book.bids.slice(0, DEEPEST), book.asks.slice(0, DEEPEST)];
+  // Of a crossed book the best levels can be those far away: they count where they are not drawn.
+  const best = [summed(book.bids.slice(0, DEEPEST), "Bids"), summed(book.asks.slice(0, DEEPEST), "Asks")];
   const distances = best.flat().map(distance).sort(compare);
   const reach = exact.times(distances[Math.floor(((distances.length - 1) * 3) / 4)], FARTHEST);
   const isNear = (level) => reach.coefficient === 0n || compare(distance(level), reach) <= 0;

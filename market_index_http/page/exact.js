@@ -132,7 +132,9 @@ export function grouped(number) {
 /** Return the texts of round decimals, all as `n×10ᵏ` where plain ones would be long: exact as well. */
 export function labels(values) {
   const plain = values.map((value) => (value.places === 0 ? grouped(value.coefficient) : text(value)));
-  const power = Math.min(...values.filter((value) => value.coefficient !== 0n).map(tenth));
+  const powers = values.filter((value) => value.coefficient !== 0n).map(tenth);
+  if (powers.length === 0) return plain;
+  const power = Math.min(...powers);
   const raised = String(power).replace(/./g, (one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[one] ?? "⁻");
   const scientific = values.map((value) => {
     const factor = power < -value.places ? 0n : value.coefficient / 10n ** BigInt(power + value.places);

@@ -143,7 +143,9 @@ export class PairList {
   }
 
   #keyAnywhere(event) {
-    if (event.key !== "/" || event.altKey || event.ctrlKey || event.metaKey || event.target === this.#search) return;
+    if (event.altKey || event.ctrlKey || event.metaKey || event.target === this.#search) return;
+    if (event.key === "ArrowDown" && event.target === document.body && location.hash.length < 2) this.focus();
+    if (event.key !== "/") return;
     if (this.#search.offsetParent === null) this.#leaveBook();
     this.#search.focus();
     this.#search.select();
@@ -154,7 +156,12 @@ export class PairList {
 function entry({ base, quote, key }) {
   const names = [ticker(base), ticker(quote)];
   const folded = names.map((name) => name.toLowerCase());
-  return { base, quote, key, names, folded, identifiers: `${base} ${quote}`.toLowerCase() };
+  return { base, quote, key, names, folded, identifiers: [base, quote, unit(base), unit(quote)].join(" ").toLowerCase() };
+}
+
+/** Return an identifier as most explorers write it: policy id and asset name run together. */
+function unit(id) {
+  return id.replace(":", "");
 }
 
 function matching(entries, terms) {

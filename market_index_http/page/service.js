@@ -27,8 +27,8 @@ export class Resource {
   }
 
   /**
-   * Ask whether the answer still holds. Return whether there is another; then `value` is it. `changed` is when it came,
-   * and `confirmed` when it was last known to hold.
+   * Ask whether the answer still holds. Return whether there is another; then `value` is it. `changed` is when that took
+   * the place of the one before, null while there was none, and `confirmed` when it was last known to hold.
    */
   async ask(signal) {
     const patience = AbortSignal.timeout(PATIENCE);
@@ -39,15 +39,19 @@ export class Resource {
         signal: AbortSignal.any([signal, patience]),
       });
       if (answer.status === 304) {
+        // Else the browser has it that the answer, which has no body, was never read to its end.
+        await answer.text();
         this.confirmed = new Date();
         return false;
       }
       if (answer.status === 404) throw new Absent();
       if (!answer.ok) throw new Trouble(`The service answers with an error (${answer.status}).`);
       const text = await answer.text();
-      this.value = readable(this.#read, text);
+      const value = readable(this.#read, text);
+      this.confirmed = new Date();
+      if (this.value !== null) this.changed = this.confirmed;
+      this.value = value;
       this.#etag = answer.headers.get("ETag");
-      this.changed = this.confirmed = new Date();
       return true;
     } catch (error) {
       if (error instanceof Trouble || error instanceof Absent || signal.aborted) throw error;
@@ -120,7 +124,12 @@ export class Rounds {
     } catch (error) {
       if (running.signal.aborted) return;
       this.#failures += 1;
-      this.#failed(error);
+      try {
+        this.#failed(error);
+      } catch (another) {
+        // Whatever cannot be shown, what there is to know is asked for again.
+        reportError(another);
+      }
     }
     if (running !== this.#running || document.hidden) return;
     const wait = Math.min(INTERVAL * 2 ** Math.max(this.#failures - 1, 0), LONGEST_INTERVAL);

@@ -56,7 +56,7 @@ def node(folder: Path, program: str, service: Service, *arguments: str) -> str:
 
 
 def run(folder: Path, program: str, service: Service, *arguments: str) -> str:
-    command = ["node", program, f"http://127.0.0.1:{service.port}/", *arguments]
+    command = ["node", program, f"http://127.0.0.1:{service.port}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -103,7 +103,43 @@ await reader.orderBook("lovelace", "ADA").catch((error) => console.log(error.mes
 """
     absent, wrong = node(folder, program, service).splitlines()
     assert absent == "null"
-    assert wrong.startswith("400: Query parameter 'base': 'lovelace' is not an asset identifier")
+    assert wrong.startswith("400: {\"error\":\"Query parameter 'base': 'lovelace' is not an asset identifier")
+
+
+def test_where_there_is_no_service_is_an_error(folder: Path, service: Service):
+    program = """
+import { Reader } from "./market-index.mjs";
+const reader = new Reader(`${process.argv[2]}/elsewhere`);
+await reader.pairList().catch((error) => console.log(error.message));
+"""
+    assert node(folder, program, service) == '404: {"error":"Not Found"}\n'
+
+
+def test_amounts_are_read_exactly_however_the_json_is_laid_out(folder: Path, service: Service):
+    program = """
+import { parse } from "./market-index.mjs";
+for (const text of [
+  '{"accumulated_liquidity" : 9007199254740993}',
+  '{"accumulated_liquidity":\\n18446744073709551615,"x":"\\\\"accumulated_liquidity\\\\":5"}',
+]) {
+  const { accumulated_liquidity: amount, x } = parse(text);
+  console.log(`${amount} ${typeof amount} ${x}`);
+}
+for (const text of ["1e3", "1.0", "null"]) {
+  try {
+    console.log(parse(`{"accumulated_liquidity":${text}}`));
+  } catch (error) {
+    console.log(error.message);
+  }
+}
+"""
+    assert node(folder, program, service).splitlines() == [
+        "9007199254740993 bigint undefined",
+        '18446744073709551615 bigint "accumulated_liquidity":5',
+        "not an amount: 1000",
+        "not an amount: 1",
+        "not an amount: null",
+    ]
 
 
 def test_what_has_not_changed_is_the_same_value(folder: Path, service: Service):

@@ -156,6 +156,13 @@ def test_an_origin_is_taken_as_a_browser_sends_it(origin: str):
         ("https://page.example:port", "is not an origin, such as"),
         ("https://[::1", "is not an origin, such as"),
         ("null", "is not an origin, such as"),
+        ("https://*.page.example", "is not an origin, such as"),
+        ("https://pagé.example", "is not an origin, such as"),
+        ("https://page .example", "is not an origin, such as"),
+        ("https://page.example;b", "is not an origin, such as"),
+        ("https://%70age.example", "is not an origin, such as"),
+        ("https://a.example,https://b.example", "is not an origin, such as"),
+        ("https://.", "is not an origin, such as"),
         ("", "is not an origin, such as"),
     ],
 )

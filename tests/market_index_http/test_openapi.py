@@ -128,11 +128,27 @@ def test_answers_are_as_described(service: Service, path: str, query: str, statu
 
 @pytest.mark.parametrize("path", CONTRACT["paths"])
 def test_other_methods_and_what_was_kept_are_as_described(service: Service, path: str):
-    described(path, service.ask(path, "POST"))
+    other = service.ask(path, "POST")
+    assert other.status == 405
+    described(path, other)
     if path.startswith("/trading-view/"):
         client = Client(service.port)
-        described(path, client.ask(f"{path}?{QUERY}", headers="If-None-Match: *\r\n"))
+        kept = client.ask(f"{path}?{QUERY}", headers="If-None-Match: *\r\n")
         client.close()
+        assert kept.status == 304
+        described(path, kept)
+
+
+@pytest.mark.parametrize("path", ["/trading-view/pair-list", "/trading-view/order-book"])
+def test_a_failure_is_as_described(path: str, monkeypatch: pytest.MonkeyPatch):
+    def fail(_: LiveIndex) -> MarketIndex:
+        raise RuntimeError("a secret detail")
+
+    monkeypatch.setattr(LiveIndex, "current", property(fail))
+    with served(create_app(LiveIndex())) as here:
+        answer = here.ask(f"{path}?{QUERY}")
+    assert answer.status == 500
+    described(path, answer)
 
 
 def test_a_stale_server_is_as_described(tmp_path: Path):

@@ -148,11 +148,16 @@ def test_a_published_change_arrives_and_only_what_changed_is_written(browser: Br
     with visited(browser, live) as visit:
         page = visit.open(SNEK_ADA)
         page.wait_for_selector(".ladder tr[data-price]")
+        assert visit.text(".changed-at") == ""  # nothing has changed since it was looked at
+        assert visit.text(".units") == (
+            "Prices: lovelace for one smallest unit of SNEK. Amounts: smallest units of SNEK."
+        )
         page.evaluate("document.querySelector('[data-price=\"3\"]').marked = true")
         following = book.apply(bids=[("4", 0), ("3.5", 2**53 + 1)], asks=[("5", 31)], spot="5")
         live.publish(following)
         visit.waits_for(".facts", "3.5")
         assert visit.ladder() == as_laddered(following)
+        assert visit.text(".changed-at").startswith("changed ")
         assert visit.facts()["Spot"] == "5"
         visit.waits_for("#list .spot", "5")
         assert page.evaluate("document.querySelector('[data-price=\"3\"]').marked")
@@ -205,7 +210,7 @@ def test_what_nobody_looked_at_for_a_while_counts_as_old_until_it_is_confirmed(b
         for route in held:
             route.fallback()
         visit.waits_for("#connection", "Live")
-        assert visit.text(".changed-at").startswith("changed ")
+        assert visit.text(".changed-at") == ""
 
 
 def test_a_service_that_hangs_is_given_up_after_a_while(browser: Browser, sent: Service):
@@ -388,6 +393,8 @@ def test_the_keyboard_is_enough(browser: Browser, sent: Service):
                 page.evaluate("document.activeElement.id || document.activeElement.querySelector('.name')?.textContent")
             )
 
+        page.keyboard.press("ArrowDown")
+        assert focused() == visit.pairs()[0]
         page.keyboard.press("/")
         assert focused() == "search"
         page.keyboard.type("ada/")
@@ -516,6 +523,48 @@ def test_a_deep_book_is_shown_from_the_middle_and_more_where_asked_for(browser: 
         assert visit.ladder() == [*as_laddered(book.depth(15))[:15], *as_laddered(book.depth(115))[115:]]
         page.get_by_role("button", name="3,985 more asks above: show 100").click()
         assert visit.ladder() == as_laddered(book.depth(115))
+
+
+def test_the_totals_of_a_crossed_book_count_the_best_levels_that_the_chart_does_not_reach(browser: Browser):
+    bids = [("100", 7), *((f"54.{number}", 1_000) for number in range(90, 100))]
+    asks = [("10", 5), *((f"55.{number:02}", 1_000) for number in range(1, 11))]
+    with visited(browser, LiveIndex([OrderBook.from_levels(SNEK_ADA, bids, asks)])) as visit:
+        page = visit.open(SNEK_ADA)
+        page.wait_for_selector(".chart path.line")
+        assert page.locator(".chart").get_attribute("aria-label") == (
+            "Depth chart: bids from 54.99 to 54.9, 10,007 in all; asks from 55.01 to 55.1, 10,005 in all."
+        )
+        across = page.locator(".chart rect.crossed").get_attribute("width")
+        assert float(across or 0) > 100  # from one end to the other
+
+
+def test_a_chart_with_room_for_one_round_price_is_drawn_on_a_phone(browser: Browser):
+    book = OrderBook.from_levels(
+        SNEK_ADA,
+        bids=[("0.0000000001", 10**7), ("0.000000021", 10**7)],
+        asks=[("0.000000022", 10**7), ("0.000000043", 10**7)],
+    )
+    live = LiveIndex([book])
+    with visited(browser, live) as visit:
+        for width in (320, 360, 390):
+            visit.page.set_viewport_size({"width": width, "height": 800})
+            page = visit.open(SNEK_ADA)
+            page.wait_for_selector(".chart path.line")
+        live.publish(book.apply(bids=[("0.000000021", 777)]))
+        visit.waits_for(".ladder", "777")
+
+
+def test_a_chart_that_fails_takes_nothing_else_with_it(browser: Browser):
+    book = OrderBook.from_levels(SNEK_ADA, bids=[("1", 5)], asks=[("2", 6)])
+    live = LiveIndex([book])
+    with visited(browser, live, expected="no drawing today") as visit:
+        page = visit.open(SNEK_ADA)
+        page.wait_for_selector(".chart path.line")
+        page.evaluate("void (SVGElement.prototype.setAttribute = () => { throw new Error('no drawing today') })")
+        live.publish(book.apply(bids=[("1", 777)]))
+        visit.waits_for(".ladder", "777")
+        live.publish(book.apply(bids=[("1", 778)]))
+        visit.waits_for(".ladder", "778")
 
 
 def test_the_chart_tells_of_both_sides_and_of_the_level_that_is_pointed_at(browser: Browser):
