@@ -14,7 +14,7 @@ from tests import nats
 
 settings.register_profile("default", max_examples=60, deadline=None, print_blob=True)
 settings.register_profile(
-    "thorough", max_examples=600, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "thorough", max_examples=400, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

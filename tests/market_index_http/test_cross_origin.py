@@ -126,6 +126,7 @@ class TestCommand:
     def test_it_can_be_given_by_a_variable(self, tmp_path: Path):
         with running(tmp_path, SAMPLE, "--port", 0, MARKET_INDEX_CORS_ORIGIN=f"{PAGE} {OTHER}") as command:
             assert granted(asked(command.service, OTHER)) == OTHER
+            assert command.end() == 0
 
     def test_what_is_no_origin_is_wrong_usage(self):
         done = run("serve", SAMPLE, "--cors-origin", f"{PAGE}/")

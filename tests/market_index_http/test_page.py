@@ -105,6 +105,7 @@ def test_the_command_serves_the_page_unless_told_not_to(tmp_path: Path):
             assert command.service.ask("/main.js").status == 404
             assert command.service.ask("/healthz").status == 200
             assert len(command.service.pair_list().json["pairs"]) == 13
+            assert command.end() == 0
     assert "--no-page" in run("serve", "--help").stdout
 
 

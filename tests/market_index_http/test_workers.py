@@ -17,7 +17,7 @@ import pytest
 
 from market_index import LiveIndex, OrderBook, wire
 from market_index_feeds import open_feed, open_store
-from market_index_http import cli, create_app
+from market_index_http import cli, create_app, workers
 from market_index_http.health import health_route
 from tests.command import SAMPLE, Running, run, running
 from tests.market_index_feeds.made_up import book, pair
@@ -190,6 +190,19 @@ def test_what_one_process_alone_can_read_is_wrong_usage(tmp_path: Path, source: 
     done = run("serve", source, "--workers", 2, said="")
     assert done.returncode == 2
     assert "can be read by one process alone: leave --workers out" in done.stderr
+
+
+def test_a_worker_is_not_started_again_at_once():
+    """In this process: whether there is anything to wait for depends on how quick the machine is."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    with closing(listener):
+        supervisor = workers._Supervisor(print, listener, 1)
+        begun = time.monotonic()
+        supervisor._rest_until(begun + 0.2)
+        assert time.monotonic() >= begun + 0.2
+        supervisor.stop()
+        supervisor._rest_until(begun + 60)
+        assert time.monotonic() < begun + 30
 
 
 def test_what_none_of_them_can_read_is_one_exit_code_3(tmp_path: Path, store: Path):
