@@ -11,10 +11,20 @@ from typing import Final, final
 
 from attrs import frozen
 
-from market_index.errors import InvalidOrderBook, InvalidPrice
+from market_index.errors import InvalidPrice
 from market_index.exact import EXACT, plain
-from market_index.levels import LIQUIDITY_OF, MAX_LIQUIDITY, PRICE_OF, Levels, PriceLevel, Side, rows, trusted_level
-from market_index.prices import price_text, to_price
+from market_index.levels import (
+    LIQUIDITY_OF,
+    MAX_LIQUIDITY,
+    PRICE_OF,
+    Levels,
+    PriceLevel,
+    Side,
+    refuse_total,
+    rows,
+    trusted_level,
+)
+from market_index.prices import to_price
 
 _ONE: Final = Decimal(1)
 
@@ -91,7 +101,7 @@ def _grouped(side: Side, levels: Levels, step: Decimal) -> Iterator[PriceLevel]:
             price = gathered[-1].price
         total = sum(map(LIQUIDITY_OF, gathered))
         if total > MAX_LIQUIDITY:
-            raise InvalidOrderBook(f"the {side.value}s at {price_text(price)} come to {total}, which is above 2^64-1")
+            refuse_total(side, price, total)
         yield trusted_level(price, total)
 
 

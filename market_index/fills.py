@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias, final
 
@@ -11,8 +11,7 @@ from attrs import frozen
 from market_index.depth import liquidity
 from market_index.errors import shown
 from market_index.exact import EXACT
-from market_index.levels import Levels, Side, trusted_level
-from market_index.prices import rounded_price
+from market_index.levels import Levels, Side, price_for_takers, trusted_level
 
 Unit: TypeAlias = Literal["base", "quote"]
 """What an amount is counted in: the smallest unit of the base asset, or that of the quote asset."""
@@ -58,8 +57,7 @@ def fill(side: Side, levels: Levels, amount: int, unit: Unit) -> Fill:
     total = liquidity(taken)
     if not taken:
         return Fill(total.base, total.quote, None, None, taken, complete)
-    rounding = ROUND_FLOOR if side is Side.BID else ROUND_CEILING
-    average_price = rounded_price(Fraction(total.quote) / total.base, rounding)
+    average_price = price_for_takers(side, Fraction(total.quote) / total.base)
     return Fill(total.base, total.quote, average_price, taken[-1].price, taken, complete)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import Enum
+from fractions import Fraction
 from itertools import repeat
 from operator import attrgetter
 from typing import Final, NoReturn, TypeAlias, TypeVar, final
@@ -14,7 +15,7 @@ from typing import Final, NoReturn, TypeAlias, TypeVar, final
 from attrs import fields, frozen
 
 from market_index.errors import InvalidOrderBook, MarketIndexError, shown
-from market_index.prices import is_canonical, to_price
+from market_index.prices import is_canonical, price_text, rounded_price, to_price
 
 MAX_LIQUIDITY: Final = 2**64 - 1
 """The most liquidity that an order or a level can have, in the smallest unit of the base asset (decision 1)."""
@@ -127,6 +128,19 @@ def require_amount(name: str, value: object) -> None:
     """Refuse what is no amount of an order or a change: an int, not a bool, from 0 to 2^64-1."""
     if type(value) is not int or not 0 <= value <= MAX_LIQUIDITY:
         refuse_amount(name, value)
+
+
+def refuse_total(side: Side, price: Decimal, total: int) -> NoReturn:
+    """Raise the `InvalidOrderBook` that names the price at which there is more than a level can hold (decision 13)."""
+    raise InvalidOrderBook(f"the {side.value}s at {price_text(price)} come to {total}, which is above 2^64-1")
+
+
+def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
+    """Return the price nearest to a ratio that is no better for a taker: of bids rounded down, of asks up.
+
+    Raises `InvalidPrice` for a ratio below 10^-28 or above 2^96-1.
+    """
+    return rounded_price(ratio, ROUND_FLOOR if side is Side.BID else ROUND_CEILING)
 
 
 def refuse_amount(name: str, value: object, least: int = 0) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from operator import gt, itemgetter, lt
 from types import EllipsisType
@@ -26,11 +26,13 @@ from market_index.levels import (
     Levels,
     PriceLevel,
     Side,
+    price_for_takers,
     read_entry,
+    refuse_total,
     require_amount,
 )
 from market_index.pairs import Pair
-from market_index.prices import price_text, rounded_price, to_price, to_price_or_ratio
+from market_index.prices import price_text, to_price, to_price_or_ratio
 
 _HALF: Final = Decimal("0.5")
 
@@ -76,9 +78,7 @@ class Order:
         below 10^-28 for a price below 7, and below 1.3 * 10^-28 of the price above that.
         """
         price = self.price
-        if isinstance(price, Decimal):
-            return price
-        return rounded_price(price, ROUND_FLOOR if self.side is Side.BID else ROUND_CEILING)
+        return price if isinstance(price, Decimal) else price_for_takers(self.side, price)
 
 
 class _Sources:
@@ -483,7 +483,7 @@ def _in_order(side: Side, totals: dict[str, int]) -> Levels:
         zip(map(Decimal, totals), totals.values(), strict=True), key=_PRICE_FIRST, reverse=side is Side.BID
     ):
         if total > MAX_LIQUIDITY:
-            raise InvalidOrderBook(f"the {side.value}s at {price_text(price)} come to {total}, which is above 2^64-1")
+            refuse_total(side, price, total)
         if total:
             prices.append(price)
             liquidities.append(total)

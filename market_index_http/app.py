@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
 from typing import Final, cast
 from weakref import ref
 
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import AssetId, InvalidAssetId, LiveIndex, MarketIndex, Pair, PairNotFound, wire
 from market_index.errors import shown
-from market_index_http.bodies import Answer, Bodies, Body, KeptBody
+from market_index_http.bodies import JSON_FIELDS, Answer, Bodies, Body, Fields, KeptBody
 
 PAIR_LIST_PATH: Final = "/trading-view/pair-list"
 ORDER_BOOK_PATH: Final = "/trading-view/order-book"
@@ -156,6 +157,16 @@ class ExactRoute(Route):
     def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Body | Response]]) -> None:
         super().__init__(path, endpoint, methods=["GET"])
         self.path_regex = re.compile(re.escape(path) + r"\Z")
+
+
+def file_route(path: str, content: bytes, fields: Fields = JSON_FIELDS) -> ExactRoute:
+    """Return the route to a file that is the same for as long as the app is there, with fields of its own."""
+    body = Body(content, sha256(content).hexdigest(), b"no-cache", fields=fields)
+
+    async def answer(_: Request) -> Body:
+        return body
+
+    return ExactRoute(path, answer)
 
 
 def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:

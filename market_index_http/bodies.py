@@ -32,7 +32,10 @@ _DIGEST_BYTES: Final = 16
 _SUMMAND_BYTES: Final = 256
 _MODULUS: Final = 256**_SUMMAND_BYTES
 _VARY: Final = (b"vary", b"Accept-Encoding")
-_JSON: Final = (b"content-type", b"application/json")
+Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
+"""Header fields of an answer, its type among them."""
+
+JSON_FIELDS: Final[Fields] = ((b"content-type", b"application/json"),)
 _GZIP: Final = (b"content-encoding", b"gzip")
 
 # RFC 9110, 8.8.3. The W/ before it makes no difference to If-None-Match (13.1.2).
@@ -60,7 +63,7 @@ class Body:
         cache_control: bytes,
         *,
         compress: bool = True,
-        fields: tuple[tuple[bytes, bytes], ...] = (_JSON,),
+        fields: Fields = JSON_FIELDS,
     ) -> None:
         self.content = content
         self._headers = (

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from importlib.resources import files
 from typing import Final
 
-from starlette.requests import Request
-
-from market_index_http.app import ExactRoute
-from market_index_http.bodies import Body
+from market_index_http.app import ExactRoute, file_route
 
 OPENAPI_PATH: Final = "/openapi.json"
 
@@ -20,10 +16,4 @@ def openapi_route() -> ExactRoute:
     >>> openapi_route().path
     '/openapi.json'
     """
-    content = files("market_index_http").joinpath("openapi.json").read_bytes()
-    body = Body(content, sha256(content).hexdigest(), b"no-cache")
-
-    async def openapi(_: Request) -> Body:
-        return body
-
-    return ExactRoute(OPENAPI_PATH, openapi)
+    return file_route(OPENAPI_PATH, files("market_index_http").joinpath("openapi.json").read_bytes())

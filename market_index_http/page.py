@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from hashlib import sha256
 from importlib.resources import files
 from typing import Final
 
-from starlette.requests import Request
-
-from market_index_http.app import ExactRoute
-from market_index_http.bodies import Body
+from market_index_http.app import ExactRoute, file_route
+from market_index_http.bodies import Fields
 
 _CONTENT_TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
@@ -41,15 +37,8 @@ def page_routes() -> list[ExactRoute]:
     """
     contents = {file.name: file.read_bytes() for file in (files("market_index_http") / "page").iterdir()}
     paths = {"/" if name == "index.html" else f"/{name}": name for name in contents}
-    return [ExactRoute(path, _answering(name, contents[name])) for path, name in sorted(paths.items())]
+    return [file_route(path, contents[name], _fields(name)) for path, name in sorted(paths.items())]
 
 
-def _answering(name: str, content: bytes) -> Callable[[Request], Awaitable[Body]]:
-    content_type = _CONTENT_TYPES[name[name.rindex(".") :]]
-    fields = (*_HEADERS, (b"content-type", content_type))
-    body = Body(content, sha256(content).hexdigest(), b"no-cache", fields=fields)
-
-    async def answer(_: Request) -> Body:
-        return body
-
-    return answer
+def _fields(name: str) -> Fields:
+    return (*_HEADERS, (b"content-type", _CONTENT_TYPES[name[name.rindex(".") :]]))

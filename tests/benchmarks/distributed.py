@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import quantiles
 
 import nats
 
@@ -18,7 +18,7 @@ from market_index import OrderBook, Pair, wire
 from market_index_feeds import open_store
 from market_index_feeds.nats_records import key_of
 from tests.benchmarks.books import book
-from tests.benchmarks.figures import Row, compared
+from tests.benchmarks.figures import Row, alone, compared
 from tests.nats import Server, served
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -247,9 +247,7 @@ def replicas(server: Server, seconds: int) -> Iterator[Row]:
                 ended(process)
             who = f"{count} replica{'s' if count > 1 else ''}"
             yield Row(f"{who}, a publisher without pause: it publishes", published / taken, "/s", "")
-            yield Row(
-                f"{who}: messages through each", median(through), "/s", "", lowest=min(through), highest=max(through)
-            )
+            yield alone(f"{who}: messages through each", "/s", through)
             yield Row(f"{who}: until all show the last one", caught_up, "s", "")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from attrs import asdict, frozen
+from attrs import asdict, evolve, frozen
 
 Rounds = Mapping[str, Sequence[float]]
 """What each contender needed, or reached, in each round."""
@@ -79,20 +79,15 @@ def compared(
     )
 
 
+def alone(work: str, unit: str, values: Sequence[float], *, scale: float = 1) -> Row:
+    """Return ours alone, with no peer and no goal."""
+    return Row(work, median(values) * scale, unit, "", lowest=min(values) * scale, highest=max(values) * scale)
+
+
 def bounded(work: str, unit: str, values: Sequence[float], at_most: float, *, scale: float = 1) -> Row:
     """Return ours alone, against a bound."""
-    value = median(values) * scale
-    goal = f"at most {shown(at_most)} {unit}"
-    return Row(
-        work,
-        value,
-        unit,
-        "",
-        lowest=min(values) * scale,
-        highest=max(values) * scale,
-        goal=goal,
-        reached=value <= at_most,
-    )
+    row = alone(work, unit, values, scale=scale)
+    return evolve(row, goal=f"at most {shown(at_most)} {unit}", reached=row.ours <= at_most)
 
 
 def interleaved(contenders: Mapping[str, Callable[[], Any]], rounds: int, times: int = 1) -> dict[str, list[float]]:

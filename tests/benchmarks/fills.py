@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from market_index import OrderBook, Side, strategies
 from tests.benchmarks.books import book
-from tests.benchmarks.figures import Row, bounded, compared, interleaved
+from tests.benchmarks.figures import Row, alone, bounded, compared, interleaved
 
 LEVELS = 5_000
 EXACT = Context(prec=128)
@@ -130,8 +130,3 @@ def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[float]:
 
     each()
     return seconds
-
-
-def alone(work: str, unit: str, seconds: list[float], *, scale: float) -> Row:
-    """Return a row of ours, with no peer and no goal."""
-    return Row(work, median(seconds) * scale, unit, "", lowest=min(seconds) * scale, highest=max(seconds) * scale)

@@ -27,8 +27,7 @@ def written(coefficient: int, places: int) -> str:
 
 
 def taken_apart(price: Decimal) -> tuple[int, int]:
-    digits, exponent = re.fullmatch(r"([0-9]+)E([+-][0-9]+)", f"{price:.40E}".replace(".", "")).groups()  # type: ignore[union-attr]  # of a finite number
-    number = Fraction(int(digits)) * Fraction(10) ** (int(exponent) - 40)
+    number = Fraction(price)
     places = next(places for places in range(29) if (number * 10**places).denominator == 1)
     return int(number * 10**places), places
 
