@@ -14,14 +14,13 @@ from market_index.errors import (
     InvalidPairList,
     InvalidPrice,
     MarketIndexError,
-    PairNotFound,
 )
 from market_index.fills import Fill
 from market_index.index import MarketIndex
 from market_index.levels import PriceLevel, Side
 from market_index.live import LiveIndex
 from market_index.order_book import Order, OrderBook
-from market_index.pairs import Pair, PairInfo
+from market_index.pairs import Pair, PairInfo, PairNotFound
 from market_index.prices import format_price, parse_price
 
 __all__ = [

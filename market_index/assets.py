@@ -8,7 +8,7 @@ from typing import Any, Final, Self, SupportsBytes, TypeVar, final
 from attrs import frozen
 
 from market_index import asset_names, fingerprints
-from market_index.errors import InvalidAssetId, shown
+from market_index.errors import InvalidAssetId, safe_repr
 
 POLICY_ID_LENGTH: Final = 28
 """Bytes in a policy id: a Blake2b-224 hash of the minting script."""
@@ -53,14 +53,14 @@ class AssetId:
     def __init__(self, policy_id: bytes, asset_name: bytes) -> None:
         for part, value in (("policy_id", policy_id), ("asset_name", asset_name)):
             if type(value) is not bytes:
-                raise InvalidAssetId(f"{part} must be bytes, not {type(value).__name__}: {shown(value)}")
+                raise InvalidAssetId(f"{part} must be bytes, not {type(value).__name__}: {safe_repr(value)}")
         if len(policy_id) != POLICY_ID_LENGTH and (policy_id or asset_name):
             raise InvalidAssetId(
-                f"{shown(policy_id)} is not a policy id: it has {len(policy_id)} bytes, not {POLICY_ID_LENGTH}"
+                f"{safe_repr(policy_id)} is not a policy id: it has {len(policy_id)} bytes, not {POLICY_ID_LENGTH}"
             )
         if len(asset_name) > MAX_ASSET_NAME_LENGTH:
             raise InvalidAssetId(
-                f"{shown(asset_name)} is not an asset name: "
+                f"{safe_repr(asset_name)} is not an asset name: "
                 f"it has {len(asset_name)} bytes, more than {MAX_ASSET_NAME_LENGTH}"
             )
         self.__attrs_init__(policy_id, asset_name)
@@ -123,7 +123,7 @@ class AssetId:
         Raises `InvalidAssetId`, saying what is wrong, and `ValueError` for an `ada` that could not be told from others.
         """
         if not isinstance(ada, str) or not 0 < len(ada) < _POLICY_ID_DIGITS:
-            raise ValueError(f"ada must be what ADA is called, such as 'lovelace' or '.', not {shown(ada)}")
+            raise ValueError(f"ada must be what ADA is called, such as 'lovelace' or '.', not {safe_repr(ada)}")
         _require_text(text)
         if text == ada:
             return ADA
@@ -142,7 +142,7 @@ class AssetId:
         """
         token = cls(_octets("policy_id", policy_id), _octets("asset_name", asset_name))
         if token.is_ada:
-            raise InvalidAssetId(f"{shown(policy_id)} is not a policy id: it has 0 bytes, not {POLICY_ID_LENGTH}")
+            raise InvalidAssetId(f"{safe_repr(policy_id)} is not a policy id: it has 0 bytes, not {POLICY_ID_LENGTH}")
         return token
 
     def to_pycardano(self, policy_id: Callable[[bytes], _P], asset_name: Callable[[bytes], _N]) -> tuple[_P, _N]:
@@ -228,7 +228,7 @@ class AssetId:
 
 def _require_text(text: object) -> None:
     if not isinstance(text, str):
-        raise InvalidAssetId(f"an asset identifier must be a str, not {type(text).__name__}: {shown(text)}")
+        raise InvalidAssetId(f"an asset identifier must be a str, not {type(text).__name__}: {safe_repr(text)}")
 
 
 def _require_none(text: str, separator: str, reason: str) -> None:
@@ -238,7 +238,7 @@ def _require_none(text: str, separator: str, reason: str) -> None:
 
 def _octets(part: str, value: SupportsBytes) -> bytes:
     if not isinstance(value, SupportsBytes) or isinstance(value, type):
-        raise InvalidAssetId(f"{part} must be an object with __bytes__, not {type(value).__name__}: {shown(value)}")
+        raise InvalidAssetId(f"{part} must be an object with __bytes__, not {type(value).__name__}: {safe_repr(value)}")
     return bytes(value)
 
 
@@ -255,7 +255,7 @@ def _bytes(text: str, part: str, digits: str) -> bytes:
 
 
 def _not_an_identifier(text: str, reason: str) -> InvalidAssetId:
-    return InvalidAssetId(f"{shown(text)} is not an asset identifier: {reason}")
+    return InvalidAssetId(f"{safe_repr(text)} is not an asset identifier: {reason}")
 
 
 ADA: Final = AssetId(b"", b"")

@@ -1,31 +1,56 @@
-"""What can be wrong with a value, and how it is said.
+"""The exceptions of the library, and how a message shows the value that was rejected.
 
-Every error of the library is a `MarketIndexError`. Its message names what was wrong and shows the value as
-`repr` gives it, cut to `SHOWN_LENGTH` characters, so that a hostile value can neither flood a log nor break
-its lines.
+    Exception
+    └── MarketIndexError
+        ├── InvalidAssetId      (also a ValueError)
+        ├── InvalidPrice        (also a ValueError)
+        ├── InvalidOrderBook    (also a ValueError)
+        ├── InvalidPairList     (also a ValueError)
+        ├── PairNotFound        (also a KeyError), in market_index.pairs
+        ├── FeedError           in market_index_feeds
+        └── StoreError          in market_index_feeds
+            ├── StoreBusy
+            ├── Unacknowledged
+            └── BookTooLarge
+
+Every message says what must hold and what was given. Rejected values go through `safe_repr`, so that no value can flood
+a log or break its lines.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Final, Self
 
-if TYPE_CHECKING:
-    from market_index.pairs import Pair
+__all__ = [
+    "InvalidAssetId",
+    "InvalidOrderBook",
+    "InvalidPairList",
+    "InvalidPrice",
+    "MarketIndexError",
+    "safe_repr",
+]
 
-SHOWN_LENGTH = 80
-"""How many characters of a refused value a message shows (decision 16)."""
+MAX_REPR_LENGTH: Final = 80
+"""The most characters of a rejected value that a message shows (decision 16)."""
 
 
 class MarketIndexError(Exception):
-    """The base of every error that the library raises on purpose."""
+    """Base class of every error that the library raises on purpose.
+
+    The first argument is the message. A subclass passes its other fields to `super().__init__` too, so that it can be
+    pickled, copied and rebuilt by `at`.
+    """
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
     def at(self, place: str) -> Self:
-        """Return the same error, its message led by where the value stood.
+        """Return the same error with the location of the value in front of its message.
 
         >>> str(InvalidPrice("'-1' is not a price").at("bids[3].price"))
         "bids[3].price: '-1' is not a price"
         """
-        return type(self)(f"{place}: {self}")
+        return type(self)(f"{place}: {self}", *self.args[1:])
 
 
 class InvalidAssetId(MarketIndexError, ValueError):
@@ -33,54 +58,34 @@ class InvalidAssetId(MarketIndexError, ValueError):
 
 
 class InvalidPrice(MarketIndexError, ValueError):
-    """The value is not a price, or it is out of the range of prices."""
+    """The value is not a price, or is out of the range of prices."""
 
 
 class InvalidOrderBook(MarketIndexError, ValueError):
-    """The values do not make an order book, a level or an order; or a text does not hold an order book."""
+    """The values do not form an order book, a level or an order; or the text does not contain an order book."""
 
 
 class InvalidPairList(MarketIndexError, ValueError):
-    """The text does not hold a pair list."""
+    """The text does not contain a pair list."""
 
 
-class PairNotFound(MarketIndexError, KeyError):
-    """The index does not track the pair.
+def safe_repr(value: object) -> str:
+    r"""Return the `repr` of a value as one line of at most `MAX_REPR_LENGTH` printable characters.
 
-    A `KeyError`, and so a `LookupError`, because a market index is a mapping.
-
-    >>> from market_index import ADA, Pair
-    >>> str(PairNotFound(Pair(ADA, ADA)))
-    'Pair ADA/ADA not found'
-    """
-
-    def __init__(self, pair: Pair) -> None:
-        super().__init__(pair)
-        self.pair = pair
-
-    def __str__(self) -> str:
-        # KeyError would show the repr of its argument.
-        return f"Pair {self.pair} not found"
-
-    def at(self, place: str) -> Self:
-        """Return the error itself: the pair is the place."""
-        del place
-        return self
-
-
-def shown(value: object) -> str:
-    r"""Return `value` as a message shows it: its `repr`, cut to `SHOWN_LENGTH` characters.
-
-    >>> shown("1\n")
+    >>> safe_repr("1\n")
     "'1\\n'"
-    >>> len(shown("0" * 1_000_000))
+    >>> len(safe_repr("0" * 1_000_000))
     80
     """
-    if type(value) in {str, bytes}:
+    if isinstance(value, (str, bytes)) and type(value) in {str, bytes}:
         # Cut first: the repr of a megabyte costs a megabyte.
-        value = value[: SHOWN_LENGTH + 1]  # type: ignore[index]  # the set above is of two sequence types
+        value = value[: MAX_REPR_LENGTH + 1]
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001  # any object may be refused, one whose repr fails (a huge int, too) as well
+    except Exception:  # noqa: BLE001  # repr of any rejected object may fail, as that of a huge int does
         text = f"<{type(value).__name__}>"
-    return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 1] + "…"
+    text = text[: MAX_REPR_LENGTH + 1]
+    if not text.isprintable():
+        # Only the repr of other types, such as an array, contains line breaks or terminal escapes.
+        text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    return text if len(text) <= MAX_REPR_LENGTH else text[: MAX_REPR_LENGTH - 1] + "…"

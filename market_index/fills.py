@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias, final
 from attrs import frozen
 
 from market_index.depth import liquidity
-from market_index.errors import shown
+from market_index.errors import safe_repr
 from market_index.exact import EXACT
 from market_index.levels import Levels, Side, price_for_takers, trusted_level
 
@@ -48,11 +48,11 @@ class Fill:
 def fill(side: Side, levels: Levels, amount: int, unit: Unit) -> Fill:
     """Return what `amount` takes of the levels of a side. Raises `TypeError` and `ValueError`, see `OrderBook.fill`."""
     if type(amount) is not int:
-        raise TypeError(f"amount must be an int, not {type(amount).__name__}: {shown(amount)}")
+        raise TypeError(f"amount must be an int, not {type(amount).__name__}: {safe_repr(amount)}")
     if amount < 0:
-        raise ValueError(f"amount must be 0 or more, not {shown(amount)}")
+        raise ValueError(f"amount must be 0 or more, not {safe_repr(amount)}")
     if unit not in ("base", "quote"):
-        raise ValueError(f"unit must be 'base' or 'quote', not {shown(unit)}")
+        raise ValueError(f"unit must be 'base' or 'quote', not {safe_repr(unit)}")
     taken, complete = _taken_of_base(levels, amount) if unit == "base" else _taken_of_quote(side, levels, amount)
     total = liquidity(taken)
     if not taken:

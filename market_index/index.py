@@ -9,9 +9,9 @@ from typing import Final, TypeAlias, final
 
 from attrs import frozen
 
-from market_index.errors import InvalidOrderBook, PairNotFound, shown
+from market_index.errors import InvalidOrderBook, safe_repr
 from market_index.order_book import OrderBook
-from market_index.pairs import LedgerOrder, Pair, PairInfo, trusted_pair_info
+from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound, trusted_pair_info
 from market_index.sorted_chunks import Chunk, bounds_between, cut, put
 
 _CHUNK_SIZE: Final = 64
@@ -206,13 +206,13 @@ def _pair_info(book: OrderBook) -> PairInfo:
 
 
 def _not_by_pair(value: object) -> str:
-    return f"an index is asked by Pair, not by {type(value).__name__}: {shown(value)}"
+    return f"an index is asked by Pair, not by {type(value).__name__}: {safe_repr(value)}"
 
 
 def _by_key(books: Iterable[OrderBook]) -> dict[LedgerOrder, OrderBook]:
     by_key: dict[LedgerOrder, OrderBook] = {}
     for book in books:
         if type(book) is not OrderBook:
-            raise InvalidOrderBook(f"an index holds OrderBook, not {type(book).__name__}: {shown(book)}")
+            raise InvalidOrderBook(f"an index holds OrderBook, not {type(book).__name__}: {safe_repr(book)}")
         by_key[book.pair.ledger_order] = book
     return by_key

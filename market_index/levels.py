@@ -14,7 +14,7 @@ from typing import Final, NoReturn, TypeAlias, TypeVar, final
 
 from attrs import fields, frozen
 
-from market_index.errors import InvalidOrderBook, MarketIndexError, shown
+from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.prices import is_canonical, price_text, rounded_price, to_price
 
 MAX_LIQUIDITY: Final = 2**64 - 1
@@ -145,7 +145,7 @@ def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
 
 def refuse_amount(name: str, value: object, least: int = 0) -> NoReturn:
     """Raise the `InvalidOrderBook` that names what is no liquidity or no amount."""
-    given = shown(value) if type(value) is int else f"a {type(value).__name__}: {shown(value)}"
+    given = safe_repr(value) if type(value) is int else f"a {type(value).__name__}: {safe_repr(value)}"
     raise InvalidOrderBook(f"{name} must be a whole number (int) from {least} to 2^64-1, not {given}")
 
 
@@ -159,7 +159,7 @@ def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
             return entry.price, entry.accumulated_liquidity
         if not isinstance(entry, (tuple, list)) or len(entry) != 2:
             raise InvalidOrderBook(
-                f"{side.value}s[{position}] must be a PriceLevel or (price, amount), not {shown(entry)}"
+                f"{side.value}s[{position}] must be a PriceLevel or (price, amount), not {safe_repr(entry)}"
             )
     price, amount = entry
     if type(price) is str and type(amount) is int and 0 <= amount <= MAX_LIQUIDITY and is_canonical(price):

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from market_index import depth, fills
 from market_index.depth import CumulativeLevel, Liquidity
-from market_index.errors import InvalidOrderBook, MarketIndexError, shown
+from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.exact import EXACT, plain
 from market_index.fills import Fill, Unit
 from market_index.ladder import Ladder, best, changed, ladder_of, laid_out
@@ -65,7 +65,7 @@ class Order:
 
     def __init__(self, side: Side, price: Decimal | Fraction | str, amount: int) -> None:
         if type(side) is not Side:
-            raise InvalidOrderBook(f"side must be Side.BID or Side.ASK, not {shown(side)}")
+            raise InvalidOrderBook(f"side must be Side.BID or Side.ASK, not {safe_repr(side)}")
         price = to_price_or_ratio(price)
         require_amount("amount", amount)
         self.__attrs_init__(side, price, amount)
@@ -154,7 +154,7 @@ class OrderBook(_Sources):
         asks: dict[str, int] = {}
         for position, order in enumerate(orders):
             if type(order) is not Order:
-                raise InvalidOrderBook(f"orders[{position}] must be an Order, not {shown(order)}")
+                raise InvalidOrderBook(f"orders[{position}] must be an Order, not {safe_repr(order)}")
             totals = bids if order.side is Side.BID else asks
             price = order.price
             text = str(price if type(price) is Decimal else order.level_price)
@@ -244,7 +244,7 @@ class OrderBook(_Sources):
         Raises `ValueError` for a negative number, `TypeError` for what is no whole number.
         """
         if type(levels) is not int:
-            raise TypeError(f"levels must be an int, not {shown(levels)}")
+            raise TypeError(f"levels must be an int, not {safe_repr(levels)}")
         if levels < 0:
             raise ValueError(f"levels must be 0 or more, not {levels}")
         # A side that nobody has looked at yet is not laid out for this.
@@ -327,7 +327,7 @@ class OrderBook(_Sources):
 
     def _levels(self, side: Side) -> Levels:
         if type(side) is not Side:
-            raise TypeError(f"side must be Side.BID or Side.ASK, not {shown(side)}")
+            raise TypeError(f"side must be Side.BID or Side.ASK, not {safe_repr(side)}")
         return self.bids if side is Side.BID else self.asks
 
     def _ladder(self, side: Side) -> Ladder:
@@ -418,9 +418,9 @@ def _best(source: Columns | Ladder, count: int) -> Levels:
 
 def _tracked(pair: Pair) -> Pair:
     if type(pair) is not Pair:
-        raise InvalidOrderBook(f"pair must be a Pair, not {type(pair).__name__}: {shown(pair)}")
+        raise InvalidOrderBook(f"pair must be a Pair, not {type(pair).__name__}: {safe_repr(pair)}")
     if pair.base == pair.quote:
-        raise InvalidOrderBook(f"base and quote are the same asset: {shown(str(pair.base))}")
+        raise InvalidOrderBook(f"base and quote are the same asset: {safe_repr(str(pair.base))}")
     return pair
 
 
@@ -445,7 +445,7 @@ def _require_order(side: str, levels: object, *, falling: bool) -> None:
         )
     if not set(map(type, levels)) <= {PriceLevel}:
         position = [type(level) is PriceLevel for level in levels].index(False)
-        raise InvalidOrderBook(f"{side}[{position}] must be a PriceLevel, not {shown(levels[position])}")
+        raise InvalidOrderBook(f"{side}[{position}] must be a PriceLevel, not {safe_repr(levels[position])}")
     prices = list(map(PRICE_OF, levels))
     steps = list(_steps(prices, falling=falling))
     if all(steps):

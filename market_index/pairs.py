@@ -1,14 +1,14 @@
-"""Trading pairs, and what the pair list says of each."""
+"""Trading pairs, their entries in the pair list, and the error for a pair that is not tracked."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TypeAlias, final
+from typing import Self, TypeAlias, final
 
 from attrs import frozen
 
 from market_index.assets import AssetId
-from market_index.errors import InvalidAssetId, shown
+from market_index.errors import InvalidAssetId, MarketIndexError, safe_repr
 from market_index.prices import to_price
 
 LedgerOrder: TypeAlias = tuple[bytes, bytes, bytes, bytes]
@@ -46,6 +46,29 @@ class Pair:
 
     def __str__(self) -> str:
         return f"{self.base}/{self.quote}"
+
+
+class PairNotFound(MarketIndexError, KeyError):
+    """The index does not track the pair.
+
+    It is a `KeyError`, and so a `LookupError`, because a market index is a mapping.
+
+    >>> from market_index import ADA, Pair
+    >>> str(PairNotFound(Pair(ADA, ADA)))
+    'Pair ADA/ADA not found'
+    """
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__(pair)
+        self.pair = pair
+
+    def __str__(self) -> str:
+        return f"Pair {self.pair} not found"
+
+    def at(self, place: str) -> Self:
+        """Return the error itself: the message names the pair, which is the location."""
+        del place
+        return self
 
 
 @final
@@ -86,4 +109,4 @@ def trusted_pair_info(pair: Pair, last_spot: Decimal | None) -> PairInfo:
 
 def _require_asset(side: str, value: object) -> None:
     if type(value) is not AssetId:
-        raise InvalidAssetId(f"{side} must be an AssetId, not {type(value).__name__}: {shown(value)}")
+        raise InvalidAssetId(f"{side} must be an AssetId, not {type(value).__name__}: {safe_repr(value)}")

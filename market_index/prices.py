@@ -15,7 +15,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from typing import Final
 
-from market_index.errors import InvalidPrice, shown
+from market_index.errors import InvalidPrice, safe_repr
 
 MAX_COEFFICIENT: Final = 2**96 - 1
 """The largest coefficient of a price, once trailing zeros behind the point are gone."""
@@ -53,7 +53,7 @@ def parse_price(text: str) -> Decimal:
     length, never to its value.
     """
     if not isinstance(text, str):
-        raise InvalidPrice(f"a price must be a str, not {type(text).__name__}: {shown(text)}")
+        raise InvalidPrice(f"a price must be a str, not {type(text).__name__}: {safe_repr(text)}")
     if is_canonical(text):
         return Decimal(text)
     plain = _without_trailing_zeros(text)
@@ -154,7 +154,7 @@ def rounded_price(ratio: Fraction, rounding: str) -> Decimal:
     Raises `InvalidPrice` for a ratio below 10^-28 or above 2^96-1, `ValueError` for any other rounding.
     """
     if rounding not in {ROUND_FLOOR, ROUND_CEILING}:
-        raise ValueError(f"rounding must be {ROUND_FLOOR} or {ROUND_CEILING}, not {shown(rounding)}")
+        raise ValueError(f"rounding must be {ROUND_FLOOR} or {ROUND_CEILING}, not {safe_repr(rounding)}")
     _require_range(ratio)
     # The finest grid on which there is such a price, every coarser one being part of it: the one of as many digits as
     # a price can have, or the one before it.
@@ -225,7 +225,7 @@ def _exponent(text: str) -> int:
 
 
 def _wrong_type(value: object) -> str:
-    given = f"a price must be a str or a Decimal, not {type(value).__name__} ({shown(value)})"
+    given = f"a price must be a str or a Decimal, not {type(value).__name__} ({safe_repr(value)})"
     if type(value) in {int, float} and 0 < value <= MAX_COEFFICIENT:  # type: ignore[operator]  # numbers, both of them
         return f"{given}: pass '{value}' or Decimal('{value}')"
     if isinstance(value, Fraction):
@@ -234,4 +234,4 @@ def _wrong_type(value: object) -> str:
 
 
 def _not_a_price(value: object, reason: str) -> InvalidPrice:
-    return InvalidPrice(f"{shown(value)} is not a price: {reason}")
+    return InvalidPrice(f"{safe_repr(value)} is not a price: {reason}")

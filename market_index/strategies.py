@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from market_index import depth
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
 from market_index.depth import CumulativeLevel, Liquidity
-from market_index.errors import shown
+from market_index.errors import safe_repr
 from market_index.fills import Fill
 from market_index.index import MarketIndex
 from market_index.levels import MAX_LIQUIDITY, PriceLevel, Side
@@ -367,7 +367,7 @@ def order_books(
     needed = {"open": least, "locked": max(least - 1, 1), "crossed": max(least, 2)}
     fewest = min(needed[touch] for touch in touches)
     if price is not None and not isinstance(price, st.SearchStrategy) and fewest > 1:
-        raise ValueError(f"a book of {fewest} levels or more has not all of them at the price of {shown(price)}")
+        raise ValueError(f"a book of {fewest} levels or more has not all of them at the price of {safe_repr(price)}")
     if isinstance(pair, Pair):
         OrderBook(pair)
     parts, made = _levels(price, amount)
@@ -394,14 +394,16 @@ def order_books(
 def _wanted(sides: Side | Collection[Side]) -> frozenset[Side]:
     wanted = frozenset([sides] if isinstance(sides, Side) else sides)
     if not wanted <= set(Side):
-        raise ValueError(f"sides must be of Side.BID and Side.ASK, not {shown(sides)}")
+        raise ValueError(f"sides must be of Side.BID and Side.ASK, not {safe_repr(sides)}")
     return wanted
 
 
 def _touches(wanted: frozenset[Side], max_levels: int, crossed: object, locked: object) -> list[_Touch]:
     """Return how the sides of a book may meet, the plainest first and most often."""
     if not {type(crossed), type(locked)} <= {bool, type(None)}:
-        raise ValueError(f"crossed and locked must be True, False or None, not {shown(crossed)} and {shown(locked)}")
+        raise ValueError(
+            f"crossed and locked must be True, False or None, not {safe_repr(crossed)} and {safe_repr(locked)}"
+        )
     touches: list[_Touch] = []
     can_meet = wanted == set(Side) and max_levels > 0
     if not crossed and not locked:
@@ -468,7 +470,7 @@ def level_changes(
 ) -> st.SearchStrategy[list[tuple[Decimal, int]]]:
     """Draw changes for one side of `book.apply`: at its prices and at others, removals and repeats among them."""
     if not isinstance(book, OrderBook):
-        raise TypeError(f"changes are drawn for an OrderBook, not for {shown(book)}: draw the book first")
+        raise TypeError(f"changes are drawn for an OrderBook, not for {safe_repr(book)}: draw the book first")
     _require_sizes("the changes", 0, max_changes)
     at = _drawn_price(price)
     if standing := [level.price for level in book.bids + book.asks]:
@@ -646,7 +648,7 @@ def _drawn_amount(amount: object, least: int) -> st.SearchStrategy[int]:
     if isinstance(amount, st.SearchStrategy):
         return amount.filter(bool) if least else amount
     if type(amount) is not int or not least <= amount <= MAX_LIQUIDITY:
-        raise ValueError(f"an amount must be an int from {least} to 2^64-1, not {shown(amount)}")
+        raise ValueError(f"an amount must be an int from {least} to 2^64-1, not {safe_repr(amount)}")
     return st.just(amount)
 
 
@@ -668,4 +670,6 @@ def _one_of(values: Sequence[_T], number: int) -> _T:
 def _require_sizes(what: str, least: int, most: int, bound: int | None = None) -> None:
     if type(least) is not int or type(most) is not int or not 0 <= least <= most <= (most if bound is None else bound):
         highest = "" if bound is None else f" to {bound}"
-        raise ValueError(f"{what}: from {shown(least)} to {shown(most)} is no range of whole numbers from 0{highest}")
+        raise ValueError(
+            f"{what}: from {safe_repr(least)} to {safe_repr(most)} is no range of whole numbers from 0{highest}"
+        )

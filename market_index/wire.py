@@ -27,7 +27,7 @@ from cattrs import AttributeValidationNote, ClassValidationError, Converter, For
 from cattrs.gen import make_dict_structure_fn
 
 from market_index.assets import AssetId
-from market_index.errors import InvalidOrderBook, InvalidPairList, MarketIndexError, shown
+from market_index.errors import InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
 from market_index.levels import Columns, Levels, PriceLevel, Side, is_liquidity, trusted_level
 from market_index.order_book import OrderBook, book_of_columns, columns, trusted_book
 from market_index.pairs import Pair, PairInfo
@@ -160,7 +160,7 @@ def pair_list_from_json(text: bytes | bytearray | memoryview) -> tuple[PairInfo,
     seen: set[Pair] = set()
     for position, info in enumerate(message.pairs):
         if info.base == info.quote:
-            raise InvalidPairList(f"pairs[{position}]: base and quote are the same asset: {shown(str(info.base))}")
+            raise InvalidPairList(f"pairs[{position}]: base and quote are the same asset: {safe_repr(str(info.base))}")
         if info.pair in seen:
             raise InvalidPairList(f"pairs[{position}]: the pair {info.pair} stands in the list twice")
         seen.add(info.pair)
@@ -307,7 +307,7 @@ _JSON_TYPES: Final = {
 
 def _require_bytes(text: object) -> None:
     if not isinstance(text, (bytes, bytearray, memoryview)):
-        raise _Refusal(f"must be bytes, not {type(text).__name__}: {shown(text)}")
+        raise _Refusal(f"must be bytes, not {type(text).__name__}: {safe_repr(text)}")
 
 
 def _decoded(text: bytes | bytearray | memoryview) -> Any:
@@ -315,7 +315,7 @@ def _decoded(text: bytes | bytearray | memoryview) -> Any:
     try:
         characters = bytes(text).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _Refusal(f"not UTF-8 at byte {error.start}: {shown(error.object[error.start :][:80])}") from None
+        raise _Refusal(f"not UTF-8 at byte {error.start}: {safe_repr(error.object[error.start :][:80])}") from None
     except ValueError as error:
         raise _Refusal(f"cannot be read: {error}") from None
     try:
@@ -328,9 +328,9 @@ def _decoded(text: bytes | bytearray | memoryview) -> Any:
             return _PATIENT_DECODER.decode(characters)
     except json.JSONDecodeError as error:
         rest = characters[error.pos : error.pos + 80]
-        raise _Refusal(f"not JSON at character {error.pos}: {error.msg}: {shown(rest)}") from None
+        raise _Refusal(f"not JSON at character {error.pos}: {error.msg}: {safe_repr(rest)}") from None
     except RecursionError:
-        raise _Refusal(f"nested too deeply: {shown(characters[:80])}") from None
+        raise _Refusal(f"nested too deeply: {safe_repr(characters[:80])}") from None
 
 
 def _text_to_json(value: str | AssetId) -> str:
@@ -362,8 +362,8 @@ def _require(value: object, json_type: type) -> None:
     if type(value) is json_type:
         return
     if isinstance(value, _RepeatedKey) and json_type is dict:
-        raise _Refusal(f"the key {shown(value.key)} stands twice")
-    raise _Refusal(f"must be {_JSON_TYPES[json_type]}, not {_JSON_TYPES[type(value)]}: {shown(value)}")
+        raise _Refusal(f"the key {safe_repr(value.key)} stands twice")
+    raise _Refusal(f"must be {_JSON_TYPES[json_type]}, not {_JSON_TYPES[type(value)]}: {safe_repr(value)}")
 
 
 def _text_hook(parse: Callable[[str], T]) -> Callable[[Any, object], T]:
@@ -415,7 +415,7 @@ def _object_hook(cls: type[T]) -> Callable[[Any, object], T]:
 def _first_refusal(group: ClassValidationError) -> _Refusal:
     first = group.exceptions[0]
     if isinstance(first, ForbiddenExtraKeysError):
-        return _Refusal(f"unknown key {shown(min(first.extra_fields))}")
+        return _Refusal(f"unknown key {safe_repr(min(first.extra_fields))}")
     place = next(note.name for note in first.__notes__ if isinstance(note, AttributeValidationNote))
     if isinstance(first, _Refusal):
         return first.under(place)
@@ -464,7 +464,7 @@ def _level(value: Any, _: object) -> PriceLevel:
         if key not in value:
             raise _Refusal("missing", key)
     if len(value) > 2:
-        raise _Refusal(f"unknown key {shown(min(value.keys() - {'price', 'accumulated_liquidity'}))}")
+        raise _Refusal(f"unknown key {safe_repr(min(value.keys() - {'price', 'accumulated_liquidity'}))}")
     try:
         price = _price(value["price"], Decimal)
     except _Refusal as refusal:
@@ -472,7 +472,7 @@ def _level(value: Any, _: object) -> PriceLevel:
     liquidity = value["accumulated_liquidity"]
     if not is_liquidity(liquidity):
         is_number = type(liquidity) in {int, _Number}
-        given = shown(liquidity) if is_number else f"{_JSON_TYPES[type(liquidity)]}: {shown(liquidity)}"
+        given = safe_repr(liquidity) if is_number else f"{_JSON_TYPES[type(liquidity)]}: {safe_repr(liquidity)}"
         raise _Refusal(f"must be a whole number from 1 to 2^64-1, not {given}", "accumulated_liquidity")
     return trusted_level(price, liquidity)
 

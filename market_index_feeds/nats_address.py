@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from attrs import field, frozen
 
-from market_index.errors import shown
+from market_index.errors import safe_repr
 from market_index_feeds.opened import without_credentials
 
 _BUCKET: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII).fullmatch
@@ -149,7 +149,7 @@ def _replicas(text: str | None) -> int | None:
 
 def _shown(text: str) -> str:
     """Return a part of a URL as messages show it: without what stands before an `@`, which may be a password."""
-    return shown(text.rpartition("@")[2])
+    return safe_repr(text.rpartition("@")[2])
 
 
 def _path(text: str | None) -> Path | None:

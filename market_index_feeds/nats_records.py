@@ -11,7 +11,7 @@ from typing import Final
 from attrs import frozen
 
 from market_index import AssetId, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
-from market_index.errors import shown
+from market_index.errors import safe_repr
 
 DIGEST_HEADER: Final = "Market-Index-Digest"
 """The header of a value that a store wrote: what vouches for the text, so that its levels are read when looked at."""
@@ -88,7 +88,7 @@ def book_of(key: str, value: bytes, headers: Mapping[str, str] | None) -> OrderB
     if digest is None:
         book = wire.order_book_from_json(text)
     elif digest != digest_of(text):
-        raise InvalidOrderBook(f"its digest does not fit, so that it was damaged: {shown(text[:80])}")
+        raise InvalidOrderBook(f"its digest does not fit, so that it was damaged: {safe_repr(text[:80])}")
     else:
         book = wire.order_book_as_written(text)
     if key_of(book.pair) != key:

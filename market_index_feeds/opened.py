@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Final, Self
 
-from market_index.errors import shown
+from market_index.errors import safe_repr
 
 # Whatever somebody took for a password may stand there, a slash or a question mark as well; and what is not quite a URL
 # may have one all the same.
@@ -33,7 +33,7 @@ class Opened(ABC):
 def shown_name(name: str) -> str:
     """Return a name as messages show it: as it is, unless that could break their lines; of a URL, no credentials."""
     told = without_credentials(name)
-    return told if told.isprintable() else shown(told)
+    return told if told.isprintable() else safe_repr(told)
 
 
 def without_credentials(url: str) -> str:

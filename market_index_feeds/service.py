@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 from attrs import frozen
 
 from market_index import InvalidOrderBook, LiveIndex, MarketIndexError, OrderBook, Pair, PairInfo, PairNotFound, wire
-from market_index.errors import shown
+from market_index.errors import safe_repr
 from market_index_feeds.feed import Feed, FeedError, Progress
 from market_index_feeds.opened import shown_name
 
@@ -236,7 +236,7 @@ class ServiceFeed(Feed):
         if response.status == 200:
             return _Answer(body, response.getheader("ETag", ""))
         kind = _NotFound if response.status == 404 else _Unanswered
-        raise kind(f"it answers {target} with {response.status}: {shown(str(body, 'utf-8', 'replace'))}")
+        raise kind(f"it answers {target} with {response.status}: {safe_repr(str(body, 'utf-8', 'replace'))}")
 
 
 def open_service(source: str) -> ServiceFeed:

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import Final
 
 from market_index import MarketIndexError
-from market_index.errors import shown
+from market_index.errors import safe_repr
 from market_index_feeds.feed import Feed, FeedError
 from market_index_feeds.ndjson import open_ndjson
 from market_index_feeds.opened import shown_name
@@ -43,7 +43,7 @@ def open_feed(source: str | PathLike[str]) -> Feed:
         with _client_of(name, FeedError):
             from market_index_feeds.nats import open_nats_feed  # noqa: PLC0415  # it needs the extra `nats`
         return open_nats_feed(name)
-    raise FeedError(f"{shown_name(name)} cannot be opened: {shown(scheme)} is not a kind of feed that is known")
+    raise FeedError(f"{shown_name(name)} cannot be opened: {safe_repr(scheme)} is not a kind of feed that is known")
 
 
 def open_store(
@@ -77,7 +77,9 @@ def open_store(
     if not mark:
         return open_sqlite_store(name, wait=wait, synchronous=synchronous, make=make)
     if scheme.lower() not in BUCKETS:
-        raise StoreError(f"{shown_name(name)} cannot be opened: {shown(scheme)} is not a kind of store that is known")
+        raise StoreError(
+            f"{shown_name(name)} cannot be opened: {safe_repr(scheme)} is not a kind of store that is known"
+        )
     if synchronous != "full":
         raise StoreError(
             f"{shown_name(name)} cannot be opened: how safe a bucket is to be is set at its servers, not by synchronous"

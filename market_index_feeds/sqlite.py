@@ -19,7 +19,7 @@ from time import sleep
 from typing import Final, Literal, TypeAlias
 
 from market_index import AssetId, InvalidOrderBook, LiveIndex, MarketIndexError, OrderBook, Pair, PairNotFound, wire
-from market_index.errors import shown
+from market_index.errors import safe_repr
 from market_index_feeds.feed import LOG, Feed, FeedError, Progress
 from market_index_feeds.opened import shown_name
 from market_index_feeds.sqlite_file import (
@@ -484,7 +484,7 @@ class SqliteFeed(Feed):
         self._pairs.update(book.pair for book in books)
 
     def _read(self, text: bytes, revision: int, body: bytes, digest: bytes) -> OrderBook | None:
-        return self._taken(text, f"row {shown(text)}", lambda: _book(text, revision, body, digest))
+        return self._taken(text, f"row {safe_repr(text)}", lambda: _book(text, revision, body, digest))
 
 
 def open_sqlite_store(target: str, *, wait: float, synchronous: Synchronous, make: bool) -> SqliteStore:
@@ -493,7 +493,7 @@ def open_sqlite_store(target: str, *, wait: float, synchronous: Synchronous, mak
     Raises `StoreError` when the file is something else, or cannot be made or written.
     """
     if synchronous not in {"full", "normal"}:
-        raise ValueError(f"synchronous must be 'full' or 'normal', not {shown(synchronous)}")
+        raise ValueError(f"synchronous must be 'full' or 'normal', not {safe_repr(synchronous)}")
     if not wait >= 0:
         raise ValueError(f"wait must be 0 or more seconds, not {wait}")
     name = shown_name(target)
@@ -540,7 +540,9 @@ def _row(book: OrderBook) -> tuple[str, bytes]:
 def _book(text: bytes, revision: int, body: bytes, digest: bytes) -> OrderBook:
     """Return the book of a row, which is as a store has written it; raise `InvalidOrderBook` where it is not."""
     if type(revision) is not int or digest != digest_of(revision, body):
-        raise InvalidOrderBook(f"its digest does not fit, so that it was damaged or is not a store's: {shown(body)}")
+        raise InvalidOrderBook(
+            f"its digest does not fit, so that it was damaged or is not a store's: {safe_repr(body)}"
+        )
     book = wire.order_book_as_written(body)
     if str(book.pair).encode("ascii") != text:
         raise InvalidOrderBook(f"it holds the book of another pair: {book.pair}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from attrs import frozen
 
 from market_index import InvalidOrderBook, MarketIndexError, OrderBook, Pair
-from market_index.errors import shown
+from market_index.errors import safe_repr
 from market_index_feeds.opened import Opened
 
 
@@ -28,7 +28,7 @@ class Unacknowledged(StoreError):
     """
 
     def __init__(self, message: str, pairs: tuple[Pair, ...]) -> None:
-        super().__init__(message)
+        super().__init__(message, pairs)
         self.pairs = pairs
 
 
@@ -51,7 +51,7 @@ class BookTooLarge(StoreError):
     """
 
     def __init__(self, message: str, pairs: tuple[Pair, ...], receipt: Receipt) -> None:
-        super().__init__(message)
+        super().__init__(message, pairs, receipt)
         self.pairs = pairs
         self.receipt = receipt
 
@@ -86,7 +86,7 @@ class Store(Opened):
         """
         for pair in pairs:
             if type(pair) is not Pair:
-                raise TypeError(f"a store is asked by Pair, not by {type(pair).__name__}: {shown(pair)}")
+                raise TypeError(f"a store is asked by Pair, not by {type(pair).__name__}: {safe_repr(pair)}")
         return self._retract(pairs)
 
     @abstractmethod
@@ -124,5 +124,5 @@ class Store(Opened):
 def require_book(book: OrderBook) -> OrderBook:
     """Return the book, or raise `InvalidOrderBook` where it is none."""
     if type(book) is not OrderBook:
-        raise InvalidOrderBook(f"a store holds OrderBook, not {type(book).__name__}: {shown(book)}")
+        raise InvalidOrderBook(f"a store holds OrderBook, not {type(book).__name__}: {safe_repr(book)}")
     return book

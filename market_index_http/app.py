@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import AssetId, InvalidAssetId, LiveIndex, MarketIndex, Pair, PairNotFound, wire
-from market_index.errors import shown
+from market_index.errors import safe_repr
 from market_index_http.bodies import JSON_FIELDS, Answer, Bodies, Body, Fields, KeptBody
 
 PAIR_LIST_PATH: Final = "/trading-view/pair-list"
@@ -175,7 +175,7 @@ def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:
     if not values:
         raise HTTPException(400, f"Query parameter '{parameter}' is missing")
     if len(values) > 1:
-        raise HTTPException(400, f"Query parameter '{parameter}' is given {len(values)} times: {shown(values)}")
+        raise HTTPException(400, f"Query parameter '{parameter}' is given {len(values)} times: {safe_repr(values)}")
     if not values[0]:
         raise HTTPException(400, f"Query parameter '{parameter}' is empty: ''")
     try:

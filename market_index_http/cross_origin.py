@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from market_index import wire
-from market_index.errors import shown
+from market_index.errors import safe_repr
 
 ANY_ORIGIN: Final = "*"
 
@@ -39,11 +39,11 @@ def read_origin(text: str) -> str:
     except ValueError:
         scheme, host, port = "", None, None
     if host is None or scheme not in _USUAL_PORTS or not _is_host(host):
-        raise ValueError(f"{shown(text)} is not an origin, such as https://example.com")
+        raise ValueError(f"{safe_repr(text)} is not an origin, such as https://example.com")
     named = f"[{host}]" if ":" in host else host
     origin = f"{scheme}://{named}{'' if port in {None, _USUAL_PORTS[scheme]} else f':{port}'}"
     if text != origin:
-        raise ValueError(f"{shown(text)} is not an origin: say {origin}")
+        raise ValueError(f"{safe_repr(text)} is not an origin: say {origin}")
     return origin
 
 

@@ -1,0 +1,77 @@
+"""The exceptions: pickle, copy, location; and how a message shows the value that was rejected."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import (
+    ADA,
+    InvalidAssetId,
+    InvalidOrderBook,
+    InvalidPairList,
+    InvalidPrice,
+    MarketIndexError,
+    Pair,
+    PairNotFound,
+)
+from market_index.errors import MAX_REPR_LENGTH, safe_repr
+from market_index_feeds import BookTooLarge, FeedError, Receipt, StoreBusy, StoreError, Unacknowledged
+
+PAIR = Pair(ADA, ADA)
+ERRORS = [
+    *(kind("message") for kind in (MarketIndexError, InvalidAssetId, InvalidOrderBook, InvalidPairList, InvalidPrice)),
+    *(kind("message") for kind in (FeedError, StoreError, StoreBusy)),
+    Unacknowledged("message", (PAIR,)),
+    BookTooLarge("message", (PAIR,), Receipt(3, published=2)),
+]
+
+
+@pytest.mark.parametrize("error", [*ERRORS, PairNotFound(PAIR)], ids=lambda error: type(error).__name__)
+def test_an_error_survives_pickle_and_copy(error: MarketIndexError):
+    for duplicate in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(duplicate) is type(error)
+        assert str(duplicate) == str(error)
+        assert vars(duplicate) == vars(error)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_a_location_is_put_in_front_of_the_message(error: MarketIndexError):
+    located = error.at("bids[3]")
+    assert type(located) is type(error)
+    assert str(located) == "bids[3]: message"
+    assert vars(located) == vars(error)
+
+
+def test_a_pair_that_is_not_found_is_its_own_location():
+    error = PairNotFound(PAIR)
+    assert error.at("bids[3]") is error
+
+
+class Printed:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=200))
+def test_any_repr_is_one_printable_line_of_bounded_length(text: str):
+    for value in (text, text.encode(), Printed(text), [text]):
+        line = safe_repr(value)
+        assert line.isprintable()
+        assert len(line.splitlines()) <= 1
+        assert len(line) <= MAX_REPR_LENGTH
+
+
+def test_a_repr_of_several_lines_is_escaped():
+    assert safe_repr(Printed("array([1,\n       2])\x1b[2J")) == r"array([1,\n       2])\x1b[2J"
+
+
+def test_a_repr_that_fails_is_replaced_by_the_type():
+    assert safe_repr(10**5000) == "<int>"
