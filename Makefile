@@ -17,11 +17,11 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 
 .venv/serve.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[http]'
+	$(BIN)/python -m pip install --quiet --editable '.[server]'
 	@touch $@
 
 .venv/check.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[http,hypothesis,nats]' --group check
+	$(BIN)/python -m pip install --quiet --editable '.[server,hypothesis,nats]' --group check
 	@touch $@ .venv/serve.installed
 
 sample.db: samples/order-books.ndjson | .venv/serve.installed
@@ -52,7 +52,7 @@ check: .venv/check.installed ## types, style and formatting
 	$(BIN)/mypy
 
 .venv/docs.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[http,hypothesis,nats]' --group docs
+	$(BIN)/python -m pip install --quiet --editable '.[server,hypothesis,nats]' --group docs
 	@touch $@ .venv/serve.installed
 
 docs: .venv/docs.installed ## build the documentation as a site, build/site/index.html; a warning is an error

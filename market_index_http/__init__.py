@@ -1,11 +1,14 @@
-"""What serves a `LiveIndex` over HTTP: `create_app`, and the command `market-index` in `market_index_http.cli`."""
+"""A thin adapter that serves a `LiveIndex` as an ASGI app: `create_app`, and optional routes for its router."""
 
 try:
     from market_index_http.app import create_app
+    from market_index_http.operations.health import FeedStatus, health_route
+    from market_index_http.operations.openapi import openapi_route
+    from market_index_http.routes import ExactRoute, file_route
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
         f"market_index_http needs {missing.name}, which comes with its extra: pip install 'market-index[http]'",
         name=missing.name,
     ) from None
 
-__all__ = ["create_app"]
+__all__ = ["ExactRoute", "FeedStatus", "create_app", "file_route", "health_route", "openapi_route"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Mapping
-from hashlib import sha256
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 from weakref import ref
 
@@ -12,12 +10,12 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import AssetId, InvalidAssetId, LiveIndex, MarketIndex, Pair, PairNotFound, wire
 from market_index.errors import safe_repr
-from market_index_http.bodies import JSON_FIELDS, Answer, Bodies, Body, Fields, KeptBody
+from market_index_http.bodies import Answer, Bodies, Body, KeptBody
+from market_index_http.routes import ExactRoute
 
 PAIR_LIST_PATH: Final = "/trading-view/pair-list"
 ORDER_BOOK_PATH: Final = "/trading-view/order-book"
@@ -149,24 +147,6 @@ class _Endpoints:
             if len(self._pairs) >= MOST_QUERIES:
                 self._pairs.clear()
             self._pairs[query] = pair
-
-
-class ExactRoute(Route):
-    """A route to one path and no other; Starlette's own takes the path with a newline at its end as well."""
-
-    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Body | Response]]) -> None:
-        super().__init__(path, endpoint, methods=["GET"])
-        self.path_regex = re.compile(re.escape(path) + r"\Z")
-
-
-def file_route(path: str, content: bytes, fields: Fields = JSON_FIELDS) -> ExactRoute:
-    """Return the route to a file that is the same for as long as the app is there, with fields of its own."""
-    body = Body(content, sha256(content).hexdigest(), b"no-cache", fields=fields)
-
-    async def answer(_: Request) -> Body:
-        return body
-
-    return ExactRoute(path, answer)
 
 
 def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:

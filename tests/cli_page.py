@@ -7,7 +7,7 @@ from typing import Final
 
 from click.testing import CliRunner
 
-from market_index_http.cli import main
+from market_index_cli.main import main
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from starlette.applications import Starlette
 
 from market_index import AssetId, LiveIndex, OrderBook, wire
+from market_index_cli.page.routes import page_routes
 from market_index_http import create_app
-from market_index_http.page import page_routes
 from tests.command import SAMPLE
 
-PAGE = Path(__file__).resolve().parents[1] / "market_index_http" / "page"
+PAGE = Path(__file__).resolve().parents[1] / "market_index_cli" / "page" / "static"
 
 HOSTILE_NAMES = [
     b"<script>document.x=1</script>",

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import uvicorn
 from attrs import frozen
 
-from market_index_http.server import Server
+from market_index_cli.server.http_server import Server
 from tests.waiting import eventually
 
 

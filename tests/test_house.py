@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("market_index", "market_index_feeds", "market_index_http")
+PACKAGES = ("market_index", "market_index_feeds", "market_index_http", "market_index_cli")
 
 # What each module may import of the project, beside what those may import. The domain runs downhill.
 MAY_IMPORT = {
@@ -66,27 +66,60 @@ MAY_IMPORT = {
     },
     "market_index_feeds": {"market_index_feeds.relay", "market_index_feeds.sources"},
     "market_index_http.bodies": {"market_index"},
-    "market_index_http.app": {"market_index_http.bodies"},
-    "market_index_http": {"market_index_http.app"},
-    "market_index_http.server": {"market_index"},
-    "market_index_http.health": {"market_index_http.app"},
-    "market_index_http.openapi": {"market_index_http.app"},
-    "market_index_http.cross_origin": {"market_index"},
-    "market_index_http.page": {"market_index_http.app"},
-    "market_index_http.terminal": {"market_index"},
-    "market_index_http.signals": set(),
-    "market_index_http.workers": {"market_index_http.signals"},
-    "market_index_http.cli": {
-        "market_index_http",
-        "market_index_http.cross_origin",
-        "market_index_http.health",
-        "market_index_http.openapi",
-        "market_index_http.page",
-        "market_index_http.server",
-        "market_index_http.terminal",
-        "market_index_http.workers",
-        "market_index_feeds",
+    "market_index_http.routes": {"market_index_http.bodies"},
+    "market_index_http.app": {"market_index_http.routes"},
+    "market_index_http.operations": set(),
+    "market_index_http.operations.health": {"market_index_http.routes"},
+    "market_index_http.operations.openapi": {"market_index_http.routes"},
+    "market_index_http": {
+        "market_index_http.app",
+        "market_index_http.operations.health",
+        "market_index_http.operations.openapi",
     },
+    "market_index_cli": set(),
+    "market_index_cli.signals": set(),
+    "market_index_cli.terminal": {"market_index"},
+    "market_index_cli.errors": {"market_index_feeds"},
+    "market_index_cli.console": {"market_index_feeds"},
+    "market_index_cli.page": set(),
+    "market_index_cli.page.routes": {"market_index_http"},
+    "market_index_cli.server": set(),
+    "market_index_cli.server.origins": {"market_index"},
+    "market_index_cli.server.cross_origin": {"market_index"},
+    "market_index_cli.server.http_server": {"market_index"},
+    "market_index_cli.server.workers": {"market_index_cli.signals"},
+    "market_index_cli.server.serving": {
+        "market_index_cli.console",
+        "market_index_cli.errors",
+        "market_index_cli.page.routes",
+        "market_index_cli.server.cross_origin",
+        "market_index_cli.server.http_server",
+        "market_index_cli.server.workers",
+    },
+    "market_index_cli.options": {"market_index_cli.server.origins"},
+    "market_index_cli.publish": {"market_index_cli.console", "market_index_cli.errors", "market_index_cli.options"},
+    "market_index_cli.relay": {
+        "market_index_cli.console",
+        "market_index_cli.errors",
+        "market_index_cli.options",
+        "market_index_cli.signals",
+    },
+    "market_index_cli.retract": {"market_index_cli.errors", "market_index_cli.options"},
+    "market_index_cli.show": {
+        "market_index_cli.console",
+        "market_index_cli.errors",
+        "market_index_cli.options",
+        "market_index_cli.terminal",
+    },
+    "market_index_cli.serve": {"market_index_cli.options", "market_index_cli.server.serving"},
+    "market_index_cli.main": {
+        "market_index_cli.publish",
+        "market_index_cli.relay",
+        "market_index_cli.retract",
+        "market_index_cli.serve",
+        "market_index_cli.show",
+    },
+    "market_index_cli.__main__": {"market_index_cli.main"},
 }
 
 
@@ -183,7 +216,7 @@ def test_domain_and_feeds_need_attrs_and_cattrs_alone(module: str):
 
 
 def test_the_adapter_says_which_extra_it_wants():
-    done = import_alone("market_index_http.cli", "attr", "attrs", "cattr", "cattrs", "typing_extensions")
+    done = import_alone("market_index_http", "attr", "attrs", "cattr", "cattrs", "typing_extensions")
     assert done.returncode == 1
     assert "pip install 'market-index[http]'" in done.stderr.splitlines()[-1]
 

@@ -26,8 +26,7 @@ from market_index.strategies import (
     order_books,
     prices,
 )
-from market_index_http import create_app
-from market_index_http.openapi import openapi_route
+from market_index_http import create_app, openapi_route
 from tests.command import SAMPLE, running
 from tests.openapi import JSON, as_json, contract
 from tests.service import Answer, Client, Service, served

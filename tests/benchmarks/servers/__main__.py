@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from market_index import LiveIndex, wire
+from market_index_cli.server.http_server import Server, bind
 from market_index_http import create_app
-from market_index_http.server import Server, bind
 
 
 def publish(live: LiveIndex, a_second: int) -> None:

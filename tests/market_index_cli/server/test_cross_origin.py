@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
+from market_index_cli.server.cross_origin import CrossOrigin
+from market_index_cli.server.origins import read_origin
 from market_index_http import create_app
-from market_index_http.cross_origin import CrossOrigin, read_origin
 from tests.command import SAMPLE, run, running
 from tests.service import Answer, Client, Service, served
 

@@ -15,7 +15,7 @@ import pytest
 
 from market_index import AssetId, wire
 from market_index.prices import format_price
-from market_index_http.terminal import ticker
+from market_index_cli.terminal import ticker
 from tests.page import HOSTILE_NAMES, PAGE, fixed, sample, token
 
 NODE = """

@@ -16,9 +16,9 @@ from threading import Event, Thread
 import pytest
 
 from market_index import LiveIndex, OrderBook, wire
+from market_index_cli.server import serving, workers
 from market_index_feeds import open_feed, open_store
-from market_index_http import cli, create_app, workers
-from market_index_http.health import health_route
+from market_index_http import create_app, health_route
 from tests.command import SAMPLE, Running, run, running
 from tests.market_index_feeds.made_up import book, pair
 from tests.service import Client, Service, served
@@ -168,7 +168,7 @@ def test_a_signal_while_they_load_ends_them_too(tmp_path: Path, store: Path):
 def stubborn() -> Iterator[subprocess.Popen[str]]:
     """What looks after a worker that does not end when it is told to; in the end the worker has ended all the same."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.market_index_http.stubborn"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.market_index_cli.server.stubborn"], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "working\n"
@@ -198,10 +198,10 @@ def test_a_worker_is_not_started_again_at_once():
     with closing(listener):
         supervisor = workers._Supervisor(print, listener, 1)
         begun = time.monotonic()
-        supervisor._rest_until(begun + 0.2)
+        supervisor._sleep_until(begun + 0.2)
         assert time.monotonic() >= begun + 0.2
         supervisor.stop()
-        supervisor._rest_until(begun + 60)
+        supervisor._sleep_until(begun + 60)
         assert time.monotonic() < begun + 30
 
 
@@ -217,9 +217,11 @@ def test_what_none_of_them_can_read_is_one_exit_code_3(tmp_path: Path, store: Pa
 def test_a_worker_says_in_one_line_what_it_cannot_read(store: Path, capsys: pytest.CaptureFixture[str]):
     """In this process: what a worker of its own has covered can be lost when it is ended."""
     store.write_bytes(store.read_bytes()[:4096])
-    serving = cli._Serving(str(store), access_log=False, max_age=None, max_stale=None, cors_origins=(), workers=2)
+    settings = serving.Settings(
+        str(store), access_log=False, max_age=None, max_stale=None, cors_origins=(), workers=2, page=True
+    )
     with pytest.raises(SystemExit) as ended:
-        cli._work(serving, socket.create_server(("127.0.0.1", 0)), lambda: None)
+        serving.serve_as_worker(settings, socket.create_server(("127.0.0.1", 0)), lambda: None)
     assert ended.value.code == 3
     said = capsys.readouterr().err
     assert said.startswith(f"Error: {store} cannot be opened: ")

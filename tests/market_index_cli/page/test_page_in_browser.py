@@ -15,7 +15,7 @@ from starlette.routing import Mount
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
 from market_index.prices import format_price
-from market_index_http.terminal import ticker
+from market_index_cli.terminal import ticker
 from tests.browser import chromium, visited, visiting
 from tests.command import SAMPLE, running
 from tests.page import HOSTILE_NAMES, app_with_page, fixed, sample, token

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from market_index import LiveIndex
+from market_index_cli.page.routes import page_routes
 from market_index_http import create_app
-from market_index_http.page import page_routes
 from tests.command import SAMPLE, run, running
 from tests.page import PAGE, app_with_page, sample
 from tests.service import Client, Service, served

@@ -1,4 +1,4 @@
-"""Ending by SIGINT and SIGTERM, without raising anything where they happen to arrive."""
+"""Ending by SIGINT and SIGTERM, without an exception at an arbitrary point of the program."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 @contextmanager
 def ended_by_signals(end: Callable[[], object]) -> Iterator[None]:
-    """Have SIGINT and SIGTERM call `end`, which only notes it: what they would interrupt may hold a lock."""
+    """Call `end` on SIGINT and SIGTERM. It must only set a flag: the interrupted code may hold a lock."""
 
-    def ended(*_: Any) -> None:
+    def on_signal(*_: Any) -> None:
         end()
 
-    before = {number: signal.signal(number, ended) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, OrderBook, Pair, strategies
-from market_index_http import terminal
-from market_index_http.terminal import Terminal
+from market_index_cli import terminal
+from market_index_cli.terminal import Terminal
 
 WIDE = Terminal(columns=1000, colour=False)
 TOKEN = AssetId(bytes(28), b"SNEK")

@@ -1,7 +1,7 @@
-"""Several processes that serve one address, looked after by one that does not serve.
+"""Worker processes that serve one address, and the supervisor that restarts them.
 
-uvicorn's own supervisor is for apps named by an import string; it starts a worker that cannot open its feed again and
-again, and leaves workers behind when it is killed.
+uvicorn's own supervisor requires an app named by an import string. It restarts a worker that cannot open its feed for
+ever, and leaves workers behind when it is killed.
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Final, TypeAlias, cast
 
-from market_index_http.signals import ended_by_signals
+from market_index_cli.signals import ended_by_signals
 
-LOG: Final = logging.getLogger("market_index_http")
+LOG: Final = logging.getLogger("market_index_cli")
 
 RESTART_SECONDS: Final = 1.0
-"""A worker that ended is started again, but no sooner than so long after its own start."""
+"""Minimum time between two starts of a worker."""
 
-_LOOK_SECONDS: Final = 0.2
+_POLL_SECONDS: Final = 0.2
 
 Work: TypeAlias = Callable[[socket.socket, Callable[[], object]], None]
-"""What a worker does with the address until a signal ends it, and calls once it serves. It must be picklable."""
+"""What a worker does until a signal ends it; it calls the second argument once it serves. It must be picklable."""
 
 
-def supervise(work: Work, listener: socket.socket, workers: int, patience: float) -> int:
-    """Let so many processes do the work until a signal ends them all; return the exit code for this one.
+def supervise(work: Work, listener: socket.socket, workers: int, timeout: float) -> int:
+    """Run `work` in `workers` processes until a signal ends them all. Return the exit code of this process.
 
-    A worker that ends without being asked is replaced. One of the first that ends with an exit code of its own before
-    it ever served tells that none can: then all are ended, and its code is returned. Workers are given `patience`
-    seconds to end.
+    A worker that ends by itself is replaced. If one of the first workers fails before it ever served, no worker can
+    serve: then all are ended, and its exit code is returned. Ending workers waits for up to `timeout` seconds.
     """
-    supervisor = _Supervisor(work, listener, patience)
+    supervisor = _Supervisor(work, listener, timeout)
     with ended_by_signals(supervisor.stop):
         try:
             return supervisor.run(workers)
@@ -48,14 +47,14 @@ def supervise(work: Work, listener: socket.socket, workers: int, patience: float
 
 
 class _Supervisor:
-    def __init__(self, work: Work, listener: socket.socket, patience: float) -> None:
+    def __init__(self, work: Work, listener: socket.socket, timeout: float) -> None:
         self._work = work
-        self._patience = patience
+        self._timeout = timeout
         self._listener = listener
-        # When each was started, and whether it has ever served.
+        # The monotonic time of each start, and an event that is set once the worker serves.
         self._workers: dict[BaseProcess, tuple[float, Event]] = {}
         self._should_exit = False
-        # A forked process would share the locks of whatever threads there are, and SQLite's with them.
+        # A forked process would inherit locks that other threads hold, and those of SQLite.
         self._spawning = multiprocessing.get_context("spawn")
 
     def stop(self) -> None:
@@ -66,7 +65,7 @@ class _Supervisor:
             self._start()
         first = set(self._workers)
         while not self._should_exit:
-            wait([worker.sentinel for worker in self._workers], _LOOK_SECONDS)
+            wait([worker.sentinel for worker in self._workers], _POLL_SECONDS)
             for worker, (started, served) in list(self._workers.items()):
                 if self._should_exit or worker.exitcode is None:
                     continue
@@ -74,15 +73,15 @@ class _Supervisor:
                     return worker.exitcode
                 del self._workers[worker]
                 LOG.warning("worker %s ended (%s); another takes its place", worker.pid, _ending(worker.exitcode))
-                self._rest_until(started + RESTART_SECONDS)
+                self._sleep_until(started + RESTART_SECONDS)
                 self._start()
         return 0
 
     def end(self) -> None:
-        """End what is left of the workers."""
+        """End the remaining workers; kill those that do not end in time."""
         for worker in self._workers:
             worker.terminate()
-        deadline = monotonic() + self._patience
+        deadline = monotonic() + self._timeout
         for worker in self._workers:
             worker.join(max(deadline - monotonic(), 0))
             if worker.exitcode is None:
@@ -92,12 +91,13 @@ class _Supervisor:
     def _start(self) -> None:
         if not self._should_exit:
             served = self._spawning.Event()
-            told = self._work, self._listener, served, self._patience
-            worker = self._spawning.Process(target=_in_worker, args=told, daemon=True)
+            arguments = self._work, self._listener, served, self._timeout
+            worker = self._spawning.Process(target=_in_worker, args=arguments, daemon=True)
             worker.start()
             self._workers[worker] = monotonic(), served
 
-    def _rest_until(self, then: float) -> None:
+    def _sleep_until(self, then: float) -> None:
+        """Sleep until a monotonic time, or until the supervisor should exit."""
         while True:
             sleep(0.05)
             if self._should_exit or monotonic() >= then:
@@ -108,16 +108,16 @@ def _ending(exit_code: int) -> str:
     return f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
 
 
-def _in_worker(work: Work, listener: socket.socket, served: Event, patience: float) -> None:
-    Thread(target=_end_with_parent, args=(patience,), daemon=True).start()
+def _in_worker(work: Work, listener: socket.socket, served: Event, timeout: float) -> None:
+    Thread(target=_end_with_parent, args=(timeout,), daemon=True).start()
     work(listener, served.set)
 
 
-def _end_with_parent(patience: float) -> None:
-    """End this process as soon as the one that looks after it is gone, however that ended."""
-    # There is a parent: it has started this process.
+def _end_with_parent(timeout: float) -> None:
+    """End this process as soon as its supervisor is gone, however that ended."""
+    # The supervisor started this process, so there is a parent.
     cast(BaseProcess, multiprocessing.parent_process()).join()
     os.kill(os.getpid(), signal.SIGTERM)
-    # Nobody is left who would see to it that it ends.
-    sleep(patience)
+    # No supervisor is left to kill a worker that does not end.
+    sleep(timeout)
     os._exit(1)

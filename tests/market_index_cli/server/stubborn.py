@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from market_index_http.workers import supervise
+from market_index_cli.server.workers import supervise
 
 
 def work(_: socket.socket, on_serving: Callable[[], object]) -> None:
@@ -20,7 +20,7 @@ def work(_: socket.socket, on_serving: Callable[[], object]) -> None:
 
 def main() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        raise SystemExit(supervise(work, listener, 1, patience=0.2))
+        raise SystemExit(supervise(work, listener, 1, timeout=0.2))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""The page to look at a book: files of this package, beside the two endpoints, which are all that it asks."""
+"""The routes of the page. It reads only the two endpoints of the API."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 from typing import Final
 
-from market_index_http.app import ExactRoute, file_route
-from market_index_http.bodies import Fields
+from market_index_http import ExactRoute, file_route
 
 _CONTENT_TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
@@ -14,7 +13,7 @@ _CONTENT_TYPES: Final = {
     ".js": b"text/javascript; charset=utf-8",
 }
 
-# Nothing but what this server sends, and no script or style within the page: names of assets are anybody's to choose.
+# Only files of this server, and no inline script or style: anyone can choose the name of an asset.
 _POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -28,17 +27,17 @@ _HEADERS: Final = (
 
 
 def page_routes() -> list[ExactRoute]:
-    """Return the routes of the page: `/`, and the files that it names, each beside it.
+    """Return the route `/`, and one for each file that the page loads.
 
-    All addresses in it are relative, so it works below any path that a proxy puts it under.
+    The page uses relative addresses only, so it works below any path of a proxy.
 
     >>> [route.path for route in page_routes()][:3]
     ['/', '/book.js', '/chart.js']
     """
-    contents = {file.name: file.read_bytes() for file in (files("market_index_http") / "page").iterdir()}
+    contents = {file.name: file.read_bytes() for file in (files("market_index_cli.page") / "static").iterdir()}
     paths = {"/" if name == "index.html" else f"/{name}": name for name in contents}
-    return [file_route(path, contents[name], _fields(name)) for path, name in sorted(paths.items())]
+    return [file_route(path, contents[name], _headers(name)) for path, name in sorted(paths.items())]
 
 
-def _fields(name: str) -> Fields:
+def _headers(name: str) -> tuple[tuple[bytes, bytes], ...]:
     return (*_HEADERS, (b"content-type", _CONTENT_TYPES[name[name.rindex(".") :]]))

@@ -1,4 +1,4 @@
-"""uvicorn, set up to serve the app by itself: the one module that knows it."""
+"""uvicorn with the settings of the command. No other module imports uvicorn."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from market_index import wire
 
 GRACE_SECONDS: Final = 10
-"""How long answers that are in flight are waited for at the end."""
+"""How long a shutdown waits for responses in flight."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that holds the address but does not listen yet: a client is refused until the app is served.
+    """Return a socket bound to the address. It does not listen yet, so connections fail until the app is served.
 
-    Raises `OSError` (or `UnicodeError`, for what cannot be a host name) when the address cannot be had.
+    Raises:
+        OSError: the address cannot be bound.
+        UnicodeError: the host cannot be a host name.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -38,7 +40,11 @@ class Server(uvicorn.Server):
     """Serves one app, and calls `on_listening` with each socket once it listens."""
 
     def __init__(
-        self, app: ASGIApp, *, access_log: bool = False, on_listening: Callable[[socket.socket], object] = id
+        self,
+        app: ASGIApp,
+        *,
+        access_log: bool = False,
+        on_listening: Callable[[socket.socket], object] | None = None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -55,19 +61,20 @@ class Server(uvicorn.Server):
         self._on_listening = on_listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
+        """Listen, and report each socket."""
         await super().startup(sockets)
-        for listener in sockets or ():
-            self._on_listening(listener)
+        if self._on_listening is not None:
+            for listener in sockets or ():
+                self._on_listening(listener)
 
     def end(self) -> None:
-        """Ask the server to end, also before it runs: then `should_exit` tells."""
-        # uvicorn raises the signal that ended it once more; whoever handles it then finds the work done.
+        """Ask the server to end, also before it runs: then `should_exit` is set."""
+        # uvicorn raises the signal that ended it again; by then the caller's handler has nothing left to do.
         self.should_exit = True
 
 
 class _ErrorBodyProtocol(HttpToolsProtocol):
-    """Gives the error body to what the parser refuses before an app sees it, such as a target above 64 KiB."""
+    """Sends the error body when the parser rejects a request, such as one with a target above 64 KiB."""
 
     def send_400_response(self, msg: str) -> None:
         body = wire.error_to_json(msg)

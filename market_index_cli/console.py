@@ -1,0 +1,56 @@
+"""Standard error: logging, and the progress bar of a large source."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import click
+
+from market_index_feeds import Progress
+
+_LARGE_BYTES: Final = 4 * 1024 * 1024
+"""The smallest source that gets a progress bar."""
+
+
+def log_plainly() -> None:
+    """Log warnings as plain lines, for a command that ends by itself."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+
+
+def log_with_times(*, with_process: bool = False) -> None:
+    """Log with times, for a command that runs until a signal ends it."""
+    process = "[%(process)d]" if with_process else ""
+    logging.basicConfig(format=f"%(asctime)s %(levelname)s %(name)s{process}: %(message)s", level=logging.WARNING)
+    logging.getLogger("market_index_feeds").setLevel(logging.INFO)
+    logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+
+
+@contextmanager
+def loading_progress(label: str, is_ending: Callable[[], bool] | None = None) -> Iterator[Progress]:
+    """Yield a callback that shows on a terminal how much of a large source was read.
+
+    The callback raises `SystemExit(0)` once `is_ending` returns True: this interrupts the loading.
+    """
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    with ExitStack() as stack:
+        bar: Any = None
+
+        def show(done: int, total: int) -> None:
+            nonlocal bar
+            if is_ending is not None and is_ending():
+                raise SystemExit(0)
+            if bar is None and on_terminal and total >= _LARGE_BYTES:
+                bar = stack.enter_context(click.progressbar(length=total, label=label, file=sys.stderr))
+            if bar is not None:
+                bar.update(done - bar.pos)
+
+        yield show
+
+
+def counted(count: int, noun: str) -> str:
+    """Return the count with its noun, in the plural where needed."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

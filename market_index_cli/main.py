@@ -1,0 +1,26 @@
+"""The group of all commands. Importing it imports no web server and no NATS client."""
+
+from __future__ import annotations
+
+import click
+
+from market_index_cli.publish import publish
+from market_index_cli.relay import relay
+from market_index_cli.retract import retract
+from market_index_cli.serve import serve
+from market_index_cli.show import book, pairs
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="market-index", prog_name="market-index")
+def main() -> None:
+    """Publish, serve and read Cardano order books.
+
+    FEED is a source of books: a store, a file with one order book per line in the JSON of the order-book endpoint
+    (books.ndjson), - for standard input, or the base URL of a running service (http://127.0.0.1:8000). STORE is where
+    books are published: a file such as market.db, or a bucket of NATS JetStream (nats://127.0.0.1:4222/books).
+    """
+
+
+for command in (serve, publish, relay, retract, pairs, book):
+    main.add_command(command)

@@ -1,0 +1,68 @@
+"""Parameter types, arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import Final
+
+import click
+
+from market_index import AssetId, InvalidAssetId
+from market_index_cli.server.origins import read_origin
+
+
+class Asset(click.ParamType[AssetId]):
+    """The identifier of an asset."""
+
+    name = "asset"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> AssetId:
+        """Parse the identifier."""
+        try:
+            return value if isinstance(value, AssetId) else AssetId.parse(str(value))
+        except InvalidAssetId as error:
+            self.fail(str(error), param, ctx)
+
+
+class Seconds(click.ParamType[float]):
+    """A number of seconds, 0 or more."""
+
+    name = "seconds"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse the number."""
+        try:
+            seconds = float(str(value))
+        except ValueError:
+            seconds = nan
+        if not seconds >= 0:
+            self.fail(f"{value!r} is not a number of seconds, 0 or more.", param, ctx)
+        return seconds
+
+
+class Origin(click.ParamType[str]):
+    """The origin of a web page, or `*` for any."""
+
+    name = "origin"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the origin."""
+        try:
+            return read_origin(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+FEED: Final = click.argument("source", metavar="FEED")
+STORE: Final = click.argument("target", metavar="STORE")
+BASE: Final = click.argument("base", type=Asset(), metavar="BASE")
+QUOTE: Final = click.argument("quote", type=Asset(), metavar="QUOTE")
+JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the JSON of the read API.")
+WAIT: Final = click.option(
+    "--wait",
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=Seconds(),
+    help="How long to wait while others write to STORE, or its servers do not acknowledge.",
+)

@@ -1,0 +1,41 @@
+"""`market-index relay`."""
+
+from __future__ import annotations
+
+import click
+
+from market_index_cli.console import loading_progress, log_with_times
+from market_index_cli.errors import EXIT_FEED, feed_errors
+from market_index_cli.options import FEED, STORE, WAIT
+from market_index_cli.signals import ended_by_signals
+from market_index_feeds import Relay, open_feed, open_store
+
+
+@click.command(
+    short_help="Keep STORE the same as FEED.",
+    epilog=f"""\b
+Example:
+  market-index relay market.db nats://127.0.0.1:4222/books
+
+\b
+Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED or STORE cannot be opened.""",
+)
+@FEED
+@STORE
+@WAIT
+def relay(source: str, target: str, *, wait: float) -> None:
+    """Follow FEED and publish it into STORE, until a signal ends that.
+
+    At the start and after every interruption, the whole of STORE is made the same as FEED: a pair that FEED does not
+    name is retracted, unless FEED has no book at all or rejected a record that may name the pair. No one else may
+    publish into STORE. While its servers do not answer, the relay retries.
+    """
+    log_with_times()
+    with feed_errors(), open_feed(source) as feed:
+        relaying = Relay(feed, lambda: open_store(target, wait=wait))
+        with ended_by_signals(relaying.close):
+            with loading_progress(feed.source, lambda: relaying.is_closing) as progress:
+                receipt = relaying.start(progress)
+            state = f"{len(relaying.live.current)} pairs, revision {receipt.revision}"
+            click.echo(f"relaying {feed.source} into {relaying.target}: {state}", err=True)
+            relaying.run()

@@ -1,0 +1,30 @@
+"""`market-index retract`."""
+
+from __future__ import annotations
+
+import click
+
+from market_index import AssetId, Pair
+from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, PairAbsent, feed_errors
+from market_index_cli.options import BASE, QUOTE, STORE, WAIT
+from market_index_feeds import open_store
+
+
+@click.command(
+    short_help="Retract a pair from STORE.",
+    epilog=f"""\b
+Exit codes: 0 it was retracted, {EXIT_ABSENT} it is not in STORE, 2 wrong usage,
+{EXIT_FEED} STORE cannot be opened or written.""",
+)
+@STORE
+@BASE
+@QUOTE
+@WAIT
+def retract(target: str, base: AssetId, quote: AssetId, *, wait: float) -> None:
+    """Retract the pair of BASE and QUOTE from STORE: it is tracked no longer."""
+    pair = Pair(base, quote)
+    with feed_errors(), open_store(target, wait=wait, make=False) as store:
+        receipt = store.retract(pair)
+    if not receipt.retracted:
+        raise PairAbsent(f"Pair {pair} not found")
+    click.echo(f"{store.target}: {pair} retracted, revision {receipt.revision}")

@@ -1,0 +1,118 @@
+"""`market-index serve`: its options. `market_index_cli.server` serves, and is imported only by this command."""
+
+from __future__ import annotations
+
+import click
+
+from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
+from market_index_cli.options import Origin, Seconds
+
+
+@click.command(
+    short_help="Serve FEED over HTTP.",
+    epilog=f"""\b
+Examples:
+  market-index serve market.db --workers 2
+  market-index serve books.ndjson --host 0.0.0.0 --port 9000
+  producer | MARKET_INDEX_PORT=9000 market-index serve -
+
+\b
+Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opened,
+{EXIT_LISTEN} the address cannot be listened on.""",
+)
+@click.argument("source", metavar="FEED", envvar="MARKET_INDEX_FEED")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    envvar="MARKET_INDEX_HOST",
+    show_default=True,
+    show_envvar=True,
+    help="Address to listen on. Only this machine reaches the default.",
+)
+@click.option(
+    "--port",
+    default=8000,
+    envvar="MARKET_INDEX_PORT",
+    show_default=True,
+    show_envvar=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 takes a free one.",
+)
+@click.option(
+    "--workers",
+    default=1,
+    metavar="N",
+    envvar="MARKET_INDEX_WORKERS",
+    show_default=True,
+    show_envvar=True,
+    type=click.IntRange(1, 256),
+    help="Processes that serve; each follows FEED by itself, and holds all of it in memory.",
+)
+@click.option(
+    "--access-log/--no-access-log",
+    default=False,
+    envvar="MARKET_INDEX_ACCESS_LOG",
+    show_default=True,
+    show_envvar=True,
+    help="Log every request, at the cost of throughput.",
+)
+@click.option(
+    "--max-age",
+    default=None,
+    metavar="SECONDS",
+    envvar="MARKET_INDEX_MAX_AGE",
+    show_envvar=True,
+    type=click.IntRange(0),
+    help="How long clients may use an answer without asking again; they may see old prices. By default they ask.",
+)
+@click.option(
+    "--max-stale",
+    default=None,
+    metavar="SECONDS",
+    envvar="MARKET_INDEX_MAX_STALE",
+    show_envvar=True,
+    type=Seconds(),
+    help="How long FEED may be unreachable until /healthz answers 503. By default it never does.",
+)
+@click.option(
+    "--cors-origin",
+    "cors_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    envvar="MARKET_INDEX_CORS_ORIGIN",
+    show_envvar=True,
+    type=Origin(),
+    help="Let web pages of ORIGIN, such as https://example.com, read the API; * for any. Can be given more than once.",
+)
+@click.option(
+    "--page/--no-page",
+    default=True,
+    envvar="MARKET_INDEX_PAGE",
+    show_default=True,
+    show_envvar=True,
+    help="Answer / with a page that shows the pairs and their order books in a browser.",
+)
+def serve(
+    source: str,
+    host: str,
+    port: int,
+    *,
+    workers: int,
+    access_log: bool,
+    max_age: int | None,
+    max_stale: float | None,
+    cors_origins: tuple[str, ...],
+    page: bool,
+) -> None:
+    """Serve FEED over HTTP: the pair list and the order book of every pair.
+
+    FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file with one order book per line in the JSON of
+    the order-book endpoint, - for standard input, or the base URL of another service. FEED is followed: a change goes
+    live as soon as it is published into a store or appended to a file. GET / is a page that shows the books, GET
+    /healthz reports the state of FEED, and GET /openapi.json describes the API. The variable MARKET_INDEX_FEED can name
+    FEED as well.
+    """
+    with server_imports():
+        from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
+    settings = Settings(source, access_log, max_age, max_stale, cors_origins, workers, page)
+    raise SystemExit(run(settings, host, port))

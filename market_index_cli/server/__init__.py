@@ -1,0 +1,1 @@
+"""The server of `market-index serve`: uvicorn, worker processes and CORS."""

@@ -1,0 +1,38 @@
+"""CORS: lets web pages of other origins read the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from market_index import wire
+
+
+class CrossOrigin(CORSMiddleware):
+    """Starlette's middleware for readers: GET, HEAD and `If-None-Match`, with the ETag exposed and errors as JSON."""
+
+    def __init__(self, app: ASGIApp, origins: Iterable[str]) -> None:
+        super().__init__(
+            app,
+            allow_origins=tuple(origins),
+            allow_methods=("GET", "HEAD"),
+            allow_headers=("If-None-Match",),
+            expose_headers=("ETag",),
+        )
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Answer a preflight request: 204 without a body, or 400 with the error body."""
+        response = super().preflight_response(request_headers)
+        if response.status_code == 200:
+            return Response(status_code=204, headers=_without_content_headers(response))
+        body = wire.error_to_json(bytes(response.body).decode())
+        headers = _without_content_headers(response)
+        return Response(body, response.status_code, headers, media_type="application/json")
+
+
+def _without_content_headers(response: Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if not name.startswith("content-")}

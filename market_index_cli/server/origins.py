@@ -1,0 +1,46 @@
+"""Origins of web pages, as browsers send them."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from market_index.errors import safe_repr
+
+ANY_ORIGIN: Final = "*"
+
+_HOST_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.:")
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+def read_origin(text: str) -> str:
+    """Return the origin: a scheme, a host and an optional port as a browser sends them, or `*` for any.
+
+    >>> read_origin("https://example.com"), read_origin("http://127.0.0.1:3000")
+    ('https://example.com', 'http://127.0.0.1:3000')
+    >>> read_origin("https://example.com/")
+    Traceback (most recent call last):
+    ValueError: 'https://example.com/' is not an origin: say https://example.com
+
+    Raises:
+        ValueError: no browser sends this text as an origin, so it would never match.
+    """
+    if text == ANY_ORIGIN:
+        return text
+    try:
+        parts = urlsplit(text)
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
+    except ValueError:
+        scheme, host, port = "", None, None
+    if host is None or scheme not in _DEFAULT_PORTS or not _is_host(host):
+        raise ValueError(f"{safe_repr(text)} is not an origin, such as https://example.com")
+    named = f"[{host}]" if ":" in host else host
+    origin = f"{scheme}://{named}{'' if port in {None, _DEFAULT_PORTS[scheme]} else f':{port}'}"
+    if text != origin:
+        raise ValueError(f"{safe_repr(text)} is not an origin: say {origin}")
+    return origin
+
+
+def _is_host(text: str) -> bool:
+    """Return whether a browser sends it: an address or an ASCII name, of other scripts as `xn--`."""
+    return "." * len(text) != text and set(text) <= _HOST_CHARACTERS and "" not in text.split(".")

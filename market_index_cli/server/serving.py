@@ -1,0 +1,102 @@
+"""Serving one feed on one address, by this process or by several workers."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from functools import partial
+
+import click
+from attrs import frozen
+from starlette.types import ASGIApp
+
+from market_index import LiveIndex
+from market_index_cli.console import loading_progress, log_with_times
+from market_index_cli.errors import feed_errors, listen_errors
+from market_index_cli.page.routes import page_routes
+from market_index_cli.server.cross_origin import CrossOrigin
+from market_index_cli.server.http_server import GRACE_SECONDS, Server, bind
+from market_index_cli.server.workers import supervise
+from market_index_cli.signals import ended_by_signals
+from market_index_feeds import Feed, open_feed
+from market_index_http import create_app, health_route, openapi_route
+
+
+@frozen
+class Settings:
+    """The options of `serve` that every worker needs; picklable."""
+
+    source: str
+    access_log: bool
+    max_age: int | None
+    max_stale: float | None
+    cors_origins: tuple[str, ...]
+    workers: int
+    page: bool
+
+
+def run(settings: Settings, host: str, port: int) -> int:
+    """Serve until a signal ends it. Return the exit code."""
+    with feed_errors(), open_feed(settings.source) as feed, _bound(host, port) as listener:
+        if settings.workers == 1:
+            _serve(settings, feed, listener)
+            return 0
+        if not feed.followed_by_many:
+            raise click.UsageError(f"{feed.source} can be read by one process alone: leave --workers out")
+        feed.close()
+        log_with_times(with_process=True)
+        return supervise(partial(serve_as_worker, settings), listener, settings.workers, GRACE_SECONDS + 5)
+
+
+def serve_as_worker(settings: Settings, listener: socket.socket, on_serving: Callable[[], object]) -> None:
+    """Serve in a worker process, and call `on_serving` once it listens."""
+    try:
+        with feed_errors(), open_feed(settings.source) as feed, listener:
+            _serve(settings, feed, listener, on_serving)
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+
+
+def _serve(
+    settings: Settings, feed: Feed, listener: socket.socket, on_serving: Callable[[], object] | None = None
+) -> None:
+    """Load the feed, follow it, and serve it on the address until a signal ends it."""
+    log_with_times(with_process=settings.workers > 1)
+    name = f"worker {os.getpid()}: " if settings.workers > 1 else ""
+
+    def on_listening(listening: socket.socket) -> None:
+        click.echo(f"{name}listening on {_url(listening)}", err=True)
+        if on_serving is not None:
+            on_serving()
+
+    live = LiveIndex()
+    server = Server(_app(settings, live, feed), access_log=settings.access_log, on_listening=on_listening)
+    with ended_by_signals(server.end):
+        with loading_progress(feed.source, lambda: server.should_exit) as progress:
+            feed.start(live, progress)
+        click.echo(f"{name}{feed.source}: {len(live.current)} pairs, {feed.refused} {feed.record} refused", err=True)
+        host, port, *_ = listener.getsockname()
+        with listen_errors(host, port):
+            # Another process may have bound the same address and listened on it while the feed was loading.
+            listener.listen()
+        server.run([listener])
+
+
+def _app(settings: Settings, live: LiveIndex, feed: Feed) -> ASGIApp:
+    app = create_app(live, max_age=settings.max_age)
+    app.router.routes += [health_route(live, feed, settings.max_stale), openapi_route()]
+    if settings.page:
+        app.router.routes += page_routes()
+    return CrossOrigin(app, settings.cors_origins) if settings.cors_origins else app
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    with listen_errors(host, port):
+        return bind(host, port)
+
+
+def _url(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,51 @@
+"""`/healthz`: whether the feed still follows its source."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Final, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from market_index import LiveIndex
+from market_index_http.routes import ExactRoute
+
+HEALTH_PATH: Final = "/healthz"
+
+
+class FeedStatus(Protocol):
+    """What `/healthz` reports of a feed. A `market_index_feeds.Feed` has it."""
+
+    @property
+    def revision(self) -> int | None:
+        """The source's own count of its changes; None if it has none."""
+
+    @property
+    def age(self) -> float:
+        """Seconds since the source was last known to be healthy."""
+
+
+def health_route(live: LiveIndex, feed: FeedStatus, max_stale: float | None = None) -> ExactRoute:
+    """Return the route `/healthz`: the number of pairs, the revision and age of the feed, and the process id.
+
+    It answers 503 while the feed is older than `max_stale` seconds; None means never. The pairs are served all the
+    same. The process id matters where several workers share one address: each has its own feed.
+    """
+
+    async def health(_: Request) -> Response:
+        age = feed.age
+        status: dict[str, object] = {
+            "pairs": len(live.current),
+            "revision": feed.revision,
+            "age_seconds": round(age, 3),
+            "process": os.getpid(),
+        }
+        stale = max_stale is not None and age > max_stale
+        if stale:
+            status = {"error": f"the feed was last known to be good {age:.1f} seconds ago", **status}
+        body = json.dumps(status, separators=(",", ":")).encode("ascii")
+        return Response(body, 503 if stale else 200, {"Cache-Control": "no-store"}, media_type="application/json")
+
+    return ExactRoute(HEALTH_PATH, health)

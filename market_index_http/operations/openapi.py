@@ -1,0 +1,19 @@
+"""`/openapi.json`: the contract as an OpenAPI description."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Final
+
+from market_index_http.routes import ExactRoute, file_route
+
+OPENAPI_PATH: Final = "/openapi.json"
+
+
+def openapi_route() -> ExactRoute:
+    """Return the route `/openapi.json`: OpenAPI 3.1, the same as docs/openapi.yaml.
+
+    >>> openapi_route().path
+    '/openapi.json'
+    """
+    return file_route(OPENAPI_PATH, files("market_index_http.operations").joinpath("openapi.json").read_bytes())

@@ -1,0 +1,37 @@
+"""Routes: what the two endpoints and the optional routes are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from market_index_http.bodies import JSON_FIELDS, Body
+
+
+class ExactRoute(Route):
+    """A route that matches one path only. Starlette's own also matches the path with a newline at its end."""
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Body | Response]]) -> None:
+        super().__init__(path, endpoint, methods=["GET"])
+        self.path_regex = re.compile(re.escape(path) + r"\Z")
+
+
+def file_route(path: str, content: bytes, headers: tuple[tuple[bytes, bytes], ...] = JSON_FIELDS) -> ExactRoute:
+    """Return a route that answers with the same content for as long as the app exists, with an ETag of its own.
+
+    Args:
+        path: where the content is served.
+        content: the body of every response.
+        headers: the header fields that describe the content, with lower-case names; its type must be one of them.
+    """
+    body = Body(content, sha256(content).hexdigest(), b"no-cache", fields=headers)
+
+    async def answer(_: Request) -> Body:
+        return body
+
+    return ExactRoute(path, answer)
