@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -12,11 +13,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from market_index import wire
+from tests.market_index_feeds.made_up import book
 from tests.service import Service
 from tests.waiting import eventually
 
 COMMAND = Path(sys.executable).with_name("market-index")
 SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "order-books.ndjson"
+LINES = SAMPLE.read_text().splitlines(keepends=True)
+BOOK = next(one for one in map(json.loads, LINES) if one["base"] == "ADA" and one["asks"])
+"""The book of a pair whose base is ADA."""
+
+
+def line(number: int, spot: object = None) -> str:
+    """Return the line of a made-up book."""
+    return wire.order_book_to_json(book(number, spot)).decode() + "\n"
 
 
 def run(*arguments: object, said: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -73,3 +84,18 @@ def running(
         # Whatever a failed test leaves behind: what ends it cleanly is tried by the tests themselves.
         process.kill()
         process.wait(30)
+
+
+def read_all(descriptor: int) -> str:
+    """Return the output of a pseudo-terminal until its other end is closed, and close it."""
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(descriptor, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        shown += chunk
+    os.close(descriptor)
+    return shown.decode()

@@ -1,145 +1,103 @@
-"""The command with buckets of NATS: the same commands, another URL; and `market-index relay`."""
+"""The commands with buckets of NATS: the same commands, another URL."""
 
 from __future__ import annotations
 
 import json
-import signal
-import time
 from pathlib import Path
-
-import pytest
 
 from market_index import wire
 from market_index_feeds import open_feed, open_store
 from tests import nats
-from tests.command import SAMPLE, run, running
+from tests.command import LINES, SAMPLE, line, run, running
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import eventually
 
-LINES = SAMPLE.read_text().splitlines()
+
+def test_books_are_published_shown_and_retracted(bucket: str):
+    done = run("publish", bucket, SAMPLE)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        f"{bucket}: 13 order books published, revision 13\n",
+        "",
+    )
+    listed = wire.pair_list_from_json(run("pairs", bucket, "--json").stdout.encode())
+    assert listed == open_feed(SAMPLE).read().pair_list()
+    one = json.loads(LINES[0])
+    assert json.loads(run("book", bucket, one["base"], one["quote"], "--json").stdout) == one
+    done = run("retract", bucket, one["base"], one["quote"])
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"{bucket}: {one['base']}/{one['quote']} retracted, revision 14\n",
+    )
+    assert run("retract", bucket, one["base"], one["quote"]).returncode == 1
+    assert run("book", bucket, one["base"], one["quote"]).returncode == 1
+    done = run("publish", bucket, "-", "--replace", said=line(1, 1))
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"{bucket}: 1 order book, of which 1 are new, 12 pairs retracted, revision 27\n",
+    )
 
 
-def line(number: int, spot: object) -> str:
-    return wire.order_book_to_json(book(number, spot)).decode() + "\n"
+def test_a_bucket_is_served_by_many_and_its_changes_go_live(bucket: str, tmp_path: Path):
+    run("publish", bucket, SAMPLE)
+    with running(tmp_path, bucket, "--port", 0, "--workers", 2) as command:
+        service = command.service
+        assert f"{bucket}: 13 pairs, 0 values refused\n" in command.said
+        with open_store(bucket) as store:
+            store.publish(book(1, 1))
+        eventually(lambda: all(len(service.pair_list().json["pairs"]) == 14 for _ in range(10)))
+        assert command.end() == 0
 
 
-class TestCommands:
-    """publish, retract, pairs, book and serve."""
-
-    def test_books_are_published_shown_and_retracted(self, bucket: str):
-        done = run("publish", bucket, SAMPLE)
-        assert (done.returncode, done.stdout, done.stderr) == (
-            0,
-            f"{bucket}: 13 order books published, revision 13\n",
-            "",
-        )
-        listed = wire.pair_list_from_json(run("pairs", bucket, "--json").stdout.encode())
-        assert listed == open_feed(SAMPLE).read().pair_list()
-        one = json.loads(LINES[0])
-        assert json.loads(run("book", bucket, one["base"], one["quote"], "--json").stdout) == one
-        done = run("retract", bucket, one["base"], one["quote"])
-        assert (done.returncode, done.stdout) == (
-            0,
-            f"{bucket}: {one['base']}/{one['quote']} retracted, revision 14\n",
-        )
-        assert run("retract", bucket, one["base"], one["quote"]).returncode == 1
-        assert run("book", bucket, one["base"], one["quote"]).returncode == 1
-        done = run("publish", bucket, "-", "--replace", said=line(1, 1))
-        assert (done.returncode, done.stdout) == (
-            0,
-            f"{bucket}: 1 order book, of which 1 are new, 12 pairs retracted, revision 27\n",
-        )
-
-    def test_a_bucket_is_served_by_many_and_its_changes_go_live(self, bucket: str, tmp_path: Path):
-        run("publish", bucket, SAMPLE)
-        with running(tmp_path, bucket, "--port", 0, "--workers", 2) as command:
+def test_serving_goes_on_without_a_server_and_its_age_is_told(tmp_path: Path):
+    with nats.served(tmp_path / "own") as server:
+        target = f"{server.url}/books"
+        run("publish", target, SAMPLE)
+        with running(tmp_path, target, "--port", 0, "--max-stale", 1) as command:
             service = command.service
-            assert f"{bucket}: 13 pairs, 0 values refused\n" in command.said
-            with open_store(bucket) as store:
-                store.publish(book(1, 1))
-            eventually(lambda: all(len(service.pair_list().json["pairs"]) == 14 for _ in range(10)))
+            told = service.ask("/healthz").json
+            assert (told["pairs"], told["revision"]) == (13, 13)
+            assert told["age_seconds"] < 1
+            server.kill()
+            eventually(lambda: service.ask("/healthz").status == 503)
+            assert len(service.pair_list().json["pairs"]) == 13
+            server.start()
+            server.wait()
+            run("publish", target, "-", said=line(1, 1))
+            eventually(lambda: len(service.pair_list().json["pairs"]) == 14)
+            eventually(lambda: service.ask("/healthz").status == 200)
+            assert command.said.count("stay as they were") == command.said.count("is followed again") == 1
+            assert "Traceback" not in command.said
             assert command.end() == 0
 
-    def test_serving_goes_on_without_a_server_and_its_age_is_told(self, tmp_path: Path):
-        with nats.served(tmp_path / "own") as server:
-            target = f"{server.url}/books"
-            run("publish", target, SAMPLE)
-            with running(tmp_path, target, "--port", 0, "--max-stale", 1) as command:
-                service = command.service
-                told = service.ask("/healthz").json
-                assert (told["pairs"], told["revision"]) == (13, 13)
-                assert told["age_seconds"] < 1
-                server.kill()
-                eventually(lambda: service.ask("/healthz").status == 503)
-                assert len(service.pair_list().json["pairs"]) == 13
-                server.start()
-                server.wait()
-                run("publish", target, "-", said=line(1, 1))
-                eventually(lambda: len(service.pair_list().json["pairs"]) == 14)
-                eventually(lambda: service.ask("/healthz").status == 200)
-                assert command.said.count("stay as they were") == command.said.count("is followed again") == 1
-                assert "Traceback" not in command.said
-                assert command.end() == 0
 
-    def test_a_book_that_is_too_large_is_named_and_costs_nothing_else(self, tmp_path: Path):
-        with nats.served(tmp_path / "small", "max_payload: 16384") as server:
-            target = f"{server.url}/books"
-            large = wire.order_book_to_json(nats.noise(1)).decode()
-            done = run("publish", target, "-", said=f"{line(1, 1)}{large}\n{line(2, 2)}")
-            assert done.returncode == 5
-            assert done.stdout == f"{target}: 2 order books published, revision 2\n"
-            assert f"does not take the book of {pair(1001)}: it has" in done.stderr
-            done = run("publish", target, "-", "--replace", said=f"{line(2, 2)}{large}\n")
-            assert done.returncode == 5
-            assert done.stdout == (f"{target}: 2 order books, of which 0 are new, 1 pair retracted, revision 3\n")
-            assert spots(open_feed(target).read()) == {2: "2"}
-
-    def test_what_cannot_be_opened_is_one_line_without_credentials(self, bucket: str):
-        nowhere = f"127.0.0.1:{nats.spare_port()}/books"
-        for arguments in (
-            ("serve", f"nats://me:s3cret@{nowhere}", "--port", 0),
-            ("pairs", f"nats://me:s3cret@{nowhere}"),
-            ("publish", f"nats://me:s3cret@{nowhere}", SAMPLE),
-            ("relay", SAMPLE, f"nats://me:s3cret@{nowhere}"),
-            ("relay", f"nats://me:s3cret@{nowhere}", bucket),
-        ):
-            done = run(*arguments)
-            assert (done.returncode, done.stdout) == (3, "")
-            assert done.stderr.splitlines()[-1] == (
-                f"Error: nats://{nowhere} cannot be opened: nats://{nowhere.removesuffix('/books')}: connection refused"
-            )
-            assert "s3cret" not in done.stderr
-        assert run("pairs", bucket).stderr == f"Error: {bucket} cannot be opened: there is no such bucket\n"
+def test_a_book_that_is_too_large_is_named_and_costs_nothing_else(tmp_path: Path):
+    with nats.served(tmp_path / "small", "max_payload: 16384") as server:
+        target = f"{server.url}/books"
+        large = wire.order_book_to_json(nats.noise(1)).decode()
+        done = run("publish", target, "-", said=f"{line(1, 1)}{large}\n{line(2, 2)}")
+        assert done.returncode == 5
+        assert done.stdout == f"{target}: 2 order books published, revision 2\n"
+        assert f"does not take the book of {pair(1001)}: it has" in done.stderr
+        done = run("publish", target, "-", "--replace", said=f"{line(2, 2)}{large}\n")
+        assert done.returncode == 5
+        assert done.stdout == (f"{target}: 2 order books, of which 0 are new, 1 pair retracted, revision 3\n")
+        assert spots(open_feed(target).read()) == {2: "2"}
 
 
-class TestRelaying:
-    """market-index relay FEED STORE"""
-
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_a_file_feeds_a_bucket_until_a_signal_ends_it(self, bucket: str, tmp_path: Path, number: signal.Signals):
-        store = tmp_path / "market.db"
-        run("publish", store, SAMPLE)
-        with running(tmp_path, store, bucket, command="relay") as relay:
-            eventually(lambda: "relaying" in relay.said)
-            assert relay.said == f"relaying {store} into {bucket}: 13 pairs, revision 13\n"
-            run("publish", store, "-", said=line(1, 1))
-            eventually(lambda: len(open_feed(bucket).read()) == 14)
-            assert relay.end(number) == 0
-        run("publish", store, "-", said=line(1, 2))
-        run("retract", store, pair(1).base, "ADA")
-        with running(tmp_path, store, bucket, command="relay") as relay:
-            eventually(lambda: "13 pairs, revision 15" in relay.said)
-            assert len(open_feed(bucket).read()) == 13
-
-    def test_a_relay_that_is_killed_leaves_no_harm(self, bucket: str, tmp_path: Path):
-        store = tmp_path / "market.db"
-        with open_store(store, synchronous="normal") as source:
-            source.publish(*(book(number, 1) for number in range(200)))
-            for spot in range(2, 8):
-                with running(tmp_path, store, bucket, command="relay") as relay:
-                    eventually(lambda: "relaying" in relay.said)  # it is over when the loop goes on
-                    source.publish(*(book(number, spot) for number in range(200)))
-                    time.sleep(0.01 * spot)
-                    relay.process.kill()
-            with running(tmp_path, store, bucket, command="relay") as relay:
-                eventually(lambda: spots(open_feed(bucket).read()) == dict.fromkeys(range(200), "7"))
+def test_what_cannot_be_opened_is_one_line_without_credentials(bucket: str):
+    nowhere = f"127.0.0.1:{nats.spare_port()}/books"
+    for arguments in (
+        ("serve", f"nats://me:s3cret@{nowhere}", "--port", 0),
+        ("pairs", f"nats://me:s3cret@{nowhere}"),
+        ("publish", f"nats://me:s3cret@{nowhere}", SAMPLE),
+        ("relay", SAMPLE, f"nats://me:s3cret@{nowhere}"),
+        ("relay", f"nats://me:s3cret@{nowhere}", bucket),
+    ):
+        done = run(*arguments)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert done.stderr.splitlines()[-1] == (
+            f"Error: nats://{nowhere} cannot be opened: nats://{nowhere.removesuffix('/books')}: connection refused"
+        )
+        assert "s3cret" not in done.stderr
+    assert run("pairs", bucket).stderr == f"Error: {bucket} cannot be opened: there is no such bucket\n"

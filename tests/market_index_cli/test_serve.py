@@ -1,4 +1,4 @@
-"""The command, as a user runs it: a process of its own, real files, real signals, a real terminal."""
+"""`market-index serve`, run by a user: a process, real files, real signals, a real terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from threading import Event, Thread
 import pytest
 
 from market_index import ADA, AssetId, Pair
-from tests.command import COMMAND, SAMPLE, run, running
+from market_index_feeds import open_store
+from tests.command import COMMAND, SAMPLE, line, run, running
+from tests.market_index_feeds.made_up import book, pair
 from tests.service import Client, Service
 from tests.waiting import eventually
 
@@ -333,3 +335,47 @@ def test_loading_a_large_file_shows_progress_on_a_terminal(tmp_path: Path):
 
 def test_loading_a_small_file_shows_none(tmp_path: Path):
     assert "%" not in on_a_terminal(SAMPLE)
+
+
+def test_a_store_is_served_and_its_changes_go_live(store: Path, tmp_path: Path):
+    run("publish", store, SAMPLE)
+    with running(tmp_path, store, "--port", 0) as command:
+        service = command.service
+        assert command.said.startswith(f"{store}: 13 pairs, 0 rows refused\nlistening on http://")
+        assert len(service.pair_list().json["pairs"]) == 13
+        run("publish", store, "-", said=line(1, 1))
+        eventually(lambda: len(service.pair_list().json["pairs"]) == 14)
+        assert run("retract", store, pair(1).base, "ADA").returncode == 0
+        eventually(lambda: len(service.pair_list().json["pairs"]) == 13)
+        assert command.end() == 0
+
+
+def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Path, store: Path):
+    assert run("publish", store, SAMPLE).returncode == 0
+    with running(tmp_path, store, "--port", 0, "--max-stale", 0.5) as command:
+        service = command.service
+        answer = service.ask("/healthz")
+        assert answer.status == 200
+        status = answer.json
+        assert status.pop("age_seconds") >= 0
+        assert status == {"pairs": 13, "revision": 1, "process": command.process.pid}
+        with open_store(store) as publishing:
+            publishing.publish(book(1))
+        eventually(lambda: service.ask("/healthz").json["revision"] == 2)
+        assert service.ask("/healthz").json["pairs"] == 14
+
+        hidden = store.rename(store.with_name("hidden.db"))
+        eventually(lambda: service.ask("/healthz").status == 503)
+        status = service.ask("/healthz").json
+        assert status["error"].startswith("the feed was last known to be good ")
+        # Stale is more than 0.5 seconds, and the age is rounded.
+        assert status["age_seconds"] >= 0.5
+        assert (status["pairs"], status["revision"]) == (14, 2)
+        assert len(service.pair_list().json["pairs"]) == 14, "the last good books are still served"
+        hidden.rename(store)
+        eventually(lambda: service.ask("/healthz").status == 200)
+
+
+def test_a_file_has_no_revision(tmp_path: Path):
+    with running(tmp_path, SAMPLE, "--port", 0) as command:
+        assert command.service.ask("/healthz").json["revision"] is None

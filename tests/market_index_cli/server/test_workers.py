@@ -15,13 +15,12 @@ from threading import Event, Thread
 
 import pytest
 
-from market_index import LiveIndex, OrderBook, wire
+from market_index import OrderBook, wire
 from market_index_cli.server import serving, workers
 from market_index_feeds import open_feed, open_store
-from market_index_http import create_app, health_route
 from tests.command import SAMPLE, Running, run, running
-from tests.market_index_feeds.made_up import book, pair
-from tests.service import Client, Service, served
+from tests.market_index_feeds.made_up import pair
+from tests.service import Client, Service
 from tests.waiting import eventually
 
 
@@ -243,57 +242,3 @@ def test_an_address_that_is_taken_while_they_load_is_exit_code_4(tmp_path: Path,
 def test_workers_end_without_the_one_that_looks_after_them_even_where_they_do_not_want_to():
     with stubborn() as process:
         process.kill()
-
-
-class TestHealth:
-    """GET /healthz, beside the endpoints of a server that stands by itself."""
-
-    def test_it_tells_how_the_feed_is_doing(self, tmp_path: Path, store: Path):
-        with running(tmp_path, store, "--port", 0, "--max-stale", 0.5) as command:
-            service = command.service
-            answer = service.ask("/healthz")
-            assert answer.status == 200
-            assert answer.headers["content-type"] == "application/json"
-            assert answer.headers["cache-control"] == "no-store"
-            told = answer.json
-            assert 0 <= told.pop("age_seconds") < 5
-            assert told == {"pairs": 13, "revision": 1, "process": command.process.pid}
-            with open_store(store) as publishing:
-                publishing.publish(book(1))
-            eventually(lambda: service.ask("/healthz").json["revision"] == 2)
-            assert service.ask("/healthz").json["pairs"] == 14
-
-            kept = store.rename(store.with_name("kept.db"))
-            eventually(lambda: service.ask("/healthz").status == 503)
-            told = service.ask("/healthz").json
-            assert told["error"].startswith("the feed was last known to be good ")
-            assert told["age_seconds"] > 0.5
-            assert (told["pairs"], told["revision"]) == (14, 2)
-            assert len(service.pair_list().json["pairs"]) == 14, "what was good is served all the same"
-            kept.rename(store)
-            eventually(lambda: service.ask("/healthz").status == 200)
-
-    def test_it_answers_as_the_endpoints_do(self, tmp_path: Path):
-        with running(tmp_path, SAMPLE, "--port", 0) as command:
-            service = command.service
-            assert service.ask("/healthz").json["revision"] is None
-            head = service.ask("/healthz", "HEAD")
-            assert (head.status, head.body) == (200, b"")
-            refused = service.ask("/healthz", "POST")
-            assert (refused.status, set(refused.headers["allow"].split(", "))) == (405, {"GET", "HEAD"})
-            for path in ("/healthz/", "/healthz%0A", "/health"):
-                assert service.ask(path).status == 404
-
-    def test_a_mounted_app_has_none(self):
-        with served(create_app(LiveIndex())) as service:
-            assert service.ask("/healthz").status == 404
-
-    def test_a_feed_that_was_never_good_is_stale(self):
-        class Never:
-            revision = None
-            age = 1e9
-
-        app = create_app(LiveIndex())
-        app.router.routes.append(health_route(LiveIndex(), Never(), 60))
-        with served(app) as service:
-            assert service.ask("/healthz").status == 503

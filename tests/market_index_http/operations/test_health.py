@@ -1,0 +1,87 @@
+"""`/healthz`, with a feed in any state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from attrs import define
+
+from market_index import LiveIndex
+from market_index_http import create_app, health_route
+from tests.market_index_feeds.made_up import book
+from tests.service import Service, served
+
+
+@define
+class Feed:
+    """A feed as far as the route looks at it."""
+
+    revision: int | None = None
+    age: float = 0.0
+
+
+@pytest.fixture
+def feed() -> Feed:
+    return Feed()
+
+
+@pytest.fixture
+def service(feed: Feed) -> Iterator[Service]:
+    live = LiveIndex([book(1)])
+    app = create_app(live)
+    app.router.routes.append(health_route(live, feed, 60))
+    with served(app) as service:
+        yield service
+
+
+def test_it_reports_the_pairs_and_the_feed(service: Service, feed: Feed):
+    feed.revision, feed.age = 7, 1.23456
+    answer = service.ask("/healthz")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.json == {"pairs": 1, "revision": 7, "age_seconds": 1.235, "process": os.getpid()}
+
+
+@pytest.mark.parametrize(("age", "status"), [(60.0, 200), (60.001, 503), (1e9, 503)])
+def test_it_fails_while_the_feed_is_too_old(service: Service, feed: Feed, age: float, status: int):
+    feed.age = age
+    answer = service.ask("/healthz")
+    assert answer.status == status
+    assert ("error" in answer.json) == (status == 503)
+    feed.age = 0
+    assert service.ask("/healthz").status == 200
+
+
+def test_a_stale_answer_has_the_error_and_the_rest(service: Service, feed: Feed):
+    feed.age = 61.04
+    assert service.ask("/healthz").json == {
+        "error": "the feed was last known to be good 61.0 seconds ago",
+        "pairs": 1,
+        "revision": None,
+        "age_seconds": 61.04,
+        "process": os.getpid(),
+    }
+
+
+def test_without_a_limit_no_age_is_too_old(feed: Feed):
+    feed.age = 1e9
+    app = create_app(LiveIndex())
+    app.router.routes.append(health_route(LiveIndex(), feed))
+    with served(app) as service:
+        assert service.ask("/healthz").status == 200
+
+
+def test_methods_and_paths_are_those_of_the_endpoints(service: Service):
+    head = service.ask("/healthz", "HEAD")
+    assert (head.status, head.body) == (200, b"")
+    other = service.ask("/healthz", "POST")
+    assert (other.status, set(other.headers["allow"].split(", "))) == (405, {"GET", "HEAD"})
+    for path in ("/healthz/", "/healthz%0A", "/health"):
+        assert service.ask(path).status == 404
+
+
+def test_an_app_does_not_have_the_route_by_itself():
+    with served(create_app(LiveIndex())) as service:
+        assert service.ask("/healthz").status == 404
