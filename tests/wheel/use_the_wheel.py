@@ -21,6 +21,9 @@ sys.path.insert(0, str(ROOT))
 from tests.nats import served  # noqa: E402  # of the project itself, which this script stands in
 
 SAMPLE = ROOT / "samples" / "order-books.ndjson"
+BOOK = json.loads(SAMPLE.read_text().splitlines()[0])
+PAIR = (BOOK["base"], BOOK["quote"])
+WEB_STACK = {"anyio", "h11", "httptools", "starlette", "uvicorn", "uvloop"}
 
 
 def call(*command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -28,6 +31,18 @@ def call(*command: object, check: bool = True) -> subprocess.CompletedProcess[st
     if check and done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done
+
+
+def failed(*command: object) -> tuple[int, str]:
+    """Return the exit code of a command, and what it printed to standard error."""
+    done = call(*command, check=False)
+    return done.returncode, done.stderr
+
+
+def installed(home: Path) -> set[str]:
+    """Return the packages of an environment that the wheel brought."""
+    listed = json.loads(call(home / "python", "-m", "pip", "list", "--format=json").stdout)
+    return {one["name"] for one in listed} - {"market-index", "pip", "setuptools"}
 
 
 def expect(found: object, wanted: object, what: str) -> None:
@@ -47,91 +62,133 @@ def main() -> None:
         there = Path(folder)
         call(sys.executable, "-m", "build", "--wheel", "--outdir", there, ROOT)
         (wheel,) = there.glob("*.whl")
-
-        base = environment(there / "base", str(wheel))
-        installed = json.loads(call(base / "python", "-m", "pip", "list", "--format=json").stdout)
-        expect(
-            {one["name"] for one in installed} - {"pip", "setuptools"},
-            {"attrs", "cattrs", "market-index", "typing_extensions"},
-            "the base installs attrs and cattrs alone",
-        )
-        call(base / "python", "-Ic", "import market_index, market_index_feeds")
-        expect(
-            call(base / "python", "-Ic", LIBRARY, SAMPLE).stdout.split(),
-            ["13", "True"],
-            "the library reads a file of order books and writes them back",
-        )
         store = there / "market.db"
-        expect(
-            call(base / "python", "-Ic", STORE, SAMPLE, store).stdout.split(),
-            ["13", "1", "True"],
-            "a program without a web stack publishes into a store",
-        )
-        extra = call(base / "python", "-Ic", OPEN, "nats://me:secret@127.0.0.1/books").stdout
-        expect(
-            extra,
-            "nats://127.0.0.1/books cannot be opened: it needs the extra nats (pip install 'market-index[nats]')\n",
-            "a bucket names the extra that it needs",
-        )
-        missing = call(base / "market-index", "serve", SAMPLE, check=False)
-        expect(
-            missing.stderr.splitlines()[-1].partition("pip install ")[2],
-            "'market-index[http]'",
-            "the command names the extra that it needs",
-        )
-        for package in ("market_index", "market_index_feeds", "market_index_http"):
-            (typed,) = (there / "base").glob(f"lib/python3*/site-packages/{package}/py.typed")
-            expect(typed.read_bytes(), b"", f"{package} is typed")
+        without_extras(there / "base", wheel, store)
+        with_hypothesis(there / "hypothesis", wheel)
+        with_nats(there / "nats", wheel, there)
+        with_http(there / "http", wheel)
+        with_cli(there / "cli", wheel, store)
+        with_server(there / "server", wheel, store, there / "errors")
 
-        hypothesis = environment(there / "hypothesis", f"{wheel}[hypothesis]")
+
+def without_extras(home: Path, wheel: Path, store: Path) -> None:
+    base = environment(home, str(wheel))
+    expect(
+        installed(base), {"attrs", "cattrs", "typing_extensions"}, "without extras only attrs and cattrs are installed"
+    )
+    call(base / "python", "-Ic", "import market_index, market_index_feeds")
+    expect(
+        call(base / "python", "-Ic", LIBRARY, SAMPLE).stdout.split(),
+        ["13", "True"],
+        "the library reads a file of order books and writes them back",
+    )
+    expect(
+        call(base / "python", "-Ic", STORE, SAMPLE, store).stdout.split(),
+        ["13", "1", "True"],
+        "a program without a web stack publishes into a store",
+    )
+    expect(
+        call(base / "python", "-Ic", OPEN, "nats://me:secret@127.0.0.1/books").stdout,
+        "nats://127.0.0.1/books cannot be opened: it needs the extra nats (pip install 'market-index[nats]')\n",
+        "a bucket names the extra that it needs",
+    )
+    for arguments in (("--version",), ("serve", SAMPLE)):
         expect(
-            call(hypothesis / "python", "-Ic", BY_TYPE_HINT).stdout.split(),
-            ["False", "True", "100"],
-            "a type hint is enough for Hypothesis to draw books, and the library alone does not import it",
+            failed(base / "market-index", *arguments),
+            (2, "market-index needs click, which comes with its extra: pip install 'market-index[cli]'\n"),
+            f"market-index {arguments[0]} names the extra that it needs",
+        )
+    expect(
+        call(base / "python", "-Ic", "import market_index_http", check=False).stderr.splitlines()[-1],
+        "ModuleNotFoundError: market_index_http needs starlette, which comes with its extra: "
+        "pip install 'market-index[http]'",
+        "the app names the extra that it needs",
+    )
+    for package in ("market_index", "market_index_feeds", "market_index_http", "market_index_cli"):
+        (typed,) = home.glob(f"lib/python3*/site-packages/{package}/py.typed")
+        expect(typed.read_bytes(), b"", f"{package} is typed")
+
+
+def with_hypothesis(home: Path, wheel: Path) -> None:
+    hypothesis = environment(home, f"{wheel}[hypothesis]")
+    expect(
+        call(hypothesis / "python", "-Ic", BY_TYPE_HINT).stdout.split(),
+        ["False", "True", "100"],
+        "a type hint is enough for Hypothesis to draw books, and the library alone does not import it",
+    )
+
+
+def with_nats(home: Path, wheel: Path, there: Path) -> None:
+    nats = environment(home, f"{wheel}[nats]")
+    with served(there / "server of NATS") as server:
+        bucket = f"{server.url}/books"
+        expect(
+            call(nats / "python", "-Ic", STORE, SAMPLE, bucket).stdout.split(),
+            ["13", "13", "True"],
+            "a program without a web stack publishes into a bucket of NATS",
         )
 
-        nats = environment(there / "nats", f"{wheel}[nats]")
-        with served(there / "server") as server:
-            bucket = f"{server.url}/books"
-            expect(
-                call(nats / "python", "-Ic", STORE, SAMPLE, bucket).stdout.split(),
-                ["13", "13", "True"],
-                "a program without a web stack publishes into a bucket of NATS",
-            )
 
-        http = environment(there / "http", f"{wheel}[http]")
-        first = json.loads(SAMPLE.read_text().splitlines()[0])
-        ids = (first["base"], first["quote"])
-        expect(
-            call(http / "market-index", "publish", store, SAMPLE).stdout,
-            f"{store}: 13 order books published, revision 2\n",
-            "the command publishes",
-        )
-        expect(len(call(http / "market-index", "pairs", store).stdout.splitlines()), 14, "the command lists pairs")
-        expect(json.loads(call(http / "market-index", "book", store, *ids, "--json").stdout), first, "and shows a book")
-        errors = there / "errors"
-        with errors.open("wb") as file:
-            process = subprocess.Popen([http / "market-index", "serve", store, "--port", "0"], stderr=file, cwd="/")
-        try:
-            patience = time.monotonic() + 30
-            while not (url := re.search(r"listening on (\S+)", errors.read_text())):
-                if process.poll() is not None or time.monotonic() > patience:
-                    sys.exit(errors.read_text())
-                time.sleep(0.05)
-            with urlopen(f"{url[1]}/trading-view/pair-list") as answer:
-                expect(len(json.load(answer)["pairs"]), 13, "the command serves the pair list")
-            page = ROOT / "market_index_http" / "page"
-            with urlopen(f"{url[1]}/") as answer:
-                expect(answer.read(), (page / "index.html").read_bytes(), "the command serves the page")
-            for part in page.glob("*.[cj]s*"):
-                with urlopen(f"{url[1]}/{part.name}") as answer:
-                    expect(answer.read(), part.read_bytes(), f"and its {part.name}")
-            query = f"base={first['base']}&quote={first['quote']}"
-            with urlopen(f"{url[1]}/trading-view/order-book?{query}") as answer:
-                expect(json.load(answer), first, "the command serves an order book")
-        finally:
-            process.terminate()
-        expect(process.wait(30), 0, "the command ends cleanly")
+def with_http(home: Path, wheel: Path) -> None:
+    http = environment(home, f"{wheel}[http]")
+    expect(
+        installed(http) & {"click", "httptools", "starlette", "uvicorn", "uvloop"},
+        {"starlette"},
+        "mounting the app installs Starlette, and neither a server nor a command",
+    )
+    expect(
+        call(http / "python", "-Ic", MOUNTED, SAMPLE).stdout.split(),
+        ["200", "13"],
+        "a program mounts the app",
+    )
+
+
+def with_cli(home: Path, wheel: Path, store: Path) -> None:
+    cli = environment(home, f"{wheel}[cli]")
+    expect(installed(cli) & WEB_STACK, set(), "the command alone installs no web stack")
+    expect(
+        call(cli / "market-index", "publish", store, SAMPLE).stdout,
+        f"{store}: 13 order books published, revision 2\n",
+        "the command publishes",
+    )
+    expect(len(call(cli / "market-index", "pairs", store).stdout.splitlines()), 14, "it lists pairs")
+    expect(json.loads(call(cli / "market-index", "book", store, *PAIR, "--json").stdout), BOOK, "it shows a book")
+    expect(
+        failed(cli / "market-index", "serve", store),
+        (2, "Error: serve needs starlette, which comes with its extra: pip install 'market-index[server]'\n"),
+        "serve names the extra that it needs",
+    )
+
+
+def with_server(home: Path, wheel: Path, store: Path, errors: Path) -> None:
+    server = environment(home, f"{wheel}[server]")
+    with errors.open("wb") as file:
+        process = subprocess.Popen([server / "market-index", "serve", store, "--port", "0"], stderr=file, cwd="/")
+    try:
+        deadline = time.monotonic() + 30
+        while not (url := re.search(r"listening on (\S+)", errors.read_text())):
+            if process.poll() is not None or time.monotonic() > deadline:
+                sys.exit(errors.read_text())
+            time.sleep(0.05)
+        served_by_command(url[1])
+    finally:
+        process.terminate()
+    expect(process.wait(30), 0, "the command ends cleanly")
+
+
+def served_by_command(url: str) -> None:
+    with urlopen(f"{url}/trading-view/pair-list") as answer:
+        expect(len(json.load(answer)["pairs"]), 13, "the command serves the pair list")
+    base, quote = PAIR
+    with urlopen(f"{url}/trading-view/order-book?base={base}&quote={quote}") as answer:
+        expect(json.load(answer), BOOK, "the command serves an order book")
+    with urlopen(f"{url}/openapi.json") as answer:
+        described = ROOT / "market_index_http" / "operations" / "openapi.json"
+        expect(answer.read(), described.read_bytes(), "the command serves the description of the API")
+    page = ROOT / "market_index_cli" / "page" / "static"
+    for file in page.iterdir():
+        with urlopen(f"{url}/{'' if file.name == 'index.html' else file.name}") as answer:
+            expect(answer.read(), file.read_bytes(), f"the command serves the page's {file.name}")
 
 
 LIBRARY = """
@@ -152,6 +209,25 @@ books = open_feed(sys.argv[1]).read()
 with open_store(sys.argv[2]) as store:
     receipt = store.publish(*books.values())
 print(receipt.published, receipt.revision, open_feed(sys.argv[2]).read() == books)
+"""
+
+MOUNTED = """
+import asyncio, json, sys
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from market_index import LiveIndex
+from market_index_feeds import open_feed
+from market_index_http import create_app
+app = Starlette(routes=[Mount("/api", create_app(LiveIndex(open_feed(sys.argv[1]).read().values())))])
+sent = []
+async def receive():
+    return {"type": "http.request"}
+async def send(message):
+    sent.append(message)
+path = "/api/trading-view/pair-list"
+scope = {"type": "http", "method": "GET", "path": path, "root_path": "", "query_string": b"", "headers": []}
+asyncio.run(app(scope, receive, send))
+print(sent[0]["status"], len(json.loads(sent[1]["body"])["pairs"]))
 """
 
 OPEN = """
