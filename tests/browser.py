@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ import pytest
 from market_index import LiveIndex, Pair
 from tests.page import app_with_page
 from tests.service import served
+from tests.waiting import DEADLINE_SECONDS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -84,14 +87,40 @@ class Visit:
         return self.page.locator("#list .name").all_text_contents()
 
     def waits_for(self, selector: str, text: str) -> None:
-        self.page.locator(selector).filter(has_text=text).first.wait_for(timeout=15_000)
+        """Wait until an element has this text in it."""
+        self.page.locator(selector).filter(has_text=text).first.wait_for()
+
+    def shows(self, selector: str, text: str | re.Pattern[str]) -> None:
+        """Wait until the element has this text and no other."""
+        self._expect(selector).to_have_text(text, timeout=DEADLINE_SECONDS * 1000)
+
+    def is_visible(self, selector: str, *, expected: bool = True) -> None:
+        """Wait until the first such element is visible, or is not."""
+        self._expect(selector, first=True).to_be_visible(visible=expected, timeout=DEADLINE_SECONDS * 1000)
+
+    def _expect(self, selector: str, *, first: bool = False) -> Any:
+        from playwright.sync_api import expect  # skipped without it, as `chromium` is
+
+        found = self.page.locator(selector)
+        return expect(found.first if first else found)
+
+    def becomes(self, read: Callable[[], object], expected: object) -> None:
+        """Wait until what is read of the page is what is expected."""
+        self.until(lambda: read() == expected, lambda: f"{read()!r} is not {expected!r}")
+
+    def until(self, holds: Callable[[], bool], failure: Callable[[], str] = lambda: "it did not come about") -> None:
+        """Wait until something holds, while the browser's events are handled."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, failure()
+            self.page.wait_for_timeout(20)
 
 
 @contextmanager
 def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = "", **settings: Any) -> Iterator[Visit]:
     """Look at the page; in the end there is nothing that the browser complained of but what was expected."""
     context = browser.new_context(viewport={"width": width, "height": 800}, **settings)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(DEADLINE_SECONDS * 1000)
     try:
         visit = Visit(context.new_page(), port)
         yield visit

