@@ -16,7 +16,7 @@ from typing import Any
 from market_index import wire
 from tests.market_index_feeds.made_up import book
 from tests.service import Service
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 COMMAND = Path(sys.executable).with_name("market-index")
 SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "order-books.ndjson"
@@ -36,7 +36,7 @@ def run(*arguments: object, said: str | None = None, **environment: str) -> subp
         input=said,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_SECONDS,
         env=os.environ | environment,
         check=False,
     )
@@ -59,14 +59,14 @@ class Running:
             assert self.process.poll() is None, self.said
             return re.search(r"listening on http://127\.0\.0\.1:(\d+)\n", self.said)
 
-        eventually(listening, 60)
+        eventually(listening)
         found = listening()
         assert found
         return Service(int(found[1]))
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(DEADLINE_SECONDS)
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def running(
     finally:
         # Whatever a failed test leaves behind: what ends it cleanly is tried by the tests themselves.
         process.kill()
-        process.wait(30)
+        process.wait(DEADLINE_SECONDS)
 
 
 def read_all(descriptor: int) -> str:

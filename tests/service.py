@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPResponse
@@ -16,7 +15,7 @@ import uvicorn
 from attrs import frozen
 
 from market_index_cli.server.http_server import Server
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 @frozen
@@ -36,7 +35,7 @@ class Client:
     """One keep-alive connection."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS)
 
     def ask(self, target: str | bytes, method: str = "GET", headers: str = "") -> Answer:
         """Send a request for `target`, as it is, and read the answer."""
@@ -86,15 +85,16 @@ def served(app: Any, server: uvicorn.Server | None = None) -> Iterator[Service]:
     thread = Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
-        patience = time.monotonic() + 20
-        while not server.started:
-            assert thread.is_alive(), "uvicorn did not start"
-            assert time.monotonic() < patience, "uvicorn did not start in time"
-            time.sleep(0.01)
+
+        def has_started() -> bool:
+            assert server.started or thread.is_alive(), "uvicorn did not start"
+            return server.started
+
+        eventually(has_started)
         yield Service(listener.getsockname()[1])
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(DEADLINE_SECONDS)
         listener.close()
 
 
@@ -117,5 +117,5 @@ class Restartable:
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(DEADLINE_SECONDS)
         self._socket.close()

@@ -10,10 +10,12 @@ import pytest
 
 from market_index_cli.errors import server_imports
 from tests.command import BOOK, SAMPLE, run
+from tests.waiting import DEADLINE_SECONDS
 
 RUN = """
 import sys
 from market_index_cli.__main__ import run
+from tests.waiting import DEADLINE_SECONDS
 missing, *sys.argv = sys.argv[1:]
 if missing:
     sys.modules[missing] = None
@@ -29,7 +31,7 @@ WEB_STACK = {"anyio", "httptools", "market_index_http", "starlette", "uvicorn", 
 def run_without(missing: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the command in a process that cannot import `missing`; the last line of its errors names all packages."""
     command = [sys.executable, "-c", RUN, missing, "market-index", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +84,10 @@ def test_other_missing_modules_are_defects():
 
 def test_it_is_a_module_too():
     done = subprocess.run(
-        [sys.executable, "-m", "market_index_cli", "--help"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "market_index_cli", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, run("--help").stdout)

@@ -16,7 +16,7 @@ from market_index import AssetId, Pair, wire
 from market_index_feeds import open_feed, open_store
 from tests.command import COMMAND, LINES, SAMPLE, line, read_all, run
 from tests.market_index_feeds.made_up import spots
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 def memory_of(process: int) -> int:
@@ -75,7 +75,7 @@ def test_standard_input_is_published_as_it_comes(store: Path):
         process.stdin.write(line(2, 2).encode() + line(1, 3).encode())
         process.stdin.close()
         assert process.stdout.read().decode() == f"{store}: 3 order books published, revision 2\n"
-        assert process.wait(30) == 0
+        assert process.wait(DEADLINE_SECONDS) == 0
     assert spots(open_feed(store).read()) == {1: "3", 2: "2"}
 
 
@@ -92,7 +92,7 @@ def test_it_does_not_keep_what_it_refuses(store: Path):
         process.stdin.flush()
         assert memory_of(process.pid) < before + 50_000_000
         process.stdin.close()
-        assert process.wait(30) == 5
+        assert process.wait(DEADLINE_SECONDS) == 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -107,7 +107,7 @@ def test_an_interrupted_one_says_how_far_it_came(store: Path, number: signal.Sig
         eventually(lambda: store.exists() and spots(open_feed(store).read()) == {1: "1"})
         process.send_signal(number)
         assert process.stdout.read().decode() == f"{store}: 1 order book published, revision 1\n"
-        assert process.wait(30) == 1
+        assert process.wait(DEADLINE_SECONDS) == 1
 
 
 def test_a_file_can_be_made_the_whole_of_the_store(store: Path, lines: Path):
@@ -157,7 +157,7 @@ def test_a_large_file_shows_on_a_terminal_how_it_gets_on(store: Path, lines: Pat
     with subprocess.Popen([COMMAND, "publish", store, lines], stdout=subprocess.DEVNULL, stderr=theirs) as process:
         os.close(theirs)
         shown = read_all(ours)
-        assert process.wait(60) == 0
+        assert process.wait(DEADLINE_SECONDS) == 0
     assert f"{lines}" in shown
     assert "100%" in shown
 

@@ -16,6 +16,7 @@ from market_index_feeds import open_feed
 from market_index_http import create_app
 from tests.command import BOOK, COMMAND, LINES, SAMPLE, read_all, run
 from tests.service import served
+from tests.waiting import DEADLINE_SECONDS
 
 IUSD = BOOK["quote"]
 
@@ -32,7 +33,7 @@ def on_terminal(*arguments: object, columns: int, **environment: str) -> list[st
     ) as process:
         os.close(theirs)
         shown = read_all(ours)
-        assert process.wait(60) == 0, shown
+        assert process.wait(DEADLINE_SECONDS) == 0, shown
     return shown.splitlines()
 
 
@@ -142,7 +143,11 @@ def test_what_is_refused_is_an_exit_code_of_its_own(lines: Path):
 def test_a_pipe_that_is_closed_early_is_no_failure_that_is_told_of(store: Path):
     run("publish", store, SAMPLE)
     done = subprocess.run(
-        ["sh", "-c", f"{COMMAND} pairs {store} | head -1"], capture_output=True, text=True, check=True, timeout=60
+        ["sh", "-c", f"{COMMAND} pairs {store} | head -1"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=DEADLINE_SECONDS,
     )
     assert done.stdout.startswith("pair\t")
     assert done.stderr == ""

@@ -17,6 +17,7 @@ from market_index_feeds import open_feed
 from market_index_http import create_app
 from tests.command import SAMPLE
 from tests.service import Service, served
+from tests.waiting import DEADLINE_SECONDS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
 SNEK = AssetId(bytes(28), b"SNEK")
@@ -57,7 +58,7 @@ def node(folder: Path, program: str, service: Service, *arguments: str) -> str:
 
 def run(folder: Path, program: str, service: Service, *arguments: str) -> str:
     command = ["node", program, f"http://127.0.0.1:{service.port}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

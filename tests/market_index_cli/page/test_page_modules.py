@@ -17,6 +17,7 @@ from market_index import AssetId, wire
 from market_index.prices import format_price
 from market_index_cli.terminal import ticker
 from tests.page import HOSTILE_NAMES, PAGE, fixed, sample, token
+from tests.waiting import DEADLINE_SECONDS
 
 NODE = """
 import * as exact from "./exact.mjs";
@@ -146,7 +147,12 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], d
         "assets": [*(str(token(name)) for name in names), "ADA"],
     }
     done = subprocess.run(
-        [node, folder / "count.mjs"], input=json.dumps(given), capture_output=True, text=True, timeout=60, check=False
+        [node, folder / "count.mjs"],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return given, json.loads(done.stdout)

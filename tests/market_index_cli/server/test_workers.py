@@ -21,7 +21,7 @@ from market_index_feeds import open_feed, open_store
 from tests.command import SAMPLE, Running, run, running
 from tests.market_index_feeds.made_up import pair
 from tests.service import Client, Service
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Path:
 def two(tmp_path: Path, store: Path) -> Iterator[Running]:
     """Two workers that serve the store."""
     with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
-        eventually(lambda: command.said.count("listening on") == 2, 60)
+        eventually(lambda: command.said.count("listening on") == 2)
         yield command
         assert command.end() == 0
         assert "Traceback" not in command.said
@@ -71,7 +71,7 @@ def test_no_request_fails_and_no_answer_is_torn_while_a_book_changes(tmp_path: P
         running(tmp_path, path, "--port", 0, "--workers", 2) as command,
         open_store(path, synchronous="normal") as store,
     ):
-        eventually(lambda: command.said.count("listening on") == 2, 60)
+        eventually(lambda: command.said.count("listening on") == 2)
         service = command.service
         revision = store.publish(version(1)).revision
 
@@ -132,7 +132,7 @@ def test_a_worker_that_is_killed_is_replaced(two: Running):
         os.kill(killed, signal.SIGKILL)
         assert clients[left].ask("/trading-view/pair-list").status == 200
     eventually(lambda: f"worker {killed} ended (signal 9); another takes its place" in two.said)
-    eventually(lambda: two.said.count("listening on") == 3, 60)
+    eventually(lambda: two.said.count("listening on") == 3)
     with each_worker(two.service) as again:
         assert left in again
         assert killed not in again
@@ -140,7 +140,7 @@ def test_a_worker_that_is_killed_is_replaced(two: Running):
 
 def test_workers_end_with_the_one_that_looks_after_them(tmp_path: Path, store: Path):
     with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
-        eventually(lambda: command.said.count("listening on") == 2, 60)
+        eventually(lambda: command.said.count("listening on") == 2)
         port = command.service.port
         command.end(signal.SIGKILL)
 
@@ -151,7 +151,7 @@ def test_workers_end_with_the_one_that_looks_after_them(tmp_path: Path, store: P
                 return False
             return True
 
-        eventually(is_free, 30)
+        eventually(is_free)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what processes a process has started is read from /proc")
@@ -178,7 +178,7 @@ def stubborn() -> Iterator[subprocess.Popen[str]]:
 def test_a_worker_that_does_not_end_is_ended():
     with stubborn() as process:
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(DEADLINE_SECONDS) == 0
 
 
 @pytest.mark.parametrize("source", ["-", "pipe"])
@@ -191,17 +191,23 @@ def test_what_one_process_alone_can_read_is_wrong_usage(tmp_path: Path, source: 
     assert "can be read by one process alone: leave --workers out" in done.stderr
 
 
-def test_a_worker_is_not_started_again_at_once():
-    """In this process: whether there is anything to wait for depends on how quick the machine is."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    with closing(listener):
+def test_a_restart_waits_for_its_time_or_for_the_end(monkeypatch: pytest.MonkeyPatch):
+    """The clock is that of the test, so that the time of the machine does not matter."""
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(workers, "sleep", sleep)
+    monkeypatch.setattr(workers, "monotonic", lambda: now)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         supervisor = workers._Supervisor(print, listener, 1)
-        begun = time.monotonic()
-        supervisor._sleep_until(begun + 0.2)
-        assert time.monotonic() >= begun + 0.2
+        supervisor._sleep_until(0.2)
+        assert 0.2 <= now < 0.3
         supervisor.stop()
-        supervisor._sleep_until(begun + 60)
-        assert time.monotonic() < begun + 30
+        supervisor._sleep_until(60)
+        assert now < 1
 
 
 def test_what_none_of_them_can_read_is_one_exit_code_3(tmp_path: Path, store: Path):
@@ -234,7 +240,7 @@ def test_an_address_that_is_taken_while_they_load_is_exit_code_4(tmp_path: Path,
         port = taken.getsockname()[1]
         with running(tmp_path, store, "--port", port, "--workers", 2) as command:
             taken.listen()
-            assert command.process.wait(60) == 4
+            assert command.process.wait(DEADLINE_SECONDS) == 4
             assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in command.said
             assert "Traceback" not in command.said
 
