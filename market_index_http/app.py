@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, cast
 from weakref import ref
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import AssetId, InvalidAssetId, LiveIndex, MarketIndex, Pair, PairNotFound, wire
 from market_index.errors import safe_repr
 from market_index_http.bodies import Answer, Bodies, Body, KeptBody
-from market_index_http.routes import ExactRoute
+from market_index_http.routes import ExactRoute, JsonResponse
 
 PAIR_LIST_PATH: Final = "/trading-view/pair-list"
 ORDER_BOOK_PATH: Final = "/trading-view/order-book"
@@ -164,15 +163,11 @@ def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:
         raise HTTPException(400, f"Query parameter '{parameter}': {error}") from None
 
 
-def _json(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(body, status, headers, media_type="application/json")
-
-
-def _refused(_: Request, error: Exception) -> Response:
+def _refused(_: Request, error: Exception) -> JsonResponse:
     refusal = cast(HTTPException, error)
-    return _json(wire.error_to_json(refusal.detail), refusal.status_code, refusal.headers)
+    return JsonResponse(wire.error_to_json(refusal.detail), refusal.status_code, refusal.headers)
 
 
-def _failed(_: Request, __: Exception) -> Response:
+def _failed(_: Request, __: Exception) -> JsonResponse:
     # No detail for the client. Starlette raises the exception again behind this answer, for the server's log.
-    return _json(wire.error_to_json("Internal Server Error"), 500)
+    return JsonResponse(wire.error_to_json("Internal Server Error"), 500)

@@ -9,6 +9,7 @@ from hashlib import sha256
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from market_index_http.bodies import JSON_FIELDS, Body
 
@@ -19,6 +20,19 @@ class ExactRoute(Route):
     def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Body | Response]]) -> None:
         super().__init__(path, endpoint, methods=["GET"])
         self.path_regex = re.compile(re.escape(path) + r"\Z")
+
+
+class JsonResponse(Response):
+    """A response of JSON text. The response to HEAD has the headers of GET and no body."""
+
+    media_type = "application/json"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response."""
+        if scope["method"] == "HEAD":
+            # Starlette leaves it to the server to drop the body.
+            self.body = b""
+        await super().__call__(scope, receive, send)
 
 
 def file_route(path: str, content: bytes, headers: tuple[tuple[bytes, bytes], ...] = JSON_FIELDS) -> ExactRoute:

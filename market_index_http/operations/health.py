@@ -7,10 +7,9 @@ import os
 from typing import Final, Protocol
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from market_index import LiveIndex
-from market_index_http.routes import ExactRoute
+from market_index_http.routes import ExactRoute, JsonResponse
 
 HEALTH_PATH: Final = "/healthz"
 
@@ -34,7 +33,7 @@ def health_route(live: LiveIndex, feed: FeedStatus, max_stale: float | None = No
     same. The process id matters where several workers share one address: each has its own feed.
     """
 
-    async def health(_: Request) -> Response:
+    async def health(_: Request) -> JsonResponse:
         age = feed.age
         status: dict[str, object] = {
             "pairs": len(live.current),
@@ -46,6 +45,6 @@ def health_route(live: LiveIndex, feed: FeedStatus, max_stale: float | None = No
         if stale:
             status = {"error": f"the feed was last known to be good {age:.1f} seconds ago", **status}
         body = json.dumps(status, separators=(",", ":")).encode("ascii")
-        return Response(body, 503 if stale else 200, {"Cache-Control": "no-store"}, media_type="application/json")
+        return JsonResponse(body, 503 if stale else 200, {"Cache-Control": "no-store"})
 
     return ExactRoute(HEALTH_PATH, health)

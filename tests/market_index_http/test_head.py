@@ -1,0 +1,67 @@
+"""HEAD as the app answers it: a server such as uvicorn drops any body of its own accord."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
+from market_index_http import create_app, file_route, health_route, openapi_route
+from tests.asgi import sent
+
+SNEK = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+BOOK = OrderBook.from_levels(SNEK, asks=[(str(price), price) for price in range(1, 2_000)], spot="1")
+
+
+class Feed:
+    """A feed of any age."""
+
+    revision = None
+
+    def __init__(self, age: float) -> None:
+        self.age = age
+
+
+def app(age: float = 0) -> Starlette:
+    made = create_app(live := LiveIndex([BOOK]))
+    made.router.routes += [health_route(live, Feed(age), 60), openapi_route(), file_route("/file", b"content" * 200)]
+    return made
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("/trading-view/pair-list", 200),
+        (f"/trading-view/order-book?base={SNEK.base}&quote=ADA", 200),
+        (f"/trading-view/order-book?base={str(SNEK.base).upper()}&quote=ADA", 200),
+        ("/trading-view/order-book?base=ADA&quote=ADA", 404),
+        ("/trading-view/order-book", 400),
+        ("/nowhere", 404),
+        ("/healthz", 200),
+        ("/openapi.json", 200),
+        ("/file", 200),
+    ],
+)
+def test_the_answer_has_the_headers_of_get_and_no_body(target: str, status: int, coding: str):
+    asked = {"Accept-Encoding": coding}
+    one = app()
+    for _ in range(2):  # the second time the response is cached
+        get, head = sent(one, target, headers=asked), sent(one, target, "HEAD", asked)
+        assert (get.status, get.headers["content-length"]) == (status, str(len(get.body)))
+        assert get.body
+        assert (head.status, head.headers, head.body) == (status, get.headers, b"")
+
+
+def test_failures_have_no_body_either(monkeypatch: pytest.MonkeyPatch):
+    stale = app(age=61)
+    assert sent(stale, "/healthz").status == 503
+    assert sent(stale, "/healthz", "HEAD").body == b""
+
+    def fail(_: LiveIndex) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(LiveIndex, "current", property(fail))
+    get, head = (sent(app(), "/trading-view/pair-list", method) for method in ("GET", "HEAD"))
+    assert (get.status, get.body) == (500, b'{"error":"Internal Server Error"}')
+    assert (head.status, head.headers, head.body) == (500, get.headers, b"")
