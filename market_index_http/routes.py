@@ -9,7 +9,7 @@ from hashlib import sha256
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index_http.bodies import JSON_FIELDS, Body
 
@@ -17,7 +17,7 @@ from market_index_http.bodies import JSON_FIELDS, Body
 class ExactRoute(Route):
     """A route that matches one path only. Starlette's own also matches the path with a newline at its end."""
 
-    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Body | Response]]) -> None:
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[ASGIApp]]) -> None:
         super().__init__(path, endpoint, methods=["GET"])
         self.path_regex = re.compile(re.escape(path) + r"\Z")
 

@@ -1,4 +1,4 @@
-"""Writes docs/cli.md, the page of the command, from what `--help` says: `python -m tests.cli_page`."""
+"""Writes docs/cli.md, the page of the command, from the output of `--help`: `python -m tests.cli_page`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from market_index_cli.main import main
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 
 COLUMNS: Final = 90
-"""How wide the terminal is whose help the page shows."""
+"""The width of the terminal whose help the page shows."""
 
 MARGIN: Final = 2
-"""How many columns of a terminal click leaves free."""
+"""Columns of a terminal that click leaves free."""
 
 HEAD: Final = """\
 # The command
 
-What `market-index --help` says, and `market-index COMMAND --help` of each command. What happens in every case:
-[serving](serving.md), and [many machines](scaling.md). The command comes with the extra `http`
-(`pip install 'market-index[http]'`); buckets want the extra `nats` as well.
+The output of `market-index --help`, and of `market-index COMMAND --help` for each command. What happens in every case:
+[serving](serving.md), and [many machines](scaling.md). The command needs the extra `cli`
+(`pip install 'market-index[cli]'`), `serve` the extra `server`, and buckets the extra `nats` as well.
+`python -m market_index_cli` runs the same command.
 
-(This page is written by `python -m tests.cli_page`.)
+(`python -m tests.cli_page` writes this page.)
 """
 
 

@@ -34,7 +34,7 @@ NOT_RUN = {
     "make serve": "sets up an environment from the package index, and listens on a port that others may use",
     "make test": "runs these very tests",
     "node show.mjs http://127.0.0.1:8000/": "wants node; run by test_clients.py where there is one",
-    "pip install 'market-index[http,nats]'": "wants the package index; `make wheel` installs every extra",
+    "pip install 'market-index[server,nats]'": "wants the package index; `make wheel` installs every extra",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
     "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
 }
