@@ -1,6 +1,6 @@
-"""What people see of books in a terminal: a table of pairs, and the ladder of one book. Nothing here is rounded.
+"""Books as text: a table of pairs, and the ladder of one book. No number is rounded.
 
-Where nobody looks, as in a pipe, the same facts stand in columns with tabs between them.
+On a terminal the text is aligned and coloured. In a pipe, tabs separate the same columns.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ import click
 from attrs import frozen
 
 from market_index import ADA, AssetId, OrderBook, PriceLevel, format_price
-from market_index.assets import POLICY_ID_LENGTH
 
 NO_VALUE: Final = "-"
 
 _BAR_WIDTH: Final = 40
 _EIGHTHS: Final = "▏▎▍▌▋▊▉"
 _SHORTEST: Final = 14
-_LEAST_WHOLE: Final = 2 * POLICY_ID_LENGTH + 1
+_LEAST_WHOLE: Final = len(f"{bytes(28).hex()}:")
+"""The length of the shortest identifier of a token: one with an empty name."""
 _HEADINGS: Final = ("pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote")
 _FACTS: Final = len(_HEADINGS) - 2
 
 
 @frozen
 class Terminal:
-    """What can be shown where the output goes to: so many columns, in colour, and with blocks for bars."""
+    """What the terminal can show: its width in columns, colour, and block characters for bars."""
 
     columns: int
     colour: bool = True
     blocks: bool = True
 
     def styled(self, text: str, **style: object) -> str:
-        """Return the text in colour or bold, where that can be shown."""
+        """Return the text in colour or bold, if the terminal shows it."""
         return click.style(text, **style) if self.colour else text  # type: ignore[arg-type]  # passed on as it is
 
 
 def ticker(asset: AssetId) -> str:
-    r"""Return what people call an asset: its name where that is text that can be shown, else its identifier, cut.
+    r"""Return the name of an asset if it is printable text, with its label; otherwise its shortened identifier.
 
-    A label is told beside it. Anybody can give any name to an asset: it tells nothing of which asset it is.
+    A name does not identify an asset: anyone can choose any name.
 
     >>> ticker(AssetId(bytes(28), b"SNEK")), ticker(AssetId(bytes(28), b"\x00\x0d\xe1\x40NFT"))
     ('SNEK', '(222)NFT')
@@ -59,7 +59,7 @@ def ticker(asset: AssetId) -> str:
 
 
 def shortened(asset: AssetId, width: int) -> str:
-    """Return an asset's identifier, cut to a width where it is longer."""
+    """Return the identifier of an asset, shortened to the width."""
     text = str(asset)
     if len(text) <= width:
         return text
@@ -69,9 +69,9 @@ def shortened(asset: AssetId, width: int) -> str:
 
 
 def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = False) -> Iterator[str]:
-    """Yield the lines of a table of pairs: price facts, how many levels there are, and which assets these are.
+    """Yield the lines of a table of pairs: prices, number of levels, and identifiers.
 
-    Identifiers are cut to what the terminal has room for, unless it is to be `wide`.
+    Identifiers are shortened to the width of the terminal, unless `wide` is True.
     """
     facts = [(book, _facts(book)) for book in books]
     rows = [_HEADINGS[:_FACTS], *(row for _, row in facts)]
@@ -84,7 +84,7 @@ def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = F
     room = terminal.columns - sum(widths) - 2 * (_FACTS + 1)
     given, is_cut = needed, not wide and sum(needed) > room
     if is_cut:
-        # What one of the two does not need is left to the other. None stands whole beside one that is cut.
+        # One of the two takes the room that the other does not need. No whole identifier is beside a shortened one.
         given = [
             min(own, max(room // 2, room - other), _LEAST_WHOLE - 1)
             for own, other in zip(needed, reversed(needed), strict=True)
@@ -108,14 +108,14 @@ def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = F
 
 
 def pair_rows(books: Iterable[OrderBook]) -> Iterator[str]:
-    """Yield the same facts with tabs between them, a line of headings first."""
+    """Yield the same table with tabs between the columns, headings first."""
     yield "\t".join(_HEADINGS)
     for book in books:
         yield "\t".join((*_facts(book), str(book.pair.base), str(book.pair.quote)))
 
 
 def ladder(book: OrderBook, depth: int, terminal: Terminal) -> Iterator[str]:
-    """Yield the lines of a book: asks above bids, the best of each in the middle, bars for how much rests at each."""
+    """Yield the lines of a book: asks above bids, the best of each in the middle, with a bar for each amount."""
     shown = book.depth(depth)
     levels = (*shown.asks, *shown.bids)
     prices = dict(zip(levels, _at_the_point([format_price(level.price) for level in levels]), strict=True))
@@ -153,7 +153,7 @@ def ladder_rows(book: OrderBook) -> Iterator[str]:
 
 
 def _at_the_point(prices: Sequence[str]) -> list[str]:
-    """Return the prices filled up with blanks to one width, their points one above the other."""
+    """Return the prices padded to one width, with aligned decimal points."""
     parts = [price.partition(".") for price in prices]
     before = max((len(whole) for whole, _, _ in parts), default=0)
     after = max((len(point + places) for _, point, places in parts), default=0)
@@ -182,12 +182,12 @@ def _price(price: Decimal | None) -> str:
 
 
 def _difference(difference: Decimal | None) -> str:
-    """Return a spread, or a mid: no price, since it may be zero, below it, or of more places."""
+    """Return the text of a spread or a mid. Neither is a price: it may be zero, negative, or have more places."""
     return NO_VALUE if difference is None else format(difference, "f")
 
 
 def _middle(book: OrderBook) -> str:
-    """Return what is said between the asks and the bids."""
+    """Return the line between the asks and the bids."""
     state = " (crossed)" if book.is_crossed else " (locked)" if book.is_locked else ""
     return f"spread {_difference(book.spread)}{state}  mid {_difference(book.mid)}  spot {_price(book.spot)}"
 
@@ -198,7 +198,7 @@ def _more(count: int, what: str) -> Iterator[str]:
 
 
 def _bar(amount: int, largest: int, room: int, *, blocks: bool) -> str:
-    """Return a bar of the length that the amount has beside the largest, and of some length whatever it is."""
+    """Return a bar whose length is in proportion to the amount; it is never empty."""
     if not blocks:
         return "#" * max(1, amount * room // largest)
     whole, rest = divmod(max(1, amount * room * 8 // largest), 8)
@@ -210,21 +210,21 @@ def _is_odd(book: OrderBook) -> bool:
 
 
 def _justified(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """Yield the cells in their widths, the first to the left and the others, which are numbers, to the right."""
+    """Yield the cells padded to their widths: the first left-aligned, the numbers right-aligned."""
     for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
         blanks = " " * (width - _width(cell))
         yield cell + blanks if column == 0 else blanks + cell
 
 
 def _width(text: str) -> int:
-    """Return how many columns a text takes: two for a wide character, none for an accent."""
+    """Return the width of a text in columns: two for a wide character, none for an accent."""
     if text.isascii():
         return len(text)
     return sum(0 if combining(one) else 2 if east_asian_width(one) in {"W", "F"} else 1 for one in text)
 
 
 def can_show_blocks(encoding: str | None) -> bool:
-    """Whether bars can be drawn with blocks in this encoding."""
+    """Return whether the encoding has the block characters of bars."""
     try:
         ("█" + _EIGHTHS).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -233,5 +233,5 @@ def can_show_blocks(encoding: str | None) -> bool:
 
 
 def wants_colour() -> bool:
-    """Whether colour was not asked to be left out (https://no-color.org)."""
+    """Return whether the user did not turn off colour (https://no-color.org)."""
     return not os.environ.get("NO_COLOR")

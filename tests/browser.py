@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from market_index import LiveIndex, Pair
+from market_index import LiveIndex, OrderBook, Pair, format_price
 from tests.page import app_with_page
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
@@ -135,3 +135,14 @@ def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = 
 def visited(browser: Browser, live: LiveIndex, **settings: Any) -> Iterator[Visit]:
     with served(app_with_page(live)) as service, visiting(browser, service.port, **settings) as visit:
         yield visit
+
+
+def as_laddered(book: OrderBook) -> list[tuple[str, str, str, str]]:
+    """Return the rows of the ladder of a book: asks above, the lowest nearest to the bids."""
+    rows: dict[str, list[tuple[str, str, str, str]]] = {"ask": [], "bid": []}
+    for side, levels in (("ask", book.asks), ("bid", book.bids)):
+        total = 0
+        for level in levels:
+            total += level.accumulated_liquidity
+            rows[side].append((side, format_price(level.price), f"{level.accumulated_liquidity:,}", f"{total:,}"))
+    return [*reversed(rows["ask"]), *rows["bid"]]

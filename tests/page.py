@@ -7,12 +7,15 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
-from market_index import AssetId, LiveIndex, OrderBook, wire
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
 from market_index_cli.page.routes import page_routes
 from market_index_http import create_app
 from tests.command import SAMPLE
 
 PAGE = Path(__file__).resolve().parents[1] / "market_index_cli" / "page" / "static"
+
+SNEK = AssetId.parse("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f:534e454b")
+SNEK_ADA = Pair(SNEK, ADA)
 
 HOSTILE_NAMES = [
     b"<script>document.x=1</script>",

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from market_index import AssetId, wire
-from market_index.prices import format_price
+from market_index import AssetId, format_price, wire
 from market_index_cli.terminal import ticker
 from tests.page import HOSTILE_NAMES, PAGE, fixed, sample, token
 from tests.waiting import DEADLINE_SECONDS

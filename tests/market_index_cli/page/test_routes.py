@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,8 @@ from market_index import LiveIndex
 from market_index_cli.page.routes import page_routes
 from market_index_http import create_app
 from tests.command import SAMPLE, run, running
-from tests.page import PAGE, app_with_page, sample
+from tests.page import PAGE
 from tests.service import Client, Service, served
-
-
-@pytest.fixture(scope="module")
-def sent() -> Iterator[Service]:
-    with served(app_with_page(LiveIndex(sample()))) as service:
-        yield service
 
 
 def paths() -> list[str]:
