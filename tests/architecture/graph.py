@@ -1,0 +1,119 @@
+"""The import graph of Python sources, read from their syntax trees."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from attrs import field, frozen
+
+
+@frozen(order=True)
+class Import:
+    """One module uses another, or a name of it."""
+
+    importer: str
+    imported: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.importer} imports {self.target}"
+
+    @property
+    def target(self) -> str:
+        return f"{self.imported}:{self.name}" if self.name else self.imported
+
+    @property
+    def is_private(self) -> bool:
+        return any(is_private(part) for part in (*self.imported.split("."), self.name))
+
+
+@frozen
+class Graph:
+    """Modules by name: what each imports, and its `__all__`."""
+
+    imports: Mapping[str, frozenset[Import]]
+    exports: Mapping[str, frozenset[str]] = field(factory=dict)
+
+    @classmethod
+    def of_sources(cls, sources: Mapping[str, str]) -> Graph:
+        trees = {module: ast.parse(source) for module, source in sources.items()}
+        return cls(
+            {module: frozenset(imports(module, tree, sources.keys())) for module, tree in trees.items()},
+            {module: exported(tree) for module, tree in trees.items()},
+        )
+
+    @classmethod
+    def of_files(cls, root: Path, packages: Iterable[str]) -> Graph:
+        files = [path for package in packages for path in sorted((root / package).rglob("*.py"))]
+        return cls.of_sources({module_name(path.relative_to(root)): path.read_text() for path in files})
+
+    def __iter__(self) -> Iterator[Import]:
+        for found in self.imports.values():
+            yield from sorted(found)
+
+    def cycles(self) -> list[list[str]]:
+        """Return the modules of each strongly connected component of more than one module, sorted."""
+        reachable = {module: self._reachable(module) for module in self.imports}
+        components = {
+            tuple(sorted(other for other in found if module in reachable[other]))
+            for module, found in reachable.items()
+            if module in found
+        }
+        return [list(component) for component in sorted(components)]
+
+    def _reachable(self, module: str) -> set[str]:
+        """Return the modules that can be reached in one step or more."""
+        found: set[str] = set()
+        pending = [module]
+        while pending:
+            following = {one.imported for one in self.imports[pending.pop()]} & self.imports.keys() - found
+            found |= following
+            pending += following
+        return found
+
+
+def package_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__")
+
+
+def module_name(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def exported(tree: ast.Module) -> frozenset[str]:
+    """Return the names in the `__all__` of a module."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return frozenset(ast.literal_eval(node.value))
+    return frozenset()
+
+
+def imports(module: str, tree: ast.Module, modules: Iterable[str]) -> Iterator[Import]:
+    """Yield all imports of a module: at the top, in functions, for type checkers alone, and attributes of modules."""
+    known = set(modules)
+    bound: dict[str, str] = {}  # the name in this module -> the module that it means
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                bound[alias.asname or alias.name] = alias.name
+                yield Import(module, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            source = "." * node.level + (node.module or "")
+            for alias in node.names:
+                submodule = f"{source}.{alias.name}"
+                if submodule in known:
+                    bound[alias.asname or alias.name] = submodule
+                    yield Import(module, submodule)
+                else:
+                    yield Import(module, source, alias.name)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and (imported := bound.get(ast.unparse(node.value))):
+            submodule = f"{imported}.{node.attr}"
+            yield Import(module, submodule) if submodule in known else Import(module, imported, node.attr)

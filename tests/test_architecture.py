@@ -1,0 +1,259 @@
+"""The layer rules of the packages, each with made-up sources that break it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.architecture import public_api, rules
+from tests.architecture.graph import Graph
+from tests.architecture.rules import RULES, SIBLINGS, Rule
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = tuple(package for package in SIBLINGS if (ROOT / package / "__init__.py").exists())
+GRAPH = Graph.of_files(ROOT, PACKAGES)
+
+# Violations that exist today, by rule. An entry that no longer occurs fails the test: remove it then.
+KNOWN: dict[str, set[str]] = {
+    # The command is still a part of the HTTP package. It moves to market_index_cli.
+    "siblings": {
+        "market_index_http.cli imports market_index_feeds.ndjson:NdjsonStream",
+        "market_index_http.cli imports market_index_feeds.ndjson:RefusedLine",
+        "market_index_http.cli imports market_index_feeds.ndjson:open_stream",
+        "market_index_http.cli imports market_index_feeds.sqlite:is_sqlite",
+        "market_index_http.cli imports market_index_feeds:BookTooLarge",
+        "market_index_http.cli imports market_index_feeds:Feed",
+        "market_index_http.cli imports market_index_feeds:FeedError",
+        "market_index_http.cli imports market_index_feeds:Progress",
+        "market_index_http.cli imports market_index_feeds:Receipt",
+        "market_index_http.cli imports market_index_feeds:Relay",
+        "market_index_http.cli imports market_index_feeds:Store",
+        "market_index_http.cli imports market_index_feeds:StoreError",
+        "market_index_http.cli imports market_index_feeds:open_feed",
+        "market_index_http.cli imports market_index_feeds:open_store",
+    },
+    # The server and the terminal output move to market_index_cli as well.
+    "requirements": {
+        "market_index_http.cli imports click",
+        "market_index_http.server imports uvicorn",
+        "market_index_http.terminal imports click",
+    },
+    # The width of a column.
+    "public_names": {"market_index_http.terminal imports market_index.assets:POLICY_ID_LENGTH"},
+    # The command opens files and streams by their medium.
+    "media": {
+        "market_index_http.cli imports market_index_feeds.ndjson:NdjsonStream",
+        "market_index_http.cli imports market_index_feeds.ndjson:RefusedLine",
+        "market_index_http.cli imports market_index_feeds.ndjson:open_stream",
+        "market_index_http.cli imports market_index_feeds.sqlite:is_sqlite",
+    },
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_rule(rule: Rule):
+    found, known = set(rule(GRAPH)), KNOWN.get(rule.__name__, set())
+    assert not found - known, rule.__doc__
+    assert not known - found, "stale entries of KNOWN: remove them"
+
+
+def test_every_known_violation_has_a_rule():
+    assert KNOWN.keys() <= {rule.__name__ for rule in RULES}
+
+
+def test_the_graph_has_every_module():
+    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    assert len(GRAPH.imports) == len(files)
+    assert "market_index.wire" in {one.imported for one in GRAPH.imports["market_index"]}
+
+
+# Each rule can fail
+
+BROKEN = [
+    (rules.siblings, {"market_index.a": "import market_index_feeds"}, "market_index.a imports market_index_feeds"),
+    (
+        rules.siblings,
+        {"market_index_http.a": "from market_index_feeds import open_feed"},
+        "market_index_http.a imports market_index_feeds:open_feed",
+    ),
+    (
+        rules.siblings,
+        {"market_index_feeds.a": "def f():\n    import market_index_http.app"},
+        "market_index_feeds.a imports market_index_http.app",
+    ),
+    (
+        rules.siblings,
+        {"market_index_feeds.a": "import market_index_cli"},
+        "market_index_feeds.a imports market_index_cli",
+    ),
+    (rules.requirements, {"market_index.a": "import hypothesis"}, "market_index.a imports hypothesis"),
+    (rules.requirements, {"market_index_feeds.a": "import nats.errors"}, "market_index_feeds.a imports nats"),
+    (rules.requirements, {"market_index_http.a": "from uvicorn import run"}, "market_index_http.a imports uvicorn"),
+    (rules.requirements, {"market_index_http.a": "import click"}, "market_index_http.a imports click"),
+    (rules.requirements, {"market_index_feeds.a": "import starlette"}, "market_index_feeds.a imports starlette"),
+    (rules.requirements, {"market_index_cli.a": "import tests.nats"}, "market_index_cli.a imports tests"),
+    (
+        rules.public_names,
+        {"market_index_feeds.a": "from market_index.levels import rows", "market_index.levels": ""},
+        "market_index_feeds.a imports market_index.levels:rows",
+    ),
+    (
+        rules.public_names,
+        {
+            "market_index_feeds.a": "from market_index import wire\nwire.write()\nwire.read()",
+            "market_index.wire": "__all__ = ['read']",
+        },
+        "market_index_feeds.a imports market_index.wire:write",
+    ),
+    (
+        rules.public_names,
+        {
+            "market_index_http.a": "from market_index import wire as w\nw.encode.text()",
+            "market_index.wire": "__all__ = ['read']",
+            "market_index.wire.encode": "__all__ = ['text']",
+        },
+        "market_index_http.a imports market_index.wire.encode",
+    ),
+    (
+        rules.private_names,
+        {"market_index_cli.a": "from market_index_http.app import _routes"},
+        "market_index_cli.a imports market_index_http.app:_routes",
+    ),
+    (
+        rules.private_names,
+        {"market_index_cli.a": "import market_index_feeds._files.lock"},
+        "market_index_cli.a imports market_index_feeds._files.lock",
+    ),
+    (
+        rules.media,
+        {"market_index_feeds.nats.watch": "from market_index_feeds.sqlite.file import Lock"},
+        "market_index_feeds.nats.watch imports market_index_feeds.sqlite.file:Lock",
+    ),
+    (
+        rules.media,
+        {"market_index_feeds.relay": "import market_index_feeds.nats"},
+        "market_index_feeds.relay imports market_index_feeds.nats",
+    ),
+    (
+        rules.media,
+        {"market_index_feeds.orders": "import market_index_feeds.sqlite_file"},
+        "market_index_feeds.orders imports market_index_feeds.sqlite_file",
+    ),
+    (
+        rules.cycles,
+        {
+            "market_index.a": "import market_index.b",
+            "market_index.b": "if TYPE_CHECKING:\n    from market_index.c import C",
+            "market_index.c": "def f():\n    from market_index import a",
+            "market_index.d": "import market_index.a",
+        },
+        "market_index.a <-> market_index.b <-> market_index.c",
+    ),
+    (
+        rules.cycles,
+        {"market_index": "from market_index.a import A", "market_index.a": "from market_index import B"},
+        "market_index <-> market_index.a",
+    ),
+    (rules.absolute_imports, {"market_index.a": "from . import b"}, "market_index.a imports .:b"),
+    (rules.pure_domain, {"market_index.a": "from logging import getLogger"}, "market_index.a imports logging"),
+    (rules.pure_domain, {"market_index.a": "import os.path"}, "market_index.a imports os"),
+]
+
+
+@pytest.mark.parametrize(("rule", "sources", "violation"), BROKEN)
+def test_a_rule_reports_a_violation(rule: Rule, sources: dict[str, str], violation: str):
+    assert set(rule(Graph.of_sources(sources))) == {violation}
+
+
+def test_every_rule_has_sources_that_break_it():
+    assert {rule for rule, _, _ in BROKEN} == set(RULES)
+
+
+ALLOWED = {
+    "market_index": "from market_index import wire\n__all__ = ['OrderBook', 'wire']",
+    "market_index.wire": "import attrs\n__all__ = ['read']\nfrom market_index._digits import _value",
+    "market_index._digits": "import re",
+    "market_index.strategies": "from hypothesis import strategies as st\nfrom market_index.wire import read",
+    "market_index_feeds.line_source": "import os\nfrom market_index import OrderBook, wire\nwire.read(OrderBook)",
+    "market_index_feeds.nats.watch": "import nats\nfrom market_index_feeds import line_source\nline_source.open()",
+    "market_index_feeds.nats_address": "import nats.errors\nfrom market_index_feeds.nats import watch",
+    "market_index_feeds.sources": "from market_index_feeds.nats import watch",
+    "market_index_http.app": "import starlette.routing, anyio\nfrom market_index.wire import read",
+    "market_index_cli.main": "import click, uvicorn, market_index_http.app, market_index_feeds.sources",
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_rule_allows_what_the_architecture_has(rule: Rule):
+    assert list(rule(Graph.of_sources(ALLOWED))) == []
+
+
+# Public names
+
+PUBLIC_MODULES = sorted(
+    {*PACKAGES, *rules.PUBLIC_MODULES} & {module for module, exports in GRAPH.exports.items() if exports}
+)
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_public_names_exist_and_are_listed_once(module: str):
+    names = import_module(module).__all__
+    assert len(set(names)) == len(names)
+    for name in names:
+        getattr(import_module(module), name)
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_type_hints_of_public_names_can_be_read(module: str):
+    assert list(public_api.without_hints(import_module(module))) == []
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_public_names_have_docstrings(module: str):
+    assert list(public_api.without_docstring(import_module(module))) == []
+
+
+def test_every_package_with_public_names_is_checked():
+    assert {"market_index", "market_index_feeds", "market_index_http"} <= set(PUBLIC_MODULES)
+
+
+def made_up(source: str) -> ModuleType:
+    module = ModuleType("made_up")
+    exec(source, module.__dict__)
+    return module
+
+
+MADE_UP = """
+from __future__ import annotations
+
+__all__ = ["Book", "read"]
+
+
+class Book:
+    @property
+    def side(self) -> Side:
+        return None
+
+    @classmethod
+    def empty(cls) -> Book:
+        "Documented."
+
+
+def read(text: str) -> Side: ...
+"""
+
+
+def test_a_type_that_exists_for_type_checkers_alone_is_reported():
+    reported = list(public_api.without_hints(made_up(MADE_UP)))
+    assert reported == [
+        "made_up.Book.side: name 'Side' is not defined",
+        "made_up.read: name 'Side' is not defined",
+    ]
+
+
+def test_a_missing_docstring_is_reported():
+    reported = list(public_api.without_docstring(made_up(MADE_UP)))
+    assert reported == ["made_up.Book", "made_up.Book.side", "made_up.read"]
