@@ -7,7 +7,7 @@ from typing import Any, Final, Self, SupportsBytes, TypeVar, final
 
 from attrs import frozen
 
-from market_index import asset_names, fingerprints
+from market_index import cip14, cip67
 from market_index.errors import InvalidAssetId, safe_repr
 
 POLICY_ID_LENGTH: Final = 28
@@ -176,12 +176,12 @@ class AssetId:
         >>> AssetId.from_unit("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f534e454b").fingerprint
         'asset108xu02ckwrfc8qs9d97mgyh4kn8gdu9w8f5sxk'
         """
-        return fingerprints.fingerprint(self.policy_id, self.asset_name) if self.policy_id else None
+        return cip14.fingerprint(self.policy_id, self.asset_name) if self.policy_id else None
 
     @property
     def asset_name_label(self) -> int | None:
         """The label that the asset name begins with, as CIP-67 has it (222 of an NFT, 333 of a token), or None."""
-        return asset_names.label(self.asset_name)
+        return cip67.label(self.asset_name)
 
     @property
     def asset_name_text(self) -> str | None:
@@ -194,7 +194,7 @@ class AssetId:
         >>> AssetId(bytes(28), bytes.fromhex("0014df10") + b"SNEK").asset_name_text
         'SNEK'
         """
-        return asset_names.text(self.asset_name)
+        return cip67.text(self.asset_name)
 
     @classmethod
     def _of_digits(cls, text: str, policy_id: str, asset_name: str) -> Self:

@@ -33,7 +33,7 @@ def register_types() -> None:
         (PriceLevel, "price_levels"),
         (Order, "orders"),
         (OrderBook, "order_books"),
-        (Fill, "fills"),
+        (Fill, "simulated_fills"),
         (Liquidity, "liquidities"),
         (CumulativeLevel, "cumulative_levels"),
         (MarketIndex, "market_indexes"),

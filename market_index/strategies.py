@@ -1,8 +1,8 @@
-"""Hypothesis strategies for every public type, for the test suites of whoever uses the library.
+"""Hypothesis strategies for every public type, for the test suites of users of the library.
 
-Each mixes generated values with awkward ones: the empty asset name and the longest, the smallest price and the largest,
-amounts above 2^53, books of one level, locked and crossed. Each shrinks towards something that a person can read. Where
-the extra `hypothesis` is installed, type hints are enough: `st.from_type(OrderBook)`, `@given(book=...)`.
+Each strategy mixes generated values with awkward ones: the empty asset name and the longest, the smallest price and the
+largest, amounts above 2^53, books of one level, locked and crossed books. Each shrinks towards a value that is easy to
+read. If the extra `hypothesis` is installed, type hints are enough: `st.from_type(OrderBook)`, `@given(book=...)`.
 
 >>> from hypothesis import given
 >>> @given(order_books(min_levels=1, crossed=False))
@@ -10,23 +10,24 @@ the extra `hypothesis` is installed, type hints are enough: `st.from_type(OrderB
 ...     assert book.fill(Side.ASK, 1).average_price >= book.best_ask.price
 >>> test_a_fill_is_never_better_than_the_best_price()
 
-A part of a value, such as `order_books(pair=...)`, is given as a value or as a strategy of its own. What cannot be
-meant raises `ValueError` when the strategy is made. A part that is a strategy is taken at its word: what it draws has
-to be of the right type, and various enough for as many levels or pairs as are asked for.
+A part of a value, such as `order_books(pair=...)`, is a value or a strategy. Impossible arguments raise `ValueError`
+when the strategy is made. What a given strategy draws is not checked: the values must have the right type, and there
+must be enough different ones for the levels or pairs.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
+from itertools import product
 from math import ceil, floor
+from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from market_index import depth
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
 from market_index.depth import CumulativeLevel, Liquidity
 from market_index.errors import safe_repr
@@ -36,14 +37,13 @@ from market_index.levels import MAX_LIQUIDITY, PriceLevel, Side
 from market_index.live import LiveIndex
 from market_index.order_book import Order, OrderBook
 from market_index.pairs import Pair, PairInfo
-from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, price_text, to_price, to_price_or_ratio
+from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, format_price, to_price
 
 __all__ = [
     "amounts",
     "asset_ids",
     "asset_names",
     "cumulative_levels",
-    "fills",
     "invalid_asset_id_texts",
     "invalid_price_texts",
     "level_changes",
@@ -58,13 +58,13 @@ __all__ = [
     "price_levels",
     "prices",
     "ratios",
+    "simulated_fills",
 ]
 
 _T = TypeVar("_T")
 _Touch: TypeAlias = Literal["open", "locked", "crossed"]
+_Level: TypeAlias = tuple[Decimal, int]
 
-_POLICY_IDS: Final = 256**POLICY_ID_LENGTH
-_ASSET_NAMES: Final = 256**MAX_ASSET_NAME_LENGTH
 _AWKWARD_POLICY_IDS: Final = (
     bytes(POLICY_ID_LENGTH),
     b"\xab" * POLICY_ID_LENGTH,
@@ -82,19 +82,10 @@ _AWKWARD_ASSET_NAMES: Final = (
     b"A/B:C.D\n",
     b"\xff\xfe",
 )
+_AWKWARD_TOKENS: Final = tuple(AssetId(*parts) for parts in product(_AWKWARD_POLICY_IDS, _AWKWARD_ASSET_NAMES))
 _LOWEST_PRICE: Final = Decimal(f"1E-{MAX_DECIMAL_PLACES}")
 _HIGHEST_PRICE: Final = Decimal(MAX_COEFFICIENT)
-# These rise, as the amounts do.
-_AWKWARD_PRICES: Final = (
-    _LOWEST_PRICE,
-    Decimal("0.0000001"),
-    Decimal("0.1"),
-    Decimal(1),
-    Decimal(f"{MAX_COEFFICIENT}E-{MAX_DECIMAL_PLACES}"),
-    Decimal(10),
-    Decimal(2**53 + 1),
-    _HIGHEST_PRICE,
-)
+_COMMON_DECIMAL_PLACES: Final = (0, 1, 2, 3, 8)
 _AWKWARD_RATIOS: Final = (
     Fraction(1, 3),
     Fraction(152648, 2832390295),
@@ -105,50 +96,22 @@ _AWKWARD_RATIOS: Final = (
     Fraction(10**MAX_DECIMAL_PLACES - 1, 10**MAX_DECIMAL_PLACES),
     Fraction(MAX_COEFFICIENT * 3 - 1, 3),
 )
-_AWKWARD_AMOUNTS: Final = (1, 999_999, 2**32, 2**53 + 1, 2**63, MAX_LIQUIDITY)
 
-# It is the draws that take time, so most values are made of an integer or two. The last digit of one tells the kind of
-# value: to base 5, since the large integers that Hypothesis draws are often multiples of high powers of 2.
-_KINDS: Final = 5
-
-# Of a number the last kind is the awkward value next below the one that the rest of the integer makes. Hypothesis,
-# which makes integers smaller, gets from it to a plain number that is hardly larger, and from there to the smallest
-# that fails.
-_AWKWARD: Final = _KINDS - 1
-_PLAIN_BITS: Final = 12
-
-
-def _numbers(most: int) -> st.SearchStrategy[int]:
-    """Return what draws the integers of which the numbers from 0 to `most` are made."""
-    return st.integers(0, _KINDS * (most + 1) - 1)
-
-
-def _number(integer: int, most: int) -> tuple[int, bool]:
-    """Return the number from 0 to `most` that an integer makes, and whether the awkward one next below is meant."""
-    number, kind = divmod(integer, _KINDS)
-    if kind >= 2 and number >> _PLAIN_BITS:
-        # Hypothesis draws large integers seldom.
-        larger = number * (number >> _PLAIN_BITS)
-        number = min(larger, most) if kind == _AWKWARD or larger <= most else number
-    return number, kind == _AWKWARD
+# Integers that other programs lose: too large for 32 bits, for a float, and for 64 bits with a sign.
+_LARGE_INTEGERS: Final = (2**32, 2**53 + 1, 2**63)
 
 
 def policy_ids() -> st.SearchStrategy[bytes]:
-    """Policy ids, 28 bytes each, some of which come again and again."""
-    return _made(_policy_id, st.integers(0, _KINDS * _POLICY_IDS - 1))
-
-
-def _policy_id(number: int) -> bytes:
-    number, kind = divmod(number, _KINDS)
-    return number.to_bytes(POLICY_ID_LENGTH) if kind == 3 else _one_of(_AWKWARD_POLICY_IDS, number)
+    """Draw policy ids of 28 bytes; half of them are from a few that recur."""
+    return st.sampled_from(_AWKWARD_POLICY_IDS) | st.binary(min_size=POLICY_ID_LENGTH, max_size=POLICY_ID_LENGTH)
 
 
 def asset_names(*, min_size: int = 0, max_size: int = MAX_ASSET_NAME_LENGTH) -> st.SearchStrategy[bytes]:
-    """Asset names of so many bytes, of 0 to 32: texts, with a label of CIP-67 or without, and what is no text."""
+    """Draw asset names of `min_size` to `max_size` bytes: texts, names with a CIP-67 label, and other bytes."""
     _require_sizes("the bytes of an asset name", min_size, max_size, MAX_ASSET_NAME_LENGTH)
+    awkward = [name for name in _AWKWARD_ASSET_NAMES if min_size <= len(name) <= max_size]
     others = st.binary(min_size=min_size, max_size=max_size)
-    known = [name for name in _AWKWARD_ASSET_NAMES if min_size <= len(name) <= max_size]
-    return st.sampled_from(known) | others if known else others
+    return st.sampled_from(awkward) | others if awkward else others
 
 
 def asset_ids(
@@ -157,34 +120,16 @@ def asset_ids(
     policy_id: bytes | st.SearchStrategy[bytes] | None = None,
     asset_name: bytes | st.SearchStrategy[bytes] | None = None,
 ) -> st.SearchStrategy[AssetId]:
-    """Native tokens, some of them with a policy id or an asset name in common, and ADA unless `ada` is False."""
+    """Draw native tokens, and ADA unless `ada` is False. Some tokens share a policy id or an asset name."""
     if isinstance(policy_id, bytes):
-        # Without any bytes it would be ADA.
+        # AssetId accepts an empty policy id, for ADA. Here it is an error.
         AssetId(policy_id or b"?", b"")
     if isinstance(asset_name, bytes):
         AssetId(bytes(POLICY_ID_LENGTH), asset_name)
+    tokens = _made(AssetId, _drawn(policy_id, policy_ids), _drawn(asset_name, asset_names))
     if policy_id is None and asset_name is None:
-        numbers = st.integers(0, _KINDS * (MAX_ASSET_NAME_LENGTH + 1) * _ASSET_NAMES * _POLICY_IDS - 1)
-        return _made(_asset_id if ada else _token, numbers)
-    tokens = st.builds(AssetId, _drawn(policy_id, policy_ids), _drawn(asset_name, asset_names))
+        tokens = st.sampled_from(_AWKWARD_TOKENS) | tokens
     return st.just(ADA) | tokens if ada else tokens
-
-
-def _asset_id(number: int) -> AssetId:
-    return _token(number) if number % _KINDS else ADA
-
-
-def _token(number: int) -> AssetId:
-    number, kind = divmod(number, _KINDS)
-    if kind < 2:
-        number, name = divmod(number, len(_AWKWARD_ASSET_NAMES))
-        return AssetId(_one_of(_AWKWARD_POLICY_IDS, number), _AWKWARD_ASSET_NAMES[name])
-    number, length = divmod(number, MAX_ASSET_NAME_LENGTH + 1)
-    number, name = divmod(number, _ASSET_NAMES)
-    # Of a small number only the last bytes would differ from zero.
-    asset_name = name.to_bytes(MAX_ASSET_NAME_LENGTH, "little")[:length]
-    policy_id = _one_of(_AWKWARD_POLICY_IDS, number) if kind == 2 else number.to_bytes(POLICY_ID_LENGTH, "little")
-    return AssetId(policy_id, asset_name)
 
 
 def pairs(
@@ -192,23 +137,19 @@ def pairs(
     base: AssetId | st.SearchStrategy[AssetId] | None = None,
     quote: AssetId | st.SearchStrategy[AssetId] | None = None,
 ) -> st.SearchStrategy[Pair]:
-    """Pairs that can be tracked: base and quote differ."""
+    """Draw pairs that can be tracked: base and quote differ."""
     if isinstance(base, AssetId) and base == quote:
-        raise ValueError(f"a pair of an asset with itself cannot be tracked: {base}")
-    if base is None and quote is None:
-        return _made(_pair, asset_ids(), asset_ids())
-    sides = st.tuples(_drawn(base, asset_ids), _drawn(quote, asset_ids)).filter(_differ)
-    return _made(lambda sides: Pair(*sides), sides)
+        raise ValueError(f"base and quote must differ, got twice {base}")
+    assets = st.tuples(_drawn(base, asset_ids), _drawn(quote, asset_ids)).filter(_differ)
+    return _made(_pair, assets)
 
 
-def _differ(sides: tuple[AssetId, AssetId]) -> bool:
-    return sides[0] != sides[1]
+def _differ(assets: tuple[AssetId, AssetId]) -> bool:
+    return assets[0] != assets[1]
 
 
-def _pair(base: AssetId, quote: AssetId) -> Pair:
-    if base == quote:
-        quote = _token(0) if base.is_ada else ADA
-    return Pair(base, quote)
+def _pair(assets: tuple[AssetId, AssetId]) -> Pair:
+    return Pair(*assets)
 
 
 def prices(
@@ -217,86 +158,71 @@ def prices(
     max_value: Decimal | str | None = None,
     max_decimal_places: int = MAX_DECIMAL_PLACES,
 ) -> st.SearchStrategy[Decimal]:
-    """Prices of a range, its ends among them, most with few decimal places, and none with more than so many.
+    """Draw prices from `min_value` to `max_value`, both included, with at most `max_decimal_places`.
 
-    They shrink towards whole numbers, and towards 1 or the lowest of the range.
+    Most have few decimal places. They shrink towards whole numbers, and towards 1 or `min_value`.
     """
     lowest = _LOWEST_PRICE if min_value is None else to_price(min_value)
     highest = _HIGHEST_PRICE if max_value is None else to_price(max_value)
     if type(max_decimal_places) is not int or not 0 <= max_decimal_places <= MAX_DECIMAL_PLACES:
-        raise ValueError(f"max_decimal_places must be an int from 0 to {MAX_DECIMAL_PLACES}, not {max_decimal_places}")
-    if (lowest, highest, max_decimal_places) == (_LOWEST_PRICE, _HIGHEST_PRICE, MAX_DECIMAL_PLACES):
-        return _made(_price, _numbers(MAX_COEFFICIENT - 1), st.integers(0, _PLACES - 1))
+        raise ValueError(
+            f"max_decimal_places must be an int from 0 to {MAX_DECIMAL_PLACES}, got {safe_repr(max_decimal_places)}"
+        )
+    return _prices(lowest, highest, max_decimal_places)
+
+
+@lru_cache(maxsize=64)  # it is made of many strategies, and most parts of other values use the same one
+def _prices(lowest: Decimal, highest: Decimal, max_places: int) -> st.SearchStrategy[Decimal]:
     grids = [
-        (places, first, last)
-        for places in sorted({*range(min(_FEW_PLACES, max_decimal_places + 1)), max_decimal_places})
-        for first, last in [_ends(lowest, highest, places)]
-        if first <= last
+        (places, st.integers(start, last))
+        for places in (*(places for places in _COMMON_DECIMAL_PLACES if places < max_places), max_places)
+        for first, last in [_coefficients(lowest, highest, places)]
+        for start in _starts(first, last)
     ]
     if not grids:
-        raise ValueError(f"there is no price of {max_decimal_places} decimal places from {lowest} to {highest}")
-    return st.one_of(*(_prices_of_grid(*grid) for grid in grids))
+        raise ValueError(f"no price from {lowest} to {highest} has at most {max_places} decimal places")
+    return _price(st.sampled_from(grids))
 
 
-_FEW_PLACES: Final = 4
-_PLACES: Final = 128
+@st.composite
+def _price(draw: st.DrawFn, grids: st.SearchStrategy[tuple[int, st.SearchStrategy[int]]]) -> Decimal:
+    places, coefficients = draw(grids)
+    return to_price(Decimal(f"{draw(coefficients)}E-{places}"))
 
 
-def _price(integer: int, places: int) -> Decimal:
-    """Return a price of few decimal places, three times of four, or of any number of them."""
-    few = places < _PLACES * 3 // 4
-    coefficient, awkward = _number(integer, MAX_COEFFICIENT - 1)
-    price = _scaled(coefficient + 1, places % (_FEW_PLACES if few else MAX_DECIMAL_PLACES + 1))
-    return _highest_up_to(_AWKWARD_PRICES, price) if awkward else price
-
-
-def _prices_of_grid(places: int, first: int, last: int) -> st.SearchStrategy[Decimal]:
-    ends = [_scaled(first, places), _scaled(last, places)]
-    scale = 10**places
-    known = sorted({price for price in _AWKWARD_PRICES if ends[0] <= price <= ends[1]} | set(ends))
-    known = [price for price in known if (Fraction(price) * scale).denominator == 1]
-
-    def price(integer: int) -> Decimal:
-        coefficient, awkward = _number(integer, last - first)
-        price = _scaled(first + coefficient, places)
-        return _highest_up_to(known, price) if awkward else price
-
-    return _made(price, _numbers(last - first))
-
-
-def _scaled(coefficient: int, places: int) -> Decimal:
-    return to_price(Decimal(f"{coefficient}E-{places}"))
-
-
-def _ends(lowest: Decimal, highest: Decimal, places: int) -> tuple[int, int]:
-    """Return the first and the last coefficient of that many decimal places in a range."""
+def _coefficients(lowest: Decimal, highest: Decimal, places: int) -> tuple[int, int]:
+    """Return the first and the last coefficient that a price of a range can have with these decimal places."""
     scale = 10**places
     return ceil(Fraction(lowest) * scale), min(floor(Fraction(highest) * scale), MAX_COEFFICIENT)
 
 
 def ratios() -> st.SearchStrategy[Fraction]:
-    """Prices as a numerator and a denominator, as orders on the ledger have them, from 10^-28 to 2^96-1."""
-    return _made(_ratio, st.integers(0, _KINDS * MAX_COEFFICIENT * 10**MAX_DECIMAL_PLACES - 1))
-
-
-def _ratio(number: int) -> Fraction:
-    number, kind = divmod(number, _KINDS)
-    if kind == 1:
-        return _one_of(_AWKWARD_RATIOS, number)
-    numerator, denominator = divmod(number, {2: 2**64, 3: 10**MAX_DECIMAL_PLACES}.get(kind, 100))
-    return Fraction(numerator % MAX_COEFFICIENT + 1, denominator + 1)
+    """Draw prices as numerator and denominator, as orders on the ledger have them, from 10^-28 to 2^96-1."""
+    numerators = _integers(1, MAX_COEFFICIENT)
+    return st.one_of(
+        _made(Fraction, numerators, st.integers(1, 100)),
+        _made(Fraction, numerators, st.integers(1, 10**MAX_DECIMAL_PLACES)),
+        st.sampled_from(_AWKWARD_RATIOS),
+    )
 
 
 def amounts(*, min_value: int = 1, max_value: int = MAX_LIQUIDITY) -> st.SearchStrategy[int]:
-    """Amounts of the base asset, in its smallest unit, the ends among them: a level has at least 1, a change 0."""
+    """Draw amounts of the base asset, in its smallest unit. A level has at least 1; for a change, `min_value` is 0."""
     _require_sizes("amounts", min_value, max_value, MAX_LIQUIDITY)
-    known = sorted({min_value, max_value, *_AWKWARD_AMOUNTS})
-    return _made(lambda integer: _amount(integer, min_value, max_value, known), _numbers(max_value - min_value))
+    return _integers(min_value, max_value)
 
 
-def _amount(integer: int, least: int = 1, most: int = MAX_LIQUIDITY, known: Sequence[int] = _AWKWARD_AMOUNTS) -> int:
-    more, awkward = _number(integer, most - least)
-    return _highest_up_to(known, least + more) if awkward else least + more
+def _integers(least: int, most: int) -> st.SearchStrategy[int]:
+    return st.one_of([st.integers(start, most) for start in _starts(least, most)])
+
+
+def _starts(least: int, most: int) -> list[int]:
+    """Return the starts of the ranges, each up to `most`, to draw integers from.
+
+    Hypothesis prefers the ends of a range and small values in it. With ranges that start at large integers it draws
+    these, and others that are large. They are values of the first range too, and shrink there.
+    """
+    return [start for start in (least, *_LARGE_INTEGERS) if least <= start <= most]
 
 
 def price_levels(
@@ -304,7 +230,7 @@ def price_levels(
     price: Decimal | str | st.SearchStrategy[Decimal] | None = None,
     amount: int | st.SearchStrategy[int] | None = None,
 ) -> st.SearchStrategy[PriceLevel]:
-    """Price levels."""
+    """Draw price levels."""
     return st.builds(PriceLevel, _drawn_price(price), _drawn_amount(amount, 1))
 
 
@@ -314,9 +240,9 @@ def orders(
     price: Decimal | Fraction | str | st.SearchStrategy[Decimal] | st.SearchStrategy[Fraction] | None = None,
     amount: int | st.SearchStrategy[int] | None = None,
 ) -> st.SearchStrategy[Order]:
-    """Orders, at decimal prices and at ratios, some of them with nothing left."""
+    """Draw orders with decimal prices and with ratios. Some have an amount of 0."""
     if price is not None and not isinstance(price, st.SearchStrategy):
-        to_price_or_ratio(price)
+        Order(Side.BID, price, 0)
     return st.builds(
         Order,
         _drawn(side, lambda: st.sampled_from(Side)),
@@ -330,12 +256,10 @@ def pair_infos(
     pair: Pair | st.SearchStrategy[Pair] | None = None,
     last_spot: Decimal | str | st.SearchStrategy[Decimal | None] | None = None,
 ) -> st.SearchStrategy[PairInfo]:
-    """Entries of a pair list, of pairs that can be tracked; with no last spot price or any, unless it is given."""
-    return _made(_pair_info, _drawn(pair, pairs), _drawn_spot(last_spot))
-
-
-def _pair_info(pair: Pair, last_spot: Decimal | None) -> PairInfo:
-    return PairInfo(pair.base, pair.quote, last_spot)
+    """Draw entries of a pair list. Unless `last_spot` is given, it is None or any price."""
+    return _made(
+        lambda pair, last_spot: PairInfo(pair.base, pair.quote, last_spot), _drawn(pair, pairs), _drawn_spot(last_spot)
+    )
 
 
 def order_books(
@@ -350,62 +274,76 @@ def order_books(
     amount: int | st.SearchStrategy[int] | None = None,
     spot: Decimal | str | st.SearchStrategy[Decimal | None] | None = None,
 ) -> st.SearchStrategy[OrderBook]:
-    """Order books of `min_levels` to `max_levels` levels on each of the `sides`; any other side is empty.
+    """Draw order books with `min_levels` to `max_levels` levels on each of the `sides`; any other side is empty.
 
-    Of most the best bid is below the best ask; some are locked, some crossed. `crossed` and `locked` are what
-    `is_crossed` and `is_locked` shall be, or None for either; where one of them is True neither side is empty. Prices
-    and amounts are drawn from `price` and `amount`; `spot` is none, or any price, unless it is given.
+    In most books the best bid is below the best ask; some are locked, some crossed. `crossed` and `locked` fix
+    `is_crossed` and `is_locked`; None allows both. If one of them is True, neither side is empty. Prices
+    and amounts are drawn from `price` and `amount`. Unless `spot` is given, it is None or any price.
 
-    All prices of a book differ, but for the one at which a locked book meets. Fifty levels a side take some thirty
-    times as long as a default book; of three hundred Hypothesis says that they are too large.
+    All prices of a book differ, except the one at which a locked book meets. A book of fifty levels a side takes about
+    twenty times as long as a default book. Hypothesis reports books of three hundred levels as too large.
     """
     _require_sizes("the levels of a side", min_levels, max_levels)
     wanted = _wanted(sides)
-    touches = _touches(wanted, max_levels, crossed, locked)
+    # The number of different prices that each kind of book needs. A locked book has one price on both sides.
     least = len(wanted) * min_levels
-    # So many different prices each takes. Where a locked book meets, there is one price for two levels.
-    needed = {"open": least, "locked": max(least - 1, 1), "crossed": max(least, 2)}
-    fewest = min(needed[touch] for touch in touches)
-    if price is not None and not isinstance(price, st.SearchStrategy) and fewest > 1:
-        raise ValueError(f"a book of {fewest} levels or more has not all of them at the price of {safe_repr(price)}")
+    needed: dict[_Touch, int] = {"open": least, "locked": max(least - 1, 1), "crossed": max(least, 2)}
+    touches = _touches(wanted, max_levels, crossed, locked)
+    if price is not None and not isinstance(price, st.SearchStrategy):
+        touches = [touch for touch in touches if needed[touch] <= 1]
+        if not touches:
+            raise ValueError(f"a book with these levels needs several prices, got only {safe_repr(price)}")
     if isinstance(pair, Pair):
         OrderBook(pair)
-    parts, made = _levels(price, amount)
-
-    def book(of: Pair, parts: list[Any], touch: _Touch, spot: Decimal | None) -> OrderBook:
-        levels = sorted(map(made, parts), key=_price_of)
-        if len(levels) < needed[touch]:
-            touch = next(touch for touch in touches if len(levels) >= needed[touch])
-        if wanted == set(Side):
-            bids, asks = _sides(touch, levels, min_levels, max_levels)
-        else:
-            bids, asks = (levels if side in wanted else [] for side in (Side.BID, Side.ASK))
-        return OrderBook.from_levels(of, [level[:2] for level in bids], [level[:2] for level in asks], spot)
-
-    return _made(
-        book,
-        _drawn(pair, pairs),
-        st.lists(parts, min_size=fewest, max_size=len(wanted) * max_levels, unique_by=lambda parts: made(parts)[0]),
-        st.sampled_from(touches),
-        _drawn_spot(spot),
+    level = st.tuples(_drawn_price(price), _drawn_amount(amount, 1))
+    most = len(wanted) * max_levels
+    levels = [st.lists(level, min_size=needed[touch], max_size=most, unique_by=itemgetter(0)) for touch in touches]
+    kinds = st.sampled_from(list(zip(touches, levels, strict=True)))
+    return _order_book(
+        pair=_drawn(pair, pairs),
+        kinds=kinds,
+        wanted=wanted,
+        min_levels=min_levels,
+        max_levels=max_levels,
+        spot=_drawn_spot(spot),
     )
+
+
+@st.composite
+def _order_book(
+    draw: st.DrawFn,
+    *,
+    pair: st.SearchStrategy[Pair],
+    kinds: st.SearchStrategy[tuple[_Touch, st.SearchStrategy[list[_Level]]]],
+    wanted: frozenset[Side],
+    min_levels: int,
+    max_levels: int,
+    spot: st.SearchStrategy[Decimal | None],
+) -> OrderBook:
+    touch, levels = draw(kinds)
+    rising = sorted(draw(levels))
+    if len(wanted) == 2:
+        bids, asks = _split(draw, touch, rising, min_levels, max_levels)
+    else:
+        bids, asks = (rising if side in wanted else [] for side in (Side.BID, Side.ASK))
+    return OrderBook.from_levels(draw(pair), bids, asks, draw(spot))
 
 
 def _wanted(sides: Side | Collection[Side]) -> frozenset[Side]:
     wanted = frozenset([sides] if isinstance(sides, Side) else sides)
     if not wanted <= set(Side):
-        raise ValueError(f"sides must be of Side.BID and Side.ASK, not {safe_repr(sides)}")
+        raise ValueError(f"sides must be of Side.BID and Side.ASK, got {safe_repr(sides)}")
     return wanted
 
 
 def _touches(wanted: frozenset[Side], max_levels: int, crossed: object, locked: object) -> list[_Touch]:
-    """Return how the sides of a book may meet, the plainest first and most often."""
+    """Return how the sides of a book may meet: the plainest first, repeated to be drawn more often."""
     if not {type(crossed), type(locked)} <= {bool, type(None)}:
         raise ValueError(
-            f"crossed and locked must be True, False or None, not {safe_repr(crossed)} and {safe_repr(locked)}"
+            f"crossed and locked must be True, False or None, got {safe_repr(crossed)} and {safe_repr(locked)}"
         )
     touches: list[_Touch] = []
-    can_meet = wanted == set(Side) and max_levels > 0
+    can_meet = len(wanted) == 2 and max_levels > 0
     if not crossed and not locked:
         touches += ["open"] * 3
     if can_meet and locked is not False and not crossed:
@@ -419,45 +357,21 @@ def _touches(wanted: frozenset[Side], max_levels: int, crossed: object, locked: 
     return touches
 
 
-_Level: TypeAlias = tuple[Decimal, int, int]
-"""A price, an amount, and two bits: whether the level is a bid rather, and whether it may change sides."""
-
-_WHERE: Final = 4
-
-
-def _levels(price: object, amount: object) -> tuple[st.SearchStrategy[Any], Callable[[Any], _Level]]:
-    """Return what draws the parts of a level, and what makes the level of them."""
-    where = st.integers(0, _WHERE - 1)
-    if price is None and amount is None:
-        places = st.integers(0, _PLACES * _WHERE - 1)
-        return st.tuples(_numbers(MAX_COEFFICIENT - 1), _numbers(MAX_LIQUIDITY - 1), places), _level
-    return st.tuples(_drawn_price(price), _drawn_amount(amount, 1), where), tuple
-
-
-def _level(parts: tuple[int, int, int]) -> _Level:
-    coefficient, amount, rest = parts
-    places, where = divmod(rest, _WHERE)
-    return _price(coefficient, places), _amount(amount), where
-
-
-def _price_of(level: _Level) -> Decimal:
-    return level[0]
-
-
-def _sides(touch: _Touch, levels: list[_Level], min_levels: int, max_levels: int) -> tuple[list[_Level], list[_Level]]:
-    """Return bids and asks of levels that rise, all of different prices, so that the two sides meet as they shall."""
+def _split(
+    draw: st.DrawFn, touch: _Touch, rising: list[_Level], min_levels: int, max_levels: int
+) -> tuple[list[_Level], list[_Level]]:
+    """Split levels of different, rising prices into bids and asks that are open, locked or crossed."""
     least = min_levels if touch == "open" else max(min_levels, 1)
-    fewest = max(least, len(levels) - max_levels)
-    most = min(max_levels, len(levels) - least + (touch == "locked"))
-    bid_count = min(max(sum(not where & 1 for _, _, where in levels), fewest), most)
-    bids, asks = levels[:bid_count], levels[bid_count:]
+    fewest = max(least, len(rising) - max_levels)
+    most = min(max_levels, len(rising) - least + (touch == "locked"))
+    bid_count = draw(st.integers(fewest, most))
+    bids, asks = rising[:bid_count], rising[bid_count:]
     if touch == "locked":
         return bids, [bids[-1], *asks][:max_levels]
     if touch == "crossed":
-        # The two that would be best change sides; and whichever of the others.
-        for place in range(min(len(bids), len(asks))):
-            if place == 0 or asks[place][2] & 2:
-                bids[-1 - place], asks[place] = asks[place], bids[-1 - place]
+        # Exchange the best levels of the two sides, or more of them.
+        for depth in range(draw(st.integers(1, min(len(bids), len(asks))))):
+            bids[-1 - depth], asks[depth] = asks[depth], bids[-1 - depth]
     return bids, asks
 
 
@@ -468,27 +382,27 @@ def level_changes(
     amount: int | st.SearchStrategy[int] | None = None,
     max_changes: int = 8,
 ) -> st.SearchStrategy[list[tuple[Decimal, int]]]:
-    """Draw changes for one side of `book.apply`: at its prices and at others, removals and repeats among them."""
+    """Draw changes for one side of `book.apply`, at its prices and at others, with removals and repeated prices."""
     if not isinstance(book, OrderBook):
-        raise TypeError(f"changes are drawn for an OrderBook, not for {safe_repr(book)}: draw the book first")
+        raise TypeError(f"changes are drawn for an OrderBook, got {safe_repr(book)}: draw the book first")
     _require_sizes("the changes", 0, max_changes)
     at = _drawn_price(price)
-    if standing := [level.price for level in book.bids + book.asks]:
-        at = st.sampled_from(standing) | at
+    if existing := [level.price for side in (book.bids, book.asks) for level in side]:
+        at = st.sampled_from(existing) | at
     return st.lists(st.tuples(at, _drawn_amount(amount, 0)), max_size=max_changes)
 
 
 def market_indexes(
     *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
 ) -> st.SearchStrategy[MarketIndex]:
-    """Indexes of `min_pairs` to `max_pairs` pairs, with small books unless `book` draws others."""
+    """Draw indexes of `min_pairs` to `max_pairs` pairs, with small books unless `book` is given."""
     return _books(book, min_pairs, max_pairs).map(MarketIndex)
 
 
 def live_indexes(
     *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
 ) -> st.SearchStrategy[LiveIndex]:
-    """Cells that hold an index, as `market_indexes` draws it; each is new."""
+    """Draw a new `LiveIndex` each time, with an index as `market_indexes` draws it."""
     return _books(book, min_pairs, max_pairs).map(LiveIndex)
 
 
@@ -497,17 +411,13 @@ def _books(
 ) -> st.SearchStrategy[list[OrderBook]]:
     _require_sizes("the pairs of an index", min_pairs, max_pairs)
     drawn = _drawn(book, lambda: order_books(max_levels=3))
-    return st.lists(drawn, min_size=min_pairs, max_size=max_pairs, unique_by=_pair_of)
+    return st.lists(drawn, min_size=min_pairs, max_size=max_pairs, unique_by=attrgetter("pair"))
 
 
-def _pair_of(book: OrderBook) -> Pair:
-    return book.pair
-
-
-def fills(
+def simulated_fills(
     *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, side: Side | st.SearchStrategy[Side] | None = None
 ) -> st.SearchStrategy[Fill]:
-    """Draw what amounts take of books, empty sides and amounts of more than there is among them."""
+    """Draw simulated fills of base and quote amounts, also of empty sides and of more than a side has."""
     return _made(
         OrderBook.fill,
         _drawn(book, order_books),
@@ -518,8 +428,10 @@ def fills(
 
 
 def liquidities() -> st.SearchStrategy[Liquidity]:
-    """Totals of some levels, or of none."""
-    return _made(lambda levels: depth.liquidity(tuple(levels)), st.lists(price_levels(), max_size=3))
+    """Draw totals of some levels, or of none."""
+    books = order_books(min_levels=1, max_levels=3)  # with a midpoint, so that the result is never None
+    made: Callable[..., Any] = OrderBook.liquidity_within
+    return _made(made, books, st.sampled_from(Side), prices())
 
 
 def cumulative_levels() -> st.SearchStrategy[CumulativeLevel]:
@@ -528,15 +440,9 @@ def cumulative_levels() -> st.SearchStrategy[CumulativeLevel]:
     return _made(lambda book: book.cumulative(Side.ASK)[-1], books)
 
 
-_NO_ASSET_ID_TEXTS: Final = (
+_INVALID_ASSET_ID_TEXTS: Final = (
     "",
-    "ada",
-    "Ada",
-    "ADA ",
-    "ADA:",
-    "lovelace",
-    ".",
-    ":",
+    *("ada", "Ada", "ADA ", "ADA:", "lovelace", ".", ":"),
     "00" * POLICY_ID_LENGTH,
     "\N{ARABIC-INDIC DIGIT ZERO}" * 2 * POLICY_ID_LENGTH + ":",
 )
@@ -544,55 +450,39 @@ _NO_HEX_DIGITS: Final = "gGxX .:_-/\n\N{ARABIC-INDIC DIGIT THREE}\N{FULLWIDTH DI
 
 
 def invalid_asset_id_texts() -> st.SearchStrategy[str]:
-    """Texts that `AssetId.parse` refuses: most differ little from one that it reads, or are another spelling."""
-    damaged = _made(
-        _damaged_asset_id,
-        asset_ids(ada=False),
-        st.integers(0, 9),
-        st.integers(0, 2**16 - 1),
-    )
-    return st.sampled_from(_NO_ASSET_ID_TEXTS) | damaged | st.text(max_size=8).filter(lambda text: text != "ADA")
+    """Draw texts that `AssetId.parse` rejects: most are a valid text with one fault, or in another spelling."""
+    others = st.text(max_size=8).filter(lambda text: text != "ADA")
+    return st.sampled_from(_INVALID_ASSET_ID_TEXTS) | _damaged_asset_ids() | others
 
 
-def _damaged_asset_id(asset: AssetId, damage: int, number: int) -> str:
-    text = str(asset) if number % 2 else str(asset).upper()
+@st.composite
+def _damaged_asset_ids(draw: st.DrawFn) -> str:
+    asset = draw(asset_ids(ada=False))
+    text = draw(st.sampled_from((str(asset), str(asset).upper())))
     policy_id, _, asset_name = text.partition(":")
-    at = number % len(policy_id + asset_name)
-    no_digit = _one_of(_NO_HEX_DIGITS, number)
-    digits = policy_id + asset_name
-    digits = digits[:at] + no_digit + digits[at + 1 :]
-    return (
-        asset.unit,
-        f"{policy_id}.{asset_name}",
-        f"{policy_id[:-1]}:{asset_name}",
-        f"{policy_id}0:{asset_name}",
-        f"{text}0",
-        f"{digits[: len(policy_id)]}:{digits[len(policy_id) :]}",
-        f"{policy_id}:{asset_name}{'00' * (MAX_ASSET_NAME_LENGTH + 1 - len(asset.asset_name))}",
-        f"{text} ",
-        f"0x{text}",
-        f"{text}:",
-    )[damage]
+    at = draw(st.integers(0, len(text) - 1).filter(lambda at: text[at] != ":"))
+    return draw(
+        st.sampled_from(
+            (
+                asset.unit,
+                f"{policy_id}.{asset_name}",
+                f"{policy_id[:-1]}:{asset_name}",
+                f"{policy_id}0:{asset_name}",
+                f"{text}0",
+                f"{text[:at]}{draw(st.sampled_from(_NO_HEX_DIGITS))}{text[at + 1 :]}",
+                f"{policy_id}:{asset_name}{'00' * (MAX_ASSET_NAME_LENGTH + 1 - len(asset.asset_name))}",
+                f"{text} ",
+                f"0x{text}",
+                f"{text}:",
+            )
+        )
+    )
 
 
-_NO_PRICE_TEXTS: Final = (
+_INVALID_PRICE_TEXTS: Final = (
     "",
-    ".",
-    "0",
-    "0.000",
-    "0e5",
-    "NaN",
-    "sNaN",
-    "Infinity",
-    "e5",
-    "1e",
-    "1e+",
-    "1.2.3",
-    "1,5",
-    "0x10",
-    "1/3",
-    "1e1000000",
-    "1e-1000000",
+    *(".", "0", "0.000", "0e5", "NaN", "sNaN", "Infinity", "e5", "1e", "1e+", "1.2.3", "1,5", "0x10", "1/3"),
+    *("1e1000000", "1e-1000000"),
     f"{MAX_COEFFICIENT + 1}",
     f"1e-{MAX_DECIMAL_PLACES + 1}",
     "\N{FULLWIDTH DIGIT ONE}",
@@ -602,34 +492,38 @@ _NO_PRICE_CHARACTERS: Final = "+-_ ,'/x\n\t\N{ARABIC-INDIC DIGIT THREE}\N{FULLWI
 
 
 def invalid_price_texts() -> st.SearchStrategy[str]:
-    """Texts that `parse_price` refuses: most differ little from one that it reads, or are just out of range."""
-    damaged = _made(_damaged_price, prices(), st.integers(0, 5), st.integers(0, 2**16 - 1))
-    return st.sampled_from(_NO_PRICE_TEXTS) | damaged
+    """Draw texts that `parse_price` rejects: most are a valid text with one fault, or just out of range."""
+    return st.sampled_from(_INVALID_PRICE_TEXTS) | _damaged_prices()
 
 
-def _damaged_price(price: Decimal, damage: int, number: int) -> str:
-    text = price_text(price)
-    at = number % (len(text) + 1)
-    # Odd, so that no trailing zeros make it fit.
-    too_large = MAX_COEFFICIENT + 2 + 2 * number
-    return (
-        text[:at] + _one_of(_NO_PRICE_CHARACTERS, number) + text[at:],
-        f".{text}.",
-        f"{text}e{2 * MAX_DECIMAL_PLACES + 2}",
-        f"{text}e-{2 * MAX_DECIMAL_PLACES + 2}",
-        f"{too_large}e-{number % (MAX_DECIMAL_PLACES + 1)}",
-        f"{text}{'' if '.' in text else '.'}{'0' * MAX_DECIMAL_PLACES}1",
-    )[damage]
+@st.composite
+def _damaged_prices(draw: st.DrawFn) -> str:
+    text = format_price(draw(prices()))
+    at = draw(st.integers(0, len(text)))
+    # Odd coefficients have no trailing zeros, so that they are too large with any number of decimal places.
+    too_large = MAX_COEFFICIENT + 2 + 2 * draw(st.integers(0, 2**16))
+    return draw(
+        st.sampled_from(
+            (
+                f"{text[:at]}{draw(st.sampled_from(_NO_PRICE_CHARACTERS))}{text[at:]}",
+                f".{text}.",
+                f"{text}e{2 * MAX_DECIMAL_PLACES + 2}",
+                f"{text}e-{2 * MAX_DECIMAL_PLACES + 2}",
+                f"{too_large}e-{draw(st.integers(0, MAX_DECIMAL_PLACES))}",
+                f"{text}{'' if '.' in text else '.'}{'0' * MAX_DECIMAL_PLACES}1",
+            )
+        )
+    )
 
 
 @st.composite
 def _made(draw: st.DrawFn, make: Callable[..., _T], *parts: st.SearchStrategy[Any]) -> _T:
-    """Draw the parts, and make the value of them: shown as what it is then, and not as the call that made it."""
+    """Make a value of drawn parts. Unlike with `st.builds`, a failing test shows the value and not the call."""
     return make(*map(draw, parts))
 
 
 def _drawn(part: object, otherwise: Callable[[], st.SearchStrategy[_T]]) -> st.SearchStrategy[_T]:
-    """Return the strategy of a part of a value, which is given as a strategy, as a value, or not at all."""
+    """Return the strategy of a part, which is given as a strategy, as a value, or not at all."""
     if part is None:
         return otherwise()
     return part if isinstance(part, st.SearchStrategy) else st.just(part)  # type: ignore[arg-type]  # it is a _T
@@ -638,8 +532,8 @@ def _drawn(part: object, otherwise: Callable[[], st.SearchStrategy[_T]]) -> st.S
 def _drawn_price(price: object) -> st.SearchStrategy[Decimal]:
     if price is None:
         return prices()
-    # One price has one Decimal, whoever draws it.
-    return _made(to_price, price) if isinstance(price, st.SearchStrategy) else st.just(to_price(price))  # type: ignore[arg-type]  # refused if it is none
+    # Normalize: equal prices must be one Decimal.
+    return _made(to_price, price) if isinstance(price, st.SearchStrategy) else st.just(to_price(price))  # type: ignore[arg-type]  # to_price raises for other types
 
 
 def _drawn_amount(amount: object, least: int) -> st.SearchStrategy[int]:
@@ -648,28 +542,19 @@ def _drawn_amount(amount: object, least: int) -> st.SearchStrategy[int]:
     if isinstance(amount, st.SearchStrategy):
         return amount.filter(bool) if least else amount
     if type(amount) is not int or not least <= amount <= MAX_LIQUIDITY:
-        raise ValueError(f"an amount must be an int from {least} to 2^64-1, not {safe_repr(amount)}")
+        raise ValueError(f"an amount must be an int from {least} to 2^64-1, got {safe_repr(amount)}")
     return st.just(amount)
 
 
 def _drawn_spot(spot: object) -> st.SearchStrategy[Decimal | None]:
     if spot is None:
         return st.none() | prices()
-    return spot if isinstance(spot, st.SearchStrategy) else st.just(to_price(spot))  # type: ignore[arg-type]  # refused if it is none
-
-
-def _highest_up_to(values: Sequence[Any], value: Any) -> Any:
-    """Return the highest of the values, which rise, that is not above one; the first is not."""
-    return values[bisect_right(values, value) - 1]
-
-
-def _one_of(values: Sequence[_T], number: int) -> _T:
-    return values[number % len(values)]
+    return spot if isinstance(spot, st.SearchStrategy) else st.just(to_price(spot))  # type: ignore[arg-type]  # to_price raises for other types
 
 
 def _require_sizes(what: str, least: int, most: int, bound: int | None = None) -> None:
     if type(least) is not int or type(most) is not int or not 0 <= least <= most <= (most if bound is None else bound):
         highest = "" if bound is None else f" to {bound}"
         raise ValueError(
-            f"{what}: from {safe_repr(least)} to {safe_repr(most)} is no range of whole numbers from 0{highest}"
+            f"{what} must be a range of whole numbers from 0{highest}, got {safe_repr(least)} to {safe_repr(most)}"
         )

@@ -14,7 +14,6 @@ from market_index import wire
 from market_index.strategies import (
     asset_ids,
     cumulative_levels,
-    fills,
     liquidities,
     market_indexes,
     order_books,
@@ -22,6 +21,7 @@ from market_index.strategies import (
     pair_infos,
     pairs,
     price_levels,
+    simulated_fills,
 )
 
 books = order_books(max_levels=3)
@@ -38,7 +38,7 @@ values = st.one_of(
     read_books,
     derived_books,
     market_indexes(),
-    fills(),
+    simulated_fills(),
     liquidities(),
     cumulative_levels(),
 )
