@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Self, SupportsBytes, TypeVar, final
+from typing import Any, Final, Self, SupportsBytes, final
 
 from attrs import frozen
 
@@ -18,9 +17,6 @@ MAX_ASSET_NAME_LENGTH: Final = 32
 
 LOVELACE: Final = "lovelace"
 """What other programs call ADA, after its smallest unit."""
-
-_P = TypeVar("_P")
-_N = TypeVar("_N")
 
 _POLICY_ID_DIGITS: Final = 2 * POLICY_ID_LENGTH
 _MAX_ASSET_NAME_DIGITS: Final = 2 * MAX_ASSET_NAME_LENGTH
@@ -144,15 +140,6 @@ class AssetId:
         if token.is_ada:
             raise InvalidAssetId(f"{safe_repr(policy_id)} is not a policy id: it has 0 bytes, not {POLICY_ID_LENGTH}")
         return token
-
-    def to_pycardano(self, policy_id: Callable[[bytes], _P], asset_name: Callable[[bytes], _N]) -> tuple[_P, _N]:
-        """Return policy id and asset name as objects of these classes: pycardano's `ScriptHash` and `AssetName`.
-
-        Raises `InvalidAssetId` for ADA, which pycardano keeps apart, as the `coin` of a value.
-        """
-        if self.is_ada:
-            raise InvalidAssetId("ADA has no policy id: to pycardano it is the coin of a value")
-        return policy_id(self.policy_id), asset_name(self.asset_name)
 
     @property
     def is_ada(self) -> bool:

@@ -78,11 +78,15 @@ def test_many_at_once_are_read_as_one_by_one(column: list[str]):
 
 
 @given(st.text(alphabet="0012359..eE+-", max_size=9))
+@example("7e28")  # above 10^28 and below 2^96
+@example("8e28")
+@example("1e-28")
+@example("1e-29")
 def test_what_is_no_price_by_the_letter_of_decision_5_is_none(text: str):
-    # Written once more, from the decisions: digits with an optional point, and an optional exponent.
+    # A second reading of decisions 3 and 5: digits with an optional point, an optional exponent, and a 96-bit decimal.
     wanted = re.fullmatch(r"(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?", text)
     number = None if wanted is None else Fraction(text if not text.startswith(".") else f"0{text}".replace(".e", "e"))
-    if number is None or not 0 < number < 10**28 or (number * 10**28).denominator > 1:
+    if number is None or not is_price(number):
         for read in (
             parse_price,
             to_price,
@@ -91,8 +95,14 @@ def test_what_is_no_price_by_the_letter_of_decision_5_is_none(text: str):
         ):
             with pytest.raises(InvalidPrice):
                 read(text)
-    elif number.denominator == 1 or len(str(number * 10**28)) <= 28:
+    else:
         assert Fraction(parse_price(text)) == number == Fraction(parse_prices(["1", text])[1])
+
+
+def is_price(number: Fraction) -> bool:
+    """Whether the number is a coefficient from 1 to 2^96-1 over a power of ten up to 10^28."""
+    coefficients = (number * 10**places for places in range(29))
+    return any(one.denominator == 1 and 1 <= one <= LARGEST for one in coefficients)
 
 
 @pytest.mark.parametrize("text", ["1..", "0.5.", "1.5.0", "1.234.000", "5..0", "0.5...000", "..5", "1.2.3", "0.0.0"])
