@@ -13,10 +13,10 @@ POLICY_ID_LENGTH: Final = 28
 """Bytes in a policy id: a Blake2b-224 hash of the minting script."""
 
 MAX_ASSET_NAME_LENGTH: Final = 32
-"""The most bytes that an asset name can have; none at all is legal too."""
+"""The most bytes in an asset name. The empty name is legal."""
 
 LOVELACE: Final = "lovelace"
-"""What other programs call ADA, after its smallest unit."""
+"""The name of ADA in other programs, after its smallest unit."""
 
 _POLICY_ID_DIGITS: Final = 2 * POLICY_ID_LENGTH
 _MAX_ASSET_NAME_DIGITS: Final = 2 * MAX_ASSET_NAME_LENGTH
@@ -25,14 +25,13 @@ _MAX_ASSET_NAME_DIGITS: Final = 2 * MAX_ASSET_NAME_LENGTH
 @final
 @frozen(init=False, repr=False, order=True)
 class AssetId:
-    """What identifies an asset on the ledger: a policy id (28 bytes) and an asset name (0 to 32 bytes).
+    """The identifier of an asset on the ledger: a policy id (28 bytes) and an asset name (0 to 32 bytes).
 
-    ADA, the ledger's own asset, has neither; it is the constant `ADA`. Identifiers compare in ledger order:
+    ADA, the ledger's own asset, has neither: it is the constant `ADA`. Identifiers compare in ledger order:
     ADA first, then by policy id bytes, then by asset name bytes. `str` gives the canonical text, in lower case.
 
-    Other programs spell the same assets in other ways. Each has a constructor of its own, and none is guessed:
-    `parse` for `policy:name`, `from_unit` for the two run together, `from_dotted` for `policy.name`,
-    `from_pycardano` for objects.
+    Other programs use other spellings. Each spelling has its own constructor, and none is guessed: `parse` for
+    `policy:name`, `from_unit` for the two concatenated, `from_dotted` for `policy.name`, `from_pycardano` for objects.
 
     >>> token = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
     >>> str(token)
@@ -40,7 +39,8 @@ class AssetId:
     >>> ADA < token
     True
 
-    Raises `InvalidAssetId` for a length that the ledger does not know, or anything but bytes.
+    Raises:
+        InvalidAssetId: A part has a length that the ledger does not allow, or is not bytes.
     """
 
     policy_id: bytes
@@ -63,10 +63,10 @@ class AssetId:
 
     @classmethod
     def parse(cls, text: str) -> AssetId:
-        """Read `ADA` or `<policy id>:<asset name>`, the two in hexadecimal of either case.
+        """Read `ADA` or `<policy id>:<asset name>`, in upper or lower case hexadecimal.
 
-        `ADA` itself is upper case only. No other spelling is read: not `lovelace`, not `policy.name` (which is for
-        `from_dotted`), not the two run together (which is for `from_unit`).
+        `ADA` must be upper case. Other spellings are rejected: `lovelace`, `policy.name` (see `from_dotted`), and the
+        two concatenated (see `from_unit`).
 
         >>> AssetId.parse("ADA") == ADA
         True
@@ -74,7 +74,8 @@ class AssetId:
         Traceback (most recent call last):
         market_index.errors.InvalidAssetId: 'lovelace' is not an asset identifier: it is not ADA and has no colon
 
-        Raises `InvalidAssetId`, saying what is wrong.
+        Raises:
+            InvalidAssetId: The text is not such a spelling.
         """
         _require_text(text)
         if text == "ADA":
@@ -86,16 +87,17 @@ class AssetId:
 
     @classmethod
     def from_unit(cls, unit: str) -> AssetId:
-        """Read a unit: policy id and asset name run together in hexadecimal of either case, or `lovelace`.
+        """Read a unit: policy id and asset name concatenated, in upper or lower case hexadecimal, or `lovelace`.
 
-        So Blockfrost and many wallets write it; in the token registry it is the subject.
+        Blockfrost and many wallets use this spelling. In the token registry it is the subject.
 
         >>> AssetId.from_unit("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f534e454b").asset_name
         b'SNEK'
         >>> AssetId.from_unit("lovelace")
         ADA
 
-        Raises `InvalidAssetId`, saying what is wrong.
+        Raises:
+            InvalidAssetId: The text is not such a spelling.
         """
         _require_text(unit)
         if unit == LOVELACE:
@@ -106,17 +108,19 @@ class AssetId:
 
     @classmethod
     def from_dotted(cls, text: str, *, ada: str = LOVELACE) -> AssetId:
-        """Read `<policy id>.<asset name>` in hexadecimal of either case, the dot left out where the name is empty.
+        """Read `<policy id>.<asset name>` in upper or lower case hexadecimal; an empty name has no dot.
 
-        So cardano-cli and Kupo write it. ADA is what `ada` says and nothing else: `lovelace` as for cardano-cli, or
-        `.` where a program such as Splash writes that.
+        cardano-cli and Kupo use this spelling. ADA is the text `ada` and nothing else: `lovelace` for cardano-cli, `.`
+        for programs such as Splash.
 
         >>> AssetId.from_dotted("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f.534e454b").asset_name
         b'SNEK'
         >>> AssetId.from_dotted("lovelace"), AssetId.from_dotted(".", ada=".")
         (ADA, ADA)
 
-        Raises `InvalidAssetId`, saying what is wrong, and `ValueError` for an `ada` that could not be told from others.
+        Raises:
+            InvalidAssetId: The text is not such a spelling.
+            ValueError: `ada` is empty, or so long that it could be another asset.
         """
         if not isinstance(ada, str) or not 0 < len(ada) < _POLICY_ID_DIGITS:
             raise ValueError(f"ada must be what ADA is called, such as 'lovelace' or '.', not {safe_repr(ada)}")
@@ -129,12 +133,13 @@ class AssetId:
 
     @classmethod
     def from_pycardano(cls, policy_id: SupportsBytes, asset_name: SupportsBytes) -> AssetId:
-        """Return the asset of two objects that have bytes, such as pycardano's `ScriptHash` and `AssetName`.
+        """Return the asset of two objects with `__bytes__`, such as pycardano's `ScriptHash` and `AssetName`.
 
-        pycardano itself is not needed. It keeps ADA apart, as the `coin` of a value, and has no object for it.
+        pycardano need not be installed. It has no object for ADA, which is the `coin` of a value there. An asset name
+        of 28 bytes that is passed as the policy id is not detected.
 
-        Raises `InvalidAssetId` for what has no `__bytes__`, or has not as many as the ledger wants. An asset name of 28
-        bytes in the place of the policy id cannot be told from one.
+        Raises:
+            InvalidAssetId: A part has no `__bytes__`, or a length that the ledger does not allow.
         """
         token = cls(_octets("policy_id", policy_id), _octets("asset_name", asset_name))
         if token.is_ada:
@@ -148,7 +153,7 @@ class AssetId:
 
     @property
     def unit(self) -> str:
-        """The text that `from_unit` reads: policy id and asset name run together, or `lovelace`."""
+        """The text that `from_unit` reads: policy id and asset name concatenated, or `lovelace`."""
         return self.policy_id.hex() + self.asset_name.hex() if self.policy_id else LOVELACE
 
     @property
@@ -158,7 +163,7 @@ class AssetId:
 
     @property
     def fingerprint(self) -> str | None:
-        """The fingerprint as CIP-14 has it: a hash, to be shown and compared, never to be read back. ADA has None.
+        """The CIP-14 fingerprint: a hash to display and compare. It cannot be read back. None for ADA.
 
         >>> AssetId.from_unit("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f534e454b").fingerprint
         'asset108xu02ckwrfc8qs9d97mgyh4kn8gdu9w8f5sxk'
@@ -167,16 +172,15 @@ class AssetId:
 
     @property
     def asset_name_label(self) -> int | None:
-        """The label that the asset name begins with, as CIP-67 has it (222 of an NFT, 333 of a token), or None."""
+        """The CIP-67 label at the start of the asset name (222 for an NFT, 333 for a token), or None."""
         return cip67.label(self.asset_name)
 
     @property
     def asset_name_text(self) -> str | None:
-        """The asset name as text, without its label; None where it is not UTF-8, or has what cannot be printed.
+        """The asset name as text, without its label; None if it is not UTF-8 or not printable.
 
-        It identifies nothing: whoever mints a token chooses its name, also one that reads as another does, or as
-        nothing: a blank is printed as well. What can be printed is what Python's tables of Unicode say, of whichever
-        version. Of the empty name it is empty.
+        It does not identify a token: the minter chooses the name, which may look like another or be blank. The result
+        depends on the Unicode version of Python, because `str.isprintable` decides what is printable.
 
         >>> AssetId(bytes(28), bytes.fromhex("0014df10") + b"SNEK").asset_name_text
         'SNEK'
@@ -185,7 +189,7 @@ class AssetId:
 
     @classmethod
     def _of_digits(cls, text: str, policy_id: str, asset_name: str) -> Self:
-        """Return the token of these digits, which `text` is made of."""
+        """Return the token of these digits, which are parts of `text`."""
         if len(policy_id) != _POLICY_ID_DIGITS:
             raise _not_an_identifier(
                 text, f"its policy id has the wrong length: {len(policy_id)} digits, not {_POLICY_ID_DIGITS}"
@@ -208,7 +212,7 @@ class AssetId:
         return f"AssetId.parse('{self}')" if self.policy_id else "ADA"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # IPython has it so
-        """Show the asset in IPython, and in what Hypothesis says of a test that fails."""
+        """Show the asset in IPython, and in the failing examples of Hypothesis."""
         del cycle
         printer.text(repr(self))
 
@@ -230,12 +234,12 @@ def _octets(part: str, value: SupportsBytes) -> bytes:
 
 
 def _bytes(text: str, part: str, digits: str) -> bytes:
-    """Return the bytes of `digits`, an even number of hexadecimal digits that stands in `text` as its `part`."""
+    """Return the bytes of `digits`, an even number of hexadecimal digits: the `part` of `text`."""
     try:
         value = bytes.fromhex(digits)
     except ValueError:
         value = None
-    # fromhex passes over white space, so that the value comes out short.
+    # fromhex ignores white space: the value is too short then.
     if value is None or 2 * len(value) != len(digits):
         raise _not_an_identifier(text, f"its {part} is not hexadecimal") from None
     return value

@@ -1,7 +1,7 @@
-"""The fingerprint of a native token: a short text to compare by eye, as CIP-14 has it.
+"""The CIP-14 fingerprint of a native token: a short text that people compare.
 
-The raw bytes of policy id and asset name, one behind the other, are hashed to 20 bytes (Blake2b-160), and the hash is
-written in Bech32 (BIP-173) under the prefix `asset`.
+The concatenated bytes of policy id and asset name are hashed to 20 bytes (Blake2b-160). The hash is encoded in Bech32
+(BIP-173) with the prefix `asset`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 _PREFIX: Final = "asset"
 _HASH_LENGTH: Final = 20
 
-# BIP-173: the characters that stand for 5 bits each, and the generator of the checksum.
+# BIP-173: one character for each value of 5 bits, and the generator of the checksum.
 _CHARACTERS: Final = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _GENERATOR: Final = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 _CHECKSUM_LENGTH: Final = 6

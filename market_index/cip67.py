@@ -1,6 +1,6 @@
-"""What an asset name says to a reader: its label as CIP-67 has it, and its text.
+"""The label and the text of an asset name, as CIP-67 defines them.
 
-Names are bytes that whoever mints a token chooses. Nothing keeps two tokens from names that read the same.
+The minter of a token chooses its name. Different tokens can have names with the same text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _CRC_8_POLYNOMIAL: Final = 0x07
 
 
 def label(asset_name: bytes) -> int | None:
-    """Return the label that the name begins with, from 0 to 65535, or None.
+    """Return the label at the start of the name, from 0 to 65535, or None.
 
     CIP-67: four zero bits, the label in 16 bits, the CRC-8 of those two bytes, and four zero bits.
 
@@ -23,12 +23,12 @@ def label(asset_name: bytes) -> int | None:
         return None
     bits = int.from_bytes(asset_name[:_LABEL_LENGTH])
     number, checksum = bits >> 12, bits >> 4 & 0xFF
-    # What is above 16 bits are the opening zeros; the closing ones are the lowest four.
+    # A number above 16 bits has no leading zeros. The trailing zeros are the lowest four bits.
     return number if number <= 0xFFFF and not bits & 0xF and _crc_8(number.to_bytes(2)) == checksum else None
 
 
 def text(asset_name: bytes) -> str | None:
-    """Return the name as text, without its label; None where it is not UTF-8, or has what cannot be printed.
+    """Return the name as text, without its label; None if it is not UTF-8 or not printable.
 
     >>> text(b"SNEK"), text(bytes.fromhex("000de140") + b"NFT"), text(b"")
     ('SNEK', 'NFT', '')

@@ -1,7 +1,7 @@
-"""What Hypothesis calls, through its entry point, wherever the library is installed beside it.
+"""The entry point for Hypothesis, which registers the strategies of the public types.
 
-A module by itself, which imports neither Hypothesis nor the strategies: Hypothesis calls while it is being imported,
-and that can be because somebody imports the strategies.
+Hypothesis calls it while it is being imported, possibly because the strategies import Hypothesis. Therefore this module
+imports neither of them at its top.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from market_index import (
 
 
 def register_types() -> None:
-    """Tell Hypothesis of the strategy of each public type, for `st.from_type` and `@given` by type hint."""
+    """Register the strategy of each public type, for `st.from_type` and `@given` by type hint."""
     for of_type, strategy in (
         (AssetId, "asset_ids"),
         (Pair, "pairs"),
@@ -46,7 +46,7 @@ def _register(of_type: type, strategy: str) -> None:
     strategies = import_module("hypothesis.strategies")
 
     def drawn(wanted: type) -> Any:
-        # For a supertype, such as Mapping for an index, nothing is added to what Hypothesis knows.
+        # Supertypes, such as Mapping for an index, keep the strategies of Hypothesis.
         if wanted is not of_type:
             return NotImplemented
         return getattr(import_module("market_index.strategies"), strategy)()
