@@ -39,6 +39,6 @@ def test_domain_and_feeds_require_attrs_and_cattrs_alone(module: str):
 
 
 def test_the_adapter_names_the_extra_that_it_requires():
-    done = import_alone("market_index_http.cli", "attr", "attrs", "cattr", "cattrs", "typing_extensions")
+    done = import_alone("market_index_http", "attr", "attrs", "cattr", "cattrs", "typing_extensions")
     assert done.returncode == 1
     assert "pip install 'market-index[http]'" in done.stderr.splitlines()[-1]
