@@ -13,9 +13,16 @@ from market_index import OrderBook, Pair
 from market_index_cli.console import counted, loading_progress, log_plainly
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, NothingToReplaceBy, feed_errors
 from market_index_cli.options import STORE, WAIT
-from market_index_feeds import BookTooLarge, Receipt, Store, open_store
-from market_index_feeds.ndjson import NdjsonStream, RefusedLine, open_stream
-from market_index_feeds.sqlite import is_sqlite
+from market_index_feeds import (
+    BookStream,
+    BookTooLarge,
+    Receipt,
+    RejectedLine,
+    Store,
+    is_sqlite,
+    open_book_stream,
+    open_store,
+)
 
 _MAX_NUMBERS: Final = 20
 """How many rejected lines a summary names by their numbers."""
@@ -60,7 +67,7 @@ def publish(target: str, books: str, *, replace: bool, synchronous: Any, wait: f
     log_plainly()
     rejected = _Rejected()
     with feed_errors():
-        stream = open_stream(books)
+        stream = open_book_stream(books)
         with open_store(target, wait=wait, synchronous=synchronous) as store:
             try:
                 (_replace if replace else _publish)(store, stream, rejected)
@@ -97,7 +104,7 @@ class _Rejected:
             click.echo(str(error), err=True)
             return error.receipt
 
-    def add(self, line: RefusedLine) -> None:
+    def add(self, line: RejectedLine) -> None:
         """Record a line, without its text: there may be many, each of several megabytes."""
         self.count += 1
         self.pairs.add(line.pair)
@@ -109,7 +116,7 @@ class _Rejected:
         return f"{counted(self.count, 'line')} refused: {', '.join(map(str, self._numbers))}{more}"
 
 
-def _publish(store: Store, stream: NdjsonStream, rejected: _Rejected) -> None:
+def _publish(store: Store, stream: BookStream, rejected: _Rejected) -> None:
     published, revision, ended = 0, store.revision, False
     try:
         for books in _batches(stream, rejected):
@@ -122,7 +129,7 @@ def _publish(store: Store, stream: NdjsonStream, rejected: _Rejected) -> None:
             click.echo(f"{store.target}: {counted(published, 'order book')} published, revision {revision}")
 
 
-def _replace(store: Store, stream: NdjsonStream, rejected: _Rejected) -> None:
+def _replace(store: Store, stream: BookStream, rejected: _Rejected) -> None:
     kept = 0
 
     def books() -> Iterator[OrderBook]:
@@ -145,11 +152,11 @@ def _replace(store: Store, stream: NdjsonStream, rejected: _Rejected) -> None:
     )
 
 
-def _batches(stream: NdjsonStream, rejected: _Rejected) -> Iterator[list[OrderBook]]:
+def _batches(stream: BookStream, rejected: _Rejected) -> Iterator[list[OrderBook]]:
     """Yield the books of a stream as they come, and show on a terminal how much was read."""
     with loading_progress(stream.source) as progress:
         for batch in stream.batches():
-            for line in batch.refused:
+            for line in batch.rejected:
                 rejected.add(line)
             if batch.books:
                 yield batch.books

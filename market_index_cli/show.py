@@ -37,7 +37,7 @@ def pairs(source: str, *, wide: bool, as_json: bool) -> None:
     with feed_errors(), open_feed(source) as feed, loading_progress(feed.source) as progress:
         index = feed.read(progress)
     _show_pairs(index, wide=wide, as_json=as_json)
-    if feed.refused:
+    if feed.rejected:
         raise SystemExit(EXIT_REJECTED)
 
 

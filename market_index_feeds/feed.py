@@ -1,162 +1,93 @@
-"""What every feed can do: fill a `LiveIndex`, and go on following its source until it is closed."""
+"""What every feed can do: fill a `LiveIndex`, and follow its source until it is closed."""
 
 from __future__ import annotations
 
-import logging
-from abc import abstractmethod
-from collections.abc import Callable, Hashable
-from math import inf
-from threading import Event, Thread
-from time import monotonic
-from typing import Final, TypeAlias
+from typing import final
 
-from market_index import LiveIndex, MarketIndex, MarketIndexError, OrderBook, Pair
+from market_index import LiveIndex, MarketIndex, OrderBook, Pair
+from market_index_feeds.follower import Follower
+from market_index_feeds.medium import Progress, Source
 from market_index_feeds.opened import Opened
 
-LOG: Final = logging.getLogger("market_index_feeds")
 
-Progress: TypeAlias = Callable[[int, int], None]
-"""Told from time to time while a source is loaded: how much was read, and of how much, in bytes; 0 of 0 for a stream.
-
-What it raises ends the loading.
-"""
-
-
-class FeedError(MarketIndexError):
-    """The source of a feed cannot be opened, or the name of the source is not one that is known."""
-
-
+@final
 class Feed(Opened):
-    """Where order books come from. Open one with `open_feed`, start it and close it when done, or read it once.
-
-    `source` is the name it was opened by. `books` counts the order books read so far, `refused` the records that were
-    skipped because they hold none; each of those was logged, with its place and the reason. `record` says what such a
-    record is called. `revision` is the source's own count of its changes, as far as they are live, or None where it
-    keeps none. `followed_by_many` is whether several processes can each follow the source by themselves.
-
-    `is_whole` is whether all that the source held was read, once it is started: of a stream, at its end.
+    """Where order books come from. Open one with `open_feed`, then start it and close it when done, or read it once.
 
     As far as the pairs go that its source names, the `LiveIndex` is the feed's: whatever else publishes one of them is
     overwritten, and the pair is retracted when the source drops it. Other pairs are left alone.
     """
 
-    record = "lines"
-    followed_by_many = True
-    is_whole = True
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.books = 0
-        self.refused = 0
-        self.revision: int | None = None
-        self._good_at = -inf
-        self._trouble: str | None = None
-        self._begun = False
-        # The records that hold no book, and were told of.
-        self._unreadable: set[Hashable] = set()
-        self._closing = Event()
-        self._thread: Thread | None = None
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._follower = Follower(source)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.source}: {self.books} books, {self.refused} refused>"
+        return f"<Feed of {self.source}: {self.books} books, {self.rejected} rejected>"
 
-    def start(self, live: LiveIndex, progress: Progress | None = None) -> None:
-        """Put what the source holds now into `live`, then follow the source in a thread of its own until `close`.
+    @property
+    def source(self) -> str:
+        """The name that it was opened by, without credentials."""
+        return self._source.name
 
-        Raises `FeedError` when the source cannot be read; then nothing was published, and the feed can be started
-        again. Once started, it raises nothing: what goes wrong is logged, and what is live stays live.
-        """
-        self._begin()
-        try:
-            self._load(live, progress)
-        except BaseException:
-            self._begun = False
-            self._release()
-            raise
-        self._tell(None)
-        self._thread = Thread(target=self._run, args=(live,), name=f"feed {self.source}", daemon=True)
-        self._thread.start()
+    @property
+    def record(self) -> str:
+        """What the records of the source are called: lines, rows, values."""
+        return self._source.record
 
-    def read(self, progress: Progress | None = None) -> MarketIndex:
-        """Return what the source holds now, instead of following it, and close it; a stream is read to its end.
+    @property
+    def followed_by_many(self) -> bool:
+        """Whether several processes can each follow the source by themselves."""
+        return self._source.followed_by_many
 
-        Raises `FeedError` when the source cannot be read.
-        """
-        self._begin()
-        with self:
-            live = LiveIndex()
-            self._load(live, progress)
-            return live.current
+    @property
+    def books(self) -> int:
+        """The number of order books read so far."""
+        return self._follower.books
 
-    def read_order_book(self, pair: Pair) -> OrderBook:
-        """Return the book of one pair as the source holds it now, and close it.
+    @property
+    def rejected(self) -> int:
+        """The number of records rejected so far, because they contain no valid order book. Each was logged."""
+        return self._follower.rejected
 
-        Raises `FeedError` when the source cannot be read, `PairNotFound` when it does not name the pair.
-        """
-        return self.read().order_book(pair)
+    @property
+    def revision(self) -> int | None:
+        """The source's own count of its changes, as far as they are live; None where it has none."""
+        return self._follower.revision
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that the source contained was read; for a stream, at its end."""
+        return self._follower.is_whole
 
     @property
     def age(self) -> float:
-        """Seconds since the source was last known to be good: read, or found as it was; infinite before the start."""
-        return monotonic() - self._good_at
+        """Seconds since the source was last healthy: read, or checked and unchanged; infinite before the start."""
+        return self._follower.age
+
+    def start(self, live: LiveIndex, progress: Progress | None = None) -> None:
+        """Put what the source contains now into `live`, then follow the source in a thread until `close`.
+
+        Raises `FeedError` when the source cannot be read; then nothing was published, and the feed can be started
+        again. Once started, it raises nothing: problems are logged, and what is live stays live.
+        """
+        self._follower.load(live, progress)
+        self._follower.follow(live)
+
+    def read(self, progress: Progress | None = None) -> MarketIndex:
+        """Return what the source contains now, instead of following it, and close it; a stream is read to its end.
+
+        Raises `FeedError` when the source cannot be read.
+        """
+        return self._follower.read(progress)
+
+    def read_order_book(self, pair: Pair) -> OrderBook:
+        """Return the book of one pair as the source contains it now, and close the feed.
+
+        Raises `FeedError` when the source cannot be read, `PairNotFound` when it does not name the pair.
+        """
+        return self._follower.read_order_book(pair)
 
     def close(self) -> None:
         """Stop following. What is live stays live. Closing twice does no harm."""
-        self._closing.set()
-        if self._thread is not None:
-            self._thread.join()
-        self._release()
-
-    @abstractmethod
-    def _load(self, live: LiveIndex, progress: Progress | None) -> None:
-        """Publish what the source holds now, or raise `FeedError`."""
-
-    def _release(self) -> None:  # a stream has nothing to let go of
-        """Let go of the source."""
-
-    @abstractmethod
-    def _follow(self, live: LiveIndex) -> None:
-        """Publish what changes until `_closing` is set or the source has ended for good."""
-
-    def _begin(self) -> None:
-        if self._begun or self._closing.is_set():
-            raise RuntimeError("a feed is started once, or read once")
-        self._begun = True
-
-    def _tell(self, trouble: str | None, why: str = "") -> None:
-        """Note that the source is good, or log once what is wrong with it, and why, and once that it is over."""
-        if trouble is None:
-            self._good_at = monotonic()
-        if trouble != self._trouble:
-            if trouble is None:
-                LOG.info("%s is followed again", self.source)
-            else:
-                LOG.warning("%s %s%s", self.source, trouble, why)
-            self._trouble = trouble
-
-    def _taken(self, record: Hashable, shown_as: str, read: Callable[[], OrderBook]) -> OrderBook | None:
-        """Return the book that is read of a record, or None where it holds none: that is counted and logged once.
-
-        `shown_as` is what the log calls the record.
-        """
-        try:
-            book = read()
-        except MarketIndexError as error:
-            if record not in self._unreadable:
-                self._unreadable.add(record)
-                self.refused += 1
-                LOG.warning("%s %s refused: %s", self.source, shown_as, error)
-            return None
-        self._unreadable.discard(record)
-        self.books += 1
-        return book
-
-    def _run(self, live: LiveIndex) -> None:
-        ended = False
-        while not ended and not self._closing.is_set():
-            try:
-                self._follow(live)
-                ended = True
-            except Exception:
-                LOG.exception("%s: a defect; the last good index stays up, and following goes on", self.source)
-                self._closing.wait(1)
+        self._follower.close()

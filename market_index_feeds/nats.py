@@ -21,7 +21,9 @@ from attrs import define, field, frozen
 
 from market_index import LiveIndex, MarketIndexError, OrderBook, Pair, PairNotFound
 from market_index_feeds.background import Background
-from market_index_feeds.feed import LOG, Feed, FeedError, Progress
+from market_index_feeds.backoff import SHORTEST_SECONDS, next_backoff
+from market_index_feeds.errors import FeedError
+from market_index_feeds.medium import Progress
 from market_index_feeds.nats_address import Address
 from market_index_feeds.nats_bucket import (
     NO_STREAM,
@@ -40,8 +42,8 @@ from market_index_feeds.nats_bucket import (
     Write,
 )
 from market_index_feeds.nats_records import DIGEST_HEADER, Record, book_of, key_of, pair_of, record_of
+from market_index_feeds.old_feed import LOG, Feed
 from market_index_feeds.opened import shown_name
-from market_index_feeds.pauses import SHORTEST_SECONDS, next_pause
 from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreBusy, StoreError, Unacknowledged, require_book
 
 T = TypeVar("T")
@@ -313,7 +315,7 @@ class NatsStore(Store):
         while change.left:
             if pause:
                 await asyncio.sleep(pause)
-            pause = next_pause(pause)
+            pause = next_backoff(pause)
             try:
                 connection = await self._cluster.connect()
                 await self._learn_of(change)
@@ -518,7 +520,7 @@ class NatsFeed(Feed):
             except (Unreachable, NoBucket, Refused, Lost, OSError) as error:
                 await self._give_up(error)
                 await asyncio.sleep(pause)
-                pause = next_pause(pause)
+                pause = next_backoff(pause)
 
     async def _give_up(self, error: Exception) -> None:
         """Stop watching, and say why where it is not mended by watching anew."""
@@ -655,7 +657,7 @@ async def _patiently(work: Callable[[], Awaitable[T]], seconds: float, answer_se
         try:
             return await work()
         except (Unreachable, Lost) as error:
-            pause = next_pause(pause)
+            pause = next_backoff(pause)
             patience = max(seconds, answer_seconds) if isinstance(error, Unanswered) else seconds
             if monotonic() + pause > began + patience:
                 raise

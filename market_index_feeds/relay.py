@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from threading import Event, Thread
 from time import monotonic
 from typing import Final
 
 from market_index import LiveIndex, MarketIndex, Pair
-from market_index_feeds.feed import LOG, Feed, Progress
-from market_index_feeds.pauses import next_pause
+from market_index_feeds.backoff import next_backoff
+from market_index_feeds.feed import Feed
+from market_index_feeds.medium import Progress
 from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreError
+
+LOG: Final = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.005
 """How often it is looked whether the feed has brought something."""
@@ -65,7 +69,7 @@ class Relay:
                 if not self._trouble and not self._closing.is_set():
                     LOG.warning("%s: %s; it is tried again", self.feed.source, error)
                 pause = self._interrupted(pause)
-            except Exception:  # noqa: BLE001  # whatever it is, the store is to be kept the same
+            except Exception:  # whatever it is, the store is to be kept the same
                 LOG.exception("%s: a defect; all of %s is compared again", self.feed.source, self.target)
                 pause = self._interrupted(pause)
         self._let_go()
@@ -73,7 +77,7 @@ class Relay:
     def _interrupted(self, pause: float) -> float:
         self._trouble = True
         self._let_go()
-        return next_pause(pause)
+        return next_backoff(pause)
 
     @property
     def is_closing(self) -> bool:
@@ -128,7 +132,7 @@ class Relay:
         return receipt
 
     def _may_be_named(self, pair: Pair) -> bool:
-        return pair not in self._seen and (self.feed.refused > 0 or not self._was_whole)
+        return pair not in self._seen and (self.feed.rejected > 0 or not self._was_whole)
 
     def _told_of(self, publish: Callable[[], Receipt]) -> Receipt:
         """Return the receipt; a book that is too large is told of, once a pair, and costs nothing else."""

@@ -1,19 +1,21 @@
-"""What the name of a source or of a store stands for."""
+"""The one module that knows all media: it finds the medium that a name stands for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
-from typing import Final
+from typing import Final, cast
 
 from market_index import MarketIndexError
 from market_index.errors import safe_repr
-from market_index_feeds.feed import Feed, FeedError
-from market_index_feeds.ndjson import open_ndjson
+from market_index_feeds.errors import FeedError
+from market_index_feeds.feed import Feed
+from market_index_feeds.http import open_http_source
+from market_index_feeds.medium import Source
+from market_index_feeds.ndjson import open_ndjson_source
 from market_index_feeds.opened import shown_name
-from market_index_feeds.service import open_service
-from market_index_feeds.sqlite import WAIT_SECONDS, Synchronous, is_sqlite, open_sqlite_feed, open_sqlite_store
+from market_index_feeds.sqlite import WAIT_SECONDS, Synchronous, is_sqlite, open_sqlite_source, open_sqlite_store
 from market_index_feeds.store import Store, StoreError
 
 BUCKETS: Final = {"nats", "tls"}
@@ -29,21 +31,25 @@ def open_feed(source: str | PathLike[str]) -> Feed:
 
     >>> open_feed("nowhere/books.ndjson")
     Traceback (most recent call last):
-    market_index_feeds.feed.FeedError: nowhere/books.ndjson cannot be opened: No such file or directory
+    market_index_feeds.errors.FeedError: nowhere/books.ndjson cannot be opened: No such file or directory
 
     Raises `FeedError` when there is nothing to be read there, or the kind of source is not known.
     """
     name = fspath(source)
+    if name.partition("://")[0].lower() in BUCKETS:
+        with _requiring_nats(name, FeedError):
+            from market_index_feeds.nats import open_nats_feed  # noqa: PLC0415  # it needs the extra `nats`
+        return cast("Feed", open_nats_feed(name))
+    return Feed(_open_source(name))
+
+
+def _open_source(name: str) -> Source:
     scheme, mark, _ = name.partition("://")
     if not mark:
-        return open_sqlite_feed(name) if name != "-" and is_sqlite(name) else open_ndjson(name)
+        return open_sqlite_source(name) if name != "-" and is_sqlite(name) else open_ndjson_source(name)
     if scheme.lower() in {"http", "https"}:
-        return open_service(name)
-    if scheme.lower() in BUCKETS:
-        with _client_of(name, FeedError):
-            from market_index_feeds.nats import open_nats_feed  # noqa: PLC0415  # it needs the extra `nats`
-        return open_nats_feed(name)
-    raise FeedError(f"{shown_name(name)} cannot be opened: {safe_repr(scheme)} is not a kind of feed that is known")
+        return open_http_source(name)
+    raise FeedError(f"{shown_name(name)} cannot be opened: {safe_repr(scheme)} is not a known kind of feed")
 
 
 def open_store(
@@ -77,21 +83,19 @@ def open_store(
     if not mark:
         return open_sqlite_store(name, wait=wait, synchronous=synchronous, make=make)
     if scheme.lower() not in BUCKETS:
-        raise StoreError(
-            f"{shown_name(name)} cannot be opened: {safe_repr(scheme)} is not a kind of store that is known"
-        )
+        raise StoreError(f"{shown_name(name)} cannot be opened: {safe_repr(scheme)} is not a known kind of store")
     if synchronous != "full":
         raise StoreError(
             f"{shown_name(name)} cannot be opened: how safe a bucket is to be is set at its servers, not by synchronous"
         )
-    with _client_of(name, StoreError):
+    with _requiring_nats(name, StoreError):
         from market_index_feeds.nats import open_nats_store  # noqa: PLC0415  # it needs the extra `nats`
     return open_nats_store(name, wait=wait, make=make)
 
 
 @contextmanager
-def _client_of(name: str, error: type[MarketIndexError]) -> Iterator[None]:
-    """Tell what is to be installed where the client library of a source is not."""
+def _requiring_nats(name: str, error: type[MarketIndexError]) -> Iterator[None]:
+    """Name the extra to install if the client library is missing."""
     try:
         yield
     except ModuleNotFoundError as missing:

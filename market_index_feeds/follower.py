@@ -1,0 +1,344 @@
+"""The one follower: it keeps a `LiveIndex` the same as a `Source`, for every medium.
+
+Theory of operation
+===================
+
+A `Source` yields updates: a `Snapshot` (all that it contains), then a `Delta` for each change, and an empty one for
+each check that finds none. The follower applies them to the live index, each in one swap.
+
+    IDLE ──load──▶ LOADING ──follow──▶ FOLLOWING ◀──▶ FAILING
+     ▲                │                    └──────┬──────┘
+     └───it raised────┘                           └──▶ ENDED          any ──close──▶ CLOSED
+
+- `load` applies the first snapshot in the caller's thread. If it raises, nothing was published, and `load` may be
+  called again.
+- `follow` starts the thread, which applies the rest. Whatever it encounters, it logs and retries: `Unavailable`,
+  `OSError` and defects alike lead to FAILING, a backoff, and a new iteration over `Source.updates`. What is live stays
+  live. The first update without a problem leads back to FOLLOWING. Each distinct problem is logged once.
+- ENDED: the source has no more, as a stream at its end. What is live stays live.
+- `close` may be called by any thread, in any state. Every transition is made under one lock, and no transition leaves
+  CLOSED: a `close` during `load` makes that raise.
+
+Which pairs in the live index belong to the feed is decided here alone, by `Ownership`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Hashable
+from contextlib import closing
+from enum import Enum
+from math import inf
+from threading import Event, Lock, Thread, current_thread
+from time import monotonic
+from typing import Final
+
+from market_index import LiveIndex, MarketIndex, OrderBook, Pair
+from market_index_feeds.backoff import next_backoff
+from market_index_feeds.errors import FeedError, Unavailable, reason_of
+from market_index_feeds.medium import Delta, Names, Progress, Snapshot, Source, Update
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class State(Enum):
+    """The states of a follower; see the module docstring."""
+
+    IDLE = "not started"
+    LOADING = "reads its first snapshot"
+    FOLLOWING = "applies updates"
+    FAILING = "cannot read the source, or not all of it, and retries"
+    ENDED = "the source has ended"
+    CLOSED = "closed"
+
+
+class Ownership:
+    """Which pairs of the live index belong to one feed, and which of them the source has dropped.
+
+    A pair belongs to the feed from its first book until it is retracted. It is retracted when the source drops it: when
+    a delta removes it, or when a snapshot does not name it. It is kept, though the source does not name it,
+
+    - as long as a rejected or unfinished record names it, or may name any pair: a bad record costs no good book;
+    - as long as the source is blank.
+    """
+
+    def __init__(self) -> None:
+        self._named: set[Pair] = set()
+        self._kept: set[Pair] = set()
+        self._rejected: set[Pair | Names] = set()
+        self._unfinished: Pair | Names = Names.NONE
+        self._is_blank = False
+
+    def __len__(self) -> int:
+        return len(self._named) + len(self._kept)
+
+    @property
+    def kept(self) -> int:
+        """The number of pairs that belong to the feed although its source does not name them."""
+        return len(self._kept)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether pairs are kept because the source contains nothing."""
+        return self._is_blank and bool(self._kept)
+
+    def replace(self, snapshot: Snapshot) -> set[Pair]:
+        """Take over a snapshot, and return the pairs to retract."""
+        owned = self._named | self._kept
+        self._named = owned.intersection(snapshot.unchanged)
+        self._named.update(book.pair for book in snapshot.books)
+        self._kept = owned - self._named
+        self._rejected = {rejected.names for rejected in snapshot.rejected}
+        self._unfinished = snapshot.unfinished
+        self._is_blank = snapshot.is_blank
+        return self._dropped()
+
+    def change(self, delta: Delta) -> set[Pair]:
+        """Take over a delta, and return the pairs to retract."""
+        published = {book.pair for book in delta.books}
+        removed = set(delta.removed) - published
+        self._named -= removed
+        self._named |= published
+        self._kept -= removed | published
+        self._rejected -= removed | published
+        self._rejected.update(rejected.names for rejected in delta.rejected)
+        self._unfinished = delta.unfinished
+        if published or removed or delta.rejected or delta.unfinished is not Names.NONE:
+            self._is_blank = False
+        return removed | self._dropped()
+
+    def _dropped(self) -> set[Pair]:
+        doubts = self._rejected | {self._unfinished}
+        if self._is_blank or Names.ANY in doubts:
+            return set()
+        dropped = self._kept - doubts
+        self._kept -= dropped
+        return dropped
+
+
+class Follower:
+    """Applies the updates of a source to a live index. `load`, then `follow`; or `read`."""
+
+    def __init__(self, source: Source) -> None:
+        self.books = 0
+        self.rejected = 0
+        self.revision: int | None = None
+        self.is_whole = False
+        self._source = source
+        self._ownership = Ownership()
+        self._reported: set[Hashable] = set()
+        self._problem: str | None = None
+        self._failing_since = 0.0
+        self._healthy_at = -inf
+        self._lock = Lock()
+        self._state = State.IDLE
+        self._stop = Event()
+        self._thread: Thread | None = None
+        self._updates: Generator[Update, None, None] | None = None
+
+    @property
+    def state(self) -> State:
+        """What the follower does now."""
+        return self._state
+
+    @property
+    def age(self) -> float:
+        """Seconds since the source was last healthy: read, or checked and unchanged; infinite before the start."""
+        return monotonic() - self._healthy_at
+
+    def load(self, live: LiveIndex, progress: Progress | None) -> None:
+        """Apply the first snapshot. Raises `FeedError`."""
+        self._begin()
+        try:
+            self._updates = self._first(live, progress)
+        except BaseException:
+            self._move(State.LOADING, State.IDLE)
+            raise
+
+    def follow(self, live: LiveIndex) -> None:
+        """Start the thread that applies all further updates, after `load`."""
+        with self._lock:
+            updates, self._updates = self._updates, None
+            if updates is not None and self._state is State.LOADING:
+                self._state = State.FOLLOWING
+                thread = Thread(target=self._run, args=(updates, live), name=f"feed {self._source.name}", daemon=True)
+                # Under the lock, because a thread cannot be joined before it is started.
+                thread.start()
+                self._thread = thread
+                return
+        if updates is not None:
+            updates.close()
+        raise self._closed()
+
+    def read(self, progress: Progress | None) -> MarketIndex:
+        """Return all that the source contains, and close. Raises `FeedError`."""
+        self._begin()
+        try:
+            return self._read(progress)
+        finally:
+            self.close()
+
+    def read_order_book(self, pair: Pair) -> OrderBook:
+        """Return the book of one pair, and close. Raises `FeedError` and `PairNotFound`."""
+        self._begin()
+        try:
+            book = self._source.read_order_book(pair)
+            return self._read(None).order_book(pair) if book is None else book
+        except (Unavailable, OSError) as error:
+            raise self._unreadable(error) from None
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop, and wait until the source is closed, unless the caller is the thread that follows it."""
+        with self._lock:
+            self._state = State.CLOSED
+            self._stop.set()
+            updates, self._updates = self._updates, None
+            thread = self._thread
+        self._source.interrupt()
+        if updates is not None:
+            updates.close()
+        if thread is not None and thread is not current_thread():
+            thread.join()
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._state is not State.IDLE:
+                raise RuntimeError("a feed is started once, or read once")
+            self._state = State.LOADING
+
+    def _first(self, live: LiveIndex, progress: Progress | None) -> Generator[Update, None, None]:
+        """Apply the first snapshot, and return where the other updates come from. Raises `FeedError`."""
+        updates = self._source.updates(self._stop, progress)
+        try:
+            self._apply(self._next(updates), live)
+        except (Unavailable, OSError) as error:
+            updates.close()
+            raise self._unreadable(error) from None
+        except BaseException:
+            updates.close()
+            raise
+        return updates
+
+    def _read(self, progress: Progress | None) -> MarketIndex:
+        live = LiveIndex()
+        with closing(self._first(live, progress)) as updates:
+            while not self.is_whole:
+                self._apply(self._next(updates), live)
+        return live.current
+
+    def _next(self, updates: Generator[Update, None, None]) -> Update:
+        """Return the next update of a source that is loaded. Raises `FeedError` if the feed was closed."""
+        update = next(updates, None)
+        if update is None or self._stop.is_set():
+            raise self._closed()
+        return update
+
+    def _closed(self) -> FeedError:
+        return FeedError(f"{self._source.name} was closed while it was loaded")
+
+    def _unreadable(self, error: Exception) -> FeedError:
+        return FeedError(f"{self._source.name} cannot be read: {reason_of(error)}")
+
+    def _move(self, before: State, after: State) -> None:
+        """Make a transition, unless another thread has made one."""
+        with self._lock:
+            if self._state is before:
+                self._state = after
+
+    def _run(self, updates: Generator[Update, None, None], live: LiveIndex) -> None:
+        """Apply updates until the source ends or the follower is closed."""
+        backoff = 0.0
+        while True:
+            try:
+                for update in updates:
+                    if self._stop.is_set():
+                        return
+                    self._apply(update, live)
+                    backoff = 0.0
+            except (Unavailable, OSError) as error:
+                if isinstance(error, Unavailable) and error.is_final:
+                    self._end(error.reason)
+                    return
+                self._report(f"cannot be read: {reason_of(error)}")
+            except Exception as error:
+                LOG.exception("%s: unexpected error", self._source.name)
+                self._report(f"unexpected error: {reason_of(error)}")
+            else:
+                self._end()
+                return
+            finally:
+                updates.close()
+            backoff = next_backoff(backoff)
+            if self._stop.wait(backoff):
+                return
+            updates = self._source.updates(self._stop, None)
+
+    def _apply(self, update: Update, live: LiveIndex) -> None:
+        """Apply one update in one swap."""
+        owned = self._ownership
+        retracted = owned.replace(update) if isinstance(update, Snapshot) else owned.change(update)
+        if update.books or retracted:
+            live.update(update.books, retracted)
+        self.is_whole = update.is_whole
+        self.revision = self.revision if update.revision is None else update.revision
+        self._count(update)
+        self._log_dropped(update, len(retracted))
+        if owned.is_blank:
+            self._report("contains no order book")
+        else:
+            self._report(None if update.problem is None else f"cannot be read: {update.problem}")
+
+    def _count(self, update: Update) -> None:
+        """Count the books and the rejected records, and log each of these once until it is good or gone."""
+        self.books += len(update.books) if update.books_read is None else update.books_read
+        if isinstance(update, Snapshot):
+            self._reported.intersection_update([rejected.record for rejected in update.rejected])
+        else:
+            self._reported.difference_update([book.pair for book in update.books], update.removed)
+        for rejected in update.rejected:
+            if rejected.record is None or rejected.record not in self._reported:
+                self.rejected += 1
+                LOG.warning("%s %s rejected: %s", self._source.name, rejected.place, rejected.reason)
+            if rejected.record is not None:
+                self._reported.add(rejected.record)
+
+    def _log_dropped(self, update: Update, retracted: int) -> None:
+        """Log what the user cannot see from the source alone: why it was read again, and which pairs are kept."""
+        name, kept = self._source.name, self._ownership.kept
+        if isinstance(update, Delta):
+            unnamed = retracted - len(update.removed)
+            if unnamed > 0:
+                LOG.info("%s: dropped %d pairs that it does not name", name, unnamed)
+            return
+        if update.because is not None:
+            LOG.info("%s: reloaded, because %s: %d pairs dropped", name, update.because, retracted)
+        if kept and not self._ownership.is_blank:
+            LOG.warning("%s: keeping %d pairs that rejected or unfinished records may name", name, kept)
+
+    def _report(self, problem: str | None) -> None:
+        """Note that the source is healthy, or log each distinct problem once."""
+        now = monotonic()
+        if problem is None:
+            self._healthy_at = now
+        if problem == self._problem or self._stop.is_set():
+            return
+        if problem is None:
+            LOG.info("%s: recovered after %.1f s", self._source.name, now - self._failing_since)
+            self._move(State.FAILING, State.FOLLOWING)
+        else:
+            self._failing_since = now if self._problem is None else self._failing_since
+            LOG.warning("%s: %s; keeping its %d pairs", self._source.name, problem, len(self._ownership))
+            self._move(State.FOLLOWING, State.FAILING)
+        self._problem = problem
+
+    def _end(self, reason: str | None = None) -> None:
+        """Note that the source has ended for good."""
+        if self._stop.is_set():
+            return
+        self._move(self._state, State.ENDED)
+        name = self._source.name
+        if reason is not None:
+            LOG.error("%s: cannot be read: %s", name, reason)
+        LOG.info("%s ended: %d order books read, %d %s rejected", name, self.books, self.rejected, self._source.record)

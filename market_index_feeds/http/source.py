@@ -1,0 +1,160 @@
+"""A running service as a source of a feed: its pair list, and the order book of each pair, polled with entity tags."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from threading import Event
+from typing import Final
+from urllib.parse import urlencode
+
+from market_index import InvalidOrderBook, MarketIndexError, OrderBook, Pair, PairNotFound, wire
+from market_index_feeds.errors import FeedError, Unavailable
+from market_index_feeds.http.connections import Answer, BaseUrl, Connections, NotFound
+from market_index_feeds.medium import Delta, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.opened import shown_name
+
+POLL_SECONDS: Final = 1.0
+"""How long to wait between the end of one round of questions and the start of the next."""
+
+PAIR_LIST: Final = "/trading-view/pair-list"
+ORDER_BOOK: Final = "/trading-view/order-book"
+
+
+class HttpSource(Source):
+    """A service that answers the two endpoints below a base URL, such as `http://127.0.0.1:8000`.
+
+    It is asked for everything about once a second. If it answers all but some pairs, these keep their last good books,
+    and the rest is published, except at the start.
+    """
+
+    record = "answers"
+
+    def __init__(self, name: str, url: BaseUrl) -> None:
+        super().__init__(name)
+        self._url = url
+        self._connections: Connections | None = None
+        self._pairs: tuple[Pair, ...] = ()
+        # The entity tags of what is live, by pair; None for the pair list.
+        self._etags: dict[Pair | None, str] = {}
+
+    def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
+        """Yield a snapshot of each round of questions that found something new."""
+        with closing(Connections(self._url)) as self._connections:
+            if stop.is_set():
+                return
+            while True:
+                yield from self._round(self._connections, stop, progress)
+                if stop.wait(POLL_SECONDS):
+                    return
+                progress = None
+
+    def read_order_book(self, pair: Pair) -> OrderBook | None:
+        """Return the book of one pair without asking for the others."""
+        with closing(Connections(self._url)) as connections:
+            try:
+                return _book(_ask_for(connections, pair, ""), pair)
+            except NotFound:
+                raise PairNotFound(pair) from None
+            except MarketIndexError as error:
+                raise Unavailable(str(error)) from None
+
+    def interrupt(self) -> None:
+        """Let no thread wait for an answer any longer."""
+        connections = self._connections
+        if connections is not None:
+            connections.interrupt()
+
+    def _round(self, connections: Connections, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
+        """Ask for everything once. An entity tag is stored once its book is delivered: else it would be missed."""
+        pairs, list_etag = self._pair_list(connections)
+        read = _Round()
+        answers = connections.map(lambda pair: _ask_if_listed(connections, pair, self._etags.get(pair, "")), pairs)
+        for pair, answer in zip(pairs, answers, strict=True):
+            read.add(pair, answer)
+            if progress is not None:
+                progress(0, 0)
+        if stop.is_set():
+            return
+        if read.problem is not None and None not in self._etags:
+            raise Unavailable(read.problem)
+        if read.is_empty and pairs == self._pairs:
+            yield Delta()
+        else:
+            yield Snapshot(books=read.books, rejected=read.rejected, unchanged=pairs, problem=read.problem)
+        for pair in set(self._pairs).difference(pairs):
+            self._etags.pop(pair, None)
+        self._pairs = pairs
+        self._etags.update({None: list_etag, **read.etags})
+
+    def _pair_list(self, connections: Connections) -> tuple[tuple[Pair, ...], str]:
+        try:
+            answer = connections.get(PAIR_LIST, self._etags.get(None, ""))
+        except NotFound as error:
+            raise Unavailable(f"there is no pair list below this URL: {error}") from None
+        if answer.body is None:
+            return self._pairs, answer.etag
+        try:
+            return tuple(info.pair for info in wire.pair_list_from_json(answer.body)), answer.etag
+        except MarketIndexError as error:
+            raise Unavailable(f"its pair list: {error}") from None
+
+
+class _Round:
+    """What one round of questions has found so far."""
+
+    def __init__(self) -> None:
+        self.books: list[OrderBook] = []
+        self.rejected: list[Rejected] = []
+        self.etags: dict[Pair | None, str] = {}
+        self.problem: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to report."""
+        return not self.books and not self.rejected and self.problem is None
+
+    def add(self, pair: Pair, answer: Answer | Unavailable | None) -> None:
+        """Add the answer to the question for one pair."""
+        if isinstance(answer, Unavailable):
+            self.problem = self.problem or answer.reason
+        elif answer is not None and answer.body is not None:
+            try:
+                self.books.append(_book(answer, pair))
+                self.etags[pair] = answer.etag
+            except MarketIndexError as error:
+                self.rejected.append(Rejected(f"the order book of {pair}", str(error), pair, pair))
+
+
+def open_http_source(source: str) -> HttpSource:
+    """Open a running service by its base URL. It is asked when the feed is started.
+
+    Raises `FeedError` for what is not such a URL.
+    """
+    name = shown_name(source)
+    try:
+        return HttpSource(name, BaseUrl.parse(source))
+    except ValueError as error:
+        raise FeedError(f"{name} cannot be opened: {error}") from None
+
+
+def _ask_for(connections: Connections, pair: Pair, etag: str) -> Answer:
+    return connections.get(f"{ORDER_BOOK}?{urlencode({'base': pair.base, 'quote': pair.quote})}", etag)
+
+
+def _ask_if_listed(connections: Connections, pair: Pair, etag: str) -> Answer | Unavailable | None:
+    """Ask for the book of a pair; None if the service has dropped it since it answered the list."""
+    try:
+        return _ask_for(connections, pair, etag)
+    except NotFound:
+        return None
+    except Unavailable as error:
+        return error
+
+
+def _book(answer: Answer, pair: Pair) -> OrderBook:
+    """Return the book of an answer. Raises a `MarketIndexError` if it contains no valid one of the pair."""
+    book = wire.order_book_from_json(answer.body or b"")
+    if book.pair != pair:
+        raise InvalidOrderBook(f"it holds the book of another pair: {book.pair}")
+    return book

@@ -1,0 +1,200 @@
+"""The file of a store: how it is made, recognized and opened, and how to tell it from another one at its path."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+from attrs import frozen
+
+from market_index_feeds import errors
+
+APPLICATION_ID: Final = int.from_bytes(b"mkti")
+"""What the header of the file says that it is."""
+
+SCHEMA_VERSION: Final = 1
+
+_LOG_HEADER_BYTES: Final = 32
+
+_SCHEMA: Final = f"""
+PRAGMA journal_mode = WAL;
+BEGIN;
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT);
+CREATE INDEX books_by_revision ON books (revision);
+CREATE TABLE runs (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, token BLOB NOT NULL, total BLOB NOT NULL);
+COMMIT;
+"""
+
+
+class Unusable(Exception):
+    """The file is not a store, or is damaged."""
+
+
+@frozen
+class Header:
+    """What the header of a SQLite file says that it is."""
+
+    application_id: int
+    schema_version: int
+
+
+def create(path: Path) -> None:
+    """Make an empty store atomically."""
+    path.parent.stat()  # SQLite would not say that it is missing
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    try:
+        with closing(sqlite3.connect(f"{new.as_uri()}?mode=rwc", uri=True, isolation_level=None)) as connection:
+            connection.executescript(_SCHEMA)
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            pass  # another process was faster
+        except OSError:
+            # Not every file system has links. Two processes are unlikely to make the same file at the same time.
+            if not path.exists():
+                new.rename(path)
+    finally:
+        new.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def require_store(path: Path) -> None:
+    """Raise `Unusable` if the file is not a store, and `OSError` if there is none. The file is left as it is."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise Unusable("it is not a file")
+    if not found.st_size:
+        raise Unusable("it is an empty file, not a store (remove it to have one made)")
+    header = read_header(path)
+    if header is None:
+        raise Unusable("it is not a store: not a SQLite file")
+    if header.application_id != APPLICATION_ID:
+        raise Unusable("it is not a store of order books, but a SQLite file of something else")
+    _require_schema(header.schema_version)
+
+
+def read_header(path: Path) -> Header | None:
+    """Return the header of a file, or None if it is not a SQLite file.
+
+    It is read through SQLite. If this process opened and closed the file itself, that would release the POSIX locks
+    that its other connections hold: they belong to the process, and end with the first descriptor that is closed.
+    `immutable` keeps SQLite from making files beside it.
+    """
+    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        try:
+            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+            (schema_version,) = connection.execute("PRAGMA user_version").fetchone()
+        except sqlite3.DatabaseError as error:
+            if _code(error) == sqlite3.SQLITE_NOTADB:
+                return None
+            raise
+    return Header(application_id & 0xFFFFFFFF, schema_version)
+
+
+def connect(path: Path, mode: Literal["ro", "rw"], wait: float) -> sqlite3.Connection:
+    """Open an existing store in autocommit mode, for one thread at a time; texts are read as bytes.
+
+    SQLite waits up to `wait` seconds for locks. Raises `Unusable` and `sqlite3.Error`.
+    """
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    with ExitStack() as stack:
+        connection = sqlite3.connect(uri, uri=True, timeout=wait, isolation_level=None, check_same_thread=False)
+        stack.callback(connection.close)
+        connection.text_factory = bytes
+        # Again: the log may contain a later version than the file.
+        _require_schema(connection.execute("PRAGMA user_version").fetchone()[0])
+        stack.pop_all()
+    return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Iterator[None]:
+    """Run the body in one transaction: it reads one state, and on error nothing is written."""
+    try:
+        # Within: an interrupt may be raised as this returns.
+        connection.execute(begin)
+        yield
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def log_path(path: Path) -> Path:
+    """Return the path of the write-ahead log of a store."""
+    return Path(f"{os.path.realpath(path)}-wal")
+
+
+def log_header_of(path: Path) -> bytes:
+    """Return the header of the log of a store, which differs between logs; empty if there is no log."""
+    try:
+        with log_path(path).open("rb") as log:
+            return log.read(_LOG_HEADER_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def log_inode_of(path: Path) -> int:
+    """Return the inode of the log of a store, 0 if there is no log."""
+    try:
+        return log_path(path).stat().st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def identity_of(path: Path) -> tuple[int, int]:
+    """Return the device and inode of a file, which no other file has while it is open or exists."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what is wrong, for a message."""
+    if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_CANTOPEN:
+        return f"{error} (its folder has to be writable, for the files that those who have it open share)"
+    return errors.reason_of(error)
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether SQLite gave up waiting for a lock."""
+    return isinstance(error, sqlite3.Error) and _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def _require_schema(version: int) -> None:
+    if version != SCHEMA_VERSION:
+        later = ": a later version wrote it" if version > SCHEMA_VERSION else ""
+        raise Unusable(
+            f"it has schema {version}, and this version of market-index reads schema {SCHEMA_VERSION}{later}"
+        )
+
+
+def _code(error: sqlite3.Error) -> int:
+    # The lowest byte is the error, the others are its kind. Errors of the module itself have no code.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+if sys.platform == "win32":  # pragma: no cover  # not tried: folders cannot be opened there
+
+    def _sync_folder(_: Path) -> None:
+        pass
+
+else:
+
+    def _sync_folder(folder: Path) -> None:
+        # Else a power cut could remove the name of the file, with everything in it that was acknowledged.
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

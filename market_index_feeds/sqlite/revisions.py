@@ -1,0 +1,134 @@
+"""What makes the revisions of a store comparable: digests, runs of revisions, and positions in them.
+
+A book is one row: its pair, the revision of the change that wrote it, its JSON, and a digest. A retracted pair keeps
+its row, without JSON, so that followers see it. SQLite has no checksums: a row that does not match its digest was
+damaged, or written by another program, and is rejected. Each change also stores the sum of all digests. It shows rows
+that are missing, and rows of another file: SQLite finds the log by its name, and combines a file with the log of the
+one that was at its path before.
+
+Revisions alone do not distinguish a file from another one, or from an older copy of itself that was restored. So each
+unbroken run of revisions by one writer has a random token. A follower knows the run of the last revision that it read.
+If the file does not contain that run, or not as far, it is another file or was rolled back.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from market_index_feeds.sqlite.file import Unusable, connect, log_header_of, transaction
+
+MAX_RUNS: Final = 1000
+"""How many runs a file keeps; a follower of an older one reads everything again."""
+
+_DIGEST_BYTES: Final = 16
+_MODULUS: Final = 256**_DIGEST_BYTES
+
+_PUT: Final = """
+INSERT INTO books (pair, revision, digest, body) VALUES (?, ?, ?, ?)
+ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, digest = excluded.digest, body = excluded.body
+"""
+
+# Cast, because another program may have stored a value of any type.
+DIGESTS: Final = "SELECT CAST(digest AS BLOB) FROM books"
+
+
+@frozen
+class Position:
+    """How far a file was written, or read: the token of its last run, and its last revision."""
+
+    token: bytes
+    revision: int
+
+
+NEVER_PUBLISHED: Final = Position(b"", 0)
+
+
+class Change:
+    """A change in a transaction: its revision, and the sum of all digests after it.
+
+    `own` is the position of the writer's last change. If it is still that of the file, the run continues.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, own: Position | None) -> None:
+        last = last_position(connection)
+        continues = last == own
+        self.connection = connection
+        self.position = Position(last.token if continues else secrets.token_bytes(16), last.revision + 1)
+        self.total = last_total(connection)
+        if not continues:
+            connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?)", (*[self.revision] * 2, self.position.token, b""))
+            connection.execute(
+                "DELETE FROM runs WHERE first <= (SELECT first FROM runs ORDER BY first DESC LIMIT 1 OFFSET ?)",
+                (MAX_RUNS,),
+            )
+
+    @property
+    def revision(self) -> int:
+        """The revision of the change."""
+        return self.position.revision
+
+    def put(self, pair: str, body: bytes | None) -> None:
+        """Store a book under its pair; None: the pair is retracted."""
+        digest = digest_of(self.revision, body or pair.encode("ascii"))
+        before = self.connection.execute(f"{DIGESTS} WHERE pair = ?", (pair,)).fetchall()
+        self.total += int.from_bytes(digest) - sum_of(one for (one,) in before)
+        self.connection.execute(_PUT, (pair, self.revision, digest, None if body is None else str(body, "ascii")))
+
+    def finish(self) -> None:
+        """Store the position and the sum of digests."""
+        total = (self.total % _MODULUS).to_bytes(_DIGEST_BYTES)
+        run = self.position.revision, total, self.position.token
+        self.connection.execute("UPDATE runs SET last = ?, total = ? WHERE token = ?", run)
+
+
+def digest_of(revision: int, content: bytes) -> bytes:
+    """Return the digest of a row: of its JSON, or of its pair if that was retracted."""
+    return blake2b(b"%d %b" % (revision, content), digest_size=_DIGEST_BYTES).digest()
+
+
+def sum_of(digests: Iterable[bytes]) -> int:
+    """Return the sum of digests, which does not depend on their order."""
+    return sum(map(int.from_bytes, digests)) % _MODULUS
+
+
+def last_position(connection: sqlite3.Connection) -> Position:
+    """Return how far the file was written."""
+    row = connection.execute("SELECT token, last FROM runs ORDER BY first DESC LIMIT 1").fetchone()
+    return NEVER_PUBLISHED if row is None else Position(*row)
+
+
+def last_total(connection: sqlite3.Connection) -> int:
+    """Return the stored sum of the digests of all rows."""
+    row = connection.execute("SELECT total FROM runs ORDER BY first DESC LIMIT 1").fetchone()
+    return 0 if row is None else int.from_bytes(row[0])
+
+
+def reaches(connection: sqlite3.Connection, position: Position) -> bool:
+    """Whether the file contains the run of this position, as far as it."""
+    run = connection.execute("SELECT last FROM runs WHERE token = ?", (position.token,)).fetchone()
+    return run is not None and run[0] >= position.revision
+
+
+def require_total(total: int, stored: int) -> None:
+    """Raise `Unusable` if the sum of the digests is not the stored one."""
+    if total % _MODULUS != stored:
+        raise Unusable(
+            "rows are missing in it, or are those of another file: it may be beside the log (-wal) of one that was "
+            "there before; put a good copy in its place, with no log beside it"
+        )
+
+
+def require_own_log(path: Path) -> None:
+    """Raise `Unusable` if the log beside a file is that of another, before SQLite copies it into the file."""
+    if log_header_of(path):
+        with closing(connect(path, "ro", 1.0)) as connection, transaction(connection, "BEGIN"):
+            total = sum_of(digest for (digest,) in connection.execute(DIGESTS))
+            require_total(total, last_total(connection))

@@ -1,0 +1,296 @@
+"""The file of a store, opened for publishing."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count, islice
+from pathlib import Path
+from threading import RLock
+from typing import Final, Literal, TypeAlias
+
+from market_index import OrderBook, Pair
+from market_index.errors import safe_repr
+from market_index_feeds.opened import shown_name
+from market_index_feeds.sqlite.file import (
+    Unusable,
+    connect,
+    create,
+    identity_of,
+    is_busy,
+    log_path,
+    reason_of,
+    require_store,
+    transaction,
+)
+from market_index_feeds.sqlite.lock import Busy, WriterLock
+from market_index_feeds.sqlite.revisions import (
+    DIGESTS,
+    Change,
+    Position,
+    digest_of,
+    last_position,
+    require_own_log,
+    sum_of,
+)
+from market_index_feeds.sqlite.rows import ONE_ROW, pair_of, row_of
+from market_index_feeds.store import Receipt, Store, StoreBusy, StoreError, require_book
+
+WAIT_SECONDS: Final = 5.0
+"""How long a writer waits for another, by default."""
+
+Synchronous: TypeAlias = Literal["full", "normal"]
+"""SQLite's `PRAGMA synchronous`: acknowledged changes survive a power cut, or only a crash of programs."""
+
+_ROWS_STAGED_AT_ONCE: Final = 256
+
+_MAX_WAIT_SECONDS: Final = 1_000_000.0
+"""SQLite and the system count milliseconds in 32 bits, and overflow above."""
+
+_CREATE_STAGED: Final = """
+CREATE TEMP TABLE IF NOT EXISTS staged (number INTEGER, pair TEXT, body TEXT, PRIMARY KEY (number, pair))
+"""
+_STAGE: Final = "INSERT OR REPLACE INTO temp.staged VALUES (?, ?, ?)"
+_NOT_STAGED: Final = """
+SELECT rowid, CAST(pair AS TEXT) FROM books
+WHERE body IS NOT NULL AND pair NOT IN (SELECT pair FROM temp.staged WHERE number = ?)
+"""
+_RETRACT_ROW: Final = "UPDATE books SET revision = ?, digest = ?, body = NULL WHERE rowid = ?"
+_PUBLISH_STAGED: Final = """
+INSERT INTO books (pair, revision, digest, body)
+SELECT pair, :revision, digest_of(:revision, body), body FROM temp.staged WHERE number = :number
+ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, digest = excluded.digest, body = excluded.body
+WHERE books.body IS NOT excluded.body OR books.digest IS NOT digest_of(books.revision, books.body)
+"""
+_CLEAR_STAGED: Final = "DELETE FROM temp.staged WHERE number = ?"
+
+
+class SqliteStore(Store):
+    """The file, opened for publishing.
+
+    Processes take turns to write, so that any number may have it open. One that waits longer than `wait` seconds raises
+    `StoreBusy`. A file that is replaced or deleted while it is open is noticed: nothing is published into it.
+    """
+
+    def __init__(self, target: str, given: Path, wait: float, synchronous: Synchronous) -> None:
+        super().__init__(target)
+        path = Path(os.path.realpath(given))
+        # Not resolved, so that a link that is switched over is noticed. Absolute, in case the process changes folder.
+        self._given = given.absolute()
+        self._log = log_path(path)
+        self._wait = wait
+        self._process = os.getpid()
+        # Reentrant: a thread that makes a change within a change gets an error; with a plain lock it would deadlock.
+        self._turn = RLock()
+        self._numbers = count()
+        # The position of this store's last change.
+        self._own: Position | None = None
+        # The position after this store last replaced everything, or its own changes since; None once others wrote.
+        self._left: Position | None = None
+        self._connection: sqlite3.Connection | None = None
+        with ExitStack() as stack:
+            identity = identity_of(path)
+            self._writing = WriterLock(path)
+            stack.callback(self._writing.close)
+            require_own_log(path)
+            connection = connect(path, "rw", min(wait, _MAX_WAIT_SECONDS))
+            stack.callback(connection.close)
+            connection.create_function("digest_of", 2, _digest_of_text, deterministic=True)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
+            connection.execute(_CREATE_STAGED)
+            last_position(connection)
+            self._identities = identity, identity_of(self._log)
+            stack.pop_all()
+        self._connection = connection
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last change, by any process; 0 before the first."""
+        with self._connected() as connection:
+            return last_position(connection).revision
+
+    def replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool] = lambda _: False) -> Receipt:
+        """Make these books the whole of the store; see `Store.replace`.
+
+        They are staged on disk while they are read. Others wait only for as long as it takes to copy them from there.
+        """
+        number = next(self._numbers)
+        try:
+            self._stage(number, books)
+            return self._replace_by_staged(number, keep)
+        except _KeepFailed as failed:
+            raise failed.error from None
+        finally:
+            with suppress(StoreError), self._connected() as connection:
+                connection.execute(_CLEAR_STAGED, (number,))
+
+    def is_as_left(self) -> bool:
+        """Whether no other process has changed it since this store last replaced everything; see `Store.is_as_left`."""
+        with self._connected() as connection:
+            return last_position(connection) == self._left
+
+    def close(self) -> None:
+        """Copy the log into the file, and close it. Closing twice does no harm."""
+        if os.getpid() != self._process:
+            # It belongs to the process that this one was forked from.
+            return
+        with self._turn:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                # If this fails, nothing is lost: the next process to open the file finds the log.
+                with suppress(Busy, OSError, sqlite3.Error), self._writing.held(self._wait):
+                    if self._is_in_place():
+                        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                connection.close()
+                self._writing.close()
+
+    def _publish(self, books: list[OrderBook]) -> Receipt:
+        rows = dict(map(row_of, books))
+        if not rows:
+            return Receipt(self.revision)
+        with self._change() as change:
+            for pair, body in rows.items():
+                change.put(pair, body)
+        return Receipt(change.revision, published=len(rows))
+
+    def _retract(self, pairs: tuple[Pair, ...]) -> Receipt:
+        with self._connected() as connection:
+            stored = [text for text in set(map(str, pairs)) if connection.execute(ONE_ROW, (text,)).fetchone()]
+        if not stored:
+            return Receipt(self.revision)
+        with self._change() as change:
+            for pair in stored:
+                change.put(pair, None)
+        return Receipt(change.revision, retracted=len(stored))
+
+    def _stage(self, number: int, books: Iterable[OrderBook]) -> None:
+        """Write the books into a temporary table, where others do not see them."""
+        rows = map(row_of, map(require_book, books))
+        while some := list(islice(rows, _ROWS_STAGED_AT_ONCE)):
+            with self._connected() as connection, transaction(connection, "BEGIN"):
+                connection.executemany(_STAGE, ((number, pair, str(body, "ascii")) for pair, body in some))
+
+    def _replace_by_staged(self, number: int, keep: Callable[[Pair], bool]) -> Receipt:
+        """Make what was staged the whole of the store, in one change."""
+        with self._change() as change:
+            dropped = self._drop_not_staged(change, number, keep)
+            revision = change.revision
+            published = change.connection.execute(_PUBLISH_STAGED, {"revision": revision, "number": number}).rowcount
+            # Counted again, which repairs a sum that was wrong before.
+            before, change.total = change.total, sum_of(one for (one,) in change.connection.execute(DIGESTS))
+            if not (published or dropped) and change.total == before:
+                change.connection.execute("ROLLBACK")
+                revision -= 1
+                self._left = last_position(change.connection)
+        if self._left is None or self._left.revision != revision:
+            self._left = self._own
+        return Receipt(revision, published, dropped)
+
+    def _drop_not_staged(self, change: Change, number: int, keep: Callable[[Pair], bool]) -> int:
+        """Retract the pairs that were not staged, unless `keep` says otherwise; return how many."""
+        dropped: list[tuple[int, bytes]] = []
+        for row, text in change.connection.execute(_NOT_STAGED, (number,)).fetchall():
+            pair = pair_of(text)
+            if pair is None or not _ask(keep, pair):
+                dropped.append((row, text))
+        revision = change.revision
+        change.connection.executemany(
+            _RETRACT_ROW, [(revision, digest_of(revision, text), row) for row, text in dropped]
+        )
+        return len(dropped)
+
+    @contextmanager
+    def _change(self) -> Iterator[Change]:
+        """Make one change: it is stored at the end of the body, and not at all if that raises."""
+        with self._connected() as connection, self._writing.held(self._wait):
+            with transaction(connection, "BEGIN IMMEDIATE"):
+                # Again: it may have waited for the lock.
+                self._require_in_place()
+                change = Change(connection, self._own)
+                yield change
+                # The body rolls back if there was nothing to change.
+                if made := connection.in_transaction:
+                    change.finish()
+                    self._require_in_place()
+            if made:
+                continues = self._left is not None and self._left.revision == change.revision - 1
+                self._own = change.position
+                self._left = self._own if continues else None
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection to this thread alone, and turn its errors into those of a store."""
+        if os.getpid() != self._process:
+            raise StoreError(f"{self.target} was opened before a fork: open it in the process that publishes")
+        if not self._turn.acquire(timeout=min(self._wait, _MAX_WAIT_SECONDS)):
+            raise self._busy()
+        try:
+            if self._connection is None:
+                raise StoreError(f"{self.target} is closed")
+            if self._connection.in_transaction:
+                raise StoreError(f"{self.target}: this thread is in the middle of another change")
+            self._require_in_place()
+            yield self._connection
+        except (OSError, sqlite3.Error, Busy) as error:
+            if isinstance(error, Busy) or is_busy(error):
+                raise self._busy() from error
+            raise StoreError(f"{self.target} was not written to: {reason_of(error)}") from error
+        finally:
+            self._turn.release()
+
+    def _busy(self) -> StoreBusy:
+        return StoreBusy(f"{self.target} was not written to: others have been writing for {self._wait:g} seconds")
+
+    def _require_in_place(self) -> None:
+        if not self._is_in_place():
+            raise StoreError(
+                f"{self.target} was deleted or replaced since it was opened, or its log (-wal) was: nothing was written"
+            )
+
+    def _is_in_place(self) -> bool:
+        try:
+            return (identity_of(self._given), identity_of(self._log)) == self._identities
+        except FileNotFoundError:
+            return False
+
+
+class _KeepFailed(Exception):
+    """Carries what the caller's `keep` raised past the handlers of this store's own errors."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _ask(keep: Callable[[Pair], bool], pair: Pair) -> bool:
+    try:
+        return keep(pair)
+    except Exception as error:
+        raise _KeepFailed(error) from error
+
+
+def _digest_of_text(revision: int, text: str | None) -> bytes | None:
+    return None if text is None else digest_of(revision, text.encode())
+
+
+def open_sqlite_store(target: str, *, wait: float, synchronous: Synchronous, make: bool) -> SqliteStore:
+    """Open a file for publishing. If there is none, it is made if `make` is set.
+
+    Raises `StoreError` when the file is something else, or cannot be made or written.
+    """
+    if synchronous not in {"full", "normal"}:
+        raise ValueError(f"synchronous must be 'full' or 'normal', not {safe_repr(synchronous)}")
+    if not wait >= 0:
+        raise ValueError(f"wait must be 0 or more seconds, not {wait}")
+    name = shown_name(target)
+    try:
+        path = Path(target)
+        if make and not path.exists():
+            create(Path(os.path.realpath(path)))
+        require_store(path)
+        return SqliteStore(name, path, wait, synchronous)
+    except (OSError, ValueError, sqlite3.Error, Unusable) as error:
+        raise StoreError(f"{name} cannot be opened: {reason_of(error)}") from None
