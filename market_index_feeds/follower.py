@@ -225,6 +225,8 @@ class Follower:
         live = LiveIndex()
         with closing(self._first(live, progress)) as updates:
             while not self.is_whole:
+                if progress is not None:
+                    progress(0, 0)
                 self._apply(self._next(updates), live)
         return live.current
 

@@ -50,8 +50,8 @@ class LineBatch:
     """The lines that could be read at once. A batch without lines says that there was nothing new."""
 
     lines: list[Line]
-    unfinished: Line
-    """The last line, which has no newline yet; empty if there is none."""
+    unfinished: Line | None
+    """The last line, which has no newline yet; empty if there is none. None if there is more to read now."""
 
     offset: int
     """The bytes read so far."""
@@ -62,14 +62,16 @@ class LineBatch:
     is_start: bool = False
     """Whether the lines are the first of a file: those of the file before it are gone."""
 
-    is_caught_up: bool = True
-    """Whether there was no more to read at the time."""
-
     is_end: bool = False
     """Whether no more lines will come."""
 
     problem: str | None = None
     """Why the file cannot be found at its path, although it is still read."""
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether there was no more to read at the time."""
+        return self.unfinished is not None
 
 
 class LineCutter:
@@ -161,7 +163,8 @@ class LineFile(LineSource):
             offset += len(chunk)
             size = max(os.fstat(file.fileno()).st_size, offset)
             lines = list(cutter.feed(chunk))
-            yield LineBatch(lines, cutter.unfinished, offset, size, is_start, offset == size, problem=problem)
+            unfinished = cutter.unfinished if offset == size else None
+            yield LineBatch(lines, unfinished, offset, size, is_start, problem=problem)
             is_start = False
 
     def _is_at_path(self, file: FileIO) -> bool:
@@ -187,7 +190,7 @@ class LineStream(LineSource):
         if isinstance(self._stream, int):
             yield from self._batches(self._stream, stop)
         else:
-            descriptor = _open_without_waiting(self._stream, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = _open_without_waiting(self._stream, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
             try:
                 yield from self._batches(descriptor, stop)
             finally:
@@ -203,8 +206,8 @@ class LineStream(LineSource):
             is_end = chunk == b""
             offset += len(chunk or b"")
             lines = list(cutter.feed(chunk or b""))
-            is_caught_up = not chunk or monotonic() > loaded_at
-            yield LineBatch(lines, cutter.unfinished, offset, self.size, is_start, is_caught_up, is_end)
+            unfinished = cutter.unfinished if not chunk or monotonic() > loaded_at else None
+            yield LineBatch(lines, unfinished, offset, self.size, is_start, is_end)
             is_start = False
 
 
@@ -237,7 +240,7 @@ def open_stream(source: str) -> LineStream:
 
 def _open_without_waiting(path: str, flags: int) -> int:
     # Else opening a pipe blocks until there is a writer.
-    return os.open(path, flags | os.O_NONBLOCK)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _read_within(descriptor: int, seconds: float) -> bytes | None:

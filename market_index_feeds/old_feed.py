@@ -49,7 +49,7 @@ class Feed(Opened):
         self._thread: Thread | None = None
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.source}: {self.books} books, {self.rejected} rejected>"
+        return f"<Feed of {self.source}: {self.books} books, {self.rejected} rejected>"
 
     def start(self, live: LiveIndex, progress: Progress | None = None) -> None:
         """Put what the source holds now into `live`, then follow the source in a thread of its own until `close`.

@@ -92,7 +92,7 @@ def read_books(batch: LineBatch) -> BookBatch:
         elif held is not None:
             read.rejected.append(held)
     last = batch.unfinished
-    if batch.is_end and (last.text is None or last.text.strip()):
+    if batch.is_end and last is not None and (last.text is None or last.text.strip()):
         read.rejected.append(RejectedLine(last.number, "it was not finished by a newline", pair_named_in(last)))
     return read
 

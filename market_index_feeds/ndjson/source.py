@@ -66,7 +66,7 @@ class NdjsonSource(Source):
         )
 
     def _snapshot(self, loading: _Loading, batch: LineBatch, unfinished: Pair | Names) -> Snapshot:
-        if unfinished is not Names.NONE:
+        if unfinished is not Names.NONE and batch.unfinished is not None:
             LOG.info("%s line %d waits for its newline", self.name, batch.unfinished.number)
         return Snapshot(
             books=loading.books.values(),
@@ -99,7 +99,9 @@ class _Loading:
 
 
 def _unfinished(batch: LineBatch) -> Pair | Names:
-    """Return what the unfinished line may name."""
+    """Return what the lines that are not read yet may name."""
+    if batch.unfinished is None:
+        return Names.ANY
     if batch.is_end or batch.unfinished.text == b"":
         return Names.NONE
     return pair_named_in(batch.unfinished) or Names.ANY

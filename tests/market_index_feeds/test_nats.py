@@ -315,7 +315,7 @@ class TestNoticing:
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
     ):
         nats.put(nats_server, name_of(bucket), nats_records.key_of(pair(1)), b"nonsense")
-        eventually(lambda: feed.refused == 1)
+        eventually(lambda: feed.rejected == 1)
         feed._watch._delivered -= 1  # type: ignore[attr-defined]  # as if the last one had never come
         store.publish(book(2, 9))
         noticed(lambda: spots(live)[2] == "9")
@@ -476,12 +476,12 @@ class TestNoticing:
             nats.put(nats_server, name_of(bucket), "config.of.mine", b"{}")
         nats.put(nats_server, name_of(bucket), nats_records.key_of(pair(4)), wire.order_book_to_json(book(4, 4)))
         eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 4: "4"})
-        assert feed.refused == logged.text.count("value config.of.mine refused") == 1
+        assert feed.rejected == logged.text.count("value config.of.mine refused") == 1
         assert store.replace([book(1, 1)]).retracted == 3
         eventually(lambda: spots(live) == {1: "1"})
         with open_feed(bucket) as other:
             other.read()
-            assert other.refused == 1, "it is somebody else's, and left alone"
+            assert other.rejected == 1, "it is somebody else's, and left alone"
 
     def test_a_key_that_others_purge_is_retracted(
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server

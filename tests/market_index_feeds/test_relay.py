@@ -228,7 +228,7 @@ def test_what_a_refused_record_may_name_is_not_retracted(source: Store, bucket: 
     feed.write_bytes(b"\n".join([b"nonsense", *lines, b""]))
     with relaying(str(feed), bucket) as relay:
         assert read(bucket) == {1: "1", 2: "2", 3: "3"}
-        assert relay.feed.refused == 1
+        assert relay.feed.rejected == 1
         with open_store(bucket) as other:
             other.publish(book(2, 7))
         comes_to_hold(bucket, {1: "1", 2: "2", 3: "3"})

@@ -1,0 +1,19 @@
+"""Lines of order books, for the tests of files and streams of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from market_index import OrderBook, wire
+from tests.market_index_feeds.made_up import pair
+
+
+def line(number: int, spot: str | None = None) -> bytes:
+    return wire.order_book_to_json(OrderBook(pair(number), spot=spot)) + b"\n"
+
+
+def rename_over(path: Path, content: bytes) -> None:
+    """Replace a file in one step, as is to be done."""
+    beside = path.with_suffix(".new")
+    beside.write_bytes(content)
+    beside.replace(path)

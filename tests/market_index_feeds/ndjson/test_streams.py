@@ -1,0 +1,124 @@
+"""Standard input and pipes of order books."""
+
+from __future__ import annotations
+
+import os
+from io import FileIO
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from market_index import LiveIndex
+from market_index_feeds import Feed, FeedError, open_feed
+from market_index_feeds.line_source import LineStream
+from market_index_feeds.ndjson.source import NdjsonSource
+from tests.market_index_feeds.checks import checked
+from tests.market_index_feeds.made_up import spots
+from tests.market_index_feeds.ndjson.lines import line
+from tests.waiting import eventually
+
+
+def writing_to(pipe: Path) -> FileIO:
+    # For reading too, so that it need not wait for a reader.
+    return FileIO(os.open(pipe, os.O_RDWR), "w")
+
+
+def feed_of(name: str, descriptor: int) -> Feed:
+    return Feed(NdjsonSource(LineStream(name, descriptor)))
+
+
+def test_lines_go_live_as_they_come(pipe: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture):
+    writer = writing_to(pipe)
+    with open_feed(pipe) as feed:
+        writer.write(line(1, "1") + line(2)[:30])
+        feed.start(live)
+        assert spots(live) == {1: "1"}
+        assert not feed.is_whole
+        writer.write(line(2)[30:] + b"nonsense\n" + line(1, "2"))
+        eventually(lambda: spots(live) == {1: "2", 2: None})
+        writer.write(b"\n" + line(3)[:-1])
+        writer.close()
+        eventually(lambda: f"{pipe} ended: 3 order books read, 2 lines rejected" in caplog.text)
+        assert feed.is_whole
+    assert "line 6 rejected: it was not finished by a newline" in caplog.text
+    assert spots(live) == {1: "2", 2: None}
+
+
+def test_blanks_at_the_end_are_not_a_line(pipe: Path):
+    writing = Thread(target=lambda: pipe.write_bytes(line(1) + b"  \r"))
+    writing.start()
+    feed = open_feed(pipe)
+    assert spots(feed.read()) == {1: None}
+    assert (feed.books, feed.rejected) == (1, 0)
+    writing.join()
+
+
+def test_a_stream_that_does_not_block_is_waited_for(live: LiveIndex, caplog: pytest.LogCaptureFixture):
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with feed_of("a pipe", reading) as feed:
+        feed.start(live)
+        os.write(writing, line(1))
+        eventually(lambda: len(live.current) == 1)
+        os.write(writing, line(2))
+        eventually(lambda: len(live.current) == 2)
+        os.close(writing)
+        eventually(lambda: "a pipe ended: 2 order books read, 0 lines rejected" in caplog.text)
+    os.close(reading)
+
+
+def test_a_stream_is_loaded_at_its_first_pause(pipe: Path, live: LiveIndex):
+    content = b"".join(line(number) for number in range(1, 5_001))
+    writing = Thread(target=lambda: pipe.write_bytes(content))
+    writing.start()
+    with open_feed(pipe) as feed:
+        feed.start(live)
+        # On a busy machine the writer may pause, too.
+        eventually(lambda: len(live.current) == feed.books == 5_000)
+    writing.join()
+
+
+def test_nothing_goes_live_once_it_is_closed(pipe: Path, live: LiveIndex):
+    writer = writing_to(pipe)
+    feed = open_feed(pipe)
+    feed.start(live)
+    feed.close()
+    writer.write(line(1))
+    assert len(live.current) == 0
+    writer.close()
+
+
+@pytest.mark.parametrize("work", [lambda feed: feed.read(), lambda feed: feed.start(LiveIndex())])
+def test_a_stream_that_cannot_be_read_is_an_error(work):  # type: ignore[no-untyped-def]  # a lambda has no types
+    reading, writing = os.pipe()
+    os.close(reading)
+    with pytest.raises(FeedError, match="a closed pipe cannot be read: "):
+        work(feed_of("a closed pipe", reading))
+    os.close(writing)
+
+
+def test_a_stream_that_is_read_once_is_read_to_its_end_whatever_pauses_it_makes(pipe: Path):
+    def write() -> None:
+        with pipe.open("wb", buffering=0) as writer:
+            for number in range(1, 4):
+                writer.write(line(number))
+                eventually(lambda number=number: len(reported) > number)  # type: ignore[misc]  # a default has no type
+
+    reported: list[tuple[int, int]] = []
+    writing = Thread(target=write)
+    writing.start()
+    index = open_feed(pipe).read(lambda done, total: reported.append((done, total)))
+    writing.join()
+    assert spots(index) == {1: None, 2: None, 3: None}
+    assert set(reported) == {(0, 0)}
+
+
+def test_it_is_healthy_while_it_is_open_and_ages_once_it_has_ended(pipe: Path, live: LiveIndex):
+    writer = writing_to(pipe)
+    with open_feed(pipe) as feed:
+        writer.write(line(1))
+        feed.start(live)
+        checked(feed)
+        writer.close()
+        eventually(lambda: feed.age > 1)

@@ -1,0 +1,32 @@
+"""A store in a file, and what other programs and processes do with it."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from market_index_feeds.sqlite.revisions import digest_of
+from tests.waiting import DEADLINE_SECONDS
+
+
+def plain(path: Path, statement: str, *parameters: object) -> list[tuple[object, ...]]:
+    """Return what the sqlite3 of the standard library makes of the file; `forged` is the digest of a row."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.create_function("forged", 2, lambda revision, body: digest_of(revision, body.encode()))
+        return connection.execute(statement, parameters).fetchall()
+
+
+def elsewhere(script: str, *arguments: object) -> str:
+    """Run a script in another process, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

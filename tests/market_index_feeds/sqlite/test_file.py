@@ -1,0 +1,134 @@
+"""What is not a store is left as it is, and one line says what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+from market_index import LiveIndex, wire
+from market_index_feeds import FeedError, Store, StoreError, open_feed, open_store
+from market_index_feeds.sqlite import revisions
+from tests.market_index_feeds.made_up import book, spots
+from tests.market_index_feeds.sqlite.files import plain
+
+
+@frozen
+class Case:
+    content: bytes | str | None
+    reading: str
+    writing: str
+
+
+CASES = {
+    "empty": Case(b"", "(remove it to have one made)", "it is an empty file, not a store"),
+    "garbage": Case(b"\x00garbage" * 999, "not a SQLite file", "not a SQLite file"),
+    "cut short": Case(b"SQLite format 3\0", "not a SQLite file", "not a SQLite file"),
+    "foreign": Case("CREATE TABLE t (x)", "a SQLite file of something else", "a SQLite file of something else"),
+    "foreign log": Case("PRAGMA journal_mode = WAL", "of something else", "of something else"),
+    "later": Case(
+        "later",
+        "it has schema 2, and this version of market-index reads schema 1: a later version wrote it",
+        "it has schema 2",
+    ),
+    "folder": Case("folder", "it is not a file", "it is not a file"),
+    "missing": Case(None, "No such file or directory", ""),
+}
+
+
+class TestOpening:
+    """What is no store is left as it is, and one line says what is wrong with it."""
+
+    @pytest.mark.parametrize("name", CASES)
+    def test_each_is_one_clear_error_and_nothing_is_written(self, tmp_path: Path, name: str):
+        case = CASES[name]
+        path = tmp_path / "market.db"
+        if case.content == "later":
+            open_store(path).close()
+            plain(path, "PRAGMA user_version = 2")
+            path.with_name("market.db-lock").unlink()
+        elif case.content == "folder":
+            path.mkdir()
+        elif isinstance(case.content, str):
+            plain(path, case.content)
+            plain(path, "CREATE TABLE another (x)")
+        elif case.content is not None:
+            path.write_bytes(case.content)
+        before = {one.name: one.is_file() and one.read_bytes() for one in tmp_path.iterdir()}
+        with pytest.raises(FeedError) as refused:
+            open_feed(path)
+        assert str(refused.value).startswith(f"{path} cannot be opened: ")
+        assert case.reading in str(refused.value)
+        if case.writing:
+            with pytest.raises(StoreError) as refused_too:
+                open_store(path)
+            assert str(refused_too.value).startswith(f"{path} cannot be opened: ")
+            assert case.writing in str(refused_too.value)
+        assert {one.name: one.is_file() and one.read_bytes() for one in tmp_path.iterdir()} == before
+
+    @pytest.mark.parametrize(
+        ("target", "reason"),
+        [
+            ("nowhere/market.db", "No such file or directory|unable to open database file"),
+            ("/sys/market.db", "Permission denied|unable to open database file"),
+            ("nul\0.db", "embedded null"),
+            ("amqp://me:secret@127.0.0.1/b", "^amqp://127.0.0.1/b cannot be opened: 'amqp' is not a known kind of store"),
+        ],
+    )
+    def test_what_cannot_be_made_is_one_clear_error(self, target: str, reason: str):
+        with pytest.raises(StoreError, match=reason):
+            open_store(target)
+
+    @pytest.mark.parametrize("at_the_same_time", [False, True])
+    def test_it_is_made_where_the_file_system_has_no_links(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, at_the_same_time: bool
+    ):
+        def refuse(new: Path, path: Path) -> None:
+            if at_the_same_time:
+                shutil.copyfile(new, path)
+            raise PermissionError(1, "Operation not permitted")
+
+        monkeypatch.setattr(os, "link", refuse)
+        open_store(path).close()
+        open_store(path).close()
+        assert {one.name for one in path.parent.iterdir()} == {"market.db", "market.db-lock"}
+
+    def test_standard_input_is_no_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(StoreError, match="- is standard input, and no store"):
+            open_store("-")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_later_schema_that_stands_in_the_log_alone_is_seen_too(self, store: Store, path: Path):
+        store.publish(book(1))
+        plain(path, "PRAGMA user_version = 2")
+        for opening in (lambda: open_feed(path).read(), lambda: open_store(path)):
+            with pytest.raises((FeedError, StoreError), match="it has schema 2"):
+                opening()
+
+    def test_a_store_is_known_by_what_it_holds_where_its_name_does_not_tell(self, store: Store, path: Path):
+        store.publish(book(1, 1))
+        store.close()
+        other = path.rename(path.with_name("books"))
+        assert spots(open_feed(other).read()) == {1: "1"}
+        lines = path.with_name("lines")
+        lines.write_bytes(wire.order_book_to_json(book(2, 2)) + b"\n")
+        assert spots(open_feed(lines).read()) == {2: "2"}
+
+    def test_a_file_that_goes_between_opening_and_starting_is_told_of(self, path: Path, live: LiveIndex):
+        open_store(path).close()
+        feed = open_feed(path)
+        path.unlink()
+        with pytest.raises(FeedError, match=r"market\.db cannot be opened: No such file or directory"):
+            feed.start(live)
+
+    def test_many_runs_of_writers_are_not_kept_for_ever(self, path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(revisions, "MAX_RUNS", 3)
+        for spot in range(1, 8):
+            with open_store(path) as store:
+                store.publish(book(1, spot))
+                store.publish(book(1, spot))
+        assert plain(path, "SELECT first, last FROM runs") == [(9, 10), (11, 12), (13, 14)]

@@ -1,0 +1,71 @@
+"""A reader shows what publishers did, whatever happens to the file."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule
+
+from market_index_feeds import Store, open_store
+from tests.market_index_feeds.followed import Followed
+from tests.waiting import eventually
+
+
+class FollowedFile(Followed):
+    """Whatever publishers do, and whatever happens to the file, the reader comes to show what the file holds."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.path = self.folder / "market.db"
+        self.copies: list[tuple[Path, dict[int, str]]] = []
+        self.begin_with(str(self.path))
+
+    @property
+    def is_shown(self) -> bool:
+        # A store that was never published into leaves up what was up.
+        return self.revision > 0
+
+    def opened(self) -> Store:
+        return open_store(self.path, synchronous="normal")
+
+    @rule()
+    def copy(self) -> None:
+        to = self.folder / f"copy{len(self.copies)}"
+        with closing(sqlite3.connect(self.path)) as now, closing(sqlite3.connect(to)) as copy:
+            now.backup(copy)
+        self.copies.append((to, dict(self.model)))
+
+    @rule(which=st.integers(0, 9), in_place=st.booleans())
+    def put_back(self, which: int, in_place: bool) -> None:
+        if not self.copies:
+            return
+        copy, model = self.copies[which % len(self.copies)]
+        if in_place:
+            with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(self.path)) as now:
+                source.backup(now)
+        else:
+            for store in self.stores:
+                store.close()
+            new = self.folder / "new"
+            shutil.copyfile(copy, new)
+            new.rename(self.path)
+            eventually(lambda: self.feed.age < 0.05)
+            self.stores = [self.opened() for _ in range(2)]
+        self.model = dict(model)
+        self.revision = self.stores[0].revision
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder)
+
+
+FollowedFile.TestCase.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+TestFollowed = FollowedFile.TestCase

@@ -1,0 +1,340 @@
+"""Following a file: what a reader makes of whatever happens to it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from market_index import LiveIndex, PairNotFound
+from market_index_feeds import Feed, FeedError, Receipt, Store, StoreError, open_feed, open_store
+from market_index_feeds.sqlite import file
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.sqlite.files import elsewhere, plain
+from tests.waiting import eventually
+
+
+class TestFollowing:
+    """What a reader makes of whatever happens to the file."""
+
+    def test_a_reader_never_keeps_the_log_from_being_put_into_the_file(self, store: Store, feed: Feed, live: LiveIndex):
+        for spot in range(2, 40):
+            store.publish(*(book(number, spot) for number in range(100)))
+        eventually(lambda: spots(live)[99] == "39")
+        log = Path(f"{feed.source}-wal")
+        assert log.stat().st_size > 100_000
+        store.close()
+        # Empty, or gone: SQLite removes it where the reader is just opening the file anew.
+        assert file.log_header_of(Path(feed.source)) == b""
+
+    def test_loading_tells_how_it_gets_on(self, store: Store, path: Path):
+        store.publish(*map(book, range(600)))
+        told: list[tuple[int, int]] = []
+        open_feed(path).read(lambda done, total: told.append((done, total)))
+        (total,) = {total for _, total in told}
+        assert total == plain(path, "SELECT sum(length(body)) FROM books")[0][0]
+        assert [done for done, _ in told] == sorted(done for done, _ in told)
+        assert len(told) == 3
+
+    def test_a_file_that_vanishes_leaves_the_last_good_index(
+        self, feed: Feed, store: Store, path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture
+    ):
+        kept = path.rename(path.with_name("kept.db"))
+        eventually(lambda: "market.db: cannot be read: No such file or directory; keeping its 3 pairs" in logged.text)
+        age = feed.age
+        eventually(lambda: feed.age > age + 0.1)
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        kept.rename(path)
+        eventually(lambda: "market.db: recovered after" in logged.text)
+        store.publish(book(4, 4))
+        eventually(lambda: 4 in spots(live))
+        assert feed.books == 4, "the file was the same, so that nothing was read twice"
+
+    def test_another_store_in_its_place_is_read_anew(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
+    ):
+        live.publish(book(77))
+        with open_store(tmp_path / "other.db") as other:
+            other.publish(book(2, 5))
+            other.publish(book(7, 7))
+        store.close()
+        (tmp_path / "other.db").rename(path)
+        eventually(lambda: spots(live) == {2: "5", 7: "7", 77: None})
+        eventually(lambda: "reloaded, because it was replaced or rolled back, from revision 1 to 2: 2 pairs dropped" in logged.text)
+        with open_store(path) as other:
+            other.publish(book(8, 8))
+            eventually(lambda: 8 in spots(live))
+
+    def test_another_store_of_the_same_revision_is_another_store(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed
+    ):
+        with open_store(tmp_path / "other.db") as other:
+            other.publish(book(2, 5))
+        store.close()
+        (tmp_path / "other.db").rename(path)
+        eventually(lambda: spots(live) == {2: "5"})
+        assert feed.revision == 1
+
+    def test_a_store_deleted_and_made_again_is_read_once_it_is_published_into(
+        self, store: Store, path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
+    ):
+        store.close()
+        for name in ("market.db", "market.db-wal", "market.db-shm"):
+            path.with_name(name).unlink(missing_ok=True)
+        with open_store(path) as store:
+            eventually(lambda: "contains no order book; keeping its 3 pairs" in logged.text)
+            assert spots(live) == {1: "1", 2: "2", 3: "3"}
+            store.publish(book(2, 9))
+            eventually(lambda: spots(live) == {2: "9"})
+
+    def test_an_older_copy_that_is_put_back_is_read_anew_even_where_it_has_as_many_revisions(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed
+    ):
+        """Through SQLite, as `.restore` does it: the file is the same one, and nobody has to let go of it."""
+        with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(tmp_path / "copy")) as copy:
+            now.backup(copy)
+            store.publish(book(1, 5))
+            store.publish(book(9, 5))
+            eventually(lambda: spots(live) == {1: "5", 2: "2", 3: "3", 9: "5"})
+            copy.backup(now)
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3"})
+        eventually(lambda: feed.revision == 1)
+        with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(tmp_path / "copy")) as copy:
+            store.publish(book(1, 5))
+            eventually(lambda: feed.revision == 2)
+            with closing(sqlite3.connect(path, isolation_level=None)) as blind:
+                # Before the reader looks again there is another second revision.
+                feed_sees = blind.execute("PRAGMA data_version").fetchone()
+                assert feed_sees
+            copy.backup(now)
+            store.publish(book(2, 6))
+        eventually(lambda: spots(live) == {1: "1", 2: "6", 3: "3"})
+
+    @pytest.mark.parametrize("publishing", [False, True])
+    def test_an_older_copy_that_is_copied_over_it_is_read_anew(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, publishing: bool
+    ):
+        """SQLite does not look at the file again while nobody tells it through what its users share."""
+        store.close()
+        if publishing:
+            store = open_store(path)
+        shutil.copyfile(path, tmp_path / "copy")
+        with open_store(path) as other:
+            other.publish(book(1, 5), book(9, 5))
+        eventually(lambda: spots(live) == {1: "5", 2: "2", 3: "3", 9: "5"})
+        with closing(sqlite3.connect(path)) as other_still:
+            other_still.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        shutil.copyfile(tmp_path / "copy", path)
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3"})
+        if publishing:
+            store.close()
+
+    def test_what_is_written_over_it_leaves_the_last_good_index(
+        self, store: Store, path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
+    ):
+        store.close()
+        path.write_bytes(b"garbage")
+        eventually(lambda: "cannot be read: it is not a store: not a SQLite file; keeping its 3 pairs" in logged.text)
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+
+    @pytest.mark.parametrize("content", [b"", b"garbage" * 1000, "foreign"])
+    def test_what_is_no_store_in_its_place_leaves_the_last_good_index(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, content: bytes | str,
+        logged: pytest.LogCaptureFixture,
+    ):  # fmt: skip
+        other = tmp_path / "other"
+        if isinstance(content, bytes):
+            other.write_bytes(content)
+        else:
+            plain(other, "CREATE TABLE t (x)")
+        kept = tmp_path / "kept"
+        store.close()
+        path.rename(kept)
+        other.rename(path)
+        eventually(lambda: re.search(r"cannot be read: it is .*; keeping its 3 pairs", logged.text))
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        kept.rename(path)
+        with open_store(path) as store:
+            store.publish(book(1, 9))
+            eventually(lambda: spots(live)[1] == "9")
+
+    def test_the_log_of_the_former_file_is_not_taken_for_that_of_the_one_in_its_place(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
+    ):
+        """SQLite finds the log by its name, and would show the former store, or a mixture of both."""
+        with open_store(tmp_path / "other.db") as other:
+            other.publish(book(2, 5))
+        (tmp_path / "other.db").rename(path)
+        eventually(
+            lambda: (
+                "log is still there: end all publishers, then remove market.db-wal and market.db-shm" in logged.text
+            )
+        )
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        for name in ("market.db-wal", "market.db-shm"):
+            path.with_name(name).unlink()
+        eventually(lambda: spots(live) == {2: "5"})
+
+    def test_a_copy_put_back_beside_the_log_of_a_crashed_publisher_is_no_mixture_of_both(
+        self, path: Path, tmp_path: Path
+    ):
+        """SQLite would put the log into it. Who is the first to open it has seen neither before."""
+        with open_store(path) as store:
+            store.publish(*(book(number, 1) for number in range(300)))
+        shutil.copyfile(path, tmp_path / "copy")
+        script = (
+            "import os, signal, sys\n"
+            "from market_index_feeds import open_store\n"
+            "from tests.market_index_feeds.made_up import book\n"
+            "with open_store(sys.argv[1]) as store:\n"
+            "    store.publish(*(book(number, 2) for number in range(300)))\n"
+            "store = open_store(sys.argv[1])\n"
+            "store.publish(*(book(number, 3) for number in range(40)))\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        subprocess.run([sys.executable, "-c", script, path], check=False)
+        assert Path(f"{path}-wal").stat().st_size > 0
+        (tmp_path / "copy").rename(path)
+        before = path.read_bytes()
+        for opening in (lambda: open_feed(path).read(), lambda: open_store(path), lambda: open_feed(path).read()):
+            with pytest.raises((FeedError, StoreError), match="rows are missing in it, or are those of another file"):
+                opening()
+        assert path.read_bytes() == before
+        Path(f"{path}-wal").unlink()
+        Path(f"{path}-shm").unlink(missing_ok=True)
+        assert set(spots(open_feed(path).read()).values()) == {"1"}
+
+    def test_rows_that_are_missing_are_noticed_and_replacing_makes_it_whole(self, store: Store, path: Path):
+        store.publish(book(1, 1), book(2, 2))
+        plain(path, "DELETE FROM books WHERE pair = ?", str(pair(1)))
+        with pytest.raises(FeedError, match="rows are missing in it"):
+            open_feed(path).read()
+        assert store.replace([book(2, 2)]).revision == 2
+        assert spots(open_feed(path).read()) == {2: "2"}
+
+    def test_a_relative_path_is_followed_wherever_the_process_goes(
+        self, store: Store, path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.chdir(path.parent)
+        with open_store("market.db") as here, open_feed("market.db") as feed:
+            feed.start(live)
+            monkeypatch.chdir("/")
+            here.publish(book(1, 1))
+            eventually(lambda: spots(live) == {1: "1"})
+
+    def test_a_file_is_read_once_nobody_has_the_one_before_it_open(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
+    ):
+        with open_store(tmp_path / "other.db") as other:
+            other.publish(*(book(number, 5) for number in range(2000)))
+        script = (
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(*c.execute('SELECT count(*) FROM books'));"
+            "c.execute('PRAGMA wal_checkpoint(TRUNCATE)'); print(flush=True); sys.stdin.read()"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as holding:
+            assert holding.stdin
+            assert holding.stdout
+            assert (holding.stdout.readline(), holding.stdout.readline()) == ("(3,)\n", "\n")
+            (tmp_path / "other.db").rename(path)
+            eventually(lambda: "cannot be read: database disk image is malformed; keeping its 3 pairs" in logged.text)
+            assert spots(live) == {1: "1", 2: "2", 3: "3"}
+            store.close()
+            holding.stdin.close()
+        eventually(lambda: len(spots(live)) == 2000)
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ("body = 'nonsense'", "its digest does not fit, so that it was damaged or is not a store's: b'nonsense'"),
+            ("body = x'ff00'", "its digest does not fit"),
+            ("body = 7", "its digest does not fit"),
+            ("body = replace(body, '\"1\"', '\"2\"')", "its digest does not fit"),
+            ("digest = 7", "its digest does not fit"),
+            ("digest = 'text'", "its digest does not fit"),
+            ("revision = 'late'", "its digest does not fit"),
+            ("body = (SELECT body FROM books WHERE pair = 'PAIR3')", "its digest does not fit"),
+            ("(body, digest) = (SELECT body, digest FROM books WHERE pair = 'PAIR3')", "its digest does not fit"),
+            ("pair = 'ADA/ADA'", "its digest does not fit"),
+            ("pair = 'ADA/ADA', digest = forged(2, body)", "it holds the book of another pair"),
+            ("pair = x'ff', digest = forged(2, body)", "it holds the book of another pair"),
+            ("body = 'nonsense', digest = forged(2, 'nonsense')", "not JSON at character 0"),
+        ],
+    )
+    @pytest.mark.parametrize("first", [False, True])
+    def test_a_row_that_holds_no_book_costs_nothing_else(
+        self, store: Store, path: Path, change: str, reason: str, first: bool, logged: pytest.LogCaptureFixture
+    ):
+        store.publish(book(1, 1), book(2, 2), book(3, 3))
+        live = LiveIndex()
+        with open_feed(path) as feed:
+            if not first:
+                feed.start(live)
+            change = change.replace("PAIR3", str(pair(3)))
+            plain(path, f"UPDATE books SET revision = 2, {change} WHERE pair = ?", str(pair(1)))
+            plain(path, "UPDATE runs SET last = 2")
+            if first and "digest" in change:
+                # Then nothing tells whether the rows are all there.
+                with pytest.raises(FeedError, match="rows are missing in it, or are those of another file"):
+                    feed.start(live)
+                return
+            if first:
+                feed.start(live)
+                assert spots(live) == {2: "2", 3: "3"}
+            else:
+                eventually(lambda: reason in logged.text)
+                assert spots(live) == {1: "1", 2: "2", 3: "3"}
+            assert reason in logged.text
+            plain(path, "UPDATE books SET body = 'and again', revision = 3 WHERE revision = 2")
+            plain(path, "UPDATE runs SET last = 3")
+            eventually(lambda: feed.revision == 3)
+            store.publish(book(2, 9))
+            eventually(lambda: spots(live)[2] == "9")
+            assert logged.text.count("rejected:") == feed.rejected == 1
+            store.publish(book(1, 7))
+            eventually(lambda: spots(live).get(1) == "7")
+
+    def test_a_row_without_a_name_can_be_taken_out_by_replacing(self, store: Store, path: Path):
+        store.publish(book(1, 1))
+        plain(path, "UPDATE books SET pair = 'nobody'")
+        plain(path, "INSERT INTO books VALUES (x'ff', 1, x'00', 'nonsense')")
+        assert store.replace([book(2, 2)]) == Receipt(2, published=1, retracted=2)
+        assert store.replace([book(2, 2)]) == Receipt(2)
+        with open_feed(path) as feed:
+            assert spots(feed.read()) == {2: "2"}
+            assert feed.rejected == 0
+
+    def test_a_book_that_is_not_there_or_not_readable_is_told_of(self, store: Store, path: Path):
+        store.publish(book(1), book(2))
+        store.retract(pair(2))
+        plain(path, "UPDATE books SET body = '{}' WHERE pair = ?", str(pair(1)))
+        for number in (2, 3):
+            with pytest.raises(PairNotFound, match=str(pair(number))):
+                open_feed(path).read_order_book(pair(number))
+        with pytest.raises(FeedError, match=f"cannot be read: row {pair(1)}: its digest does not fit"):
+            open_feed(path).read_order_book(pair(1))
+
+    def test_to_look_at_the_file_lets_go_of_no_lock(self, store: Store, path: Path):
+        """Whoever closes a file lets go of all POSIX locks of its process on it, and others would believe it unused."""
+        store.publish(book(1, 1))
+        odd = path.with_name("odd name")
+        odd.symlink_to(path)
+        for name in (path, odd):
+            with open_feed(name) as feed:
+                feed.read()
+        elsewhere(
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM books'); c.close()", path
+        )
+        assert Path(f"{path}-wal").exists(), "another process took itself for the last one that has the file open"
+        store.publish(book(1, 2))
+        script = (
+            "import sys; from market_index_feeds import open_feed; print(*open_feed(sys.argv[1]).read().pair_list())"
+        )
+        assert "last_spot=Decimal('2')" in elsewhere(script, path)

@@ -1,0 +1,186 @@
+"""Lines of files and streams: cutting, following, and where they end."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index_feeds import FeedError, line_source
+from market_index_feeds.line_source import MAX_LINE_BYTES, Line, LineCutter, LineFile, LineStream, open_stream
+from tests.waiting import DEADLINE_SECONDS
+
+
+class TestCutting:
+    """Cutting chunks into lines."""
+
+    @given(st.binary(max_size=60).map(lambda data: data.replace(b"\x07", b"\n")), st.lists(st.integers(0, 60)))
+    def test_chunks_cut_anywhere_give_the_same_lines(self, data: bytes, cuts: list[int]):
+        cutter = LineCutter()
+        found: list[Line] = []
+        borders = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
+        for start, stop in pairwise(borders):
+            found += cutter.feed(data[start:stop])
+        lines = data.split(b"\n")
+        lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+        assert [*found, cutter.unfinished] == [Line(number, text) for number, text in enumerate(lines, 1)]
+
+    def test_a_line_too_long_is_none_wherever_it_is_cut(self):
+        cutter = LineCutter()
+        longest, longer = b"x" * MAX_LINE_BYTES, b"y" * (MAX_LINE_BYTES + 1)
+        assert list(cutter.feed(longest)) == []
+        assert list(cutter.feed(b"\n" + longer + b"\nz\n" + longer)) == [
+            Line(1, longest),
+            Line(2, None),
+            Line(3, b"z"),
+        ]
+        assert cutter.unfinished == Line(4, None)
+        assert list(cutter.feed(longest)) == []
+        assert list(cutter.feed(b"\n\n")) == [Line(4, None), Line(5, b"")]
+
+
+class TestFiles:
+    """A file that is followed."""
+
+    @pytest.fixture(autouse=True)
+    def quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(line_source, "POLL_SECONDS", 0.005)
+
+    def test_each_file_at_the_path_starts_again_at_line_1(self, tmp_path: Path):
+        path = tmp_path / "lines"
+        path.write_bytes(b"a\nb")
+        with closing(LineFile("lines", path).batches(Event())) as batches:
+            first = next(batches)
+            assert (first.lines, first.unfinished, first.is_start) == ([Line(1, b"a")], Line(2, b"b"), True)
+            assert next(batches).lines == []
+            with path.open("ab") as file:
+                file.write(b"\n")
+            second = next(batch for batch in batches if batch.lines)
+            assert (second.lines, second.is_start, second.offset) == ([Line(2, b"b")], False, 4)
+            (tmp_path / "new").write_bytes(b"c\n")
+            (tmp_path / "new").replace(path)
+            third = next(batch for batch in batches if batch.lines)
+            assert (third.lines, third.is_start) == ([Line(1, b"c")], True)
+            path.write_bytes(b"")
+            fourth = next(batch for batch in batches if batch.is_start)
+            assert (fourth.lines, fourth.unfinished) == ([], Line(1, b""))
+
+    def test_a_file_that_was_renamed_away_is_read_until_another_is_in_its_place(self, tmp_path: Path):
+        path = tmp_path / "lines"
+        path.write_bytes(b"a\n")
+        with closing(LineFile("lines", path).batches(Event())) as batches, path.open("ab", buffering=0) as file:
+            assert next(batches).problem is None
+            path.rename(tmp_path / "away")
+            assert next(batch for batch in batches if batch.problem).problem == "No such file or directory"
+            file.write(b"b\n")
+            assert next(batch for batch in batches if batch.lines).lines == [Line(2, b"b")]
+            path.write_bytes(b"c\n")
+            file.write(b"d\n")
+            assert next(batch for batch in batches if batch.lines).lines == [Line(3, b"d")]
+            assert next(batch for batch in batches if batch.lines).lines == [Line(1, b"c")]
+
+    def test_a_large_file_is_caught_up_with_at_its_end_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(line_source, "_CHUNK_BYTES", 4)
+        path = tmp_path / "lines"
+        path.write_bytes(b"abc\nd\ne\nf")
+        with closing(LineFile("lines", path).batches(Event())) as batches:
+            read = [next(batches) for _ in range(3)]
+        assert [(batch.offset, batch.size, batch.is_start, batch.is_caught_up) for batch in read] == [
+            (4, 9, True, False),
+            (8, 9, False, False),
+            (9, 9, False, True),
+        ]
+
+    def test_it_ends_when_it_is_stopped(self, tmp_path: Path):
+        path = tmp_path / "lines"
+        path.write_bytes(b"a\n")
+        stop = Event()
+        with closing(LineFile("lines", path).batches(stop)) as batches:
+            next(batches)
+            stop.set()
+            assert list(batches) == []
+        assert list(LineFile("lines", path).batches(stop)) == []
+
+
+class TestStreams:
+    """Standard input, and pipes."""
+
+    def test_a_pipe_without_a_writer_does_not_block(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(line_source, "STREAM_PAUSE_SECONDS", 0.01)
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+        with closing(LineStream("pipe", str(path)).batches(Event())) as batches:
+            first = next(batches)
+            assert (first.lines, first.is_start, first.is_caught_up, first.is_end) == ([], True, True, False)
+            with path.open("wb", buffering=0) as writer:
+                writer.write(b"a\nb")
+                assert next(batch for batch in batches if batch.lines).lines == [Line(1, b"a")]
+            *_, last = batches
+            assert (last.unfinished, last.is_end) == (Line(2, b"b"), True)
+
+    def test_it_ends_when_it_is_stopped(self):
+        reading, writing = os.pipe()
+        stop = Event()
+        batches = LineStream("a pipe", reading).batches(stop)
+        os.write(writing, b"a\n")
+        assert next(batches).lines == [Line(1, b"a")]
+        stop.set()
+        assert list(batches) == []
+        os.close(reading)
+        os.close(writing)
+
+    def test_a_stream_that_never_pauses_is_loaded_after_so_long(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(line_source, "STREAM_LOAD_SECONDS", 0.05)
+        reading, writing = os.pipe()
+        stop = Event()
+
+        def write() -> None:
+            while not stop.is_set():
+                os.write(writing, b"a\n")
+            os.close(writing)
+
+        thread = Thread(target=write)
+        thread.start()
+        with closing(LineStream("a pipe", reading).batches(Event())) as batches:
+            assert next(batch for batch in batches if batch.is_caught_up).lines
+            stop.set()
+            *_, last = batches
+        thread.join(DEADLINE_SECONDS)
+        assert last.is_end
+        os.close(reading)
+
+    def test_what_another_process_has_read_is_waited_for_again(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(line_source, "STREAM_PAUSE_SECONDS", 0.01)
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        os.write(writing, b"a\n")
+        real = os.read
+
+        def stolen(descriptor: int, length: int) -> bytes:
+            real(descriptor, length)
+            monkeypatch.setattr(os, "read", real)
+            raise BlockingIOError
+
+        monkeypatch.setattr(os, "read", stolen)
+        batches = LineStream("a pipe", reading).batches(Event())
+        assert next(batches).lines == []
+        os.write(writing, b"b\n")
+        os.close(writing)
+        assert [line for batch in batches for line in batch.lines] == [Line(1, b"b")]
+        os.close(reading)
+
+    def test_standard_input_that_cannot_be_read_is_an_error(self, monkeypatch: pytest.MonkeyPatch):
+        reading, writing = os.pipe()
+        monkeypatch.setattr(line_source, "_STANDARD_INPUT", writing)
+        with pytest.raises(FeedError, match="standard input cannot be opened: Bad file descriptor"):
+            open_stream("-")
+        monkeypatch.setattr(line_source, "_STANDARD_INPUT", reading)
+        assert open_stream("-").name == "standard input"
+        os.close(reading)
+        os.close(writing)
