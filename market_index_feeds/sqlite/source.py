@@ -78,8 +78,10 @@ class SqliteSource(Source):
         """Yield the content of the file, then its changes, whichever file is at the path."""
         with _unavailable():
             while not stop.is_set():
+                # Before it is opened, so that no later change is missed.
+                state = self._state()
                 with closing(self._connect()) as connection:
-                    yield from self._follow(connection, stop, progress)
+                    yield from self._follow(connection, state, stop, progress)
 
     def read_order_book(self, pair: Pair) -> OrderBook | None:
         """Return the book of one pair without reading the others."""
@@ -120,10 +122,10 @@ class SqliteSource(Source):
         sleep(_PARTING_SECONDS)
 
     def _follow(
-        self, connection: sqlite3.Connection, stop: Event, progress: Progress | None
+        self, connection: sqlite3.Connection, state: tuple[int, ...], stop: Event, progress: Progress | None
     ) -> Generator[Update, None, None]:
         """Yield updates until the file changes in a way that only a new connection is sure to notice."""
-        state, version = self._state(), None
+        version: tuple[int] | None = None
         polls = 0
         while not stop.is_set():
             now = connection.execute(_VERSION).fetchone()
@@ -134,7 +136,11 @@ class SqliteSource(Source):
                     yield Delta()
                 else:
                     update, position = self._read(connection, progress)
-                    self._log_header = log_header_of(self._path)
+                    log_header = log_header_of(self._path)
+                    if identity_of(self._path) != state[:2]:
+                        # Its log may be that of the file in its place, so that what was read is a mixture of both.
+                        return
+                    self._log_header = log_header
                     yield update
                     self._position, version = position, now
             polls += 1

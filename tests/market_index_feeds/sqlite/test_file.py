@@ -75,7 +75,10 @@ class TestOpening:
             ("nowhere/market.db", "No such file or directory|unable to open database file"),
             ("/sys/market.db", "Permission denied|unable to open database file"),
             ("nul\0.db", "embedded null"),
-            ("amqp://me:secret@127.0.0.1/b", "^amqp://127.0.0.1/b cannot be opened: 'amqp' is not a known kind of store"),
+            (
+                "amqp://me:secret@127.0.0.1/b",
+                "^amqp://127.0.0.1/b cannot be opened: 'amqp' is not a known kind of store",
+            ),
         ],
     )
     def test_what_cannot_be_made_is_one_clear_error(self, target: str, reason: str):

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from market_index import LiveIndex, PairNotFound
 from market_index_feeds import Feed, FeedError, Receipt, Store, StoreError, open_feed, open_store
 from market_index_feeds.sqlite import file
+from market_index_feeds.sqlite.source import SqliteSource
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.sqlite.files import elsewhere, plain
 from tests.waiting import eventually
@@ -66,7 +68,11 @@ class TestFollowing:
         store.close()
         (tmp_path / "other.db").rename(path)
         eventually(lambda: spots(live) == {2: "5", 7: "7", 77: None})
-        eventually(lambda: "reloaded, because it was replaced or rolled back, from revision 1 to 2: 2 pairs dropped" in logged.text)
+        eventually(
+            lambda: (
+                "reloaded, because it was replaced or rolled back, from revision 1 to 2: 2 pairs dropped" in logged.text
+            )
+        )
         with open_store(path) as other:
             other.publish(book(8, 8))
             eventually(lambda: 8 in spots(live))
@@ -172,14 +178,45 @@ class TestFollowing:
             other.publish(book(2, 5))
         (tmp_path / "other.db").rename(path)
         eventually(
-            lambda: (
-                "log is still there: end all publishers, then remove market.db-wal and market.db-shm" in logged.text
-            )
+            lambda: "log is still there: end all publishers, then remove market.db-wal and market.db-shm" in logged.text
         )
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         for name in ("market.db-wal", "market.db-shm"):
             path.with_name(name).unlink()
         eventually(lambda: spots(live) == {2: "5"})
+
+    @pytest.mark.parametrize("moment", ["before", "after"])
+    def test_a_file_that_is_replaced_and_published_to_while_it_is_read_is_read_again(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, moment: str,
+        monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture,
+    ):  # fmt: skip
+        """The connection to the former file finds the log of the new one, by its name."""
+        with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(tmp_path / "copy")) as copy:
+            now.backup(copy)
+        real = SqliteSource._read
+        others: list[Store] = []
+
+        def replace() -> None:
+            if not others:
+                store.close()
+                (tmp_path / "copy").rename(path)
+                others.append(open_store(path))
+                others[0].publish(book(2, 5))
+
+        def read(source: SqliteSource, *arguments: Any) -> Any:
+            if moment == "before":
+                replace()
+                return real(source, *arguments)
+            found = real(source, *arguments)
+            replace()
+            return found
+
+        monkeypatch.setattr(SqliteSource, "_read", read)
+        store.publish(book(9, 9))
+        eventually(lambda: spots(live) == {1: "1", 2: "5", 3: "3"})
+        eventually(lambda: feed.revision == others[0].revision == 2)
+        others[0].close()
+        assert "cannot be read" not in logged.text
 
     def test_a_copy_put_back_beside_the_log_of_a_crashed_publisher_is_no_mixture_of_both(
         self, path: Path, tmp_path: Path
@@ -253,7 +290,10 @@ class TestFollowing:
     @pytest.mark.parametrize(
         ("change", "reason"),
         [
-            ("body = 'nonsense'", "its digest does not fit, so that it was damaged or is not a store's: b'nonsense'"),
+            (
+                "body = 'nonsense'",
+                "its digest does not fit, so that it was damaged or is not a store's: b'nonsense'",
+            ),
             ("body = x'ff00'", "its digest does not fit"),
             ("body = 7", "its digest does not fit"),
             ("body = replace(body, '\"1\"', '\"2\"')", "its digest does not fit"),
