@@ -1,0 +1,349 @@
+"""The follower: which pairs belong to a feed, and what happens when a source fails, ends or is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from threading import Barrier, Event, Thread, current_thread
+from threading import enumerate as threads
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import LiveIndex, Pair
+from market_index_feeds import Feed, FeedError, backoff
+from market_index_feeds.errors import Unavailable
+from market_index_feeds.follower import Follower, State
+from market_index_feeds.medium import Delta, Names, Progress, Rejected, Snapshot, Source, Update
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.waiting import DEADLINE_SECONDS, eventually
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.01)
+
+
+class Scripted(Source):
+    """A source that does what its script says: it yields updates, raises errors and makes calls, then waits or ends."""
+
+    record = "records"
+
+    def __init__(self, *script: Update | Exception | Callable[[], object], ends: bool = False) -> None:
+        super().__init__("a script")
+        self.left = list(script)
+        self.ends = ends
+        self.opened = self.closed = 0
+
+    def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
+        self.opened += 1
+        try:
+            while self.left and not stop.is_set():
+                step = self.left[0]
+                if isinstance(step, Exception):
+                    del self.left[0]
+                    raise step
+                if isinstance(step, (Snapshot, Delta)):
+                    yield step
+                else:
+                    step()
+                del self.left[0]
+            if not self.ends:
+                stop.wait()
+        finally:
+            self.closed += 1
+
+
+def live_after(*script: Any) -> dict[int, str | None]:
+    """Return what is live once a feed has followed a script to its end."""
+    live = LiveIndex()
+    with Feed(source := Scripted(*script)) as feed:
+        feed.start(live)
+        eventually(lambda: not source.left)
+    return spots(live)
+
+
+def bad(names: int | Names, record: object = None) -> Rejected:
+    return Rejected("record", "no book", names if isinstance(names, Names) else pair(names), record)
+
+
+class TestOwnership:
+    """Which pairs are retracted, and which are kept."""
+
+    def test_a_snapshot_retracts_what_it_does_not_name(self):
+        assert live_after(Snapshot(books=[book(1), book(2)]), Snapshot(books=[book(3)], unchanged=[pair(2)])) == {
+            2: None,
+            3: None,
+        }
+
+    def test_pairs_of_others_are_left_alone(self):
+        live = LiveIndex([book(7)])
+        with Feed(source := Scripted(Snapshot(books=[book(1)]), Snapshot(books=[book(2)]))) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        assert spots(live) == {2: None, 7: None}
+
+    def test_a_pair_that_the_source_contains_but_that_was_never_read_is_not_owned(self):
+        live = LiveIndex([book(7)])
+        with Feed(source := Scripted(Snapshot(unchanged=[pair(7)]), Snapshot(books=[book(2)]))) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        assert spots(live) == {2: None, 7: None}
+
+    def test_a_rejected_record_keeps_the_pair_that_it_names_until_it_is_gone(self):
+        first = Snapshot(books=[book(1), book(2)])
+        assert live_after(first, Snapshot(books=[book(3)], rejected=[bad(1)])) == {1: None, 3: None}
+        assert live_after(first, Snapshot(books=[book(3)], rejected=[bad(1)]), Snapshot(books=[book(3)])) == {3: None}
+        assert live_after(first, Snapshot(books=[book(3)], rejected=[bad(1)]), Delta(removed=[pair(1)])) == {3: None}
+
+    def test_a_record_that_may_name_any_pair_keeps_all_and_one_that_names_none_keeps_none(self):
+        first = Snapshot(books=[book(1), book(2)])
+        assert set(live_after(first, Snapshot(books=[book(3)], rejected=[bad(Names.ANY)]))) == {1, 2, 3}
+        assert set(live_after(first, Snapshot(books=[book(3)], rejected=[bad(Names.NONE)]))) == {3}
+
+    def test_an_unfinished_record_keeps_pairs_until_it_is_finished(self):
+        script = [Snapshot(books=[book(1), book(2)]), Snapshot(books=[book(3)], unfinished=Names.ANY)]
+        assert set(live_after(*script)) == {1, 2, 3}
+        assert set(live_after(*script, Delta(unfinished=pair(2)))) == {2, 3}
+        assert set(live_after(*script, Delta(books=[book(2)]))) == {2, 3}
+
+    def test_a_blank_source_keeps_all_until_it_contains_something(self):
+        script = [Snapshot(books=[book(1)]), Snapshot(is_blank=True)]
+        assert set(live_after(*script, Delta())) == {1}
+        assert set(live_after(*script, Delta(books=[book(2)]))) == {2}
+        assert set(live_after(Snapshot(books=[book(1)]), Snapshot())) == set()
+
+    numbers = st.lists(st.integers(0, 4), max_size=4, unique=True)
+    names = st.sampled_from([Names.ANY, Names.NONE, *map(pair, range(5))])
+    rejections = st.lists(names.map(lambda names: Rejected("record", "no book", names)), max_size=2)
+    books = numbers.map(lambda numbers: [book(number) for number in numbers])
+    pairs = numbers.map(lambda numbers: list(map(pair, numbers)))
+    snapshots = st.builds(
+        Snapshot, books=books, unchanged=pairs, rejected=rejections, unfinished=names, is_blank=st.just(False)
+    ) | st.just(Snapshot(is_blank=True))
+    deltas = st.builds(Delta, books=books, removed=pairs, rejected=rejections, unfinished=names)
+
+    @given(st.lists(snapshots | deltas, max_size=8))
+    def test_a_model_that_looks_at_each_pair_by_itself_agrees(self, script: list[Update]):
+        live, seen = LiveIndex(), list[set[Pair]]()
+        steps = [step for update in script for step in (update, lambda: seen.append(set(live.current)))]
+        with Feed(source := Scripted(Snapshot(), *steps)) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        model = Model()
+        assert seen == [model.after(update) for update in script]
+
+
+class Model:
+    """Decides for each pair by itself whether it is live."""
+
+    def __init__(self) -> None:
+        self.live: set[Pair] = set()
+        self.named: set[Pair] = set()
+        self.bad: list[Pair | Names] = []
+        self.blank = False
+
+    def after(self, update: Update) -> set[Pair]:
+        """Return the pairs that are live after an update."""
+        books = {one.pair for one in update.books}
+        removed: set[Pair] = set()
+        rejected = [one.names for one in update.rejected]
+        if isinstance(update, Snapshot):
+            self.named = books | {one for one in update.unchanged if one in self.live}
+            self.bad, self.blank = rejected, update.is_blank
+        else:
+            removed = {one for one in update.removed if one not in books}
+            self.named = {one for one in self.named if one not in removed} | books
+            self.bad = [one for one in self.bad if one not in books and one not in removed] + rejected
+            if books or removed or rejected or update.unfinished is not Names.NONE:
+                self.blank = False
+        self.live = {
+            one
+            for one in map(pair, range(5))
+            if one in self.named or (one in self.live and one not in removed and self.is_kept(one, update.unfinished))
+        }
+        return self.live
+
+    def is_kept(self, one: Pair, unfinished: Pair | Names) -> bool:
+        return self.blank or any(names in {one, Names.ANY} for names in [*self.bad, unfinished])
+
+
+class TestCounting:
+    """What is counted, and what is logged."""
+
+    def test_a_record_is_reported_once_until_it_is_good_or_gone(self, logged: pytest.LogCaptureFixture):
+        rejected = [bad(1, pair(1)), bad(Names.NONE, "odd")]
+        live = LiveIndex()
+        source = Scripted(
+            Snapshot(rejected=rejected),
+            Delta(rejected=rejected),
+            Snapshot(rejected=rejected),
+            Delta(books=[book(1)]),
+            Delta(rejected=rejected),
+            Delta(removed=[pair(1)]),
+            Delta(rejected=rejected),
+            Snapshot(),
+            Snapshot(rejected=rejected),
+        )
+        with Feed(source) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+            assert feed.rejected == logged.text.count("a script record rejected: no book") == 6
+
+    def test_lines_are_each_reported(self):
+        with Feed(source := Scripted(Snapshot(rejected=[bad(1)]), Delta(rejected=[bad(1), bad(1)]))) as feed:
+            feed.start(LiveIndex())
+            eventually(lambda: not source.left)
+            assert feed.rejected == 3
+
+    def test_books_and_revisions_are_those_that_are_live(self):
+        source = Scripted(
+            Snapshot(books=[book(1)], books_read=5, revision=7), Delta(books=[book(2)]), Delta(revision=9)
+        )
+        with Feed(source) as feed:
+            feed.start(LiveIndex())
+            eventually(lambda: feed.revision == 9)
+            assert feed.books == 6
+            assert repr(feed) == "<Feed of a script: 6 books, 0 rejected>"
+
+
+class TestFailing:
+    """What a source raises costs nothing that is live."""
+
+    def test_a_failing_source_is_opened_again_and_each_problem_is_logged_once(
+        self, live: LiveIndex, logged: pytest.LogCaptureFixture
+    ):
+        gone, broken = FileNotFoundError(2, "No such file or directory"), Unavailable("it is damaged")
+        source = Scripted(Snapshot(books=[book(1)]), gone, gone, broken, Delta(books=[book(2)]), gone, Delta())
+        with Feed(source) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        assert set(spots(live)) == {1, 2}
+        messages = [record.getMessage() for record in logged.records]
+        assert messages[0] == "a script: cannot be read: No such file or directory; keeping its 1 pairs"
+        assert messages[1] == "a script: cannot be read: it is damaged; keeping its 1 pairs"
+        assert messages[2].startswith("a script: recovered after ")
+        assert messages[3] == "a script: cannot be read: No such file or directory; keeping its 2 pairs"
+        assert messages[4].startswith("a script: recovered after ")
+        assert len(messages) == 5
+        assert source.opened == source.closed == 5
+
+    def test_a_defect_is_logged_with_its_traceback_and_following_resumes(
+        self, live: LiveIndex, logged: pytest.LogCaptureFixture
+    ):
+        source = Scripted(Snapshot(books=[book(1)]), ZeroDivisionError("a defect"), Delta(books=[book(2)]))
+        with Feed(source) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        assert set(spots(live)) == {1, 2}
+        assert "ZeroDivisionError: a defect" in logged.text
+        assert "unexpected error: a defect; keeping its 1 pairs" in logged.text
+
+    def test_a_part_that_cannot_be_read_makes_it_failing_until_it_can(self, live: LiveIndex):
+        follower = Follower(
+            source := Scripted(
+                Snapshot(books=[book(1)]), Snapshot(unchanged=[pair(1)], problem="503"), Delta(problem="503")
+            )
+        )
+        follower.load(live, None)
+        assert follower.state is State.LOADING
+        follower.follow(live)
+        eventually(lambda: not source.left)
+        assert follower.state is State.FAILING
+        age = follower.age
+        eventually(lambda: follower.age > age)
+        follower.close()
+        assert follower.state is State.CLOSED
+
+    def test_a_source_that_ends_is_not_opened_again(self, live: LiveIndex, logged: pytest.LogCaptureFixture):
+        for source, last in (
+            (Scripted(Snapshot(books=[book(1)]), ends=True), "a script ended: 1 order books read, 0 records rejected"),
+            (Scripted(Snapshot(books=[book(1)]), Unavailable("gone", is_final=True)), "a script: cannot be read: gone"),
+        ):
+            follower = Follower(source)
+            follower.load(live, None)
+            follower.follow(live)
+            eventually(lambda follower=follower: follower.state is State.ENDED)  # type: ignore[misc]  # a default has no type
+            eventually(lambda last=last: last in logged.text)  # type: ignore[misc]  # a default has no type
+            follower.close()
+            assert (source.opened, source.closed, spots(live)) == (1, 1, {1: None})
+
+    def test_what_cannot_be_loaded_is_an_error_and_can_be_tried_again(self, live: LiveIndex):
+        source = Scripted(Unavailable("it is damaged"), OSError(5, "Input/output error"), Snapshot(books=[book(1)]))
+        with Feed(source) as feed:
+            for reason in ("it is damaged", "Input/output error"):
+                with pytest.raises(FeedError, match=f"^a script cannot be read: {reason}$"):
+                    feed.start(live)
+            assert feed.age == float("inf")
+            feed.start(live)
+            for again in (lambda: feed.start(live), feed.read, lambda: feed.read_order_book(pair(1))):
+                with pytest.raises(RuntimeError, match="a feed is started once, or read once"):
+                    again()
+        assert spots(live) == {1: None}
+
+
+class TestClosing:
+    """`close` may come at any moment, from any thread."""
+
+    def test_a_close_at_any_moment_of_a_start_releases_everything(self):
+        for moment in range(300):
+            source = Scripted(Snapshot(books=[book(1)]), lambda: None, Delta())
+            feed, together = Feed(source), Barrier(2)
+
+            def start(feed: Feed = feed, together: Barrier = together) -> None:
+                together.wait()
+                with suppress(FeedError, RuntimeError):
+                    feed.start(LiveIndex())
+
+            starting = Thread(target=start)
+            starting.start()
+            together.wait()
+            for _ in range(moment):
+                pass
+            feed.close()
+            starting.join(DEADLINE_SECONDS)
+            assert not starting.is_alive()
+            assert source.opened == source.closed
+            assert not [thread for thread in threads() if thread.name == "feed a script"]
+
+    def test_a_close_while_it_is_loaded_makes_the_start_raise(self, live: LiveIndex):
+        for work in (lambda feed: feed.start(live), lambda feed: feed.read()):
+            feed = Feed(Scripted(lambda: feed.close(), Snapshot(books=[book(1)])))  # noqa: B023, PLW0108  # it is not made yet
+            with pytest.raises(FeedError, match=r"^a script was closed while it was loaded$"):
+                work(feed)
+        assert len(live.current) == 0
+
+    def test_a_close_between_loading_and_following_closes_the_source(self, live: LiveIndex):
+        follower = Follower(source := Scripted(Snapshot(books=[book(1)])))
+        follower.load(live, None)
+        follower.close()
+        assert source.closed == 1
+        with pytest.raises(FeedError, match="was closed while it was loaded"):
+            follower.follow(live)
+
+    def test_the_thread_that_follows_may_close(self, live: LiveIndex):
+        closed_by: list[str] = []
+
+        def close() -> None:
+            closed_by.append(current_thread().name)
+            feed.close()
+
+        feed = Feed(source := Scripted(Snapshot(books=[book(1)]), close, Delta(books=[book(2)])))
+        feed.start(live)
+        eventually(lambda: source.closed)
+        assert closed_by == ["feed a script"]
+        assert spots(live) == {1: None}
+
+    def test_what_was_loaded_may_be_whole_only_later(self):
+        source = Scripted(Snapshot(books=[book(1)], is_whole=False), Delta(books=[book(2)]))
+        reported: list[tuple[int, int]] = []
+        feed = Feed(source)
+        assert spots(feed.read(lambda *progress: reported.append(progress))) == {1: None, 2: None}
+        assert feed.is_whole
+        assert reported == [(0, 0)]
+        assert source.closed == 1
+
+    def test_one_book_is_read_with_all_others_where_the_medium_cannot_do_otherwise(self):
+        assert Feed(Scripted(Snapshot(books=[book(1, 5), book(2)]))).read_order_book(pair(1)) == book(1, 5)
