@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 from threading import Thread
@@ -34,13 +35,13 @@ def test_lines_go_live_as_they_come(pipe: Path, live: LiveIndex, caplog: pytest.
         writer.write(line(1, "1") + line(2)[:30])
         feed.start(live)
         assert spots(live) == {1: "1"}
-        assert not feed.is_whole
+        eventually(lambda: not feed.is_whole)
         writer.write(line(2)[30:] + b"nonsense\n" + line(1, "2"))
         eventually(lambda: spots(live) == {1: "2", 2: None})
         writer.write(b"\n" + line(3)[:-1])
         writer.close()
         eventually(lambda: f"{pipe} ended: 3 order books read, 2 lines rejected" in caplog.text)
-        assert feed.is_whole
+        eventually(lambda: feed.is_whole)
     assert "line 6 rejected: it was not finished by a newline" in caplog.text
     assert spots(live) == {1: "2", 2: None}
 
@@ -89,8 +90,8 @@ def test_nothing_goes_live_once_it_is_closed(pipe: Path, live: LiveIndex):
     writer.close()
 
 
-@pytest.mark.parametrize("work", [lambda feed: feed.read(), lambda feed: feed.start(LiveIndex())])
-def test_a_stream_that_cannot_be_read_is_an_error(work):  # type: ignore[no-untyped-def]  # a lambda has no types
+@pytest.mark.parametrize("work", [Feed.read, lambda feed: feed.start(LiveIndex())])
+def test_a_stream_that_cannot_be_read_is_an_error(work: Callable[[Feed], object]):
     reading, writing = os.pipe()
     os.close(reading)
     with pytest.raises(FeedError, match="a closed pipe cannot be read: "):
