@@ -67,7 +67,8 @@ def live_after(*script: Any) -> dict[int, str | None]:
 
 
 def bad(names: int | Names, record: Hashable = None) -> Rejected:
-    return Rejected("record", "no book", pair(names) if isinstance(names, int) else names, record)
+    named: Pair | Names = pair(names) if isinstance(names, int) else names
+    return Rejected("record", "no book", named, record)
 
 
 class TestOwnership:
@@ -117,7 +118,7 @@ class TestOwnership:
         assert set(live_after(Snapshot(books=[book(1)]), Snapshot())) == set()
 
     numbers = st.lists(st.integers(0, 4), max_size=4, unique=True)
-    names = st.sampled_from([Names.ANY, Names.NONE, *map(pair, range(5))])
+    names: st.SearchStrategy[Pair | Names] = st.sampled_from([Names.ANY, Names.NONE, *map(pair, range(5))])
     rejections = st.lists(names.map(lambda names: Rejected("record", "no book", names)), max_size=2)
     books = numbers.map(lambda numbers: [book(number) for number in numbers])
     pairs = numbers.map(lambda numbers: list(map(pair, numbers)))

@@ -8,7 +8,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from market_index_feeds.sqlite.revisions import digest_of
+from market_index_feeds.sqlite.revisions import DIGESTS, digest_of, sum_of
 from tests.waiting import DEADLINE_SECONDS
 
 
@@ -30,3 +30,13 @@ def elsewhere(script: str, *arguments: object) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def forge(path: Path, pair: str, body: str) -> None:
+    """Write a row as a store does: with a valid digest, revision and sum, whatever the body contains."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (last,) = connection.execute("SELECT max(last) FROM runs").fetchone()
+        row = (pair, last + 1, digest_of(last + 1, body.encode()), body)
+        connection.execute("INSERT OR REPLACE INTO books (pair, revision, digest, body) VALUES (?, ?, ?, ?)", row)
+        total = sum_of(digest for (digest,) in connection.execute(DIGESTS))
+        connection.execute("UPDATE runs SET last = ?, total = ? WHERE last = ?", (last + 1, total.to_bytes(16), last))
