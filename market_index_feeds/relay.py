@@ -1,9 +1,27 @@
-"""From a feed into a store: what the feed brings is published there, and what it drops is retracted."""
+"""From a feed into a store: what the feed brings is published there, and what it drops is retracted.
+
+Theory of operation
+===================
+
+    COMPARING ──the store is the same──▶ PUBLISHING        any ──close──▶ CLOSED
+        ▲  ▲                                 │
+        │  └─the store or the feed changed───┤
+        └──────FAILING ◀──it raised──────────┘
+
+- COMPARING: all of the store is made the same as the feed.
+- PUBLISHING: each change of the feed is published; if a pair changed several times meanwhile, its last book. Once a
+  second the store is checked: if another program has changed it, it is compared again.
+- FAILING: the store could not be opened or written to. It is opened again after a backoff, and compared.
+
+Nothing is retracted that the feed may still name: no pair before the feed had a book; and if the feed rejected a
+record, or is a stream before its end, only pairs that it had and dropped.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from enum import Enum
 from threading import Event, Thread
 from time import monotonic
 from typing import Final
@@ -17,22 +35,26 @@ from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreError
 LOG: Final = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.005
-"""How often it is looked whether the feed has brought something."""
+"""Interval between two checks whether the feed has brought something."""
 
 CHECK_SECONDS: Final = 1.0
-"""How often it is seen to that the store is as it was left."""
+"""Interval between two checks whether another program has changed the store."""
+
+
+class RelayState(Enum):
+    """The states of a relay; see the module docstring."""
+
+    COMPARING = "makes all of the store the same as the feed"
+    PUBLISHING = "publishes each change"
+    FAILING = "cannot write to the store, and retries"
+    CLOSED = "closed"
 
 
 class Relay:
     """Follows a feed, and makes a store the same.
 
-    At the start, and after whatever interrupts it, the store is compared with the feed as a whole; between, each change
-    is published as it comes, the last of a pair where several came meanwhile. While the store cannot be written to, it
-    is tried again, for ever.
-
-    The store is to be the relay's alone: what somebody else publishes there is undone. But nothing is retracted that
-    the feed may still name: none before the feed had a book, and where it refused a record, or is a stream that goes
-    on, none but those that it had and dropped.
+    The store is to be the relay's alone: what another program publishes there is undone. While the store cannot be
+    written to, the relay retries, for ever.
     """
 
     def __init__(self, feed: Feed, open_store: Callable[[], Store]) -> None:
@@ -41,111 +63,120 @@ class Relay:
         self.target = ""
         self._open_store = open_store
         self._store: Store | None = None
+        self._state = RelayState.COMPARING
+        self._stop = Event()
+        # What the store contains, as far as the relay wrote it.
         self._relayed = self.live.current
         self._seen: set[Pair] = set()
         self._too_large: set[Pair] = set()
-        self._trouble = False
+        # Whether the feed was whole when the store was last compared.
         self._was_whole = False
-        self._closing = Event()
 
     def start(self, progress: Progress | None = None) -> Receipt:
-        """Load the feed, open the store, and make it the same; then `run`. Raises `FeedError` and `StoreError`."""
+        """Load the feed, open the store, and make it the same; then call `run`. Raises `FeedError` and `StoreError`."""
         self.feed.start(self.live, progress)
         self._store = self._open_store()
         self.target = self._store.target
-        return self._reconcile(self._store)
+        return self._compare(self._store)
 
     def run(self) -> None:
-        """Go on until `close`. Call it once, after `start`."""
-        pause = 0.0
-        while not self._closing.wait(pause):
+        """Keep the store the same until `close`. Call it once, after `start`."""
+        backoff = 0.0
+        while not self._stop.wait(backoff):
             try:
-                if self._store is None:
-                    self._store = self._open_store()
-                    self._reconcile(self._store)
-                self._keep_up(self._store)
-                pause = 0.0
+                self._keep_same()
+                backoff = 0.0
             except StoreError as error:
-                if not self._trouble and not self._closing.is_set():
-                    LOG.warning("%s: %s; it is tried again", self.feed.source, error)
-                pause = self._interrupted(pause)
-            except Exception:  # whatever it is, the store is to be kept the same
-                LOG.exception("%s: a defect; all of %s is compared again", self.feed.source, self.target)
-                pause = self._interrupted(pause)
-        self._let_go()
-
-    def _interrupted(self, pause: float) -> float:
-        self._trouble = True
-        self._let_go()
-        return next_backoff(pause)
+                if self._state is not RelayState.FAILING and not self._stop.is_set():
+                    LOG.warning("%s: %s; retrying", self.feed.source, error)
+                backoff = self._fail(backoff)
+            except Exception:
+                LOG.exception("%s: unexpected error; comparing all of %s again", self.feed.source, self.target)
+                backoff = self._fail(backoff)
+        self._state = RelayState.CLOSED
+        self._close_store()
 
     @property
     def is_closing(self) -> bool:
         """Whether it was closed."""
-        return self._closing.is_set()
+        return self._stop.is_set()
 
     def close(self) -> None:
         """End `run`, without waiting for what the store is doing. Closing twice does no harm."""
-        self._closing.set()
+        self._stop.set()
         store = self._store
         if store is not None:
-            # It may wait for its servers, and so would whoever closes it.
+            # In a thread: it may wait for its servers.
             Thread(target=store.close, name=f"closing {store.target}", daemon=True).start()
 
-    def _keep_up(self, store: Store) -> None:
-        """Publish what changes until it is time to look at the store, and look at it."""
+    def _keep_same(self) -> None:
+        """Do what the state demands, until the next check."""
+        if self._store is None:
+            self._store = self._open_store()
+        if self._state is not RelayState.PUBLISHING:
+            self._compare(self._store)
+        self._publish_changes(self._store)
+        if self.feed.is_whole and not self._was_whole:
+            # Now it is known which pairs it does not name.
+            self._state = RelayState.COMPARING
+        elif not self._stop.is_set() and not self._store.is_as_left():
+            LOG.warning("%s: another program changed it; making it the same as %s", self.target, self.feed.source)
+            self._state = RelayState.COMPARING
+
+    def _fail(self, backoff: float) -> float:
+        """Close the store, and return how long to wait before it is opened again."""
+        self._state = RelayState.FAILING
+        self._close_store()
+        return next_backoff(backoff)
+
+    def _publish_changes(self, store: Store) -> None:
+        """Publish what the feed brings until it is time for the next check."""
         until = monotonic() + CHECK_SECONDS
-        while monotonic() < until and not self._closing.wait(POLL_SECONDS):
+        while monotonic() < until and not self._stop.wait(POLL_SECONDS):
             current = self.live.current
             if current is not self._relayed:
                 self._publish(store, current)
-        if self.feed.is_whole and not self._was_whole:
-            # Now it is known what it does not name.
-            self._reconcile(store)
-        elif not self._closing.is_set() and not store.is_as_left():
-            LOG.warning("%s was changed by somebody else, and is made like %s again", store.target, self.feed.source)
-            self._reconcile(store)
 
     def _publish(self, store: Store, current: MarketIndex) -> None:
         books, gone = current.changes_since(self._relayed)
         if books:
             self._seen.update(book.pair for book in books)
-            self._told_of(lambda: store.publish(*books))
+            self._write(lambda: store.publish(*books))
         if gone:
             store.retract(*gone)
         self._relayed = current
 
-    def _reconcile(self, store: Store) -> Receipt:
-        """Make the store the same as what the feed has brought."""
+    def _compare(self, store: Store) -> Receipt:
+        """Make all of the store the same as the feed."""
         self._was_whole = self.feed.is_whole
         index = self.live.current
         self._seen.update(index)
         if self._seen:
-            receipt = self._told_of(lambda: store.replace(index.values(), self._may_be_named))
+            receipt = self._write(lambda: store.replace(index.values(), self._may_be_named))
         else:
             receipt = store.replace((), lambda _: True)
-            LOG.warning("%s has no order book yet: nothing of %s is retracted", self.feed.source, store.target)
-        if self._trouble:
-            self._trouble = False
-            LOG.info("%s is written to again", store.target)
+            LOG.warning("%s: no order book yet; nothing of %s is retracted", self.feed.source, store.target)
+        if self._state is RelayState.FAILING:
+            LOG.info("%s: written to again (revision %d)", store.target, receipt.revision)
+        self._state = RelayState.PUBLISHING
         self._relayed = index
         return receipt
 
     def _may_be_named(self, pair: Pair) -> bool:
+        """Whether the feed may name a pair that it has not brought."""
         return pair not in self._seen and (self.feed.rejected > 0 or not self._was_whole)
 
-    def _told_of(self, publish: Callable[[], Receipt]) -> Receipt:
-        """Return the receipt; a book that is too large is told of, once a pair, and costs nothing else."""
+    def _write(self, write: Callable[[], Receipt]) -> Receipt:
+        """Return the receipt. Log books that are too large once a pair; the rest was written."""
         try:
-            receipt = publish()
+            return write()
         except BookTooLarge as error:
             if not self._too_large.issuperset(error.pairs):
                 LOG.warning("%s", error)
             self._too_large.update(error.pairs)
-            receipt = error.receipt
-        return receipt
+            return error.receipt
 
-    def _let_go(self) -> None:
+    def _close_store(self) -> None:
         store, self._store = self._store, None
         if store is not None:
             store.close()

@@ -18,7 +18,7 @@ from market_index_feeds import nats as nats_module
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.media import Bucket, File
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def comes_to_hold(target: str, wanted: dict[int, str | None]) -> None:
         except FeedError:
             return False
 
-    eventually(holds, 30)
+    eventually(holds)
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def relaying(source: Store | str, target: str, wait: float = 1.0) -> Iterator[Re
         finally:
             relay.close()
             relay.close()
-            thread.join(20)
+            thread.join(DEADLINE_SECONDS)
             assert not thread.is_alive()
 
 
@@ -104,18 +104,18 @@ def test_a_store_that_cannot_be_reached_is_tried_again(
             server.kill()
             source.publish(book(1, 2))
             source.retract(pair(9))
-            eventually(lambda: "it is tried again" in logged.text)
+            eventually(lambda: "; retrying" in logged.text)
             source.publish(book(2, 2))
             time.sleep(1)
             server.empty()
             server.start()
             server.wait()
             comes_to_hold(target, {1: "2", 2: "2"})
-            eventually(lambda: f"{target} is written to again" in logged.text)
+            eventually(lambda: f"{target}: written to again" in logged.text)
             # Stopped, so that nobody knows what was taken and what was not.
             server.stop()
             source.publish(book(1, 3))
-            eventually(lambda: logged.text.count("it is tried again") == 2)
+            eventually(lambda: logged.text.count("; retrying") == 2)
             source.publish(book(1, 4))
             server.send(signal.SIGCONT)
             comes_to_hold(target, {1: "4", 2: "2"})
@@ -186,23 +186,21 @@ def test_it_goes_on_after_what_nobody_foresaw(source: Store, bucket: str, logged
         stores[0].close()
         source.publish(book(1, 2))
         comes_to_hold(bucket, {1: "2"})
-        assert logged.text.count("a defect") == 2
+        assert logged.text.count("unexpected error") == 2
         relay.close()
-        running.join(20)
+        running.join(DEADLINE_SECONDS)
         assert not running.is_alive()
 
 
-def test_it_ends_at_once_though_the_servers_do_not_answer(source: Store, tmp_path: Path):
+def test_it_ends_before_the_servers_answer(source: Store, tmp_path: Path):
     source.publish(book(1, 1))
-    with nats.served(tmp_path / "own") as server, relaying(source, f"{server.url}/books", wait=15) as relay:
+    with nats.served(tmp_path / "own") as server, relaying(source, f"{server.url}/books", wait=2 * DEADLINE_SECONDS) as relay:
         server.stop()
         source.publish(book(1, 2))
-        time.sleep(0.5)
-        began = time.monotonic()
+        eventually(lambda: relay.live.current.order_book(pair(1)).spot == 2)
         relay.close()
-        while relay._store is not None:
-            time.sleep(0.01)
-        assert time.monotonic() - began < 5
+        # Before the servers answer, and long before the relay would stop waiting for them.
+        eventually(lambda: relay._store is None)
         server.send(signal.SIGCONT)
 
 
@@ -211,14 +209,14 @@ def test_a_feed_without_a_book_retracts_nothing(source: Store, bucket: str, logg
         before.publish(book(1, 1))
     with relaying(source, bucket):
         assert read(bucket) == {1: "1"}
-        assert f"has no order book yet: nothing of {bucket} is retracted" in logged.text
+        assert f"no order book yet; nothing of {bucket} is retracted" in logged.text
         source.publish(book(2, 2))
         eventually(lambda: read(bucket).get(2) == "2")
         source.retract(pair(2))
         eventually(lambda: 2 not in read(bucket))
 
 
-def test_what_a_refused_record_may_name_is_not_retracted(source: Store, bucket: str):
+def test_what_a_rejected_record_may_name_is_not_retracted(source: Store, bucket: str):
     """But for what the feed itself has dropped since."""
     source.publish(book(1, 1), book(2, 2), book(3, 3))
     with relaying(source, bucket):
