@@ -12,10 +12,16 @@ True
 from market_index_feeds.errors import FeedError
 from market_index_feeds.feed import Feed
 from market_index_feeds.medium import Progress
-from market_index_feeds.ndjson import BookBatch, BookStream, RejectedLine, open_book_stream
 from market_index_feeds.relay import Relay
-from market_index_feeds.sources import open_feed, open_store
-from market_index_feeds.sqlite import is_sqlite
+from market_index_feeds.sources import (
+    BookBatch,
+    BookStream,
+    RejectedLine,
+    is_sqlite,
+    open_book_stream,
+    open_feed,
+    open_store,
+)
 from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreBusy, StoreError, Unacknowledged
 
 __all__ = [

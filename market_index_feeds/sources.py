@@ -13,10 +13,12 @@ from market_index_feeds.errors import FeedError
 from market_index_feeds.feed import Feed
 from market_index_feeds.http import open_http_source
 from market_index_feeds.medium import Source
-from market_index_feeds.ndjson import open_ndjson_source
+from market_index_feeds.ndjson import BookBatch, BookStream, RejectedLine, open_book_stream, open_ndjson_source
 from market_index_feeds.opened import shown_name
 from market_index_feeds.sqlite import WAIT_SECONDS, Synchronous, is_sqlite, open_sqlite_source, open_sqlite_store
 from market_index_feeds.store import Store, StoreError
+
+__all__ = ["BookBatch", "BookStream", "RejectedLine", "is_sqlite", "open_book_stream", "open_feed", "open_store"]
 
 BUCKETS: Final = {"nats", "tls"}
 """The schemes of the URLs that name a bucket of NATS."""

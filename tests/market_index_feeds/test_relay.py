@@ -194,7 +194,10 @@ def test_it_goes_on_after_what_nobody_foresaw(source: Store, bucket: str, logged
 
 def test_it_ends_before_the_servers_answer(source: Store, tmp_path: Path):
     source.publish(book(1, 1))
-    with nats.served(tmp_path / "own") as server, relaying(source, f"{server.url}/books", wait=2 * DEADLINE_SECONDS) as relay:
+    with (
+        nats.served(tmp_path / "own") as server,
+        relaying(source, f"{server.url}/books", wait=2 * DEADLINE_SECONDS) as relay,
+    ):
         server.stop()
         source.publish(book(1, 2))
         eventually(lambda: relay.live.current.order_book(pair(1)).spot == 2)
