@@ -71,8 +71,7 @@ class Feed(Opened):
         Raises `FeedError` when the source cannot be read; then nothing was published, and the feed can be started
         again. Once started, it raises nothing: problems are logged, and what is live stays live.
         """
-        self._follower.load(live, progress)
-        self._follower.follow(live)
+        self._follower.start(live, progress)
 
     def read(self, progress: Progress | None = None) -> MarketIndex:
         """Return what the source contains now, instead of following it, and close it; a stream is read to its end.

@@ -6,18 +6,18 @@ Theory of operation
 A `Source` yields updates: a `Snapshot` (all that it contains), then a `Delta` for each change, and an empty one for
 each check that finds none. The follower applies them to the live index, each in one swap.
 
-    IDLE ──load──▶ LOADING ──follow──▶ FOLLOWING ◀──▶ FAILING
-     ▲                │                    └──────┬──────┘
-     └───it raised────┘                           └──▶ ENDED          any ──close──▶ CLOSED
+    IDLE ──start──▶ LOADING ──▶ FOLLOWING ◀──▶ FAILING
+     ▲                 │             └──────┬─────┘
+     └────it raised────┘                    └──▶ ENDED          any ──close──▶ CLOSED
 
-- `load` applies the first snapshot in the caller's thread. If it raises, nothing was published, and `load` may be
-  called again.
-- `follow` starts the thread, which applies the rest. Whatever it encounters, it logs and retries: `Unavailable`,
-  `OSError` and defects alike lead to FAILING, a backoff, and a new iteration over `Source.updates`. What is live stays
-  live. The first update without a problem leads back to FOLLOWING. Each distinct problem is logged once.
+- LOADING: `start` applies the first snapshot in the caller's thread. If it raises, nothing was published, and `start`
+  may be called again. Then it starts the thread that applies the rest.
+- FOLLOWING, FAILING: whatever the thread encounters, it logs and retries. `Unavailable`, `OSError` and defects alike
+  lead to FAILING, a backoff, and a new iteration over `Source.updates`. What is live stays live. The first update
+  without a problem leads back to FOLLOWING. Each distinct problem is logged once.
 - ENDED: the source has no more, as a stream at its end. What is live stays live.
 - `close` may be called by any thread, in any state. Every transition is made under one lock, and no transition leaves
-  CLOSED: a `close` during `load` makes that raise.
+  CLOSED: a `close` while it loads makes `start` raise.
 
 Which pairs in the live index belong to the feed is decided here alone, by `Ownership`.
 """
@@ -117,7 +117,7 @@ class Ownership:
 
 
 class Follower:
-    """Applies the updates of a source to a live index. `load`, then `follow`; or `read`."""
+    """Applies the updates of a source to a live index. `start` follows it, `read` reads it once."""
 
     def __init__(self, source: Source) -> None:
         self.books = 0
@@ -134,7 +134,6 @@ class Follower:
         self._state = State.IDLE
         self._stop = Event()
         self._thread: Thread | None = None
-        self._updates: Generator[Update, None, None] | None = None
 
     @property
     def state(self) -> State:
@@ -146,28 +145,23 @@ class Follower:
         """Seconds since the source was last healthy: read, or checked and unchanged; infinite before the start."""
         return monotonic() - self._healthy_at
 
-    def load(self, live: LiveIndex, progress: Progress | None) -> None:
-        """Apply the first snapshot. Raises `FeedError`."""
+    def start(self, live: LiveIndex, progress: Progress | None) -> None:
+        """Apply the first snapshot, then start the thread that applies all further updates. Raises `FeedError`."""
         self._begin()
         try:
-            self._updates = self._first(live, progress)
+            updates = self._first(live, progress)
         except BaseException:
             self._move(State.LOADING, State.IDLE)
             raise
-
-    def follow(self, live: LiveIndex) -> None:
-        """Start the thread that applies all further updates, after `load`."""
         with self._lock:
-            updates, self._updates = self._updates, None
-            if updates is not None and self._state is State.LOADING:
+            if self._state is State.LOADING:
                 self._state = State.FOLLOWING
                 thread = Thread(target=self._run, args=(updates, live), name=f"feed {self._source.name}", daemon=True)
                 # Under the lock, because a thread cannot be joined before it is started.
                 thread.start()
                 self._thread = thread
                 return
-        if updates is not None:
-            updates.close()
+        updates.close()
         raise self._closed()
 
     def read(self, progress: Progress | None) -> MarketIndex:
@@ -194,11 +188,8 @@ class Follower:
         with self._lock:
             self._state = State.CLOSED
             self._stop.set()
-            updates, self._updates = self._updates, None
             thread = self._thread
         self._source.interrupt()
-        if updates is not None:
-            updates.close()
         if thread is not None and thread is not current_thread():
             thread.join()
 

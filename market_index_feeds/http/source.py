@@ -41,13 +41,10 @@ class HttpSource(Source):
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Yield a snapshot of each round of questions that found something new."""
         with closing(Connections(self._url)) as self._connections:
-            if stop.is_set():
-                return
-            while True:
+            while not stop.is_set():
                 yield from self._round(self._connections, stop, progress)
-                if stop.wait(POLL_SECONDS):
-                    return
                 progress = None
+                stop.wait(POLL_SECONDS)
 
     def read_order_book(self, pair: Pair) -> OrderBook | None:
         """Return the book of one pair without asking for the others."""

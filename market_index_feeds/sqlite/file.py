@@ -90,14 +90,14 @@ def read_header(path: Path) -> Header | None:
     `immutable` keeps SQLite from making files beside it.
     """
     uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-        try:
+    try:
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
             (application_id,) = connection.execute("PRAGMA application_id").fetchone()
             (schema_version,) = connection.execute("PRAGMA user_version").fetchone()
-        except sqlite3.DatabaseError as error:
-            if _code(error) == sqlite3.SQLITE_NOTADB:
-                return None
-            raise
+    except sqlite3.DatabaseError as error:
+        if _code(error) == sqlite3.SQLITE_NOTADB:
+            return None
+        raise
     return Header(application_id & 0xFFFFFFFF, schema_version)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Hashable
 from contextlib import suppress
 from threading import Barrier, Event, Thread, current_thread
@@ -209,6 +210,7 @@ class TestCounting:
             eventually(lambda: feed.revision == 9)
             assert feed.books == 6
             assert repr(feed) == "<Feed of a script: 6 books, 0 rejected>"
+            assert (feed.record, feed.followed_by_many) == ("records", True)
 
 
 class TestFailing:
@@ -249,8 +251,7 @@ class TestFailing:
                 Snapshot(books=[book(1)]), Snapshot(unchanged=[pair(1)], problem="503"), Delta(problem="503")
             )
         )
-        follower.load(live, None)
-        follower.follow(live)
+        follower.start(live, None)
         eventually(lambda: not source.left)
         eventually(lambda: follower.state is State.FAILING)
         age = follower.age
@@ -264,8 +265,7 @@ class TestFailing:
             (Scripted(Snapshot(books=[book(1)]), Unavailable("gone", is_final=True)), "a script: cannot be read: gone"),
         ):
             follower = Follower(source)
-            follower.load(live, None)
-            follower.follow(live)
+            follower.start(live, None)
             eventually(lambda follower=follower: follower.state is State.ENDED)  # type: ignore[misc]  # a default has no type
             eventually(lambda last=last: last in logged.text)  # type: ignore[misc]  # a default has no type
             follower.close()
@@ -340,13 +340,21 @@ class TestClosing:
                 work(feed)
         assert len(live.current) == 0
 
-    def test_a_close_between_loading_and_following_closes_the_source(self, live: LiveIndex):
-        follower = Follower(source := Scripted(Snapshot(books=[book(1)])))
-        follower.load(live, None)
-        follower.close()
+    def test_a_close_once_the_first_snapshot_is_live_closes_the_source(self, live: LiveIndex):
+        class Closing(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                feed.close()
+
+        handler = Closing()
+        feed = Feed(source := Scripted(Snapshot(books=[book(1)], rejected=[bad(2)])))
+        follower_module.LOG.addHandler(handler)
+        try:
+            with pytest.raises(FeedError, match="was closed while it was loaded"):
+                feed.start(live)
+        finally:
+            follower_module.LOG.removeHandler(handler)
         assert source.closed == 1
-        with pytest.raises(FeedError, match="was closed while it was loaded"):
-            follower.follow(live)
+        assert spots(live) == {1: None}
 
     def test_the_thread_that_follows_may_close(self, live: LiveIndex):
         closed_by: list[str] = []
@@ -369,6 +377,8 @@ class TestClosing:
         assert feed.is_whole
         assert reported == [(0, 0)]
         assert source.closed == 1
+        again = Scripted(Snapshot(books=[book(1)], is_whole=False), Delta(books=[book(2)]))
+        assert spots(Feed(again).read()) == {1: None, 2: None}
 
     def test_one_book_is_read_with_all_others_where_the_medium_cannot_do_otherwise(self):
         assert Feed(Scripted(Snapshot(books=[book(1, 5), book(2)]))).read_order_book(pair(1)) == book(1, 5)

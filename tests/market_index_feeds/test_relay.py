@@ -53,6 +53,7 @@ def relaying(source: Store | str, target: str, wait: float = 1.0) -> Iterator[Re
         finally:
             relay.close()
             relay.close()
+            assert relay.is_closing
             thread.join(DEADLINE_SECONDS)
             assert not thread.is_alive()
 

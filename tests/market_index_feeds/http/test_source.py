@@ -22,6 +22,7 @@ from market_index_feeds import Feed, FeedError, open_feed
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.http import connections, source
 from market_index_feeds.http.connections import BaseUrl, Connections
+from market_index_feeds.http.source import HttpSource
 from market_index_http import create_app
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.service import served
@@ -262,6 +263,14 @@ class TestSlow:
         feed.close()
         loading.join(DEADLINE_SECONDS)
         assert "FeedError" in raised[0]
+
+    def test_a_round_that_is_interrupted_is_not_published(self, upstream: LiveIndex):
+        stop = Event()
+        with served(create_app(upstream)) as one:
+            updates = HttpSource("service", BaseUrl.parse(f"http://127.0.0.1:{one.port}")).updates(
+                stop, lambda *_: stop.set()
+            )
+            assert list(updates) == []
 
     def test_nothing_is_asked_once_it_is_closed(self, upstream: LiveIndex):
         with served(create_app(upstream)) as one:

@@ -32,3 +32,8 @@ def test_what_cannot_be_read_is_an_error():
     with pytest.raises(FeedError, match="a closed pipe cannot be read: Bad file descriptor"):
         list(BookStream(LineStream("a closed pipe", reading)).batches())
     os.close(writing)
+
+
+def test_blank_lines_are_not_a_batch(path: Path):
+    path.write_bytes(b"\n \r\n")
+    assert list(open_book_stream(str(path)).batches()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from attrs import frozen
 
 from market_index import LiveIndex, wire
 from market_index_feeds import FeedError, Store, StoreError, open_feed, open_store
-from market_index_feeds.sqlite import revisions
+from market_index_feeds.sqlite import file, revisions
 from tests.market_index_feeds.made_up import book, spots
 from tests.market_index_feeds.sqlite.files import plain
 
@@ -125,7 +126,7 @@ class TestOpening:
         open_store(path).close()
         feed = open_feed(path)
         path.unlink()
-        with pytest.raises(FeedError, match=r"market\.db cannot be opened: No such file or directory"):
+        with pytest.raises(FeedError, match=r"market\.db cannot be read: No such file or directory"):
             feed.start(live)
 
     def test_many_runs_of_writers_are_not_kept_for_ever(self, path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -135,3 +136,7 @@ class TestOpening:
                 store.publish(book(1, spot))
                 store.publish(book(1, spot))
         assert plain(path, "SELECT first, last FROM runs") == [(9, 10), (11, 12), (13, 14)]
+
+    def test_an_error_of_the_disk_is_not_taken_for_another_format(self):
+        with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
+            file.read_header(Path("/proc/self/mem"))
