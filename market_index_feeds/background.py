@@ -1,27 +1,30 @@
-"""An event loop in a thread of its own, for what is asynchronous below and is not above."""
+"""An event loop in a thread of its own, for synchronous code that uses an asynchronous library."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, wait
-from threading import Event, Thread
+from collections.abc import Callable, Collection, Coroutine
+from concurrent.futures import CancelledError, Future, wait
+from threading import Event, Lock, Thread
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-_TELLING_SECONDS: Final = 0.1
+PROGRESS_SECONDS: Final = 0.1
 
 
 class Background:
-    """An event loop that runs until it is closed. Any thread may have it run something, one with a loop as well."""
+    """An event loop that runs in its own thread until it is closed. Any thread may start work on it."""
 
     def __init__(self, name: str) -> None:
         self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
+        self._work: set[asyncio.Task[Any]] = set()
+        self._lock = Lock()
+        self._is_closed = False
         self._ended = asyncio.Event()
-        self._farewell: Callable[[], Coroutine[Any, Any, None]] = _nothing
+        self._cleanup: Callable[[], Coroutine[Any, Any, None]] = _nothing
         self._running = Event()
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -29,55 +32,76 @@ class Background:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it runs in this process: its thread does not come along when that is forked."""
+        """Whether it runs in this process. A fork does not copy its thread."""
         return os.getpid() == self._process
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin some work, and return what its result comes by."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Start the work and return the future of its result. Raises `CancelledError` once the loop is closed."""
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise CancelledError
+            return asyncio.run_coroutine_threadsafe(self._tracked(work), self._loop)
 
-    def run(self, work: Coroutine[Any, Any, T], telling: Callable[[], object] | None = None) -> T:
-        """Do some work and return its result, or raise what it raises; `telling` is called now and then meanwhile.
+    def run(self, work: Coroutine[Any, Any, T], progress: Callable[[], object] | None = None) -> T:
+        """Return the result of the work, or raise its exception. `progress` is called every `PROGRESS_SECONDS`.
 
-        What `telling` raises, or an interrupt, ends the work.
+        The work is cancelled if `progress` raises, or the calling thread is interrupted.
         """
         future = self.start(work)
         try:
-            while telling is not None and not future.done():
-                telling()
-                wait([future], _TELLING_SECONDS)
+            while progress is not None and not future.done():
+                progress()
+                wait([future], PROGRESS_SECONDS)
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
-    def close(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """End whatever still runs, then do the `farewell`, then end the loop. Once it is closed, nothing more runs."""
+    def close(self, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Cancel the work that runs, run `cleanup`, then end the loop and its thread."""
 
         def end() -> None:
-            self._farewell = farewell
+            self._cleanup = cleanup
             self._ended.set()
 
-        self._loop.call_soon_threadsafe(end)
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._loop.call_soon_threadsafe(end)
         self._thread.join()
+
+    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # a coroutine of the loop runs in a task
+        self._work.add(task)
+        try:
+            return await work
+        finally:
+            self._work.discard(task)
 
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._until_ended())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
-            # Not waiting for names that are still being looked up.
+            # Without waiting for pending name look-ups, as asyncio.run() would.
             self._loop.close()
 
     async def _until_ended(self) -> None:
         self._running.set()
         await self._ended.wait()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self._farewell()
+        # First the work alone: the tasks of the library have to run for its calls to end, and for the cleanup.
+        await _cancel(self._work)
+        await self._cleanup()
+        await _cancel(asyncio.all_tasks() - {asyncio.current_task()})
+
+
+async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _nothing() -> None:
-    """There is nothing to be done at the end."""
+    """Do nothing: the cleanup until `close` names one."""

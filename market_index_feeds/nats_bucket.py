@@ -12,8 +12,8 @@ import random
 import ssl
 from base64 import b64decode
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from itertools import count
 from time import monotonic
@@ -225,23 +225,24 @@ class Connection:
         address = self._address
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                await self._client.connect(
-                    [server],
-                    name="market-index",
-                    allow_reconnect=False,
-                    max_reconnect_attempts=1,
-                    reconnect_time_wait=0,
-                    # Seldom: it is behind all that is delivered meanwhile that the server answers.
-                    ping_interval=30,
-                    tls=tls,
-                    tls_hostname=tls_hostname,
-                    user=address.user,
-                    password=address.password,
-                    token=address.token,
-                    user_credentials=address.creds,
-                    error_cb=self._note,
-                    closed_cb=self._end,
-                )
+                with _cancellable():
+                    await self._client.connect(
+                        [server],
+                        name="market-index",
+                        allow_reconnect=False,
+                        max_reconnect_attempts=1,
+                        reconnect_time_wait=0,
+                        # Seldom: it is behind all that is delivered meanwhile that the server answers.
+                        ping_interval=30,
+                        tls=tls,
+                        tls_hostname=tls_hostname,
+                        user=address.user,
+                        password=address.password,
+                        token=address.token,
+                        user_credentials=address.creds,
+                        error_cb=self._note,
+                        closed_cb=self._end,
+                    )
             # What went wrong before it succeeded does not matter.
             self.ended.clear()
             self._answers = self._client.new_inbox()
@@ -390,7 +391,8 @@ class Connection:
     async def _ask(self, subject: str, body: object = None, seconds: float = REQUEST_SECONDS) -> Any:
         payload = b"" if body is None else json.dumps(body).encode()
         try:
-            message = await self._client.request(f"$JS.API.{subject}", payload, timeout=seconds)
+            with _cancellable():
+                message = await self._client.request(f"$JS.API.{subject}", payload, timeout=seconds)
             answer = json.loads(message.data)
         except (OSError, nats.errors.Error, ValueError) as error:
             self._require_permission()
@@ -624,6 +626,20 @@ class Watch:
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
         self._stirred.set()
+
+
+@contextmanager
+def _cancellable() -> Iterator[None]:
+    """Raise `CancelledError` after a call of the client library that swallowed a cancellation.
+
+    On Python 3.11 `asyncio.wait_for` does that if its future is done at the moment of the cancellation.
+    """
+    task = asyncio.current_task()
+    try:
+        yield
+    finally:
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
 
 
 def state_of(answer: Mapping[str, Any]) -> State:
