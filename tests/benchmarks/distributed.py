@@ -17,7 +17,7 @@ from attrs import frozen
 
 from market_index import OrderBook, Pair, wire
 from market_index_feeds import open_store
-from market_index_feeds.nats_records import key_of
+from market_index_feeds.nats.records import key_of
 from tests.benchmarks.books import book
 from tests.benchmarks.figures import Row, alone, compared
 from tests.nats import Server, served

@@ -14,7 +14,6 @@ import pytest
 
 from market_index import MarketIndex, OrderBook, wire
 from market_index_feeds import FeedError, Relay, Store, StoreError, open_feed, open_store
-from market_index_feeds import nats as nats_module
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.media import Bucket, File
@@ -93,11 +92,8 @@ def test_it_goes_on_where_it_was_interrupted(source: Store, bucket: str):
         comes_to_hold(bucket, {2: "2", 3: "3"})
 
 
-def test_a_store_that_cannot_be_reached_is_tried_again(
-    source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_store_that_cannot_be_reached_is_tried_again(source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture):
     source.publish(book(1, 1))
-    monkeypatch.setattr(nats_module, "OPEN_SECONDS", 0.2)
     with nats.served(tmp_path / "own") as server:
         target = f"{server.url}/books"
         with relaying(source, target):

@@ -1,4 +1,4 @@
-"""The distributed store: a bucket of NATS JetStream, which a publisher fills and any number of replicas follow.
+"""The store in a bucket of NATS JetStream: for a publisher, with any number of replicas that follow it.
 
 A bucket holds the last book of each pair, under the key of the pair; each change of one book is a message with the next
 sequence of the bucket, which is its revision. A book is written only where nothing else was written since its
@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from threading import Lock, RLock
+from threading import RLock
 from time import monotonic
 from typing import Any, Final, TypeVar
 
 from attrs import define, field, frozen
 
-from market_index import LiveIndex, MarketIndexError, OrderBook, Pair, PairNotFound
-from market_index_feeds.background import Background
-from market_index_feeds.backoff import SHORTEST_SECONDS, next_backoff
-from market_index_feeds.errors import FeedError
-from market_index_feeds.medium import Progress
-from market_index_feeds.nats_address import Address
-from market_index_feeds.nats_bucket import (
+from market_index import OrderBook, Pair
+from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.bucket import (
     NO_STREAM,
     TOO_LARGE,
     WRONG_SEQUENCE,
@@ -36,23 +32,17 @@ from market_index_feeds.nats_bucket import (
     NoBucket,
     Refused,
     State,
-    Unanswered,
     Unreachable,
-    Watch,
     Write,
 )
-from market_index_feeds.nats_records import DIGEST_HEADER, Record, book_of, key_of, pair_of, record_of
-from market_index_feeds.old_feed import LOG, Feed
+from market_index_feeds.nats.event_loop import EventLoop
+from market_index_feeds.nats.records import DIGEST_HEADER, Record, key_of, pair_of, record_of
+from market_index_feeds.nats.retry import OPENING, Patience, retry
 from market_index_feeds.opened import shown_name
+from market_index_feeds.backoff import SHORTEST_SECONDS, next_backoff
 from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreBusy, StoreError, Unacknowledged, require_book
 
 T = TypeVar("T")
-
-OPEN_SECONDS: Final = 5.0
-"""How long the servers are waited for when a bucket is opened. Once it is open, for ever."""
-
-ANSWER_SECONDS: Final = 20.0
-"""How long servers that are there are given to agree who of them answers, when a bucket is opened."""
 
 _SURE_LOOKS: Final = 4
 _SURE_SECONDS: Final = 0.4
@@ -103,9 +93,11 @@ class NatsStore(Store):
     comes for `wait` seconds, `Unacknowledged` is raised.
     """
 
-    def __init__(self, address: Address, wait: float) -> None:
+    def __init__(self, address: Address, wait: float, opening: Patience = OPENING) -> None:
         super().__init__(address.shown)
         self._wait = wait
+        self._opening = opening
+        self._patience = Patience(wait, wait)
         self._replicas = address.replicas
         self._cluster = Cluster(address)
         # The sequence of the last message of a key, as far as it is known; and which keys may get a later one yet.
@@ -118,7 +110,7 @@ class NatsStore(Store):
         self._is_open = self._is_changing = False
         self._doing: Future[Any] = Future()
         try:
-            self._background: Background | None = Background(f"store {self.target}")
+            self._event_loop: EventLoop | None = EventLoop(f"store {self.target}")
         except (OSError, RuntimeError) as error:
             raise StoreError(f"{self.target} cannot be opened: {_reason(error)}") from None
 
@@ -126,7 +118,7 @@ class NatsStore(Store):
         """Connect, and see to it that the bucket is there. Raises `StoreError`."""
         try:
             with self._in_turn() as do:
-                do(_patiently(lambda: self._require_bucket(make=make), OPEN_SECONDS, ANSWER_SECONDS))
+                do(retry(lambda: self._require_bucket(make=make), self._opening))
         except BaseException:
             self.close()
             raise
@@ -136,7 +128,7 @@ class NatsStore(Store):
     def revision(self) -> int:
         """The revision of the last change, whoever made it; 0 before the first."""
         with self._in_turn() as do:
-            return do(_patiently(self._last_revision, self._wait))
+            return do(retry(self._last_revision, self._patience))
 
     def replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool] = lambda _: False) -> Receipt:
         """Make these books the whole of the bucket; see `Store.replace`.
@@ -146,7 +138,7 @@ class NatsStore(Store):
         """
         records = self._records(map(require_book, books))
         with self._in_turn() as do:
-            revision, standing = do(_patiently(self._standing, self._wait))
+            revision, standing = do(retry(self._standing, self._patience))
             changes: dict[str, Record | None] = {
                 key: record
                 for key, record in records.fit.items()
@@ -174,38 +166,38 @@ class NatsStore(Store):
         What this store sent itself, and was not acknowledged, counts as somebody else's.
         """
         with self._in_turn() as do:
-            state = do(_patiently(self._state, self._wait))
+            state = do(retry(self._state, self._patience))
             known = None if self._known is None else self._known + self._own
         return state.last_sequence == known and state.keys == len(self._sequences)
 
     def close(self) -> None:
         """Let go of the servers, also while another thread writes, which is told. Closing twice does no harm."""
-        if self._background is not None and not self._background.is_ours:
+        if self._event_loop is not None and not self._event_loop.is_ours:
             return
         self._doing.cancel()
         with self._turn:
-            background, self._background = self._background, None
-            if background is not None:
-                background.close(self._cluster.disconnect)
+            event_loop, self._event_loop = self._event_loop, None
+            if event_loop is not None:
+                event_loop.close(self._cluster.disconnect)
 
     def _publish(self, books: list[OrderBook]) -> Receipt:
         records = self._records(books)
         change = _Change(dict(records.fit), too_large=records.too_large)
         with self._in_turn() as do:
             do(self._settle(change))
-            revision = change.revision or do(_patiently(self._last_revision, self._wait))
+            revision = change.revision or do(retry(self._last_revision, self._patience))
         return self._receipt(change, Receipt(revision, published=len(records.fit.keys() - change.too_large.keys())))
 
     def _retract(self, pairs: tuple[Pair, ...]) -> Receipt:
         keys = {key_of(pair) for pair in pairs}
         with self._in_turn() as do:
-            found = do(_patiently(lambda: self._last_of(keys), self._wait))
+            found = do(retry(lambda: self._last_of(keys), self._patience))
             stands = {key for key, last in found.items() if last is not None and last.value is not None}
             self._sequences.update((key, last.sequence) for key, last in found.items() if last is not None)
             # What may be written yet must not come to stand there after this.
             gone: dict[str, Record | None] = dict.fromkeys(stands | (keys & self._doubted))
             if not gone:
-                return Receipt(do(_patiently(self._last_revision, self._wait)))
+                return Receipt(do(retry(self._last_revision, self._patience)))
             change = _Change(gone)
             do(self._settle(change))
         return Receipt(change.revision, retracted=len(stands))
@@ -231,25 +223,25 @@ class NatsStore(Store):
     @contextmanager
     def _in_turn(self) -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
         """Give to this thread alone what does some work on the connection."""
-        background = self._background
-        if background is not None and not background.is_ours:
+        event_loop = self._event_loop
+        if event_loop is not None and not event_loop.is_ours:
             raise StoreError(f"{self.target} was opened before a fork: open it in the process that publishes")
         if not self._turn.acquire(timeout=min(self._wait, _MOST_SECONDS)):
             raise StoreBusy(f"{self.target} was not written to: others have been writing for {self._wait:g} seconds")
         try:
-            if self._background is None:
+            if self._event_loop is None:
                 raise StoreError(f"{self.target} is closed")
             if self._is_changing:
                 raise StoreError(f"{self.target}: this thread is in the middle of another change")
-            yield partial(self._done, self._background)
+            yield partial(self._done, self._event_loop)
         finally:
             self._turn.release()
 
-    def _done(self, background: Background, work: Coroutine[Any, Any, T]) -> T:
-        if self._background is None:
+    def _done(self, event_loop: EventLoop, work: Coroutine[Any, Any, T]) -> T:
+        if self._event_loop is None:
             work.close()
             raise StoreError(f"{self.target} is closed")
-        self._doing = future = background.start(work)
+        self._doing = future = event_loop.start(work)
         try:
             return future.result()
         except CancelledError:
@@ -417,210 +409,7 @@ class NatsStore(Store):
         return StoreBusy(f"{self.target} was not written to: others wrote the same pairs for {self._wait:g} seconds")
 
 
-@define
-class _Snapshot:
-    """A bucket as it is read from its start.
-
-    `books` are those that were read, with the identity of the message that brought each; `same` are the keys under
-    which the very message stands that is live already, `refused` those whose value holds no book.
-    """
-
-    books: dict[str, tuple[tuple[int, int], OrderBook]] = field(factory=dict)
-    same: set[str] = field(factory=set)
-    refused: set[str] = field(factory=set)
-
-
-class NatsFeed(Feed):
-    """A bucket, followed: each change goes live as it comes.
-
-    Whatever may have been missed (a server was restarted, the bucket made again, purged, or rolled back) is noticed
-    within two seconds, and the bucket is read anew. While no server answers, the last good index stays up.
-    """
-
-    record = "values"
-
-    def __init__(self, address: Address) -> None:
-        super().__init__(address.shown)
-        self._cluster = Cluster(address)
-        self._background: Background | None = None
-        self._gate = Lock()
-        self._following: Future[None] | None = None
-        self._watch: Watch | None = None
-        self._snapshot: _Snapshot | None = None
-        # Of each key whose book is live: the sequence and the time of the message that brought it.
-        self._live: dict[str, tuple[int, int]] = {}
-        self._read_length = self._length = 0
-
-    def read_order_book(self, pair: Pair) -> OrderBook:
-        """Return the book of one pair as the bucket holds it now, without reading the others."""
-        self._begin()
-        key = key_of(pair)
-        with self, self._opening() as background:
-            last = background.run(_patiently(lambda: self._last(key), OPEN_SECONDS, ANSWER_SECONDS))
-        if last is None or last.value is None:
-            raise PairNotFound(pair)
-        try:
-            return book_of(key, last.value, last.headers)
-        except MarketIndexError as error:
-            raise FeedError(f"{self.source} value {key} cannot be read: {error}") from None
-
-    def close(self) -> None:
-        """Stop following. What is live stays live. Closing twice does no harm."""
-        with self._gate:
-            self._closing.set()
-            if self._following is not None:
-                self._following.cancel()
-        super().close()
-
-    def _release(self) -> None:
-        background, self._background = self._background, None
-        if background is not None and background.is_ours:
-            background.close(self._disconnect)
-
-    def _load(self, live: LiveIndex, progress: Progress | None) -> None:
-        def telling() -> None:
-            if progress is not None:
-                progress(min(self._read_length, self._length), self._length)
-
-        with self._opening() as background:
-            background.run(_patiently(lambda: self._read_whole(live), OPEN_SECONDS, ANSWER_SECONDS), telling)
-
-    @contextmanager
-    def _opening(self) -> Iterator[Background]:
-        closed = FeedError(f"{self.source} was closed while it was being opened")
-        with self._gate:
-            if self._closing.is_set():
-                raise closed
-            try:
-                background = self._background = Background(f"connection to {self.source}")
-            except (OSError, RuntimeError) as error:
-                raise FeedError(f"{self.source} cannot be opened: {_reason(error)}") from None
-        try:
-            yield background
-        except CancelledError:
-            raise closed from None
-        except (Unreachable, NoBucket, Refused, Lost, OSError) as error:
-            raise FeedError(f"{self.source} cannot be opened: {_reason(error)}") from None
-
-    def _follow(self, live: LiveIndex) -> None:
-        with self._gate:
-            background = self._background
-            if self._closing.is_set() or background is None:
-                return
-            self._following = background.start(self._follow_on(live))
-        with suppress(CancelledError):
-            self._following.result()
-
-    async def _follow_on(self, live: LiveIndex) -> None:
-        pause = 0.0
-        while True:
-            try:
-                await self._step(self._watch or await self._begin_watch(), live)
-                pause = pause if self._snapshot else 0.0
-            except (Unreachable, NoBucket, Refused, Lost, OSError) as error:
-                await self._give_up(error)
-                await asyncio.sleep(pause)
-                pause = next_backoff(pause)
-
-    async def _give_up(self, error: Exception) -> None:
-        """Stop watching, and say why where it is not mended by watching anew."""
-        if isinstance(error, Lost):
-            LOG.info("%s is read anew: %s", self.source, error)
-            await self._unwatch()
-            return
-        what = "is not there" if isinstance(error, NoBucket) else "cannot be read"
-        self._tell(f"{what}; its {len(self._live)} pairs stay as they were", f": {_reason(error)}")
-        await self._disconnect()
-
-    async def _read_whole(self, live: LiveIndex) -> None:
-        watch = await self._begin_watch()
-        try:
-            while self._snapshot is not None:
-                await self._step(watch, live)
-        except BaseException:
-            await self._disconnect()
-            raise
-
-    async def _begin_watch(self) -> Watch:
-        """Begin to read the bucket from its start."""
-        watch = self._watch = await (await self._cluster.connect()).watch()
-        self._snapshot = _Snapshot()
-        self._read_length, self._length = 0, watch.state.length
-        return watch
-
-    async def _unwatch(self) -> None:
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            await watch.close()
-
-    async def _disconnect(self) -> None:
-        await self._unwatch()
-        await self._cluster.disconnect()
-
-    async def _last(self, key: str) -> Message | None:
-        return await (await self._cluster.connect()).last(key)
-
-    async def _step(self, watch: Watch, live: LiveIndex) -> None:
-        """Wait for something new, and publish it: a change at once, what is read from the start when it is whole."""
-        messages = await watch.next()
-        if self._snapshot is not None:
-            for message in messages:
-                self._gather(self._snapshot, message)
-            if watch.agreed_at is not None:
-                self._publish_whole(live, self._snapshot)
-                self._snapshot = None
-        elif messages:
-            self._publish_changes(live, messages)
-        if self._snapshot is None and watch.agreed_at is not None:
-            self.revision = watch.revision
-            self._tell(None)
-            self._good_at = watch.agreed_at
-
-    def _gather(self, snapshot: _Snapshot, message: Message) -> None:
-        key, identity = message.key, (message.sequence, message.time)
-        self._read_length += len(message.value or b"")
-        snapshot.books.pop(key, None)
-        snapshot.same.discard(key)
-        snapshot.refused.discard(key)
-        if message.value is None:
-            self._unreadable.discard(key)
-        elif self._live.get(key) == identity:
-            snapshot.same.add(key)
-        elif (book := self._read(message)) is None:
-            snapshot.refused.add(key)
-        else:
-            snapshot.books[key] = identity, book
-
-    def _publish_whole(self, live: LiveIndex, snapshot: _Snapshot) -> None:
-        """Publish what the bucket holds, and retract in the same swap what it holds no longer."""
-        stay = {key: identity for key, identity in self._live.items() if key in snapshot.same | snapshot.refused}
-        stands = stay | {key: identity for key, (identity, _) in snapshot.books.items()}
-        live.update((book for _, book in snapshot.books.values()), _pairs(self._live.keys() - stands.keys()))
-        self._live = stands
-
-    def _publish_changes(self, live: LiveIndex, messages: list[Message]) -> None:
-        books: dict[str, OrderBook] = {}
-        gone: set[str] = set()
-        for message in messages:
-            key = message.key
-            if message.value is None:
-                books.pop(key, None)
-                gone.add(key)
-                self._live.pop(key, None)
-                self._unreadable.discard(key)
-            elif (book := self._read(message)) is not None:
-                books[key] = book
-                self._live[key] = message.sequence, message.time
-        # A book that came after its pair was retracted holds.
-        live.update(books.values(), _pairs(gone))
-
-    def _read(self, message: Message) -> OrderBook | None:
-        """Return the book of a value, or None where it holds none."""
-        key, value, headers = message.key, message.value or b"", message.headers
-        return self._taken(key, f"value {key}", lambda: book_of(key, value, headers))
-
-
-def open_nats_store(target: str, *, wait: float, make: bool) -> NatsStore:
+def open_nats_store(target: str, *, wait: float, make: bool = True, opening: Patience = OPENING) -> NatsStore:
     """Open a bucket for publishing; one that is not there is made where that is wanted.
 
     Raises `StoreError`.
@@ -631,47 +420,15 @@ def open_nats_store(target: str, *, wait: float, make: bool) -> NatsStore:
         address = Address.parse(target)
     except ValueError as error:
         raise StoreError(f"{shown_name(target)} cannot be opened: {error}") from None
-    store = NatsStore(address, wait)
+    store = NatsStore(address, wait, opening)
     store.open(make=make)
     return store
-
-
-def open_nats_feed(source: str) -> NatsFeed:
-    """Open a bucket for following. Its servers are asked when the feed is started.
-
-    Raises `FeedError` for what is no address of one.
-    """
-    try:
-        return NatsFeed(Address.parse(source))
-    except ValueError as error:
-        raise FeedError(f"{shown_name(source)} cannot be opened: {error}") from None
-
-
-async def _patiently(work: Callable[[], Awaitable[T]], seconds: float, answer_seconds: float = 0) -> T:
-    """Do some work, again and again while no server answers as it should, for as many seconds.
-
-    Servers that are there, and do not answer, are given `answer_seconds` where that is longer.
-    """
-    began, pause = monotonic(), 0.0
-    while True:
-        try:
-            return await work()
-        except (Unreachable, Lost) as error:
-            pause = next_backoff(pause)
-            patience = max(seconds, answer_seconds) if isinstance(error, Unanswered) else seconds
-            if monotonic() + pause > began + patience:
-                raise
-            await asyncio.sleep(pause)
 
 
 def _is_of(message: Message, record: Record | None) -> bool:
     """Whether what stands there by a message is this, or nothing where that is wanted."""
     digest = None if message.value is None else message.headers.get(DIGEST_HEADER, "")
     return digest == (None if record is None else record.digest)
-
-
-def _pairs(keys: Iterable[str]) -> list[Pair]:
-    return [pair for pair in map(pair_of, keys) if pair is not None]
 
 
 def _reason(error: Exception) -> str:

@@ -26,7 +26,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from market_index_feeds.nats_address import Address
+from market_index_feeds.nats.address import Address
 
 CONNECT_SECONDS: Final = 2.0
 """How long one server is waited for, until another is tried."""

@@ -14,7 +14,7 @@ T = TypeVar("T")
 PROGRESS_SECONDS: Final = 0.1
 
 
-class Background:
+class EventLoop:
     """An event loop that runs in its own thread until it is closed. Any thread may start work on it."""
 
     def __init__(self, name: str) -> None:

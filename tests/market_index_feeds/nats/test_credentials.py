@@ -1,0 +1,174 @@
+"""Credentials and TLS."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from market_index import LiveIndex
+from market_index_feeds import (
+    FeedError,
+    StoreError,
+    open_feed,
+    open_store,
+)
+from market_index_feeds.nats import open_nats_feed, open_nats_store
+from tests import nats
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.nats.conftest import SHORT
+from tests.waiting import eventually
+
+KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
+NOTICED_SECONDS = 2
+"""By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
+
+
+def name_of(bucket: str) -> str:
+    return bucket.rpartition("/")[2]
+
+
+def noticed(holds: Callable[[], object]) -> None:
+    eventually(holds, 2 * NOTICED_SECONDS)
+
+
+class TestCredentials:
+    def test_credentials_are_asked_for_and_never_shown(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, live: LiveIndex
+    ):
+        logged.set_level(logging.DEBUG)
+        users = """
+            authorization { users: [
+                { user: publisher, password: "s3cret" }
+                { user: reader, password: "s3cret", permissions: {
+                    publish: ["$JS.API.STREAM.INFO.KV_books", "$JS.API.STREAM.MSG.GET.KV_books",
+                              "$JS.API.CONSUMER.CREATE.KV_books.>", "$JS.FC.KV_books.>"]
+                    subscribe: ["_INBOX.>"] } }
+            ] }
+        """
+        with nats.served(tmp_path / "closed", users) as server:
+            address = server.url.removeprefix("nats://")
+            said = []
+            for url in (f"{server.url}/books", f"nats://publisher:wrong-s3cret@{address}/books"):
+                for work in (open_store, lambda url: open_feed(url).read()):
+                    began = time.monotonic()
+                    with pytest.raises((StoreError, FeedError), match="refuses the credentials") as raised:
+                        work(url)
+                    assert time.monotonic() - began < 3, "it is not tried again"
+                    said.append(str(raised.value))
+            with open_store(f"nats://publisher:s3cret@{address}/books") as store:
+                said.append(repr(store))
+                store.publish(book(1, 1))
+                with open_feed(f"nats://reader:s3cret@{address}/books") as feed:
+                    feed.start(live)
+                    said.append(repr(feed))
+                    store.publish(book(1, 2), book(2, 2))
+                    eventually(lambda: spots(live) == {1: "2", 2: "2"})
+                    assert open_feed(f"nats://reader:s3cret@{address}/books").read_order_book(pair(1)) == book(1, 2)
+                    monkeypatch.setenv("NATS_USER", "reader")
+                    monkeypatch.setenv("NATS_PASSWORD", "s3cret")
+                    with open_store(f"{server.url}/books", wait=1) as reading, pytest.raises(StoreError) as raised:
+                        reading.publish(book(1, 3))
+                    said.append(str(raised.value))
+                    assert re.search(
+                        'not written to: .*permissions violation for publish to "\\$kv.books', said[-1].lower()
+                    )
+                    with pytest.raises(StoreError, match=r"(?i)permissions violation") as raised:
+                        open_store(f"nats://reader:s3cret@{address}/others")
+                    said.append(str(raised.value))
+                    server.kill()
+                    eventually(lambda: "stay as they were" in logged.text)
+            assert "s3cret" not in "".join(said) + logged.text
+            assert "127.0.0.1" in said[0]
+
+    def test_credentials_that_are_withdrawn_and_given_again(
+        self, tmp_path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture
+    ):
+        users = 'authorization { user: me, password: "s3cret" }'
+        with nats.served(tmp_path / "closed", users) as server:
+            url = f"nats://me:s3cret@127.0.0.1:{server.port}/books"
+            with open_store(url) as store, open_feed(url) as feed:
+                store.publish(book(1, 1))
+                feed.start(live)
+                server.reload(users.replace("s3cret", "other"))
+                eventually(lambda: "cannot be read; its 1 pairs stay as they were" in logged.text)
+                with pytest.raises(StoreError, match="refuses the credentials"):
+                    store.publish(book(1, 2))
+                time.sleep(0.5)
+                assert spots(live) == {1: "1"}
+                server.reload(users)
+                store.publish(book(1, 3))
+                eventually(lambda: spots(live) == {1: "3"})
+                assert logged.text.count("cannot be read") == 1
+
+    def test_servers_that_are_told_of_are_known_by_the_name_of_the_first(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: LiveIndex
+    ):
+        monkeypatch.setenv("NATS_CA", str(tmp_path / "ca.pem"))
+        with nats.cluster(tmp_path / "three", nats.certified(tmp_path)) as servers:
+            first = servers[0]
+            url = f"tls://localhost:{first.port}/books"
+            with nats.opened(url) as store, open_feed(url) as feed:
+                store.publish(book(1, 1))
+                feed.start(live)
+                first.kill()
+                eventually(lambda: succeeds(lambda: store.publish(book(1, 2))), 60)
+                eventually(lambda: spots(live) == {1: "2"}, 60)
+
+    def test_a_token_lets_in(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        with nats.served(tmp_path / "token", 'authorization { token: "s3cret" }') as server:
+            open_store(f"nats://s3cret@127.0.0.1:{server.port}/books").close()
+            monkeypatch.setenv("NATS_TOKEN", "s3cret")
+            assert len(open_feed(f"{server.url}/books").read()) == 0
+
+    def test_a_file_of_credentials_lets_in(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        configuration, creds = nats.accounts(tmp_path)
+        with nats.served(tmp_path / "jwt", configuration) as server:
+            with pytest.raises(StoreError, match="refuses the credentials"):
+                open_store(f"{server.url}/books")
+            open_store(f"{server.url}/books?creds={creds}").close()
+            monkeypatch.setenv("NATS_CREDS", str(creds))
+            assert len(open_feed(f"{server.url}/books").read()) == 0
+            monkeypatch.setenv("NATS_CREDS", str(tmp_path / "nowhere.creds"))
+            with pytest.raises(FeedError, match=r"cannot be opened: .*No such file or directory"):
+                open_nats_feed(f"{server.url}/books", SHORT).read()
+
+    def test_tls(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nats_server: nats.Server):
+        with nats.served(tmp_path / "tls", nats.certified(tmp_path, "verify: true")) as server:
+            url = f"tls://localhost:{server.port}/books"
+            with pytest.raises(StoreError, match="certificate verify failed"):
+                open_nats_store(url, wait=5, opening=SHORT)
+            monkeypatch.setenv("NATS_CA", str(tmp_path / "ca.pem"))
+            with pytest.raises(StoreError, match="cannot be opened"):
+                open_nats_store(url, wait=5, opening=SHORT)
+            monkeypatch.setenv("NATS_CERT", str(tmp_path / "client.pem"))
+            with open_store(url) as store:
+                store.publish(book(1, 1))
+            assert spots(open_feed(url).read()) == {1: "1"}
+            with pytest.raises(FeedError, match=r"certificate verify failed|match"):
+                open_nats_feed(f"tls://127.0.0.1:{server.port}/books", SHORT).read()
+        monkeypatch.setenv("NATS_CA", str(tmp_path / "nowhere.pem"))
+        with pytest.raises(FeedError, match="cannot be opened: No such file or directory"):
+            open_nats_feed(url, SHORT).read()
+
+    def test_nothing_is_sent_in_plain_text_to_a_server_without_tls(self):
+        heard: list[bytes] = []
+        info = b'INFO {"server_id":"x","version":"2.12.0","proto":1,"headers":true,"max_payload":1048576}\r\n'
+        with (
+            nats.listening(info, heard) as port,
+            pytest.raises(FeedError, match="it does not ask for TLS, and was told nothing"),
+        ):
+            open_nats_feed(f"tls://me:s3cret@127.0.0.1:{port}/books", SHORT).read()
+        assert b"".join(heard) == b""
+
+
+def succeeds(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except StoreError:
+        return False
+    return True

@@ -1,0 +1,425 @@
+"""What the feed does when something happens to the bucket or its server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import signal
+import socket
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from threading import Event, Thread
+from threading import enumerate as enumerate_threads
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import initialize, rule
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from market_index import LiveIndex, wire
+from market_index_feeds import (
+    Feed,
+    FeedError,
+    Store,
+    StoreError,
+    open_feed,
+    open_store,
+)
+from market_index_feeds.nats import open_nats_feed
+from market_index_feeds.nats import records as nats_records
+from market_index_feeds.nats.bucket import State, Unreachable, state_of
+from market_index_feeds.nats.retry import Patience
+from tests import nats
+from tests.market_index_feeds.followed import Followed
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.nats.conftest import SHORT
+from tests.waiting import eventually, later, raised_in_thread
+
+KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
+NOTICED_SECONDS = 2
+"""By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
+
+
+def name_of(bucket: str) -> str:
+    return bucket.rpartition("/")[2]
+
+
+def noticed(holds: Callable[[], object]) -> None:
+    eventually(holds, 2 * NOTICED_SECONDS)
+
+
+class TestNoticing:
+    """Whatever happens to the bucket, the follower notices, and shows what it holds."""
+
+    def test_a_purge(self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server):
+        nats.purge(nats_server, name_of(bucket))
+        noticed(lambda: spots(live) == {})
+        assert feed.revision == store.revision == 3
+        store.publish(book(2, 8))
+        eventually(lambda: spots(live) == {2: "8"})
+
+    def test_a_purge_of_some(self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server):
+        async def work(client: Client) -> None:
+            subject = f"$KV.{name_of(bucket)}.{nats_records.key_of(pair(3))}"
+            await client.jetstream().purge_stream(f"KV_{name_of(bucket)}", subject=subject)
+
+        nats.plain(nats_server, work)
+        noticed(lambda: spots(live) == {1: "1", 2: "2"})
+        assert feed.books == 3, "what stands as it stood was not read again"
+
+    def test_one_that_is_deleted_stays_up_until_it_is_made_again(
+        self,
+        store: Store,
+        feed: Feed,
+        bucket: str,
+        live: LiveIndex,
+        nats_server: nats.Server,
+        logged: pytest.LogCaptureFixture,
+    ):
+        nats.delete(nats_server, name_of(bucket))
+        noticed(lambda: "is not there; its 3 pairs stay as they were" in logged.text)
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        with pytest.raises(StoreError, match="there is no such bucket"):
+            store.publish(book(1, 9))
+        with open_store(bucket) as again:
+            again.publish(book(2, 9))
+            noticed(lambda: spots(live) == {2: "9"})
+            assert feed.revision == 1
+        eventually(lambda: "is followed again" in logged.text)
+        assert feed.age < NOTICED_SECONDS
+
+    def test_one_that_is_made_again_at_once(
+        self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
+    ):
+        nats.delete(nats_server, name_of(bucket))
+        with open_store(bucket) as again:
+            # As many keys and messages as before.
+            again.publish(book(1, 5), book(2, 6), book(3, 7))
+        noticed(lambda: spots(live) == {1: "5", 2: "6", 3: "7"})
+
+    def test_a_consumer_that_is_gone(
+        self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
+    ):
+        async def work(client: Client) -> None:
+            manager = client.jetstream()
+            for consumer in await manager.consumers_info(f"KV_{name_of(bucket)}"):
+                await manager.delete_consumer(f"KV_{name_of(bucket)}", consumer.name)
+
+        nats.plain(nats_server, work)
+        store.publish(book(1, 9))
+        noticed(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
+
+    def test_a_server_that_lost_its_tail(self, own_server: nats.Server, live: LiveIndex, tmp_path: Path):
+        url = f"{own_server.url}/books"
+        with open_store(url) as store, open_feed(url) as feed:
+            store.publish(book(1, 1), book(2, 2))
+            feed.start(live)
+            own_server.send(signal.SIGTERM)
+            assert own_server.process
+            own_server.process.wait(20)
+            shutil.copytree(own_server.folder / "one", tmp_path / "copy")
+            own_server.start()
+            own_server.wait()
+            store.publish(book(1, 3), book(4, 4))
+            eventually(lambda: spots(live) == {1: "3", 2: "2", 4: "4"})
+            own_server.kill()
+            own_server.empty()
+            shutil.copytree(tmp_path / "copy", own_server.folder / "one")
+            own_server.start()
+            own_server.wait()
+            # As many messages as before, and as many keys, so that the numbers tell nothing.
+            store.publish(book(5, 5), book(2, 6))
+            noticed(lambda: spots(live) == {1: "1", 2: "6", 5: "5"})
+
+    def test_an_emptied_disk(self, own_server: nats.Server, live: LiveIndex, logged: pytest.LogCaptureFixture):
+        url = f"{own_server.url}/books"
+        with open_store(url) as store, open_feed(url) as feed:
+            store.publish(book(1, 1), book(2, 2))
+            feed.start(live)
+            own_server.kill()
+            own_server.empty()
+            eventually(lambda: "cannot be read; its 2 pairs stay" in logged.text)
+            with pytest.raises(StoreError):
+                open_store(url, wait=0.2).publish(book(1, 1))
+            own_server.start()
+            own_server.wait()
+            noticed(lambda: "is not there; its 2 pairs stay" in logged.text)
+            assert spots(live) == {1: "1", 2: "2"}
+            with open_store(url) as again:
+                again.replace([book(2, 2), book(3, 3)])
+            noticed(lambda: spots(live) == {2: "2", 3: "3"})
+
+    def test_what_was_not_delivered(self, store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture):
+        feed._watch._delivered -= 1  # type: ignore[attr-defined]  # as if the last one had never come
+        store.publish(book(1, 9))
+        noticed(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
+        assert "is read anew: something was delivered twice, or not at all" in logged.text
+
+    def test_a_bad_value_when_all_is_read_anew(
+        self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
+    ):
+        nats.put(nats_server, name_of(bucket), nats_records.key_of(pair(1)), b"nonsense")
+        eventually(lambda: feed.refused == 1)
+        feed._watch._delivered -= 1  # type: ignore[attr-defined]  # as if the last one had never come
+        store.publish(book(2, 9))
+        noticed(lambda: spots(live)[2] == "9")
+        assert spots(live) == {1: "1", 2: "9", 3: "3"}, "the last good book stays"
+
+    def test_a_server_that_dies_while_it_is_read(self, own_server: nats.Server, live: LiveIndex):
+        url = f"{own_server.url}/books"
+        with open_store(url) as store:
+            store.publish(*(book(number, 1) for number in range(8_000)))
+        waking: list[Thread] = []
+
+        def killing(done: int, _: int) -> None:
+            if done and not waking:
+                own_server.kill()
+                waking.append(later(0.5, own_server.start))
+
+        with open_feed(url) as feed:
+            feed.start(live, killing)
+            assert waking, "it was read before it could be killed"
+            assert len(live.current) == 8_000
+        waking[0].join()
+
+    def test_more_than_a_server_sends_at_once(self, store: Store, feed: Feed, live: LiveIndex, bucket: str):
+        """It waits to be told that what it has sent was read."""
+        store.publish(*map(nats.noise, range(100)))
+        eventually(lambda: len(live.current) == 103)
+        assert len(open_feed(bucket).read()) == 103
+
+    def test_a_slow_link(self, store: Store, bucket: str, nats_server: nats.Server, live: LiveIndex):
+        """What the server says of the bucket is behind all that it delivers, for seconds."""
+        store.publish(*map(nats.noise, range(60)))
+        with (
+            nats.slow_link(nats_server.port, 1_000_000) as port,
+            open_feed(f"nats://127.0.0.1:{port}/{name_of(bucket)}") as feed,
+        ):
+            feed.start(live)
+            assert len(live.current) == 60
+            store.publish(book(1, 1))
+            eventually(lambda: len(live.current) == 61)
+
+    def test_a_server_that_does_not_answer(
+        self,
+        own_server: nats.Server,
+        live: LiveIndex,
+        monkeypatch: pytest.MonkeyPatch,
+        logged: pytest.LogCaptureFixture,
+    ):
+        url = f"{own_server.url}/books"
+        with open_store(url) as store, open_feed(url) as feed:
+            store.publish(book(1, 1))
+            feed.start(live)
+            own_server.stop()
+            noticed(lambda: "cannot be read; its 1 pairs stay as they were: no answer within 1 seconds" in logged.text)
+            with pytest.raises(FeedError, match="no answer in time"):
+                open_nats_feed(url, SHORT).read()
+            own_server.send(signal.SIGCONT)
+            store.publish(book(1, 2))
+            eventually(lambda: spots(live) == {1: "2"})
+
+    def test_a_server_that_lost_its_tail_and_kept_its_connections(
+        self, store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
+    ):
+        feed._watch.sequence += 5  # type: ignore[attr-defined]  # as if that much had been delivered once
+        noticed(lambda: "is read anew: it was purged or rolled back" in logged.text)
+        store.publish(book(1, 9))
+        noticed(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
+
+    def test_a_server_that_lost_all_and_has_not_found_the_others_is_not_believed(self):
+        """What one with an emptied disk answered for some fifty milliseconds, and one that leads."""
+        state = {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0}
+        followers = [{"name": "n0", "current": True}, {"name": "n1", "current": False}]
+        alone: dict[str, Any] = {"created": "then", "state": state, "cluster": {"name": "three", "replicas": followers}}
+        with pytest.raises(Unreachable, match="the servers have not agreed who leads"):
+            state_of(alone)
+        leading = {"name": "three", "leader": "n1", "replicas": followers[:1]}
+        assert state_of(alone | {"cluster": leading}) == State("then", 0, 0, 0)
+        full = {"bytes": 9, "last_seq": 7, "num_subjects": 5}
+        assert state_of({"created": "then", "state": full}) == State("then", 7, 5, 9)
+
+    def test_one_that_is_started_in_an_event_loop(self, store: Store, bucket: str, live: LiveIndex):
+        """As in the lifespan of an app."""
+        store.publish(book(1, 1))
+
+        async def lifespan() -> None:
+            with open_feed(bucket) as feed, open_store(bucket) as another:
+                feed.start(live)
+                another.publish(book(2, 2))
+                while len(live.current) < 2:
+                    await asyncio.sleep(0.01)
+
+        asyncio.run(lifespan())
+        assert spots(live) == {1: "1", 2: "2"}
+
+    def test_one_that_is_closed_before_it_follows(self, feed: Feed, live: LiveIndex):
+        feed.close()
+        feed._follow(live)
+        with pytest.raises(FeedError, match="was closed while it was being opened"):
+            feed._load(live, None)
+        assert len(live.current) == 3
+
+    def test_where_there_is_no_thread_to_be_had(self, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
+        def background(_: str) -> None:
+            raise OSError(24, "Too many open files")
+
+        for module in ("feed", "store"):
+            monkeypatch.setattr(f"market_index_feeds.nats.{module}.EventLoop", background)
+        with pytest.raises(FeedError, match="cannot be opened: Too many open files"):
+            open_feed(bucket).start(live)
+        with pytest.raises(StoreError, match="cannot be opened: Too many open files"):
+            open_store(bucket)
+
+    def test_a_foreign_key_costs_nothing(
+        self,
+        store: Store,
+        feed: Feed,
+        bucket: str,
+        live: LiveIndex,
+        nats_server: nats.Server,
+        logged: pytest.LogCaptureFixture,
+    ):
+        for _ in range(3):
+            nats.put(nats_server, name_of(bucket), "config.of.mine", b"{}")
+        nats.put(nats_server, name_of(bucket), nats_records.key_of(pair(4)), wire.order_book_to_json(book(4, 4)))
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 4: "4"})
+        assert feed.refused == logged.text.count("value config.of.mine refused") == 1
+        assert store.replace([book(1, 1)]).retracted == 3
+        eventually(lambda: spots(live) == {1: "1"})
+        with open_feed(bucket) as other:
+            other.read()
+            assert other.refused == 1, "it is somebody else's, and left alone"
+
+    def test_a_key_that_others_purge_is_retracted(
+        self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
+    ):
+        async def work(client: Client) -> None:
+            kv = await client.jetstream().key_value(name_of(bucket))
+            await kv.purge(nats_records.key_of(pair(1)))
+            await kv.delete(nats_records.key_of(pair(2)))
+
+        nats.plain(nats_server, work)
+        eventually(lambda: spots(live) == {3: "3"})
+
+
+class TestClosing:
+    def test_closing_ends_the_opening(self, live: LiveIndex):
+        feed = open_nats_feed(f"nats://127.0.0.1:{nats.spare_port()}/books", Patience(1e6, 1e6))
+        closing = later(0.5, feed.close)
+        with pytest.raises(FeedError, match="was closed while it was being opened"):
+            feed.start(live)
+        closing.join()
+
+    def test_closing_ends_the_opening_though_the_client_library_swallows_the_cancellation(
+        self, store: Store, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        """As `asyncio.wait_for` on Python 3.11 does, if the answer comes at that moment."""
+        asked, swallowed, asked_again = Event(), Event(), Event()
+        request = Client.request
+
+        async def swallowing(self: Client, *arguments: Any, **options: Any) -> Msg:
+            if swallowed.is_set():
+                asked_again.set()
+            else:
+                asked.set()
+                try:
+                    await asyncio.sleep(600)
+                except asyncio.CancelledError:
+                    swallowed.set()
+            return await request(self, *arguments, **options)
+
+        monkeypatch.setattr(Client, "request", swallowing)
+        feed = open_feed(bucket)
+        raised: list[str] = []
+        starting = Thread(target=lambda: raised.append(raised_in_thread(lambda: feed.start(live))))
+        starting.start()
+        assert asked.wait(20)
+        feed.close()
+        starting.join()
+        assert "was closed while it was being opened" in raised[0]
+        assert swallowed.is_set()
+        assert not asked_again.is_set()
+
+    def test_closing_at_any_moment_leaves_no_thread(self, store: Store, bucket: str, live: LiveIndex):
+        store.publish(*map(book, range(500)))
+        for attempt in range(20):
+            feed = open_feed(bucket)
+            closing = later(attempt / 1000, feed.close)
+            try:
+                feed.start(live)
+            except FeedError as error:
+                assert "was closed while it was being opened" in str(error)  # noqa: PT017  # it may succeed as well
+            except RuntimeError as error:
+                assert "a feed is started once" in str(error)  # noqa: PT017  # it was closed before
+            closing.join()
+            feed.close()
+        eventually(lambda: not [one for one in enumerate_threads() if one.name.startswith(("connection to", "feed"))])
+
+    def test_closing_does_not_wait_for_a_name_that_is_looked_up(self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
+        looking_up, released = Event(), Event()
+
+        def look_up(*_: object, **__: object) -> list[object]:
+            looking_up.set()
+            released.wait(60)
+            return []
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        feed = open_feed("nats://nowhere.example/books")
+
+        def close() -> None:
+            assert looking_up.wait(20)
+            feed.close()
+
+        closing = later(0, close)
+        try:
+            with pytest.raises(FeedError, match="was closed while it was being opened"):
+                feed.start(live)
+            closing.join()
+            assert not released.is_set()
+        finally:
+            released.set()
+
+
+class FollowedBucket(Followed):
+    """Whatever publishers do, and whatever happens to the bucket, the reader comes to show what the bucket holds."""
+
+    per_call = False
+    server: nats.Server
+    numbers = count()
+
+    @initialize()
+    def begin(self) -> None:
+        self.name = f"followed{next(self.numbers)}"
+        self.begin_with(f"{self.server.url}/{self.name}")
+
+    @rule()
+    def purge(self) -> None:
+        nats.purge(self.server, self.name)
+        self.model.clear()
+
+    @rule()
+    def make_again(self) -> None:
+        nats.delete(self.server, self.name)
+        for store in self.stores:
+            store.close()
+        self.stores = [self.opened() for _ in range(2)]
+        self.model.clear()
+        self.revision = 0
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "name"):
+            nats.delete(self.server, self.name)
+
+
+def test_a_reader_shows_what_the_bucket_holds(nats_server: nats.Server):
+    FollowedBucket.server = nats_server
+    FollowedBucket.TestCase.settings = settings(
+        max_examples=8, stateful_step_count=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+    )
+    FollowedBucket.TestCase().runTest()

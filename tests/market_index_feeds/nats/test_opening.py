@@ -1,0 +1,93 @@
+"""Servers that are not there, or are something else."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from market_index import LiveIndex
+from market_index_feeds import (
+    FeedError,
+    StoreError,
+    open_feed,
+    open_store,
+)
+from market_index_feeds.nats import open_nats_feed, open_nats_store
+from tests import nats
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.nats.conftest import SHORT
+from tests.waiting import eventually, later
+
+KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
+NOTICED_SECONDS = 2
+"""By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
+
+
+def name_of(bucket: str) -> str:
+    return bucket.rpartition("/")[2]
+
+
+def noticed(holds: Callable[[], object]) -> None:
+    eventually(holds, 2 * NOTICED_SECONDS)
+
+
+class TestOpening:
+    """Who is let in, and what is said to who is not."""
+
+    def test_the_first_connection_has_a_deadline(self, live: LiveIndex):
+        url = f"nats://127.0.0.1:{nats.spare_port()}/books"
+        with pytest.raises(FeedError, match=r"/books cannot be opened: nats://127\.0\.0\.1:\d+: connection refused"):
+            open_nats_feed(url, SHORT).start(live)
+        with pytest.raises(StoreError, match=r"/books cannot be opened: nats://127\.0\.0\.1:\d+: connection refused"):
+            open_nats_store(url, wait=5, opening=SHORT)
+        with pytest.raises(FeedError, match="cannot be opened"):
+            open_nats_feed(url, SHORT).read_order_book(pair(1))
+
+    def test_a_server_that_comes_within_the_deadline_is_waited_for(self, tmp_path: Path, live: LiveIndex):
+        server = nats.Server(tmp_path / "late")
+        starter = later(1, server.start)
+        try:
+            with open_store(f"{server.url}/books") as store:
+                store.publish(book(1, 1))
+            with open_feed(f"nats://127.0.0.1:1,127.0.0.1:{server.port}/books") as feed:
+                feed.start(live)
+                assert spots(live) == {1: "1"}
+        finally:
+            starter.join()
+            server.kill()
+
+    def test_without_jetstream_there_is_no_bucket(self, tmp_path: Path):
+        with (
+            nats.served(tmp_path / "core", jetstream=False) as server,
+            pytest.raises(StoreError, match="cannot be opened: JetStream is not there"),
+        ):
+            open_nats_store(f"{server.url}/books", wait=5, opening=SHORT)
+
+    def test_what_answers_is_not_a_server_of_nats(self):
+        with (
+            nats.listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port,
+            pytest.raises(FeedError, match="cannot be opened"),
+        ):
+            open_nats_feed(f"nats://127.0.0.1:{port}/books", SHORT).read()
+
+    def test_replicas_that_there_are_not_are_an_error(self, bucket: str):
+        with pytest.raises(StoreError, match="replicas > 1 not supported in non-clustered mode"):
+            open_store(f"{bucket}?replicas=3")
+        open_store(f"{bucket}?replicas=1").close()
+
+    def test_the_extra_is_named_where_it_is_missing(self, monkeypatch: pytest.MonkeyPatch):
+        for name in [
+            name for name in sys.modules if name.partition(".")[0] == "nats" or "market_index_feeds.nats" in name
+        ]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, "nats", None)
+        for work, kind in ((open_feed, FeedError), (open_store, StoreError)):
+            with pytest.raises(kind, match=r"it needs the extra nats \(pip install 'market-index\[nats\]'\)"):
+                work("nats://me:s3cret@127.0.0.1/books")
+        monkeypatch.setitem(sys.modules, "market_index_feeds.nats", None)
+        with pytest.raises(ModuleNotFoundError):
+            open_feed("nats://127.0.0.1/books")

@@ -1,0 +1,96 @@
+"""Keys and values."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import InvalidOrderBook, MarketIndexError, OrderBook, Pair, strategies, wire
+from market_index_feeds.nats import records as nats_records
+from tests.market_index_feeds.made_up import book, pair
+from tests.waiting import eventually
+
+KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
+NOTICED_SECONDS = 2
+"""By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
+
+
+def name_of(bucket: str) -> str:
+    return bucket.rpartition("/")[2]
+
+
+def noticed(holds: Callable[[], object]) -> None:
+    eventually(holds, 2 * NOTICED_SECONDS)
+
+
+class TestRecords:
+    """Keys and values."""
+
+    @given(strategies.pairs())
+    def test_a_key_is_of_the_alphabet_and_names_its_pair(self, one: Pair):
+        key = nats_records.key_of(one)
+        assert KEY.fullmatch(key)
+        assert nats_records.pair_of(key) == one
+
+    @given(strategies.pairs(), strategies.pairs())
+    def test_two_pairs_have_two_keys(self, one: Pair, other: Pair):
+        assert (nats_records.key_of(one) == nats_records.key_of(other)) == (one == other)
+
+    @given(
+        st.text(alphabet="AD.-0a/", max_size=70) | st.from_regex(r"[0-9a-fA-F]{56}-[0-9a-f]{0,4}\.ADA", fullmatch=True)
+    )
+    def test_a_key_that_names_a_pair_is_the_key_of_that_pair(self, key: str):
+        named = nats_records.pair_of(key)
+        assert named is None or nats_records.key_of(named) == key
+
+    @pytest.mark.parametrize(
+        "key", ["ADA.ada", "ADA", "", "x", f"ADA.{'0' * 56}", f"ADA.{'0' * 56}-0", f"ADA.{'A' * 56}-"]
+    )
+    def test_what_names_no_pair_is_told_apart(self, key: str):
+        assert nats_records.pair_of(key) is None
+
+    @given(strategies.order_books())
+    def test_a_value_is_the_book_and_no_longer_than_its_text(self, one: OrderBook):
+        record = nats_records.record_of(one)
+        assert nats_records.book_of(record.key, record.value, {nats_records.DIGEST_HEADER: record.digest}) == one
+        text = wire.order_book_to_json(one)
+        assert len(record.value) <= len(text)
+        # And whoever writes the shape of the contract, with no digest, deflated or not, is read as well.
+        for value in (text, zlib.compress(text, 9), record.value):
+            assert nats_records.book_of(record.key, value, None) == one
+
+    def test_a_large_book_is_deflated(self):
+        large = OrderBook.from_levels(pair(1), bids=[(f"0.{number:06}", number) for number in range(1, 500)])
+        assert len(nats_records.record_of(large).value) < len(wire.order_book_to_json(large)) / 3
+
+    def test_what_is_damaged_or_made_to_harm_is_refused(self, monkeypatch: pytest.MonkeyPatch):
+        record = nats_records.record_of(OrderBook.from_levels(pair(1), bids=[(f"0.{n:03}", n) for n in range(1, 50)]))
+        digest = {nats_records.DIGEST_HEADER: record.digest}
+        other = nats_records.record_of(book(2, 1))
+        monkeypatch.setattr(nats_records, "MAX_TEXT_LENGTH", 100_000)
+        for value, headers, reason in [
+            (zlib.compress(b"{}"), digest, "its digest does not fit"),
+            (record.value[:-1], digest, "cannot be inflated"),
+            (record.value + b"x", digest, "goes on behind it"),
+            (b"x" + record.value[1:-9] + b"123456789", digest, "cannot be inflated"),
+            (record.value[:2] + b"\xff" * 20, digest, "cannot be inflated: Error -3"),
+            (zlib.compress(bytes(100_001)), None, "within 100000 bytes"),
+            (other.value, {nats_records.DIGEST_HEADER: other.digest}, "the book of another pair"),
+            (other.value, None, "the book of another pair"),
+        ]:
+            with pytest.raises(InvalidOrderBook, match=reason):
+                nats_records.book_of(record.key, value, headers)
+        # One that nobody would inflate is left as it is, and no server takes it.
+        monkeypatch.setattr(nats_records, "MAX_TEXT_LENGTH", 100)
+        assert nats_records.record_of(book(1, 1)).value == wire.order_book_to_json(book(1, 1))
+
+    @given(st.binary(max_size=200), st.none() | st.just({nats_records.DIGEST_HEADER: "00"}))
+    def test_nothing_but_an_error_of_ours_is_raised(self, value: bytes, headers: dict[str, str] | None):
+        for some in (value, zlib.compress(value)):
+            with pytest.raises(MarketIndexError):
+                nats_records.book_of("ADA.ADA", some, headers)
