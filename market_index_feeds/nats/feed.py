@@ -15,10 +15,13 @@ from market_index_feeds.errors import FeedError
 from market_index_feeds.medium import Progress
 from market_index_feeds.old_feed import LOG, Feed
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import Cluster, Lost, Message, NoBucket, Refused, Unreachable, Watch
+from market_index_feeds.nats.bucket import Message
+from market_index_feeds.nats.cluster import Cluster
+from market_index_feeds.nats.errors import BUCKET_ERRORS, Lost, NoBucket
 from market_index_feeds.nats.event_loop import EventLoop
 from market_index_feeds.nats.records import book_of, key_of, pair_of
 from market_index_feeds.nats.retry import OPENING, Patience, retry
+from market_index_feeds.nats.watch import Watch, WatchState
 from market_index_feeds.opened import shown_name
 from market_index_feeds.backoff import next_backoff
 
@@ -106,7 +109,7 @@ class NatsFeed(Feed):
             yield event_loop
         except CancelledError:
             raise closed from None
-        except (Unreachable, NoBucket, Refused, Lost, OSError) as error:
+        except BUCKET_ERRORS as error:
             raise FeedError(f"{self.source} cannot be opened: {_reason(error)}") from None
 
     def _follow(self, live: LiveIndex) -> None:
@@ -124,7 +127,7 @@ class NatsFeed(Feed):
             try:
                 await self._step(self._watch or await self._begin_watch(), live)
                 pause = pause if self._snapshot else 0.0
-            except (Unreachable, NoBucket, Refused, Lost, OSError) as error:
+            except BUCKET_ERRORS as error:
                 await self._give_up(error)
                 await asyncio.sleep(pause)
                 pause = next_backoff(pause)
@@ -150,9 +153,9 @@ class NatsFeed(Feed):
 
     async def _begin_watch(self) -> Watch:
         """Begin to read the bucket from its start."""
-        watch = self._watch = await (await self._cluster.connect()).watch()
+        watch = self._watch = await Watch.open(await self._cluster.connect())
         self._snapshot = _Snapshot()
-        self._read_length, self._length = 0, watch.state.length
+        self._read_length, self._length = 0, watch.stored.length
         return watch
 
     async def _unwatch(self) -> None:
@@ -173,12 +176,12 @@ class NatsFeed(Feed):
         if self._snapshot is not None:
             for message in messages:
                 self._gather(self._snapshot, message)
-            if watch.agreed_at is not None:
+            if watch.state is WatchState.IN_SYNC:
                 self._publish_whole(live, self._snapshot)
                 self._snapshot = None
         elif messages:
             self._publish_changes(live, messages)
-        if self._snapshot is None and watch.agreed_at is not None:
+        if self._snapshot is None:
             self.revision = watch.revision
             self._tell(None)
             self._good_at = watch.agreed_at

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from attrs import frozen
 
-from market_index_feeds.nats.bucket import Lost, Unanswered, Unreachable
+from market_index_feeds.nats.errors import Lost, Unanswered, Unreachable
 from market_index_feeds.backoff import next_backoff
 
 T = TypeVar("T")

@@ -31,7 +31,8 @@ from market_index_feeds import (
 )
 from market_index_feeds.nats import open_nats_feed
 from market_index_feeds.nats import records as nats_records
-from market_index_feeds.nats.bucket import State, Unreachable, state_of
+from market_index_feeds.nats.bucket import State, state_of
+from market_index_feeds.nats.errors import Unreachable
 from market_index_feeds.nats.retry import Patience
 from tests import nats
 from tests.market_index_feeds.followed import Followed
@@ -226,7 +227,7 @@ class TestNoticing:
     def test_a_server_that_lost_its_tail_and_kept_its_connections(
         self, store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
-        feed._watch.sequence += 5  # type: ignore[attr-defined]  # as if that much had been delivered once
+        feed._watch._sequence += 5  # type: ignore[attr-defined]  # as if that much had been delivered once
         noticed(lambda: "is read anew: it was purged or rolled back" in logged.text)
         store.publish(book(1, 9))
         noticed(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})

@@ -28,7 +28,9 @@ from market_index_feeds import (
 )
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import Cluster, Connection, Unreachable, Write
+from market_index_feeds.nats.cluster import Cluster
+from market_index_feeds.nats.errors import Unreachable
+from market_index_feeds.nats.writes import InFlight, Write, WriteState
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import eventually, later, raised_in_thread
@@ -79,7 +81,7 @@ class TestWriting:
                 with pytest.raises(Unacknowledged):
                     late.publish(*(book(number, 8) for number in (1, 3, 4, 5)))
                 # It finds another way, and the first one is as it was.
-                late._cluster._servers = {nats_server.url: None}  # type: ignore[attr-defined]  # as if told of it
+                late._publisher.cluster._servers = {nats_server.url: None}  # type: ignore[attr-defined]  # as if told of it
                 assert late.publish(book(1, 9)).published == 1
                 assert late.retract(pair(5)).retracted == 0
                 late.replace([book(1, 9), book(2, 2), book(3, 3)], lambda one: one == pair(5))
@@ -117,7 +119,7 @@ class TestWriting:
     def test_what_was_never_sent_is_not_in_doubt(self, own_server: nats.Server):
         with open_store(f"{own_server.url}/books", wait=0.5) as store:
             own_server.kill()
-            eventually(store._cluster.connection.ended.is_set)  # type: ignore[attr-defined]  # else it is sent, to nobody
+            eventually(store._publisher.cluster.connection.ended.is_set)  # type: ignore[attr-defined]  # else it is sent, to nobody
             with pytest.raises(StoreError, match=r"connection refused; 2 of 2 changes were not made") as raised:
                 store.publish(book(1, 1), book(2, 2))
             assert type(raised.value) is StoreError
@@ -127,7 +129,7 @@ class TestWriting:
         store.publish(book(1, 1), book(3, 3))
         store.retract(pair(3))
         doubted = [nats_records.key_of(pair(number)) for number in (1, 2, 3)]
-        store._doubted.update(doubted)  # type: ignore[attr-defined]  # as if each had been sent and not acknowledged
+        store._publisher.unacknowledged.update(doubted)  # type: ignore[attr-defined]  # as if each had been sent and not acknowledged
         receipt = store.replace([book(1, 1)])
         assert (receipt.published, receipt.retracted, receipt.revision) == (1, 0, 6)
         assert spots(open_feed(bucket).read()) == {1: "1"}
@@ -179,7 +181,7 @@ class TestWriting:
         for _ in range(3):
             with pytest.raises(StoreError, match="maximum consumers limit reached"):
                 store.replace([book(1, 1)])
-        assert len(store._cluster.connection._client._subs) == 2  # type: ignore[attr-defined]  # of answers to writes and others
+        assert len(store._publisher.cluster.connection._client._subs) == 2  # type: ignore[attr-defined]  # of answers to writes and others
 
     def test_a_server_that_dies_before_it_acknowledges(self, own_server: nats.Server):
         with open_store(f"{own_server.url}/books", wait=1) as store:
@@ -210,7 +212,7 @@ class TestWriting:
             connection = await Cluster(Address.parse(bucket)).connect()
 
             async def late(client: Client) -> None:
-                await client.publish(f"{connection._answers}.77", b'{"seq": 1}')
+                await client.publish(f"{connection._inbox}.77", b'{"seq": 1}')
 
             # An answer to a question that nobody waits for any longer.
             await asyncio.to_thread(nats.plain, nats_server, late)
@@ -218,8 +220,10 @@ class TestWriting:
             await connection.close()
             with pytest.raises(Unreachable):
                 await connection.state()
+            write = Write("key", None)
             with pytest.raises(Unreachable):
-                await connection.write([Write("key", b"", {}, 0)], lambda *_: None, 1)
+                await InFlight(connection, 1).send([write])
+            assert write.state is WriteState.UNACKNOWLEDGED
 
         asyncio.run(work())
 
@@ -299,13 +303,13 @@ class TestWriting:
     def test_a_pair_that_others_keep_writing_is_given_up(
         self, store: Store, bucket: str, nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch
     ):
-        write = Connection.write
+        send = InFlight.send
 
-        async def slower(self: Connection, *arguments: Any) -> None:
+        async def slower(self: InFlight, *arguments: Any) -> None:
             await asyncio.to_thread(nats.put, nats_server, name_of(bucket), nats_records.key_of(pair(1)), b"mine")
-            await write(self, *arguments)
+            await send(self, *arguments)
 
-        monkeypatch.setattr(Connection, "write", slower)
+        monkeypatch.setattr(InFlight, "send", slower)
         with (
             open_store(bucket, wait=0.4) as impatient,
             pytest.raises(StoreBusy, match=r"others wrote .* 0\.4 seconds"),

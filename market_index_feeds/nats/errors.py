@@ -1,0 +1,70 @@
+"""Why work on a bucket fails, as the servers or the connection report it.
+
+    Unreachable         no server is reachable, or the connection ended
+      └ Unanswered      a server is reachable, and does not answer: there may be no leader
+    Rejected            a server rejects a request; it has the server's error code
+      └ NoMessage       no message is stored under a key
+    NoBucket            the bucket does not exist
+    Lost                a watch missed something, or the bucket is another one: it has to be read again
+
+None of them leaves the package: a feed and a store raise `FeedError` and `StoreError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+# Error codes of the servers.
+NO_STREAM: Final = 10059
+NO_CLUSTER: Final = 10074
+WRONG_SEQUENCE: Final = {10071, 10164}
+TOO_LARGE: Final = {10054}
+
+_NO_MESSAGE: Final = 10037
+_UNAVAILABLE: Final = 503
+
+
+class Unreachable(Exception):
+    """No server is reachable, or the connection ended."""
+
+
+class Unanswered(Unreachable):
+    """A server is reachable, and does not answer: the servers may have to elect a leader first."""
+
+
+class Rejected(Exception):
+    """A server rejects a request."""
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(description)
+        self.code = code
+
+
+class NoMessage(Rejected):
+    """No message is stored under a key."""
+
+
+class NoBucket(Exception):
+    """The bucket does not exist."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such bucket")
+
+
+class Lost(Exception):
+    """What a watch delivered differs from the bucket, and will not become equal."""
+
+
+BUCKET_ERRORS: Final = (Unreachable, Rejected, NoBucket, Lost, OSError)
+"""Every error of work on a bucket that is no defect. `OSError`: credentials, certificates, or too many open files."""
+
+
+def error_of(error: Mapping[str, Any]) -> Exception:
+    """Return the error that a server's answer contains."""
+    code, description = error.get("err_code", 0), error.get("description", "")
+    if code == NO_STREAM:
+        return NoBucket()
+    if code == _NO_MESSAGE:
+        return NoMessage(code, description)
+    return Unanswered(description) if error.get("code") == _UNAVAILABLE else Rejected(code, description)

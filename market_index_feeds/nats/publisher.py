@@ -1,0 +1,225 @@
+"""Writes changes to a bucket until they are acknowledged, and remembers what is stored under each key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from time import monotonic
+from typing import Final
+
+from attrs import frozen
+
+from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.bucket import Message, State
+from market_index_feeds.nats.cluster import Cluster
+from market_index_feeds.nats.connection import Connection
+from market_index_feeds.nats.errors import NO_STREAM, NoBucket, Unreachable
+from market_index_feeds.nats.records import DIGEST_HEADER, Record, pair_of
+from market_index_feeds.nats.watch import Watch, WatchState
+from market_index_feeds.nats.writes import FINAL, InFlight, Write, WriteState
+from market_index_feeds.backoff import SHORTEST_SECONDS, next_backoff
+from market_index_feeds.store import StoreBusy, StoreError, Unacknowledged
+
+ATTEMPT_SECONDS: Final = 2.0
+"""How long one server is waited for: another may answer."""
+
+_LOOKUPS: Final = 4
+_LOOKUP_SECONDS: Final = 0.4
+_MAX_REQUESTS: Final = 64
+
+
+@frozen
+class Stored:
+    """The last message of a key: its sequence, the digest of its book if a store wrote it, whether it is a deletion."""
+
+    sequence: int
+    digest: str | None
+    is_deletion: bool
+
+
+class Change:
+    """The writes of one call, by key; None deletes the key."""
+
+    def __init__(self, records: Mapping[str, Record | None]) -> None:
+        self.writes = [Write(key, record) for key, record in records.items()]
+        self.acknowledged_at = monotonic()
+
+    @property
+    def unfinished(self) -> list[Write]:
+        """The writes that are neither acknowledged nor too large."""
+        return [write for write in self.writes if write.state not in FINAL]
+
+    @property
+    def revision(self) -> int:
+        """The sequence of the last acknowledged write; 0 if there is none."""
+        return max((write.sequence or 0 for write in self.of(WriteState.ACKNOWLEDGED)), default=0)
+
+    def of(self, state: WriteState) -> list[Write]:
+        """Return the writes in a state."""
+        return [write for write in self.writes if write.state is state]
+
+
+class Publisher:
+    """Writes to one bucket, from one task at a time.
+
+    `sequences` has the last sequence of each key, as far as it is known. A key is in `unacknowledged` while a write of
+    an earlier attempt or call may still be stored under it. `written` counts the writes that were acknowledged.
+    """
+
+    def __init__(self, address: Address, target: str, wait: float) -> None:
+        self.cluster = Cluster(address)
+        self.sequences: dict[str, int] = {}
+        self.unacknowledged: set[str] = set()
+        self.written = 0
+        self._replicas = address.replicas
+        self._target = target
+        self._wait = wait
+
+    async def require_bucket(self, *, create: bool) -> None:
+        """Create the bucket if it does not exist. Raises `NoBucket` unless it is to be created."""
+        connection = await self.cluster.connect()
+        # A server that has just become the leader may not know the bucket yet.
+        lookups = _LOOKUPS if connection.is_clustered and create else 1
+        for lookup in range(lookups):
+            await asyncio.sleep(_LOOKUP_SECONDS if lookup else 0)
+            try:
+                await connection.state()
+            except NoBucket:
+                if not create:
+                    raise
+            else:
+                return
+        await connection.create(self._replicas)
+
+    async def state(self) -> State:
+        """Return the state of the bucket."""
+        return await (await self.cluster.connect()).state()
+
+    async def revision(self) -> int:
+        """Return the sequence of the last message of the bucket."""
+        return (await self.state()).last_sequence
+
+    async def last(self, keys: Iterable[str]) -> dict[str, Message | None]:
+        """Return the last message of each key."""
+        connection = await self.cluster.connect()
+        found: dict[str, Message | None] = {}
+        left = list(keys)
+        while left:
+            some, left = left[:_MAX_REQUESTS], left[_MAX_REQUESTS:]
+            found.update(zip(some, await asyncio.gather(*map(connection.last, some)), strict=True))
+        return found
+
+    async def stored(self) -> tuple[int, dict[str, Stored]]:
+        """Return the revision of the bucket, and the last message of each key at that revision, without the books."""
+        stored: dict[str, Stored] = {}
+        watch = await Watch.open(await self.cluster.connect(), headers_only=True)
+        try:
+            while watch.state is not WatchState.IN_SYNC:
+                for message in await watch.next():
+                    digest = message.headers.get(DIGEST_HEADER)
+                    stored[message.key] = Stored(message.sequence, digest, message.value is None)
+        finally:
+            await watch.close()
+        return watch.revision, stored
+
+    async def write(self, change: Change) -> None:
+        """Write a change until every write is acknowledged or too large.
+
+        Raises `Unacknowledged`, `StoreBusy` or `StoreError`, also if nothing was acknowledged for `wait` seconds.
+        """
+        backoff = 0.0
+        while change.unfinished:
+            if backoff:
+                await asyncio.sleep(backoff)
+            backoff = next_backoff(backoff)
+            problem = ""
+            try:
+                await self._attempt(change)
+            except Unreachable as error:
+                problem = str(error)
+                await self.cluster.disconnect()
+            if change.unfinished and monotonic() > change.acknowledged_at + self._wait:
+                raise self._error_of(change, problem)
+
+    async def _attempt(self, change: Change) -> None:
+        """Send every unfinished write once. Raises `Unreachable`, `NoBucket`, `PermissionError` and `StoreError`."""
+        connection = await self.cluster.connect()
+        await self._resolve(change)
+        writes = change.unfinished
+        for write in writes:
+            write.state, write.expected = WriteState.QUEUED, self.sequences.get(write.key, 0)
+        seconds = max(change.acknowledged_at + self._wait - monotonic(), SHORTEST_SECONDS)
+        in_flight = InFlight(connection, min(seconds, ATTEMPT_SECONDS))
+        try:
+            await in_flight.send(writes)
+        finally:
+            self._learn(writes)
+            change.acknowledged_at = in_flight.acknowledged_at or change.acknowledged_at
+        await self._require_accepted(connection, change)
+
+    def _learn(self, writes: list[Write]) -> None:
+        """Take over what an attempt showed of its keys."""
+        for write in writes:
+            if write.state is WriteState.UNACKNOWLEDGED:
+                self.unacknowledged.add(write.key)
+            elif write.state is WriteState.ACKNOWLEDGED and write.sequence is not None:
+                self._acknowledged(write.key, write.sequence)
+            elif write.state is WriteState.CONTESTED and write.key not in self.unacknowledged:
+                self._queue_again(write)
+
+    def _queue_again(self, write: Write) -> None:
+        """Queue a contested write whose error has the last sequence of the key; otherwise it is to be read."""
+        if write.sequence is not None:
+            self.sequences[write.key] = write.sequence
+            write.state = WriteState.QUEUED
+
+    def _acknowledged(self, key: str, sequence: int) -> None:
+        self.sequences[key] = sequence
+        self.unacknowledged.discard(key)
+        self.written += 1
+
+    async def _resolve(self, change: Change) -> None:
+        """Read the last message of contested keys: it may be the very write, sent before and not acknowledged."""
+        contested = {write.key: write for write in change.of(WriteState.CONTESTED)}
+        for key, last in (await self.last(contested)).items():
+            self.sequences[key] = 0 if last is None else last.sequence
+            if last is not None and key in self.unacknowledged and _is_written_by(last, contested[key]):
+                contested[key].acknowledge(last.sequence)
+                self._acknowledged(key, last.sequence)
+                change.acknowledged_at = monotonic()
+
+    async def _require_accepted(self, connection: Connection, change: Change) -> None:
+        """Raise `StoreError` for a rejected write, and `NoBucket` if no stream took one because the bucket is gone."""
+        rejected = change.of(WriteState.REJECTED)
+        for write in rejected:
+            if write.rejection is not None and write.rejection.code != NO_STREAM:
+                written = len(change.of(WriteState.ACKNOWLEDGED))
+                raise StoreError(
+                    f"{self._target} refused {pair_of(write.key)}: {write.rejection}; "
+                    f"{written} of {len(change.writes)} changes were made"
+                )
+        if rejected:
+            await connection.state()
+
+    def _error_of(self, change: Change, problem: str) -> StoreError:
+        """Return the error of a change that is not acknowledged in time."""
+        unfinished = change.unfinished
+        keys = [write.key for write in unfinished if write.key in self.unacknowledged]
+        pairs = tuple(pair for pair in map(pair_of, keys) if pair is not None)
+        left = f"{len(unfinished)} of {len(change.writes)} changes"
+        if pairs:
+            return Unacknowledged(
+                f"{self._target} did not acknowledge {left} in {self._wait:g} seconds "
+                f"({problem or 'others wrote as well'}): {len(pairs)} of those were sent, and may be written yet, "
+                f"but over nothing newer",
+                pairs,
+            )
+        if problem:
+            return StoreError(f"{self._target} was not written to: {problem}; {left} were not made")
+        return StoreBusy(f"{self._target} was not written to: others wrote the same pairs for {self._wait:g} seconds")
+
+
+def _is_written_by(message: Message, write: Write) -> bool:
+    """Return whether a message has the content of a write."""
+    digest = None if message.value is None else message.headers.get(DIGEST_HEADER, "")
+    return digest == (None if write.record is None else write.record.digest)
