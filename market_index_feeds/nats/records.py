@@ -1,4 +1,4 @@
-"""What stands in a bucket: under which key a pair stands, and as what an order book is stored."""
+"""The records of a bucket: the key of a pair, and the value of an order book."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from market_index import AssetId, InvalidOrderBook, MarketIndexError, OrderBook,
 from market_index.errors import safe_repr
 
 DIGEST_HEADER: Final = "Market-Index-Digest"
-"""The header of a value that a store wrote: what vouches for the text, so that its levels are read when looked at."""
+"""The header of a value that a store wrote: the digest of its text, which shows damage and equal books."""
 
 MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024
-"""The most bytes of an order book in JSON, so that a value made for it cannot fill the memory when it is inflated."""
+"""The size of the largest order book in JSON. It bounds the memory that inflating a hostile value can take."""
 
 _WORTH_COMPRESSING: Final = 256
-_LEVEL: Final = 1  # the higher ones take up to twice the time to save a tenth more
-_DEFLATED: Final = b"\x78"  # what deflated data begin with, and no JSON does
+_LEVEL: Final = 1  # higher levels take up to twice the time to save another tenth
+_DEFLATED: Final = b"\x78"  # the first byte of deflated data, and of no JSON
 
 _KEY: Final = re.compile(r"(ADA|[0-9a-f]{56}-[0-9a-f]{0,64})\.(ADA|[0-9a-f]{56}-[0-9a-f]{0,64})").fullmatch
 
 
 @frozen
 class Record:
-    """An order book as it is stored: the value under the key of its pair, and its digest."""
+    """An order book as a bucket stores it: the value under the key of its pair, and the digest of its text."""
 
     pair: Pair
     key: str
@@ -37,9 +37,9 @@ class Record:
 
 
 def key_of(pair: Pair) -> str:
-    """Return the key of a pair: base and quote with a dot between them, each with `-` in the place of the colon.
+    """Return the key of a pair: base and quote with a dot between them, each with `-` instead of the colon.
 
-    So a filter such as `*.ADA` names every pair that is quoted in ADA. Keys allow `-/_=.a-zA-Z0-9` alone.
+    A filter such as `*.ADA` matches every pair quoted in ADA. Keys allow only `-/_=.a-zA-Z0-9`.
 
     >>> from market_index import ADA
     >>> key_of(Pair(AssetId(bytes(28), b"SNEK"), ADA))
@@ -49,7 +49,7 @@ def key_of(pair: Pair) -> str:
 
 
 def pair_of(key: str) -> Pair | None:
-    """Return the pair of a key, or None where it is not the key of one.
+    """Return the pair of a key, or None if it is not the key of a pair.
 
     >>> str(pair_of("ADA.00000000000000000000000000000000000000000000000000000000-"))
     'ADA/00000000000000000000000000000000000000000000000000000000:'
@@ -65,9 +65,9 @@ def pair_of(key: str) -> Pair | None:
 
 
 def record_of(book: OrderBook) -> Record:
-    """Return an order book as it is stored: its JSON, deflated (zlib, RFC 1950) where that makes it shorter.
+    """Return the record of an order book: its JSON, deflated (zlib, RFC 1950) if that makes it shorter.
 
-    A text that no reader would inflate is left as it is: no server takes it.
+    A text above `MAX_TEXT_LENGTH` is not deflated: no reader would inflate it, and no server accepts it as it is.
     """
     text = wire.order_book_to_json(book)
     value = text
@@ -77,22 +77,19 @@ def record_of(book: OrderBook) -> Record:
 
 
 def book_of(key: str, value: bytes, headers: Mapping[str, str] | None) -> OrderBook:
-    """Return the book of a value; raise a `MarketIndexError` that says why where it holds none, or that of another key.
+    """Return the book of a value: JSON in the shape of the order-book endpoint's answer, deflated or not.
 
-    A value with a digest is as a store has written it: whoever writes that header vouches for the text, of which the
-    levels are read once somebody looks at them. One without is somebody else's: JSON in the shape of the order-book
-    endpoint's answer, deflated or not, of which everything is checked.
+    Everything is validated, whoever wrote it. The digest is optional; it adds a check for damage.
+
+    Raises `MarketIndexError` if the value is not a valid order book, has another digest, or is of another pair.
     """
     text = _inflated(value) if value[:1] == _DEFLATED else value
     digest = headers.get(DIGEST_HEADER) if headers else None
-    if digest is None:
-        book = wire.order_book_from_json(text)
-    elif digest != digest_of(text):
-        raise InvalidOrderBook(f"its digest does not fit, so that it was damaged: {safe_repr(text[:80])}")
-    else:
-        book = wire.order_book_as_written(text)
+    if digest is not None and digest != digest_of(text):
+        raise InvalidOrderBook(f"digest must be that of the text, got {safe_repr(digest)}: {safe_repr(text[:80])}")
+    book = wire.order_book_from_json(text)
     if key_of(book.pair) != key:
-        raise InvalidOrderBook(f"it holds the book of another pair: {book.pair}")
+        raise InvalidOrderBook(f"must be the book of the pair of its key, got that of {book.pair}")
     return book
 
 
@@ -106,7 +103,7 @@ def _inflated(value: bytes) -> bytes:
     try:
         text = inflating.decompress(value, MAX_TEXT_LENGTH)
     except zlib.error as error:
-        raise InvalidOrderBook(f"it cannot be inflated: {error}") from None
+        raise InvalidOrderBook(f"cannot be inflated: {error}") from None
     if not inflating.eof or inflating.unused_data:
-        raise InvalidOrderBook(f"it cannot be inflated to an end within {MAX_TEXT_LENGTH} bytes, or goes on behind it")
+        raise InvalidOrderBook(f"deflated data must end where the value ends, and within {MAX_TEXT_LENGTH} bytes")
     return text

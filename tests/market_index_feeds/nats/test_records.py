@@ -68,20 +68,20 @@ class TestRecords:
         large = OrderBook.from_levels(pair(1), bids=[(f"0.{number:06}", number) for number in range(1, 500)])
         assert len(nats_records.record_of(large).value) < len(wire.order_book_to_json(large)) / 3
 
-    def test_what_is_damaged_or_made_to_harm_is_refused(self, monkeypatch: pytest.MonkeyPatch):
+    def test_what_is_damaged_or_hostile_is_rejected(self, monkeypatch: pytest.MonkeyPatch):
         record = nats_records.record_of(OrderBook.from_levels(pair(1), bids=[(f"0.{n:03}", n) for n in range(1, 50)]))
         digest = {nats_records.DIGEST_HEADER: record.digest}
         other = nats_records.record_of(book(2, 1))
         monkeypatch.setattr(nats_records, "MAX_TEXT_LENGTH", 100_000)
         for value, headers, reason in [
-            (zlib.compress(b"{}"), digest, "its digest does not fit"),
-            (record.value[:-1], digest, "cannot be inflated"),
-            (record.value + b"x", digest, "goes on behind it"),
-            (b"x" + record.value[1:-9] + b"123456789", digest, "cannot be inflated"),
+            (zlib.compress(b"{}"), digest, "digest must be that of the text"),
+            (record.value[:-1], digest, "must end where the value ends"),
+            (record.value + b"x", digest, "must end where the value ends"),
+            (b"x" + record.value[1:-9] + b"123456789", digest, "must end where the value ends"),
             (record.value[:2] + b"\xff" * 20, digest, "cannot be inflated: Error -3"),
             (zlib.compress(bytes(100_001)), None, "within 100000 bytes"),
-            (other.value, {nats_records.DIGEST_HEADER: other.digest}, "the book of another pair"),
-            (other.value, None, "the book of another pair"),
+            (other.value, {nats_records.DIGEST_HEADER: other.digest}, "the book of the pair of its key"),
+            (other.value, None, "the book of the pair of its key"),
         ]:
             with pytest.raises(InvalidOrderBook, match=reason):
                 nats_records.book_of(record.key, value, headers)
@@ -94,3 +94,12 @@ class TestRecords:
         for some in (value, zlib.compress(value)):
             with pytest.raises(MarketIndexError):
                 nats_records.book_of("ADA.ADA", some, headers)
+
+    @given(strategies.order_books(), st.binary(min_size=1, max_size=50), st.booleans())
+    def test_a_valid_digest_does_not_replace_validation(self, one: OrderBook, garbage: bytes, deflated: bool):
+        text = wire.order_book_to_json(one)
+        for spoiled in (text + b"{" + garbage, text[:-2] + b"{" + garbage, text.replace(b'"bids":[', b'"bids":[1,')):
+            value = zlib.compress(spoiled) if deflated else spoiled
+            headers = {nats_records.DIGEST_HEADER: nats_records.digest_of(spoiled)}
+            with pytest.raises(MarketIndexError):
+                nats_records.book_of(nats_records.key_of(one.pair), value, headers)
