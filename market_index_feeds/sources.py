@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
-from typing import Final, cast
+from typing import Final
 
 from market_index import MarketIndexError
 from market_index.errors import safe_repr
@@ -37,12 +37,7 @@ def open_feed(source: str | PathLike[str]) -> Feed:
 
     Raises `FeedError` when there is nothing to be read there, or the kind of source is not known.
     """
-    name = fspath(source)
-    if name.partition("://")[0].lower() in BUCKETS:
-        with _requiring_nats(name, FeedError):
-            from market_index_feeds.nats import open_nats_feed  # noqa: PLC0415  # it needs the extra `nats`
-        return cast("Feed", open_nats_feed(name))
-    return Feed(_open_source(name))
+    return Feed(_open_source(fspath(source)))
 
 
 def _open_source(name: str) -> Source:
@@ -51,6 +46,10 @@ def _open_source(name: str) -> Source:
         return open_sqlite_source(name) if name != "-" and is_sqlite(name) else open_ndjson_source(name)
     if scheme.lower() in {"http", "https"}:
         return open_http_source(name)
+    if scheme.lower() in BUCKETS:
+        with _requiring_nats(name, FeedError):
+            from market_index_feeds.nats import open_nats_source  # noqa: PLC0415  # it needs the extra `nats`
+        return open_nats_source(name)
     raise FeedError(f"{shown_name(name)} cannot be opened: {safe_repr(scheme)} is not a known kind of feed")
 
 

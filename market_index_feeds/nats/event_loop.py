@@ -27,7 +27,11 @@ class EventLoop:
         self._cleanup: Callable[[], Coroutine[Any, Any, None]] = _nothing
         self._running = Event()
         self._thread = Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._loop.close()
+            raise
         self._running.wait()
 
     @property
@@ -59,7 +63,12 @@ class EventLoop:
             raise
 
     def close(self, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Cancel the work that runs, run `cleanup`, then end the loop and its thread."""
+        """Cancel the work that runs, run `cleanup`, then end the loop and its thread. Closing twice does no harm.
+
+        In a forked process it does nothing: the thread exists only in the parent.
+        """
+        if not self.is_ours:
+            return
 
         def end() -> None:
             self._cleanup = cleanup

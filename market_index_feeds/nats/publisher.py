@@ -9,6 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
+from market_index_feeds.backoff import SHORTEST_SECONDS, next_backoff
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message, State
 from market_index_feeds.nats.cluster import Cluster
@@ -17,7 +18,6 @@ from market_index_feeds.nats.errors import NO_STREAM, NoBucket, Unreachable
 from market_index_feeds.nats.records import DIGEST_HEADER, Record, pair_of
 from market_index_feeds.nats.watch import Watch, WatchState
 from market_index_feeds.nats.writes import FINAL, InFlight, Write, WriteState
-from market_index_feeds.backoff import SHORTEST_SECONDS, next_backoff
 from market_index_feeds.store import StoreBusy, StoreError, Unacknowledged
 
 ATTEMPT_SECONDS: Final = 2.0

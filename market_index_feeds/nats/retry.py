@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 from attrs import frozen
 
-from market_index_feeds.nats.errors import Lost, Unanswered, Unreachable
 from market_index_feeds.backoff import next_backoff
+from market_index_feeds.nats.errors import Lost, Unanswered, Unreachable
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from attrs import frozen
 
 from market_index import OrderBook, Pair
+from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.errors import BUCKET_ERRORS
 from market_index_feeds.nats.event_loop import EventLoop
@@ -60,7 +61,7 @@ class NatsStore(Store):
         try:
             self._loop: EventLoop | None = EventLoop(f"store {self.target}")
         except (OSError, RuntimeError) as error:
-            raise StoreError(f"{self.target} cannot be opened: {_reason(error)}") from None
+            raise StoreError(f"{self.target} cannot be opened: {reason_of(error)}") from None
 
     def open(self, *, create: bool) -> None:
         """Connect, and create the bucket if it does not exist. Raises `StoreError`."""
@@ -212,7 +213,7 @@ class NatsStore(Store):
             ) from None
         except BUCKET_ERRORS as error:
             what = "was not written to" if self._is_open else "cannot be opened"
-            raise StoreError(f"{self.target} {what}: {_reason(error)}") from None
+            raise StoreError(f"{self.target} {what}: {reason_of(error)}") from None
         except BaseException:
             future.cancel()
             raise
@@ -247,7 +248,3 @@ def open_nats_store(target: str, *, wait: float, make: bool = True, opening: Pat
     store = NatsStore(address, wait, opening)
     store.open(create=make)
     return store
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

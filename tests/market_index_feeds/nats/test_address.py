@@ -22,10 +22,6 @@ NOTICED_SECONDS = 2
 """By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
 
 
-def name_of(bucket: str) -> str:
-    return bucket.rpartition("/")[2]
-
-
 def noticed(holds: Callable[[], object]) -> None:
     eventually(holds, 2 * NOTICED_SECONDS)
 
@@ -78,8 +74,8 @@ class TestAddresses:
             ("nats://me:s3?cret@h/b", "are written %2F"),
             ("nats://me:s3#cret@h/b", "are written %2F"),
             ("nats://me:s3cret@h:s3cret/b", "is not a port"),
-            (" nats://me:s3cret@h/b", "' nats' is not a kind of"),
-            ("\ufeffnats://me:s3cret@h/b", "is not a kind of"),
+            (" nats://me:s3cret@h/b", "' nats' is not a known kind of"),
+            ("\ufeffnats://me:s3cret@h/b", "is not a known kind of"),
             ("nats:me:s3cret@h/b", "cannot be opened"),
             ("nats//me:s3cret@h/b", "cannot be opened"),
             ("nats://h/b?password=s3cret", "'password' is not an option"),

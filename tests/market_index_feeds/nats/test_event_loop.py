@@ -16,10 +16,6 @@ NOTICED_SECONDS = 2
 """By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
 
 
-def name_of(bucket: str) -> str:
-    return bucket.rpartition("/")[2]
-
-
 def noticed(holds: Callable[[], object]) -> None:
     eventually(holds, 2 * NOTICED_SECONDS)
 

@@ -16,19 +16,15 @@ from market_index_feeds import (
     open_feed,
     open_store,
 )
-from market_index_feeds.nats import open_nats_feed, open_nats_store
+from market_index_feeds.nats import open_nats_store
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.nats.conftest import SHORT
+from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
 from tests.waiting import eventually, later
 
 KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
 NOTICED_SECONDS = 2
 """By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
-
-
-def name_of(bucket: str) -> str:
-    return bucket.rpartition("/")[2]
 
 
 def noticed(holds: Callable[[], object]) -> None:
@@ -40,12 +36,12 @@ class TestOpening:
 
     def test_the_first_connection_has_a_deadline(self, live: LiveIndex):
         url = f"nats://127.0.0.1:{nats.spare_port()}/books"
-        with pytest.raises(FeedError, match=r"/books cannot be opened: nats://127\.0\.0\.1:\d+: connection refused"):
-            open_nats_feed(url, SHORT).start(live)
+        with pytest.raises(FeedError, match=r"/books cannot be read: nats://127\.0\.0\.1:\d+: connection refused"):
+            impatient_feed(url).start(live)
         with pytest.raises(StoreError, match=r"/books cannot be opened: nats://127\.0\.0\.1:\d+: connection refused"):
             open_nats_store(url, wait=5, opening=SHORT)
-        with pytest.raises(FeedError, match="cannot be opened"):
-            open_nats_feed(url, SHORT).read_order_book(pair(1))
+        with pytest.raises(FeedError, match="cannot be read"):
+            impatient_feed(url).read_order_book(pair(1))
 
     def test_a_server_that_comes_within_the_deadline_is_waited_for(self, tmp_path: Path, live: LiveIndex):
         server = nats.Server(tmp_path / "late")
@@ -70,9 +66,9 @@ class TestOpening:
     def test_what_answers_is_not_a_server_of_nats(self):
         with (
             nats.listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port,
-            pytest.raises(FeedError, match="cannot be opened"),
+            pytest.raises(FeedError, match="cannot be read"),
         ):
-            open_nats_feed(f"nats://127.0.0.1:{port}/books", SHORT).read()
+            impatient_feed(f"nats://127.0.0.1:{port}/books").read()
 
     def test_replicas_that_there_are_not_are_an_error(self, bucket: str):
         with pytest.raises(StoreError, match="replicas > 1 not supported in non-clustered mode"):

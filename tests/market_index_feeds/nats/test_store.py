@@ -33,15 +33,12 @@ from market_index_feeds.nats.errors import Unreachable
 from market_index_feeds.nats.writes import InFlight, Write, WriteState
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.nats.conftest import name_of
 from tests.waiting import eventually, later, raised_in_thread
 
 KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
 NOTICED_SECONDS = 2
 """By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
-
-
-def name_of(bucket: str) -> str:
-    return bucket.rpartition("/")[2]
 
 
 def noticed(holds: Callable[[], object]) -> None:

@@ -66,8 +66,8 @@ def test_it_is_rejected_and_the_last_good_book_stays(
     store.publish(GOOD)
     eventually(lambda: ONE in live.current)
     put(nats_server, bucket, spoiled)
-    eventually(lambda: feed.refused == 1)
-    assert f"value {key_of(ONE)} refused" in logged.text
+    eventually(lambda: feed.rejected == 1)
+    assert f"value {key_of(ONE)} rejected" in logged.text
     store.publish(book(1, 9))
     eventually(lambda: live.current.order_book(pair(1)) == book(1, 9))
     assert live.current.order_book(ONE) == GOOD
@@ -82,7 +82,7 @@ def test_it_is_neither_read_nor_relayed(
     put(nats_server, bucket, spoiled)
     with open_feed(bucket) as other:
         assert spots(other.read()) == {1: "1"}
-        assert other.refused == 1
+        assert other.rejected == 1
     with pytest.raises(FeedError, match=f"value {key_of(ONE)}"):
         open_feed(bucket).read_order_book(ONE)
     copy = tmp_path / "copy.db"

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import socket
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
@@ -29,28 +28,19 @@ from market_index_feeds import (
     open_feed,
     open_store,
 )
-from market_index_feeds.nats import open_nats_feed
+from market_index_feeds.nats import open_nats_source
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.bucket import State, state_of
 from market_index_feeds.nats.errors import Unreachable
 from market_index_feeds.nats.retry import Patience
+from market_index_feeds.nats.watch import Watch
 from tests import nats
 from tests.market_index_feeds.followed import Followed
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.nats.conftest import SHORT
+from tests.market_index_feeds.nats.conftest import impatient_feed, name_of
 from tests.waiting import eventually, later, raised_in_thread
 
 KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
-NOTICED_SECONDS = 2
-"""By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
-
-
-def name_of(bucket: str) -> str:
-    return bucket.rpartition("/")[2]
-
-
-def noticed(holds: Callable[[], object]) -> None:
-    eventually(holds, 2 * NOTICED_SECONDS)
 
 
 class TestNoticing:
@@ -58,7 +48,7 @@ class TestNoticing:
 
     def test_a_purge(self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server):
         nats.purge(nats_server, name_of(bucket))
-        noticed(lambda: spots(live) == {})
+        eventually(lambda: spots(live) == {})
         assert feed.revision == store.revision == 3
         store.publish(book(2, 8))
         eventually(lambda: spots(live) == {2: "8"})
@@ -69,7 +59,7 @@ class TestNoticing:
             await client.jetstream().purge_stream(f"KV_{name_of(bucket)}", subject=subject)
 
         nats.plain(nats_server, work)
-        noticed(lambda: spots(live) == {1: "1", 2: "2"})
+        eventually(lambda: spots(live) == {1: "1", 2: "2"})
         assert feed.books == 3, "what stands as it stood was not read again"
 
     def test_one_that_is_deleted_stays_up_until_it_is_made_again(
@@ -82,16 +72,16 @@ class TestNoticing:
         logged: pytest.LogCaptureFixture,
     ):
         nats.delete(nats_server, name_of(bucket))
-        noticed(lambda: "is not there; its 3 pairs stay as they were" in logged.text)
+        eventually(lambda: "cannot be read: there is no such bucket; keeping its 3 pairs" in logged.text)
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         with pytest.raises(StoreError, match="there is no such bucket"):
             store.publish(book(1, 9))
         with open_store(bucket) as again:
             again.publish(book(2, 9))
-            noticed(lambda: spots(live) == {2: "9"})
+            eventually(lambda: spots(live) == {2: "9"})
             assert feed.revision == 1
-        eventually(lambda: "is followed again" in logged.text)
-        assert feed.age < NOTICED_SECONDS
+        eventually(lambda: "recovered after" in logged.text)
+        eventually(lambda: feed.age < 1)
 
     def test_one_that_is_made_again_at_once(
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
@@ -100,7 +90,7 @@ class TestNoticing:
         with open_store(bucket) as again:
             # As many keys and messages as before.
             again.publish(book(1, 5), book(2, 6), book(3, 7))
-        noticed(lambda: spots(live) == {1: "5", 2: "6", 3: "7"})
+        eventually(lambda: spots(live) == {1: "5", 2: "6", 3: "7"})
 
     def test_a_consumer_that_is_gone(
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
@@ -112,7 +102,7 @@ class TestNoticing:
 
         nats.plain(nats_server, work)
         store.publish(book(1, 9))
-        noticed(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
+        eventually(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
 
     def test_a_server_that_lost_its_tail(self, own_server: nats.Server, live: LiveIndex, tmp_path: Path):
         url = f"{own_server.url}/books"
@@ -134,7 +124,7 @@ class TestNoticing:
             own_server.wait()
             # As many messages as before, and as many keys, so that the numbers tell nothing.
             store.publish(book(5, 5), book(2, 6))
-            noticed(lambda: spots(live) == {1: "1", 2: "6", 5: "5"})
+            eventually(lambda: spots(live) == {1: "1", 2: "6", 5: "5"})
 
     def test_an_emptied_disk(self, own_server: nats.Server, live: LiveIndex, logged: pytest.LogCaptureFixture):
         url = f"{own_server.url}/books"
@@ -143,31 +133,33 @@ class TestNoticing:
             feed.start(live)
             own_server.kill()
             own_server.empty()
-            eventually(lambda: "cannot be read; its 2 pairs stay" in logged.text)
+            eventually(lambda: "; keeping its 2 pairs" in logged.text)
             with pytest.raises(StoreError):
                 open_store(url, wait=0.2).publish(book(1, 1))
             own_server.start()
             own_server.wait()
-            noticed(lambda: "is not there; its 2 pairs stay" in logged.text)
+            eventually(lambda: "there is no such bucket; keeping its 2 pairs" in logged.text)
             assert spots(live) == {1: "1", 2: "2"}
             with open_store(url) as again:
                 again.replace([book(2, 2), book(3, 3)])
-            noticed(lambda: spots(live) == {2: "2", 3: "3"})
+            eventually(lambda: spots(live) == {2: "2", 3: "3"})
 
-    def test_what_was_not_delivered(self, store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture):
-        feed._watch._delivered -= 1  # type: ignore[attr-defined]  # as if the last one had never come
+    def test_what_was_not_delivered(
+        self, watches: list[Watch], store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
+    ):
+        watches[0]._delivered -= 1  # as if the last one had never come
         store.publish(book(1, 9))
-        noticed(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
-        assert "is read anew: something was delivered twice, or not at all" in logged.text
+        eventually(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
+        assert "reloaded, because something was delivered twice, or not at all: 0 pairs dropped" in logged.text
 
-    def test_a_bad_value_when_all_is_read_anew(
-        self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
+    def test_a_bad_value_when_all_is_read_again(
+        self, watches: list[Watch], store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
     ):
         nats.put(nats_server, name_of(bucket), nats_records.key_of(pair(1)), b"nonsense")
-        eventually(lambda: feed.refused == 1)
-        feed._watch._delivered -= 1  # type: ignore[attr-defined]  # as if the last one had never come
+        eventually(lambda: feed.rejected == 1)
+        watches[0]._delivered -= 1  # as if the last one had never come
         store.publish(book(2, 9))
-        noticed(lambda: spots(live)[2] == "9")
+        eventually(lambda: spots(live)[2] == "9")
         assert spots(live) == {1: "1", 2: "9", 3: "3"}, "the last good book stays"
 
     def test_a_server_that_dies_while_it_is_read(self, own_server: nats.Server, live: LiveIndex):
@@ -217,20 +209,20 @@ class TestNoticing:
             store.publish(book(1, 1))
             feed.start(live)
             own_server.stop()
-            noticed(lambda: "cannot be read; its 1 pairs stay as they were: no answer within 1 seconds" in logged.text)
+            eventually(lambda: "cannot be read: no answer within 1 seconds; keeping its 1 pairs" in logged.text)
             with pytest.raises(FeedError, match="no answer in time"):
-                open_nats_feed(url, SHORT).read()
+                impatient_feed(url).read()
             own_server.send(signal.SIGCONT)
             store.publish(book(1, 2))
             eventually(lambda: spots(live) == {1: "2"})
 
     def test_a_server_that_lost_its_tail_and_kept_its_connections(
-        self, store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
+        self, watches: list[Watch], store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
-        feed._watch._sequence += 5  # type: ignore[attr-defined]  # as if that much had been delivered once
-        noticed(lambda: "is read anew: it was purged or rolled back" in logged.text)
+        watches[0]._sequence += 5  # as if that much had been delivered once
+        eventually(lambda: "reloaded, because it was purged or rolled back" in logged.text)
         store.publish(book(1, 9))
-        noticed(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
+        eventually(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
 
     def test_a_server_that_lost_all_and_has_not_found_the_others_is_not_believed(self):
         """What one with an emptied disk answered for some fifty milliseconds, and one that leads."""
@@ -258,20 +250,13 @@ class TestNoticing:
         asyncio.run(lifespan())
         assert spots(live) == {1: "1", 2: "2"}
 
-    def test_one_that_is_closed_before_it_follows(self, feed: Feed, live: LiveIndex):
-        feed.close()
-        feed._follow(live)
-        with pytest.raises(FeedError, match="was closed while it was being opened"):
-            feed._load(live, None)
-        assert len(live.current) == 3
-
     def test_where_there_is_no_thread_to_be_had(self, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
         def background(_: str) -> None:
             raise OSError(24, "Too many open files")
 
-        for module in ("feed", "store"):
+        for module in ("source", "store"):
             monkeypatch.setattr(f"market_index_feeds.nats.{module}.EventLoop", background)
-        with pytest.raises(FeedError, match="cannot be opened: Too many open files"):
+        with pytest.raises(FeedError, match="cannot be read: Too many open files"):
             open_feed(bucket).start(live)
         with pytest.raises(StoreError, match="cannot be opened: Too many open files"):
             open_store(bucket)
@@ -289,12 +274,12 @@ class TestNoticing:
             nats.put(nats_server, name_of(bucket), "config.of.mine", b"{}")
         nats.put(nats_server, name_of(bucket), nats_records.key_of(pair(4)), wire.order_book_to_json(book(4, 4)))
         eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 4: "4"})
-        assert feed.refused == logged.text.count("value config.of.mine refused") == 1
+        assert feed.rejected == logged.text.count("value config.of.mine rejected") == 1
         assert store.replace([book(1, 1)]).retracted == 3
         eventually(lambda: spots(live) == {1: "1"})
         with open_feed(bucket) as other:
             other.read()
-            assert other.refused == 1, "it is somebody else's, and left alone"
+            assert other.rejected == 1, "it is somebody else's, and left alone"
 
     def test_a_key_that_others_purge_is_retracted(
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
@@ -310,9 +295,9 @@ class TestNoticing:
 
 class TestClosing:
     def test_closing_ends_the_opening(self, live: LiveIndex):
-        feed = open_nats_feed(f"nats://127.0.0.1:{nats.spare_port()}/books", Patience(1e6, 1e6))
+        feed = Feed(open_nats_source(f"nats://127.0.0.1:{nats.spare_port()}/books", Patience(1e6, 1e6)))
         closing = later(0.5, feed.close)
-        with pytest.raises(FeedError, match="was closed while it was being opened"):
+        with pytest.raises(FeedError, match="was closed while it was loaded"):
             feed.start(live)
         closing.join()
 
@@ -342,7 +327,7 @@ class TestClosing:
         assert asked.wait(20)
         feed.close()
         starting.join()
-        assert "was closed while it was being opened" in raised[0]
+        assert "was closed while it was loaded" in raised[0]
         assert swallowed.is_set()
         assert not asked_again.is_set()
 
@@ -354,7 +339,7 @@ class TestClosing:
             try:
                 feed.start(live)
             except FeedError as error:
-                assert "was closed while it was being opened" in str(error)  # noqa: PT017  # it may succeed as well
+                assert "was closed while it was loaded" in str(error)  # noqa: PT017  # it may succeed as well
             except RuntimeError as error:
                 assert "a feed is started once" in str(error)  # noqa: PT017  # it was closed before
             closing.join()
@@ -378,7 +363,7 @@ class TestClosing:
 
         closing = later(0, close)
         try:
-            with pytest.raises(FeedError, match="was closed while it was being opened"):
+            with pytest.raises(FeedError, match="was closed while it was loaded"):
                 feed.start(live)
             closing.join()
             assert not released.is_set()

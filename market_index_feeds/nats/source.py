@@ -1,0 +1,217 @@
+"""A bucket as a source of a feed.
+
+The watch runs on an event loop in a thread; the generator of updates waits for it, and decodes the books of changes in
+its own thread. A snapshot is read again from the start whenever the watch loses track of the bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from threading import Event, Lock
+from typing import TypeAlias
+
+from market_index import MarketIndexError, OrderBook, Pair, PairNotFound
+from market_index_feeds.errors import FeedError, Unavailable, reason_of
+from market_index_feeds.medium import Delta, Names, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.bucket import Message
+from market_index_feeds.nats.cluster import Cluster
+from market_index_feeds.nats.errors import BUCKET_ERRORS, Lost
+from market_index_feeds.nats.event_loop import EventLoop
+from market_index_feeds.nats.records import book_of, key_of, pair_of
+from market_index_feeds.nats.retry import OPENING, Patience, retry
+from market_index_feeds.nats.watch import Watch, WatchState
+from market_index_feeds.opened import shown_name
+
+Identity: TypeAlias = tuple[int, int]
+"""What tells a message from every other one of a key: its sequence and its time. Sequences repeat after a rollback."""
+
+
+class NatsSource(Source):
+    """A bucket. Each batch of changes is a delta; after a purge, a rollback or a lost connection comes a snapshot.
+
+    The first snapshot is retried while no server answers, as long as `opening` says. Afterwards the follower retries.
+    """
+
+    record = "values"
+
+    def __init__(self, address: Address, opening: Patience = OPENING) -> None:
+        super().__init__(address.shown)
+        self._cluster = Cluster(address)
+        self._opening = opening
+        self._was_delivered = False
+        # The messages of the live books, by key: whatever happens to the bucket, they are not decoded again.
+        self._live: dict[str, Identity] = {}
+        self._lock = Lock()
+        self._loop: EventLoop | None = None
+        self._is_interrupted = False
+
+    def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
+        """Yield the content of the bucket, then its changes."""
+        try:
+            with self._event_loop() as loop:
+                because = None
+                while not stop.is_set():
+                    watch = yield from self._load(loop, progress, because)
+                    because = yield from self._follow(loop, watch)
+        except CancelledError:
+            return
+
+    def read_order_book(self, pair: Pair) -> OrderBook | None:
+        """Return the book of one pair without reading the others."""
+        key = key_of(pair)
+        try:
+            with self._event_loop() as loop:
+                last = loop.run(retry(lambda: self._last(key), self._opening))
+        except CancelledError:
+            raise Unavailable("it was closed") from None
+        if last is None or last.value is None:
+            raise PairNotFound(pair)
+        try:
+            return book_of(key, last.value, last.headers)
+        except MarketIndexError as error:
+            raise Unavailable(f"value {key}: {error}") from None
+
+    def interrupt(self) -> None:
+        """Cancel what `updates` or `read_order_book` waits for, for good."""
+        with self._lock:
+            self._is_interrupted = True
+            loop = self._loop
+        if loop is not None:
+            loop.close(self._cluster.disconnect)
+
+    @contextmanager
+    def _event_loop(self) -> Iterator[EventLoop]:
+        """Run an event loop. Raises `CancelledError` once it is interrupted, and `Unavailable`."""
+        with self._lock:
+            if self._is_interrupted:
+                raise CancelledError
+            try:
+                loop = self._loop = EventLoop(f"connection to {self.name}")
+            except RuntimeError as error:  # there are too many threads
+                raise Unavailable(reason_of(error)) from None
+        try:
+            yield loop
+        except BUCKET_ERRORS as error:
+            raise Unavailable(reason_of(error)) from None
+        finally:
+            loop.close(self._cluster.disconnect)
+
+    def _load(self, loop: EventLoop, progress: Progress | None, because: str | None) -> Generator[Update, None, Watch]:
+        """Yield a snapshot, and return the watch that delivers the changes after it."""
+        contents = _Contents(self._live)
+        patience = Patience(0, 0) if self._was_delivered else self._opening
+        watch = loop.run(retry(lambda: self._read(contents), patience), contents.reporter(progress))
+        yield Snapshot(
+            books=contents.books.values(),
+            rejected=contents.rejected.values(),
+            unchanged=_pairs(contents.unchanged),
+            revision=watch.revision,
+            because=because,
+        )
+        kept = contents.unchanged | contents.rejected.keys()
+        self._live = {key: identity for key, identity in self._live.items() if key in kept} | contents.identities
+        self._was_delivered = True
+        return watch
+
+    def _follow(self, loop: EventLoop, watch: Watch) -> Generator[Update, None, str]:
+        """Yield the changes until the watch loses track of the bucket; return why."""
+        try:
+            while True:
+                changes = _Contents(self._live)
+                changes.add(loop.run(watch.next()))
+                yield Delta(
+                    books=changes.books.values(),
+                    removed=_pairs(changes.deleted),
+                    rejected=changes.rejected.values(),
+                    revision=watch.revision,
+                )
+                for key in changes.deleted:
+                    self._live.pop(key, None)
+                self._live.update(changes.identities)
+        except Lost as error:
+            loop.run(watch.close())
+            return str(error)
+
+    async def _read(self, contents: _Contents) -> Watch:
+        """Read the bucket from the start, and return the watch once it is in sync."""
+        watch = await Watch.open(await self._cluster.connect())
+        contents.restart(watch.stored.length)
+        try:
+            while watch.state is not WatchState.IN_SYNC:
+                contents.add(await watch.next())
+        except BaseException:
+            await watch.close()
+            await self._cluster.disconnect()
+            raise
+        return watch
+
+    async def _last(self, key: str) -> Message | None:
+        return await (await self._cluster.connect()).last(key)
+
+
+class _Contents:
+    """What messages contain, by key; of several messages of a key, the last one counts.
+
+    `identities` has the messages of `books`. A message that is `live` already is not decoded, its key is `unchanged`.
+    """
+
+    def __init__(self, live: dict[str, Identity]) -> None:
+        self._live = live
+        self.restart(0)
+
+    def restart(self, total: int) -> None:
+        """Forget everything; `total` is the expected length in bytes."""
+        self.books: dict[str, OrderBook] = {}
+        self.rejected: dict[str, Rejected] = {}
+        self.identities: dict[str, Identity] = {}
+        self.unchanged: set[str] = set()
+        self.deleted: set[str] = set()
+        self._length, self._total = 0, total
+
+    def reporter(self, progress: Progress | None) -> Callable[[], object] | None:
+        """Return what reports how much was read, None if nobody wants to know."""
+        return None if progress is None else lambda: progress(min(self._length, self._total), self._total)
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Add messages in the order of their sequences."""
+        for key, message in {message.key: message for message in messages}.items():
+            self.books.pop(key, None)
+            self.rejected.pop(key, None)
+            self.identities.pop(key, None)
+            self.unchanged.discard(key)
+            self.deleted.discard(key)
+            self._add(key, message)
+
+    def _add(self, key: str, message: Message) -> None:
+        identity = message.sequence, message.time
+        if message.value is None:
+            self.deleted.add(key)
+        elif self._live.get(key) == identity:
+            self.unchanged.add(key)
+        else:
+            self._length += len(message.value)
+            try:
+                self.books[key] = book_of(key, message.value, message.headers)
+                self.identities[key] = identity
+            except MarketIndexError as error:
+                pair = pair_of(key)
+                names = Names.NONE if pair is None else pair
+                self.rejected[key] = Rejected(f"value {key}", str(error), names, record=key if pair is None else pair)
+
+
+def open_nats_source(source: str, opening: Patience = OPENING) -> NatsSource:
+    """Open a bucket for following. Its servers are asked when the feed is started.
+
+    Raises `FeedError` if it is not the URL of a bucket.
+    """
+    try:
+        return NatsSource(Address.parse(source), opening)
+    except ValueError as error:
+        raise FeedError(f"{shown_name(source)} cannot be opened: {error}") from None
+
+
+def _pairs(keys: Iterable[str]) -> list[Pair]:
+    return [pair for pair in map(pair_of, keys) if pair is not None]
