@@ -107,7 +107,7 @@ class InFlight:
         self.acknowledged_at: float | None = None
         self._connection = connection
         self._seconds = seconds
-        self._writes: set[Write] = set()
+        self.writes: set[Write] = set()
         self._length = 0
 
     async def send(self, writes: Iterable[Write]) -> None:
@@ -118,14 +118,14 @@ class InFlight:
         """
         try:
             for write in writes:
-                while len(self._writes) >= MAX_IN_FLIGHT or self._length >= MAX_BYTES_IN_FLIGHT:
+                while len(self.writes) >= MAX_IN_FLIGHT or self._length >= MAX_BYTES_IN_FLIGHT:
                     await self._connection.replied(self._seconds)
                 await self._send(write)
-            while self._writes:
+            while self.writes:
                 await self._connection.replied(self._seconds)
         finally:
             self._connection.forget_replies()
-            for write in self._writes:
+            for write in self.writes:
                 write.state = WriteState.UNACKNOWLEDGED
 
     async def _send(self, write: Write) -> None:
@@ -140,12 +140,12 @@ class InFlight:
             headers[DIGEST_HEADER] = write.record.digest
         value = b"" if write.record is None else write.record.value
         write.state = WriteState.IN_FLIGHT
-        self._writes.add(write)
+        self.writes.add(write)
         self._length += write.length
         await self._connection.publish(write.key, value, headers, lambda reply: self._on_reply(write, reply))
 
     def _on_reply(self, write: Write, reply: Delivery) -> None:
-        self._writes.remove(write)
+        self.writes.remove(write)
         self._length -= write.length
         if reply.headers and reply.headers.get("Status") == "503":
             write.reject(Rejected(NO_STREAM, "there is no such bucket"))

@@ -12,6 +12,7 @@ from market_index_feeds.nats import open_nats_source
 from market_index_feeds.nats.connection import Connection
 from market_index_feeds.nats.retry import Patience
 from market_index_feeds.nats.watch import Watch
+from market_index_feeds.nats.writes import InFlight
 from tests import nats
 
 SHORT = Patience(connect=0.3, answer=0.3)
@@ -45,6 +46,20 @@ def watches(monkeypatch: pytest.MonkeyPatch) -> list[Watch]:
 
     monkeypatch.setattr(Watch, "open", noting)
     return opened
+
+
+@pytest.fixture
+def in_flight(monkeypatch: pytest.MonkeyPatch) -> list[InFlight]:
+    """The writes of each attempt that a store makes."""
+    attempts: list[InFlight] = []
+    initialize = InFlight.__init__
+
+    def noting(self: InFlight, connection: Connection, seconds: float) -> None:
+        initialize(self, connection, seconds)
+        attempts.append(self)
+
+    monkeypatch.setattr(InFlight, "__init__", noting)
+    return attempts
 
 
 @pytest.fixture

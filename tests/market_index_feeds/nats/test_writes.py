@@ -1,0 +1,246 @@
+"""Writes: what is acknowledged, and that a late one replaces nothing newer."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import get_ident
+
+import pytest
+from nats.aio.client import Client
+
+from market_index_feeds import (
+    Store,
+    StoreError,
+    Unacknowledged,
+    open_feed,
+    open_store,
+)
+from market_index_feeds.nats import records as nats_records
+from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.cluster import Cluster
+from market_index_feeds.nats.errors import Rejected, Unreachable
+from market_index_feeds.nats.records import key_of, record_of
+from market_index_feeds.nats.writes import MAX_IN_FLIGHT, InFlight, Write, WriteState
+from tests import nats
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.waiting import eventually, later
+
+
+@pytest.fixture
+def traced_server(tmp_path: Path) -> Iterator[nats.Server]:
+    """A server that logs every message that it receives."""
+    with nats.served(tmp_path / "traced", "trace: true") as server:
+        yield server
+
+
+def has_processed(server: nats.Server, number: int, times: int) -> None:
+    """Wait until the server has processed so many writes of a pair in the bucket `books`, stored or not."""
+    received = f"[HPUB $KV.books.{key_of(pair(number))} "
+    eventually(lambda: server.said.count(received) >= times)
+    # A stream processes messages in their order.
+    nats.put(server, "books", "foreign", b"")
+
+
+class TestStates:
+    @pytest.mark.parametrize(
+        ("code", "text", "state", "sequence"),
+        [
+            (10071, "wrong last sequence: 7", WriteState.CONTESTED, 7),
+            (10164, "wrong last sequence", WriteState.CONTESTED, None),
+            (10054, "message size exceeds maximum allowed", WriteState.TOO_LARGE, None),
+            (10077, "maximum bytes exceeded", WriteState.REJECTED, None),
+        ],
+    )
+    def test_an_error_of_the_server(self, code: int, text: str, state: WriteState, sequence: int | None):
+        write = Write("key", record_of(book(1, 1)))
+        write.reject(Rejected(code, text))
+        assert (write.state, write.sequence) == (state, sequence)
+
+    def test_a_deletion_is_never_too_large(self):
+        write = Write("key", None)
+        write.reject(Rejected(10054, "message size exceeds maximum allowed"))
+        assert write.state is WriteState.REJECTED
+
+    def test_without_an_answer_it_is_unacknowledged(self, store: Store, bucket: str, nats_server: nats.Server):
+        async def work() -> None:
+            connection = await Cluster(Address.parse(bucket)).connect()
+
+            async def late(client: Client) -> None:
+                await client.publish(f"{connection._inbox}.77", b'{"seq": 1}')
+
+            # The reply to a write that nobody waits for any longer.
+            await asyncio.to_thread(nats.plain, nats_server, late)
+            assert (await connection.state()).last_sequence == 0
+            await connection.close()
+            with pytest.raises(Unreachable):
+                await connection.state()
+            write = Write("key", None)
+            with pytest.raises(Unreachable):
+                await InFlight(connection, 1).send([write])
+            assert write.state is WriteState.UNACKNOWLEDGED
+
+        asyncio.run(work())
+
+
+class TestLateWrites:
+    def test_a_late_write_replaces_nothing_newer(self, traced_server: nats.Server):
+        url = f"{traced_server.url}/books"
+        with open_store(url, wait=0.3) as store, open_store(url) as other:
+            store.publish(book(1, 1))
+            other.publish(book(3, 3))
+            traced_server.stop()
+            with pytest.raises(Unacknowledged, match=r"did not acknowledge 2 of 2 changes in 0\.3 seconds") as raised:
+                store.publish(book(1, 2), book(2, 2))
+            assert set(raised.value.pairs) == {pair(1), pair(2)}
+            assert isinstance(raised.value, StoreError)
+            traced_server.send(signal.SIGCONT)
+            assert other.publish(book(1, 9)).published == 1
+            has_processed(traced_server, 1, times=3)
+            assert spots(open_feed(url).read())[1] == "9"
+            # A new write of the same store replaces it.
+            assert store.publish(book(1, 10)).published == 1
+            assert spots(open_feed(url).read())[1] == "10"
+
+    def test_writes_held_up_on_their_way_arrive_in_vain(self, traced_server: nats.Server):
+        """After a newer book, after a retract, and after a replace by what was stored before."""
+        url = f"{traced_server.url}/books"
+        with nats.held_link(traced_server.port) as (port, gate):
+            gate.set()
+            with open_store(f"nats://127.0.0.1:{port}/books", wait=0.3) as late:
+                late.publish(book(1, 1), book(2, 2), book(3, 3))
+                gate.clear()
+                with pytest.raises(Unacknowledged):
+                    late.publish(*(book(number, 8) for number in (1, 3, 4, 5)))
+                # Another way to the server, while what was sent on the first one is held up.
+                late._publisher.cluster._servers = {traced_server.url: None}  # type: ignore[attr-defined]  # as if reported
+                assert late.publish(book(1, 9)).published == 1
+                assert late.retract(pair(5)).retracted == 0
+                late.replace([book(1, 9), book(2, 2), book(3, 3)], lambda one: one == pair(5))
+                before = late.revision
+                gate.set()
+                has_processed(traced_server, 5, times=2)
+                assert late.revision == before + 1, "that of the foreign key"
+        assert spots(open_feed(url).read()) == {1: "9", 2: "2", 3: "3"}
+
+    def test_a_late_write_does_not_undo_a_retract(self, traced_server: nats.Server):
+        url = f"{traced_server.url}/books"
+        with open_store(url, wait=0.3) as store:
+            store.publish(book(1, 1))
+            traced_server.stop()
+            with pytest.raises(Unacknowledged):
+                store.publish(book(2, 2))
+            traced_server.send(signal.SIGCONT)
+            eventually(lambda: succeeds(lambda: store.retract(pair(2))))
+            has_processed(traced_server, 2, times=2)
+            assert spots(open_feed(url).read()) == {1: "1"}
+            assert store.publish(book(2, 3)).published == 1
+            assert spots(open_feed(url).read()) == {1: "1", 2: "3"}
+
+    def test_an_interrupted_write_does_not_undo_a_retract(self, traced_server: nats.Server, in_flight: list[InFlight]):
+        url = f"{traced_server.url}/books"
+        main = get_ident()
+
+        def interrupt() -> None:
+            eventually(lambda: in_flight and in_flight[-1].writes)
+            signal.pthread_kill(main, signal.SIGINT)
+
+        with open_store(url, wait=60) as store:
+            store.publish(book(1, 1))
+            traced_server.stop()
+            interrupting = later(0, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                store.publish(book(2, 2))
+            interrupting.join()
+            traced_server.send(signal.SIGCONT)
+            store.retract(pair(2))
+            has_processed(traced_server, 2, times=2)
+            assert spots(open_feed(url).read()) == {1: "1"}
+            assert store.publish(book(2, 3)).published == 1
+
+    def test_replacing_writes_keys_with_an_unacknowledged_write_again(self, store: Store, bucket: str):
+        """Also of a book that is stored already, and of a pair that is not: the late write could change either."""
+        store.publish(book(1, 1), book(3, 3))
+        store.retract(pair(3))
+        keys = [nats_records.key_of(pair(number)) for number in (1, 2, 3)]
+        store._publisher.unacknowledged.update(keys)  # type: ignore[attr-defined]  # as if none were answered
+        receipt = store.replace([book(1, 1)])
+        assert (receipt.published, receipt.retracted, receipt.revision) == (1, 0, 6)
+        assert spots(open_feed(bucket).read()) == {1: "1"}
+        assert store.replace([book(1, 1)]).revision == 6
+
+
+class TestAcknowledgements:
+    def test_a_stored_write_without_an_acknowledgement_is_not_written_twice(
+        self, own_server: nats.Server, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("market_index_feeds.nats.publisher.ATTEMPT_SECONDS", 0.2)
+        url = f"{own_server.url}/books"
+        with open_store(url, wait=60) as store:
+            store.publish(book(1, 1))
+            own_server.stop()
+
+            def resume() -> None:
+                eventually(lambda: store._publisher.unacknowledged)  # type: ignore[attr-defined]  # after an attempt
+                own_server.send(signal.SIGCONT)
+
+            resuming = later(0, resume)
+            receipt = store.publish(book(1, 2))
+            resuming.join()
+            assert receipt.revision == store.revision
+            assert spots(open_feed(url).read()) == {1: "2"}
+
+    def test_a_write_that_was_never_sent_is_not_unacknowledged(self, own_server: nats.Server):
+        with open_store(f"{own_server.url}/books", wait=0.5) as store:
+            own_server.kill()
+            eventually(store._publisher.cluster.connection.ended.is_set)  # type: ignore[attr-defined]  # else it is sent
+            with pytest.raises(StoreError, match=r"connection refused; 2 of 2 changes were not made") as raised:
+                store.publish(book(1, 1), book(2, 2))
+            assert type(raised.value) is StoreError
+
+    def test_a_server_that_dies_before_it_acknowledges(self, own_server: nats.Server, in_flight: list[InFlight]):
+        def kill() -> None:
+            eventually(lambda: in_flight and in_flight[-1].writes)
+            own_server.kill()
+
+        with open_store(f"{own_server.url}/books", wait=1) as store:
+            own_server.stop()
+            killing = later(0, kill)
+            with pytest.raises(Unacknowledged, match="did not acknowledge 1 of 1 changes in 1 seconds"):
+                store.publish(book(1, 1))
+            killing.join()
+
+    def test_acknowledged_writes_of_an_interrupted_change_are_stored(self, own_server: nats.Server):
+        url = f"{own_server.url}/books"
+        with open_store(url, wait=0.5) as store:
+            store.publish(book(0, 1))
+
+            def kill() -> None:
+                eventually(lambda: nats.length_of(own_server, "books") > 500)
+                own_server.kill()
+
+            killing = later(0, kill)
+            with pytest.raises(StoreError) as raised:
+                store.publish(*(book(number, 2) for number in range(50_000)))
+            killing.join()
+            own_server.start()
+            own_server.wait()
+            there = spots(open_feed(url).read())
+            assert len(there) > 500
+            left = re.search(r"(\d+) of 50000 changes", str(raised.value))
+            assert left
+            assert 50_000 - len(there) <= int(left[1])
+            # None if every write that was sent had been acknowledged.
+            unacknowledged = raised.value.pairs if isinstance(raised.value, Unacknowledged) else ()
+            assert len(unacknowledged) <= MAX_IN_FLIGHT
+
+
+def succeeds(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except StoreError:
+        return False
+    return True
