@@ -179,11 +179,11 @@ class Publisher:
         self.written += 1
 
     async def _resolve(self, change: Change) -> None:
-        """Read the last message of contested keys: it may be the very write, sent before and not acknowledged."""
+        """Read the last message of contested keys: it may have the very content, from an unacknowledged attempt."""
         contested = {write.key: write for write in change.of(WriteState.CONTESTED)}
         for key, last in (await self.last(contested)).items():
             self.sequences[key] = 0 if last is None else last.sequence
-            if last is not None and key in self.unacknowledged and _is_written_by(last, contested[key]):
+            if last is not None and _is_written_by(last, contested[key]):
                 contested[key].acknowledge(last.sequence)
                 self._acknowledged(key, last.sequence)
                 change.acknowledged_at = monotonic()

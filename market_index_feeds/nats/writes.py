@@ -14,8 +14,8 @@ most one is stored, and a write that arrives late never replaces a newer one.
                          └──the server rejects it───────────────────────▶ REJECTED
 
 - ACKNOWLEDGED and TOO_LARGE are final.
-- CONTESTED: the publisher reads the last message of the key. If that is this very write, sent before and not
-  acknowledged, it is ACKNOWLEDGED. Otherwise the write is QUEUED again, with the sequence of that message. If the key
+- CONTESTED: the publisher reads the last message of the key. If that has the content of the write, which was then sent
+  before and not acknowledged, the write is ACKNOWLEDGED. Otherwise the write is QUEUED again, with the sequence of that message. If the key
   has no unacknowledged write, the error of the server suffices: it has the sequence.
 - UNACKNOWLEDGED: it may be stored now or later. The write is QUEUED again, with the same expected sequence.
 - REJECTED raises `StoreError`. Only if no stream takes the message, it is QUEUED again: the leader may be changing.
