@@ -14,14 +14,14 @@ most one is stored, and a write that arrives late never replaces a newer one.
                          └──the server rejects it───────────────────────▶ REJECTED
 
 - ACKNOWLEDGED and TOO_LARGE are final.
-- CONTESTED: the publisher reads the last message of the key. If that has the content of the write, which was then sent
-  before and not acknowledged, the write is ACKNOWLEDGED. Otherwise the write is QUEUED again, with the sequence of that message. If the key
-  has no unacknowledged write, the error of the server suffices: it has the sequence.
+- CONTESTED: the publisher reads the last message of the key. If that has the content of the write, which an earlier
+  attempt may have stored, the write is ACKNOWLEDGED. Otherwise it is QUEUED again, with the sequence of that message.
+  If the key has no unacknowledged write, the error of the server suffices: it contains the sequence.
 - UNACKNOWLEDGED: it may be stored now or later. The write is QUEUED again, with the same expected sequence.
 - REJECTED raises `StoreError`. Only if no stream takes the message, it is QUEUED again: the leader may be changing.
 
-A key keeps its unacknowledged write in mind beyond the call, until a later write of the key is acknowledged (see
-`Publisher`): from then on the unacknowledged one expects too old a sequence.
+`Publisher.unacknowledged` has the keys with an unacknowledged write beyond the call, until a later write of the key is
+acknowledged: from then on the unacknowledged one expects too old a sequence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Three servers, and what goes wrong with them: nothing acknowledged is lost, and every replica shows the same."""
+"""Faults of three servers: nothing acknowledged is lost, and every replica shows the same."""
 
 from __future__ import annotations
 
@@ -97,9 +97,10 @@ class Replica:
 class Three:
     """Three servers, a publisher that goes on and on, and two replicas."""
 
-    def __init__(self, servers: list[nats.Server], stack: ExitStack) -> None:
+    def __init__(self, servers: list[nats.Server], bucket: str, stack: ExitStack) -> None:
         self.servers = servers
-        self.url = f"nats://{','.join(f'127.0.0.1:{server.port}' for server in servers)}/books"
+        self.bucket = bucket
+        self.url = f"nats://{','.join(f'127.0.0.1:{server.port}' for server in servers)}/{bucket}"
         with nats.opened(self.url) as store:
             store.publish(*(book(number, "0.5") for number in range(PAIRS)))
         self.publisher = Publisher(self.url)
@@ -114,7 +115,7 @@ class Three:
         names: list[str] = []
 
         def leads() -> bool:
-            names[:] = [nats.leader_of(server, "books") for server in self.servers if server.process is not None]
+            names[:] = [nats.leader_of(server, self.bucket) for server in self.servers if server.process is not None]
             return bool(names and names[0])
 
         eventually(leads, HEALED_SECONDS)
@@ -147,10 +148,21 @@ def reading(url: str) -> LiveIndex:
     return LiveIndex(open_feed(url).read().values())
 
 
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[nats.Server]]:
+    """A cluster for all tests: each of them ends with all three servers running."""
+    with nats.cluster(tmp_path_factory.mktemp("three")) as servers:
+        yield servers
+
+
 @pytest.fixture
-def three(tmp_path: Path) -> Iterator[Three]:
-    with nats.cluster(tmp_path / "three") as servers, ExitStack() as stack:
-        yield Three(servers, stack)
+def three(servers: list[nats.Server], request: pytest.FixtureRequest) -> Iterator[Three]:
+    with ExitStack() as stack:
+        yield Three(servers, request.node.name, stack)
+    for server in servers:
+        if server.process is None:
+            server.start()
+            server.wait()
 
 
 def test_the_leader_is_killed(three: Three):
@@ -324,7 +336,6 @@ def test_a_server_that_is_killed_again_and_again(tmp_path: Path):
             feed.start(live)
             for _ in range(kills()):
                 server.kill()
-                time.sleep(0.3)
                 server.start()
                 server.wait()
                 sent = publisher.sent

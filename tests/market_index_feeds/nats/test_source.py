@@ -1,4 +1,4 @@
-"""What the feed does when something happens to the bucket or its server."""
+"""The feed of a bucket: whatever happens to the bucket or its server, it shows what the bucket contains."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from market_index_feeds import (
     open_feed,
     open_store,
 )
-from market_index_feeds.nats import open_nats_source
+from market_index_feeds.nats import open_nats_source, open_nats_store
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.bucket import State, state_of
 from market_index_feeds.nats.errors import Unreachable
@@ -37,15 +37,13 @@ from market_index_feeds.nats.watch import Watch
 from tests import nats
 from tests.market_index_feeds.followed import Followed
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.nats.conftest import impatient_feed, name_of
+from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed, name_of
 from tests.waiting import eventually, later, raised_in_thread
 
 KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
 
 
 class TestNoticing:
-    """Whatever happens to the bucket, the follower notices, and shows what it holds."""
-
     def test_a_purge(self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server):
         nats.purge(nats_server, name_of(bucket))
         eventually(lambda: spots(live) == {})
@@ -62,7 +60,7 @@ class TestNoticing:
         eventually(lambda: spots(live) == {1: "1", 2: "2"})
         assert feed.books == 3, "what stands as it stood was not read again"
 
-    def test_one_that_is_deleted_stays_up_until_it_is_made_again(
+    def test_a_deleted_bucket_stays_live_until_it_is_created_again(
         self,
         store: Store,
         feed: Feed,
@@ -83,7 +81,7 @@ class TestNoticing:
         eventually(lambda: "recovered after" in logged.text)
         eventually(lambda: feed.age < 1)
 
-    def test_one_that_is_made_again_at_once(
+    def test_a_bucket_that_is_deleted_and_created_again(
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
     ):
         nats.delete(nats_server, name_of(bucket))
@@ -135,7 +133,7 @@ class TestNoticing:
             own_server.empty()
             eventually(lambda: "; keeping its 2 pairs" in logged.text)
             with pytest.raises(StoreError):
-                open_store(url, wait=0.2).publish(book(1, 1))
+                open_nats_store(url, wait=0.2, opening=SHORT).publish(book(1, 1))
             own_server.start()
             own_server.wait()
             eventually(lambda: "there is no such bucket; keeping its 2 pairs" in logged.text)
@@ -147,7 +145,7 @@ class TestNoticing:
     def test_what_was_not_delivered(
         self, watches: list[Watch], store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
-        watches[0]._delivered -= 1  # as if the last one had never come
+        watches[0]._delivered -= 1  # as if the last message was not delivered
         store.publish(book(1, 9))
         eventually(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
         assert "reloaded, because something was delivered twice, or not at all: 0 pairs dropped" in logged.text
@@ -157,7 +155,7 @@ class TestNoticing:
     ):
         nats.put(nats_server, name_of(bucket), nats_records.key_of(pair(1)), b"nonsense")
         eventually(lambda: feed.rejected == 1)
-        watches[0]._delivered -= 1  # as if the last one had never come
+        watches[0]._delivered -= 1  # as if the last message was not delivered
         store.publish(book(2, 9))
         eventually(lambda: spots(live)[2] == "9")
         assert spots(live) == {1: "1", 2: "9", 3: "3"}, "the last good book stays"
@@ -179,23 +177,23 @@ class TestNoticing:
             assert len(live.current) == 8_000
         waking[0].join()
 
-    def test_more_than_a_server_sends_at_once(self, store: Store, feed: Feed, live: LiveIndex, bucket: str):
-        """It waits to be told that what it has sent was read."""
+    def test_more_than_a_server_sends_before_an_answer(self, store: Store, feed: Feed, live: LiveIndex, bucket: str):
+        """It continues once the watch answers that everything sent so far was read."""
         store.publish(*map(nats.noise, range(100)))
         eventually(lambda: len(live.current) == 103)
         assert len(open_feed(bucket).read()) == 103
 
     def test_a_slow_link(self, store: Store, bucket: str, nats_server: nats.Server, live: LiveIndex):
-        """What the server says of the bucket is behind all that it delivers, for seconds."""
-        store.publish(*map(nats.noise, range(60)))
+        """The answers of the server wait behind its deliveries, for seconds."""
+        store.publish(*map(nats.noise, range(25)))
         with (
             nats.slow_link(nats_server.port, 1_000_000) as port,
             open_feed(f"nats://127.0.0.1:{port}/{name_of(bucket)}") as feed,
         ):
             feed.start(live)
-            assert len(live.current) == 60
+            assert len(live.current) == 25
             store.publish(book(1, 1))
-            eventually(lambda: len(live.current) == 61)
+            eventually(lambda: len(live.current) == 26)
 
     def test_a_server_that_does_not_answer(
         self,
@@ -219,13 +217,13 @@ class TestNoticing:
     def test_a_server_that_lost_its_tail_and_kept_its_connections(
         self, watches: list[Watch], store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
-        watches[0]._sequence += 5  # as if that much had been delivered once
+        watches[0]._sequence += 5  # as if messages with these sequences were delivered
         eventually(lambda: "reloaded, because it was purged or rolled back" in logged.text)
         store.publish(book(1, 9))
         eventually(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
 
-    def test_a_server_that_lost_all_and_has_not_found_the_others_is_not_believed(self):
-        """What one with an emptied disk answered for some fifty milliseconds, and one that leads."""
+    def test_a_server_without_a_leader_is_not_believed(self):
+        """The answer of a server with an emptied disk, for some fifty milliseconds, and that of a leader."""
         state = {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0}
         followers = [{"name": "n0", "current": True}, {"name": "n1", "current": False}]
         alone: dict[str, Any] = {"created": "then", "state": state, "cluster": {"name": "three", "replicas": followers}}
@@ -236,7 +234,7 @@ class TestNoticing:
         full = {"bytes": 9, "last_seq": 7, "num_subjects": 5}
         assert state_of({"created": "then", "state": full}) == State("then", 7, 5, 9)
 
-    def test_one_that_is_started_in_an_event_loop(self, store: Store, bucket: str, live: LiveIndex):
+    def test_a_feed_that_is_started_in_an_event_loop(self, store: Store, bucket: str, live: LiveIndex):
         """As in the lifespan of an app."""
         store.publish(book(1, 1))
 
@@ -250,12 +248,12 @@ class TestNoticing:
         asyncio.run(lifespan())
         assert spots(live) == {1: "1", 2: "2"}
 
-    def test_where_there_is_no_thread_to_be_had(self, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
-        def background(_: str) -> None:
+    def test_without_a_thread_it_cannot_be_opened(self, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
+        def event_loop(_: str) -> None:
             raise OSError(24, "Too many open files")
 
         for module in ("source", "store"):
-            monkeypatch.setattr(f"market_index_feeds.nats.{module}.EventLoop", background)
+            monkeypatch.setattr(f"market_index_feeds.nats.{module}.EventLoop", event_loop)
         with pytest.raises(FeedError, match="cannot be read: Too many open files"):
             open_feed(bucket).start(live)
         with pytest.raises(StoreError, match="cannot be opened: Too many open files"):
@@ -279,7 +277,7 @@ class TestNoticing:
         eventually(lambda: spots(live) == {1: "1"})
         with open_feed(bucket) as other:
             other.read()
-            assert other.rejected == 1, "it is somebody else's, and left alone"
+            assert other.rejected == 1, "foreign keys are left alone"
 
     def test_a_key_that_others_purge_is_retracted(
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
@@ -372,7 +370,7 @@ class TestClosing:
 
 
 class FollowedBucket(Followed):
-    """Whatever publishers do, and whatever happens to the bucket, the reader comes to show what the bucket holds."""
+    """Publishers, a purge, and a new bucket: the reader shows what the bucket contains."""
 
     per_call = False
     server: nats.Server
