@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,6 @@ from market_index_feeds import (
     open_store,
 )
 from market_index_feeds.nats.address import Address
-from tests.waiting import eventually
-
-KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
-NOTICED_SECONDS = 2
-"""By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
-
-
-def noticed(holds: Callable[[], object]) -> None:
-    eventually(holds, 2 * NOTICED_SECONDS)
 
 
 class TestAddresses:

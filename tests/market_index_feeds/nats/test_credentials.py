@@ -22,14 +22,6 @@ from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
 from tests.waiting import eventually
 
-KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
-NOTICED_SECONDS = 2
-"""By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
-
-
-def noticed(holds: Callable[[], object]) -> None:
-    eventually(holds, 2 * NOTICED_SECONDS)
-
 
 class TestCredentials:
     def test_credentials_are_asked_for_and_never_shown(

@@ -2,32 +2,72 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+import asyncio
 from concurrent.futures import CancelledError
+from threading import Event, Thread
 
 import pytest
 
 from market_index_feeds.nats.event_loop import EventLoop
-from tests.waiting import eventually
-
-KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
-NOTICED_SECONDS = 2
-"""By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
 
 
-def noticed(holds: Callable[[], object]) -> None:
-    eventually(holds, 2 * NOTICED_SECONDS)
+async def nothing() -> None:
+    """No cleanup."""
 
 
-class TestClosing:
-    def test_work_for_a_closed_event_loop_is_cancelled(self):
-        background = EventLoop("closed")
+def test_work_for_a_closed_loop_is_cancelled():
+    loop = EventLoop("closed")
+    loop.close(nothing)
+    loop.close(nothing)
+    with pytest.raises(CancelledError):
+        loop.start(nothing())
 
-        async def nothing() -> None:
-            pass
 
-        background.close(nothing)
-        background.close(nothing)
-        with pytest.raises(CancelledError):
-            background.start(nothing())
+def test_closing_cancels_the_work_before_the_cleanup():
+    loop = EventLoop("closed")
+    steps: list[str] = []
+    started = Event()
+
+    async def work() -> None:
+        try:
+            started.set()
+            await asyncio.sleep(600)
+        finally:
+            steps.append("work")
+
+    async def cleanup() -> None:
+        steps.append("cleanup")
+
+    future = loop.start(work())
+    assert started.wait(60)
+    loop.close(cleanup)
+    assert future.cancelled()
+    assert steps == ["work", "cleanup"]
+
+
+def test_what_progress_raises_cancels_the_work():
+    loop = EventLoop("closed")
+    cancelled = Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            cancelled.set()
+
+    def progress() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        loop.run(work(), progress)
+    assert cancelled.wait(60)
+    loop.close(nothing)
+
+
+def test_without_a_thread_nothing_stays_open(monkeypatch: pytest.MonkeyPatch):
+    def start(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", start)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        EventLoop("none")

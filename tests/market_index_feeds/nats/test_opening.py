@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,15 +18,7 @@ from market_index_feeds.nats import open_nats_store
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
-from tests.waiting import eventually, later
-
-KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
-NOTICED_SECONDS = 2
-"""By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
-
-
-def noticed(holds: Callable[[], object]) -> None:
-    eventually(holds, 2 * NOTICED_SECONDS)
+from tests.waiting import later
 
 
 class TestOpening:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -13,15 +12,8 @@ from hypothesis import strategies as st
 from market_index import InvalidOrderBook, MarketIndexError, OrderBook, Pair, strategies, wire
 from market_index_feeds.nats import records as nats_records
 from tests.market_index_feeds.made_up import book, pair
-from tests.waiting import eventually
 
 KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
-NOTICED_SECONDS = 2
-"""By when a follower has noticed whatever happened; and some more for a machine that has other things to do."""
-
-
-def noticed(holds: Callable[[], object]) -> None:
-    eventually(holds, 2 * NOTICED_SECONDS)
 
 
 class TestRecords:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
@@ -28,6 +29,8 @@ from market_index_feeds import (
     open_feed,
     open_store,
 )
+from market_index_feeds.errors import Unavailable
+from market_index_feeds.medium import Delta
 from market_index_feeds.nats import open_nats_source, open_nats_store
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.bucket import State, state_of
@@ -39,8 +42,6 @@ from tests.market_index_feeds.followed import Followed
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed, name_of
 from tests.waiting import eventually, later, raised_in_thread
-
-KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
 
 
 class TestNoticing:
@@ -248,9 +249,14 @@ class TestNoticing:
         asyncio.run(lifespan())
         assert spots(live) == {1: "1", 2: "2"}
 
-    def test_without_a_thread_it_cannot_be_opened(self, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
+    @pytest.mark.parametrize(
+        "error", [OSError(24, "Too many open files"), RuntimeError("Too many open files, and threads")]
+    )
+    def test_without_a_thread_it_cannot_be_opened(
+        self, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, error: Exception
+    ):
         def event_loop(_: str) -> None:
-            raise OSError(24, "Too many open files")
+            raise error
 
         for module in ("source", "store"):
             monkeypatch.setattr(f"market_index_feeds.nats.{module}.EventLoop", event_loop)
@@ -292,6 +298,49 @@ class TestNoticing:
 
 
 class TestClosing:
+    def test_an_interrupted_source_reads_no_more(self, store: Store, bucket: str):
+        source = open_nats_source(bucket)
+        source.interrupt()
+        assert list(source.updates(Event(), None)) == []
+        with pytest.raises(Unavailable, match="it was closed"):
+            source.read_order_book(pair(1))
+
+    def test_a_source_that_is_to_stop_does_not_read_again(self, watches: list[Watch], store: Store, bucket: str):
+        store.publish(book(1, 1))
+        stop = Event()
+        updates = open_nats_source(bucket).updates(stop, None)
+        assert list(next(updates).books) == [book(1, 1)]
+        stop.set()
+        watches[0]._delivered -= 1  # as if the last message was not delivered
+        store.publish(book(1, 2))
+        assert all(update == Delta(revision=1) for update in updates)
+        assert len(watches) == 1
+
+    def test_a_forked_process_may_close_the_feed_of_its_parent(self, bucket: str):
+        script = (
+            "import os, sys\n"
+            "from market_index import LiveIndex\n"
+            "from market_index_feeds import open_feed, open_store\n"
+            "from tests.market_index_feeds.made_up import book, spots\n"
+            "from tests.waiting import eventually\n"
+            "live = LiveIndex()\n"
+            "with open_store(sys.argv[1]) as store, open_feed(sys.argv[1]) as feed:\n"
+            "    feed.start(live)\n"
+            "    if child := os.fork():\n"
+            "        os.waitpid(child, 0)\n"
+            "    else:\n"
+            "        feed.close()\n"
+            "        print('closed', flush=True)\n"
+            "        os._exit(0)\n"
+            "    store.publish(book(1, 1))\n"
+            "    eventually(lambda: spots(live) == {1: '1'})\n"
+            "    print('followed')\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script, bucket], capture_output=True, text=True, timeout=120, check=True
+        )
+        assert done.stdout.splitlines() == ["closed", "followed"]
+
     def test_closing_ends_the_opening(self, live: LiveIndex):
         feed = Feed(open_nats_source(f"nats://127.0.0.1:{nats.spare_port()}/books", Patience(1e6, 1e6)))
         closing = later(0.5, feed.close)

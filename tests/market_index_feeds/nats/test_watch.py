@@ -12,6 +12,7 @@ from market_index_feeds.nats import open_nats_store
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message
 from market_index_feeds.nats.cluster import Cluster
+from market_index_feeds.nats.connection import Connection, Delivery
 from market_index_feeds.nats.errors import Lost
 from market_index_feeds.nats.watch import Watch, WatchState
 from tests.market_index_feeds.made_up import book
@@ -47,6 +48,31 @@ class TestEndedBeforeItIsInSync:
         ):
             other.replace([book(1, 1)])
         assert store.revision == 2
+
+
+def test_a_heartbeat_is_not_answered_and_flow_control_is(store: Store, bucket: str, monkeypatch: pytest.MonkeyPatch):
+    answered: list[str] = []
+
+    async def reply(_: Connection, subject: str) -> None:
+        answered.append(subject)
+
+    async def work() -> None:
+        cluster = Cluster(Address.parse(bucket))
+        connection = await cluster.connect()
+        watch = await Watch.open(connection)
+        for delivery in (
+            Delivery(connection._client, headers={"Nats-Last-Consumer": "0"}),
+            Delivery(connection._client, reply="$JS.FC.1"),
+            Delivery(connection._client, headers={"Nats-Consumer-Stalled": "$JS.FC.2"}),
+        ):
+            await watch._deliver(delivery)
+        await watch.next()
+        await watch.close()
+        await cluster.disconnect()
+
+    monkeypatch.setattr(Connection, "reply", reply)
+    asyncio.run(work())
+    assert answered == ["$JS.FC.1", "$JS.FC.2"]
 
 
 def test_it_stays_ended(store: Store, bucket: str):
