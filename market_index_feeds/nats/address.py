@@ -1,4 +1,4 @@
-"""Where a bucket is, and how its servers are told who asks."""
+"""The URL of a bucket: its servers, its name and the credentials."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _OPTIONS: Final = {"creds", "replicas"}
 
 @frozen
 class Address:
-    """A bucket, the servers to begin with, and the credentials, which no message shows.
+    """A bucket, the servers to connect to first, and the credentials, which no message shows.
 
-    `shown` is the address as messages show it. `replicas` is how many servers are to keep a bucket that is made, None
-    for three where there is a cluster, and one where there is none.
+    `shown` is the URL as messages show it. `replicas` is the number of servers that store a new bucket; None: three in
+    a cluster, otherwise one.
     """
 
     shown: str
@@ -42,11 +42,11 @@ class Address:
 
     @classmethod
     def parse(cls, url: str, environment: Mapping[str, str] = os.environ) -> Address:
-        """Take a URL apart: `nats://[user:password@]host[:port][,host[:port]...]/bucket[?creds=file][&replicas=3]`.
+        """Parse a URL: `nats://[user:password@]host[:port][,host[:port]...]/bucket[?creds=file][&replicas=3]`.
 
-        A user without a password is a token. What the URL does not say is taken from the variables that other programs
-        for NATS read: NATS_USER and NATS_PASSWORD, NATS_TOKEN, NATS_CREDS (a file of credentials), and for TLS NATS_CA,
-        NATS_CERT and NATS_KEY (files in PEM).
+        A user without a password is a token. Credentials that the URL does not have come from the variables that other
+        NATS programs read: NATS_USER and NATS_PASSWORD, NATS_TOKEN, NATS_CREDS (a file of credentials), and for TLS
+        NATS_CA, NATS_CERT and NATS_KEY (files in PEM).
 
         >>> address = Address.parse("tls://reader:secret@a.example,b.example:4333/books", {})
         >>> address.servers, address.bucket, address.shown
@@ -57,25 +57,25 @@ class Address:
         try:
             parts = urlsplit(url)
         except ValueError:
-            raise ValueError("it is not a URL") from None
+            raise ValueError("must be a URL such as nats://127.0.0.1:4222/books") from None
         if "@" in f"{parts.path}{parts.query}{parts.fragment}":
-            # Else part of a password would be taken for something else, and shown.
-            raise ValueError("in credentials / ? # @ are written %2F %3F %23 %40, and @ behind the servers is as well")
+            # Otherwise a part of a password would be parsed as something else, and shown.
+            raise ValueError("credentials must contain / ? # @ as %2F %3F %23 %40, and so must everything after them")
         scheme = parts.scheme.lower()
-        # Where each server is given credentials, they are those of the first.
+        # If every server has credentials, those of the first count.
         userinfo = parts.netloc.split(",")[0].rpartition("@")[0]
         servers = tuple(f"{scheme}://{_server(host.rpartition('@')[2])}" for host in parts.netloc.split(","))
         bucket = parts.path.removeprefix("/")
         if not _BUCKET(bucket):
             raise ValueError(
-                f"a bucket is named behind the servers, as in nats://127.0.0.1:4222/books, by letters, digits, "
-                f"- and _: not {_shown(bucket)}"
+                "a bucket must follow the servers, as in nats://127.0.0.1:4222/books, "
+                f"its name of letters, digits, - and _, got {_shown(bucket)}"
             )
         options = _options(parts.query)
         if parts.fragment:
-            raise ValueError(f"nothing is meant by #{_shown(parts.fragment)}")
+            raise ValueError(f"the URL must not have a fragment: {_shown('#' + parts.fragment)}")
         user, password, token = _credentials(userinfo, environment)
-        # Whoever names credentials in the URL means those, whatever the environment holds.
+        # Credentials in the URL replace those of the environment.
         creds = options.get("creds") or (None if userinfo else environment.get("NATS_CREDS"))
         return cls(
             shown=without_credentials(url),
@@ -95,13 +95,13 @@ class Address:
         )
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return what the servers are to show for themselves, and what is shown to them; None where nothing is said.
+        """Return the context with authorities and client certificate; None if TLS is left to the server.
 
-        Raises `OSError` where a file cannot be read, or is not what it should be.
+        Raises `OSError` if a file cannot be read or has wrong content.
         """
         authorities, certificate, key = self.certificates
         if not self.is_secure and authorities is certificate is None:
-            # What every machine trusts takes ten milliseconds to read.
+            # Loading the default authorities takes 10 ms.
             return None
         context = ssl.create_default_context(cafile=authorities)
         if certificate is not None:
@@ -114,16 +114,16 @@ def _server(text: str) -> str:
     if not mark or text.endswith("]"):
         host, port = text, str(_PORT)
     if not _HOST(host):
-        raise ValueError(f"{_shown(text)} is not a server, such as 127.0.0.1:4222")
+        raise ValueError(f"a server must be a host such as 127.0.0.1:4222, got {_shown(text)}")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536):
-        raise ValueError(f"{_shown(port)} is not a port")
+        raise ValueError(f"a port must be a number from 1 to 65535, got {_shown(port)}")
     return f"{host}:{int(port)}"
 
 
 def _options(query: str) -> dict[str, str]:
     options = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
     for name in options.keys() - _OPTIONS:
-        raise ValueError(f"{_shown(name)} is not an option: there are creds and replicas")
+        raise ValueError(f"options are creds and replicas, got {_shown(name)}")
     return options
 
 
@@ -144,11 +144,11 @@ def _credentials(userinfo: str, environment: Mapping[str, str]) -> tuple[str | N
 def _replicas(text: str | None) -> int | None:
     if text is None or (len(text) == 1 and text in "12345"):
         return None if text is None else int(text)
-    raise ValueError(f"replicas is a number from 1 to 5, not {_shown(text)}")
+    raise ValueError(f"replicas must be a number from 1 to 5, got {_shown(text)}")
 
 
 def _shown(text: str) -> str:
-    """Return a part of a URL as messages show it: without what stands before an `@`, which may be a password."""
+    """Return a part of a URL as messages show it: without anything before an `@`, which may be a password."""
     return safe_repr(text.rpartition("@")[2])
 
 

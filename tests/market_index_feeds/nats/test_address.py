@@ -17,9 +17,7 @@ from market_index_feeds.nats.address import Address
 
 
 class TestAddresses:
-    """What a URL says, and what it does not show."""
-
-    def test_credentials_are_taken_from_where_others_look_for_them(self, tmp_path: Path):
+    def test_credentials_come_from_the_url_or_the_usual_variables(self, tmp_path: Path):
         url = "nats://h/b"
         creds = str(tmp_path / "x.creds")
         for given_url, environment, expected in [
@@ -38,42 +36,42 @@ class TestAddresses:
             assert address.servers[0] == "nats://h:4222"
             assert not re.search("p@ss|p%40ss|s3cret|0ne-pass", repr(address) + address.shown)
 
-    def test_replicas_and_several_servers_can_be_said(self):
+    def test_several_servers_and_replicas(self):
         address = Address.parse("TLS://a,[::1]:4333/b_-1?replicas=5", {})
         assert (address.servers, address.is_secure, address.replicas) == (("tls://a:4222", "tls://[::1]:4333"), True, 5)
 
     @pytest.mark.parametrize(
         ("url", "reason"),
         [
-            ("nats://h", "a bucket is named behind the servers"),
-            ("nats://h/", "a bucket is named behind the servers"),
-            ("nats://h/a/b", "not 'a/b'"),
-            ("nats://h/a.b", "not 'a.b'"),
-            ("nats:///b", "'' is not a server"),
-            ("nats://h,/b", "'' is not a server"),
-            ("nats://h:x/b", "'x' is not a port"),
-            ("nats://h:0/b", "'0' is not a port"),
-            ("nats://h:99999/b", "'99999' is not a port"),
-            ("nats://h:²/b", "'²' is not a port"),
-            ("nats://[::1/b", "it is not a URL"),
-            ("nats://h/b?user=me", "'user' is not an option"),
-            ("nats://h/b?replicas=6", "replicas is a number from 1 to 5, not '6'"),
-            ("nats://h/b?replicas=", "replicas is a number from 1 to 5, not ''"),
-            ("nats://h/b#c", "nothing is meant by #'c'"),
-            ("nats://me:s3/cret@h/b", "are written %2F"),
-            ("nats://me:s3?cret@h/b", "are written %2F"),
-            ("nats://me:s3#cret@h/b", "are written %2F"),
-            ("nats://me:s3cret@h:s3cret/b", "is not a port"),
+            ("nats://h", "a bucket must follow the servers"),
+            ("nats://h/", "a bucket must follow the servers"),
+            ("nats://h/a/b", "got 'a/b'"),
+            ("nats://h/a.b", "got 'a.b'"),
+            ("nats:///b", "a server must be a host such as 127.0.0.1:4222, got ''"),
+            ("nats://h,/b", "a server must be a host such as 127.0.0.1:4222, got ''"),
+            ("nats://h:x/b", "a port must be a number from 1 to 65535, got 'x'"),
+            ("nats://h:0/b", "a port must be a number from 1 to 65535, got '0'"),
+            ("nats://h:99999/b", "a port must be a number from 1 to 65535, got '99999'"),
+            ("nats://h:²/b", "a port must be a number from 1 to 65535, got '²'"),
+            ("nats://[::1/b", "must be a URL"),
+            ("nats://h/b?user=me", "options are creds and replicas, got 'user'"),
+            ("nats://h/b?replicas=6", "replicas must be a number from 1 to 5, got '6'"),
+            ("nats://h/b?replicas=", "replicas must be a number from 1 to 5, got ''"),
+            ("nats://h/b#c", "the URL must not have a fragment: '#c'"),
+            ("nats://me:s3/cret@h/b", "%2F %3F %23 %40"),
+            ("nats://me:s3?cret@h/b", "%2F %3F %23 %40"),
+            ("nats://me:s3#cret@h/b", "%2F %3F %23 %40"),
+            ("nats://me:s3cret@h:s3cret/b", "a port must be"),
             (" nats://me:s3cret@h/b", "' nats' is not a known kind of"),
             ("\ufeffnats://me:s3cret@h/b", "is not a known kind of"),
             ("nats:me:s3cret@h/b", "cannot be opened"),
             ("nats//me:s3cret@h/b", "cannot be opened"),
-            ("nats://h/b?password=s3cret", "'password' is not an option"),
+            ("nats://h/b?password=s3cret", "options are creds and replicas, got 'password'"),
         ],
     )
-    def test_what_is_no_address_is_one_clear_error_without_credentials(self, url: str, reason: str):
+    def test_an_invalid_url_is_one_error_without_credentials(self, url: str, reason: str):
         for work, kind in ((open_feed, FeedError), (open_store, StoreError)):
             with pytest.raises(kind, match=re.escape(reason)) as raised:
                 work(url)
             assert "me:" not in str(raised.value)
-            assert reason == "is not a port" or "cret" not in str(raised.value)
+            assert reason == "a port must be" or "cret" not in str(raised.value)

@@ -13,6 +13,7 @@ import pytest
 from nats.aio.client import Client
 
 from market_index_feeds import (
+    Receipt,
     Store,
     StoreError,
     Unacknowledged,
