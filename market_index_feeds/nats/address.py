@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from attrs import field, frozen
 
@@ -54,33 +54,18 @@ class Address:
 
         Raises `ValueError`, which shows no credentials.
         """
-        try:
-            parts = urlsplit(url)
-        except ValueError:
-            raise ValueError("must be a URL such as nats://127.0.0.1:4222/books") from None
-        if "@" in f"{parts.path}{parts.query}{parts.fragment}":
-            # Otherwise a part of a password would be parsed as something else, and shown.
-            raise ValueError("credentials must contain / ? # @ as %2F %3F %23 %40, and so must everything after them")
-        scheme = parts.scheme.lower()
+        parts = _split(url)
+        scheme, hosts = parts.scheme.lower(), parts.netloc.split(",")
         # If every server has credentials, those of the first count.
-        userinfo = parts.netloc.split(",")[0].rpartition("@")[0]
-        servers = tuple(f"{scheme}://{_server(host.rpartition('@')[2])}" for host in parts.netloc.split(","))
-        bucket = parts.path.removeprefix("/")
-        if not _BUCKET(bucket):
-            raise ValueError(
-                "a bucket must follow the servers, as in nats://127.0.0.1:4222/books, "
-                f"its name of letters, digits, - and _, got {_shown(bucket)}"
-            )
+        userinfo = hosts[0].rpartition("@")[0]
         options = _options(parts.query)
-        if parts.fragment:
-            raise ValueError(f"the URL must not have a fragment: {_shown('#' + parts.fragment)}")
         user, password, token = _credentials(userinfo, environment)
         # Credentials in the URL replace those of the environment.
         creds = options.get("creds") or (None if userinfo else environment.get("NATS_CREDS"))
         return cls(
             shown=without_credentials(url),
-            servers=servers,
-            bucket=bucket,
+            servers=tuple(f"{scheme}://{_server(host.rpartition('@')[2])}" for host in hosts),
+            bucket=_bucket(parts.path.removeprefix("/")),
             is_secure=scheme == "tls",
             replicas=_replicas(options.get("replicas")),
             user=user,
@@ -107,6 +92,29 @@ class Address:
         if certificate is not None:
             context.load_cert_chain(certificate, key)
         return context
+
+
+def _split(url: str) -> SplitResult:
+    """Return the parts of a URL. Raises `ValueError` if they are ambiguous, or if there is a fragment."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError("must be a URL such as nats://127.0.0.1:4222/books") from None
+    if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+        # Otherwise a part of a password would be parsed as something else, and shown.
+        raise ValueError("credentials must contain / ? # @ as %2F %3F %23 %40, and so must everything after them")
+    if parts.fragment:
+        raise ValueError(f"the URL must not have a fragment: {_shown('#' + parts.fragment)}")
+    return parts
+
+
+def _bucket(name: str) -> str:
+    if not _BUCKET(name):
+        raise ValueError(
+            "a bucket must follow the servers, as in nats://127.0.0.1:4222/books, "
+            f"its name of letters, digits, - and _, got {_shown(name)}"
+        )
+    return name
 
 
 def _server(text: str) -> str:
