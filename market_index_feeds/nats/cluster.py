@@ -26,6 +26,9 @@ class Cluster:
         # With the name on the certificate of a server, if that is not its own.
         self._servers: dict[str, str | None] = dict.fromkeys(address.servers)
         self._last = ""
+        # The last failure of each server, until one is connected. Kept between rounds, so that the message of an outage
+        # does not depend on the order in which the servers are tried.
+        self._failures: dict[str, str] = {}
         self.connection: Connection | None = None
         self.max_value_bytes = 0
 
@@ -50,7 +53,6 @@ class Cluster:
     async def _connect_again(self) -> Connection:
         """Connect to any server, last to the one that was connected last."""
         tls = self._address.tls()
-        failure = Unreachable("there is no server")
         others = list(self._servers)
         random.shuffle(others)
         with suppress(TimeoutError):
@@ -60,10 +62,11 @@ class Cluster:
                     try:
                         await connection.open(server, tls, self._servers[server])
                     except Unreachable as error:
-                        failure = error
+                        self._failures[server] = str(error)
                     else:
                         self._last = server
+                        self._failures.clear()
                         # Servers that were reported before may be gone.
                         self._servers = connection.discovered | dict.fromkeys(self._address.servers)
                         return connection
-        raise failure
+        raise Unreachable("; ".join(self._failures[server] for server in sorted(self._failures)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from market_index_feeds import (
     open_store,
 )
 from market_index_feeds.nats import open_nats_store
+from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.cluster import Cluster
+from market_index_feeds.nats.errors import Unreachable
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
@@ -77,3 +81,21 @@ class TestOpening:
         monkeypatch.setitem(sys.modules, "market_index_feeds.nats", None)
         with pytest.raises(ModuleNotFoundError):
             open_feed("nats://127.0.0.1/books")
+
+
+def test_the_message_does_not_depend_on_the_order_of_the_servers():
+    """Otherwise the log would have a new problem at each attempt."""
+    ports = sorted(map(str, (nats.spare_port() for _ in range(3))))
+    address = Address.parse(f"nats://{','.join(f'127.0.0.1:{port}' for port in ports)}/books")
+
+    async def work() -> set[str]:
+        cluster = Cluster(address)
+        messages = set()
+        for _ in range(20):
+            with pytest.raises(Unreachable) as raised:
+                await cluster.connect()
+            messages.add(str(raised.value))
+        return messages
+
+    expected = "; ".join(f"nats://127.0.0.1:{port}: connection refused" for port in ports)
+    assert asyncio.run(work()) == {expected}
