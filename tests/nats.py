@@ -81,7 +81,7 @@ class Server:
         return configuration
 
     def wait(self) -> None:
-        """Wait until it takes connections."""
+        """Wait until it accepts connections."""
 
         def answers() -> bool:
             assert self.process
@@ -99,7 +99,7 @@ class Server:
         self.process.send_signal(number)
 
     def stop(self) -> None:
-        """Have it do nothing until it is sent SIGCONT: it goes on holding its connections."""
+        """Stop it until SIGCONT: its connections stay open."""
         self.send(signal.SIGSTOP)
         assert self.process
         status = Path(f"/proc/{self.process.pid}/stat")
@@ -112,13 +112,13 @@ class Server:
             self.process = None
 
     def reload(self, more: str) -> None:
-        """Have it run with another configuration."""
+        """Reload it with another configuration."""
         self.more = more
         self.configure()
         self.send(signal.SIGHUP)
 
     def empty(self) -> None:
-        """Take away all that it has stored."""
+        """Delete everything that it has stored."""
         shutil.rmtree(self.folder / self.name)
 
 
@@ -136,7 +136,7 @@ def served(folder: Path, more: str = "", *, jetstream: bool = True) -> Iterator[
 
 @contextmanager
 def cluster(folder: Path, more: str = "") -> Iterator[list[Server]]:
-    """Three servers that know of one another; the last one tells its name instead of its number."""
+    """A cluster of three servers; the last one reports its host name instead of its IP address."""
     routes = [spare_port() for _ in range(3)]
     all_routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
     with ExitStack() as stack:
@@ -155,7 +155,7 @@ def cluster(folder: Path, more: str = "") -> Iterator[list[Server]]:
 
 
 def plain(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
-    """What the client library makes of a server by itself."""
+    """Run some work with a client of the library alone."""
 
     async def connected() -> T:
         client = await nats.connect(server.url, allow_reconnect=False)
@@ -168,7 +168,7 @@ def plain(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
 
 
 def put(server: Server, bucket: str, key: str, value: bytes, headers: dict[str, str] | None = None) -> None:
-    """Store a value as anybody may."""
+    """Store a value as any other program may."""
 
     async def work(client: Client) -> None:
         await client.jetstream().publish(f"$KV.{bucket}.{key}", value, headers=headers)
@@ -192,7 +192,7 @@ def delete(server: Server, bucket: str) -> None:
 
 @contextmanager
 def listening(says: bytes, heard: list[bytes] | None = None) -> Iterator[int]:
-    """Whatever takes connections on a port, says something on each, and hears what is said to it."""
+    """A port that is no NATS server: it sends some bytes on each connection, and notes what it receives."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
         def serve() -> None:
@@ -283,7 +283,7 @@ def _digest(number: int) -> int:
 
 
 def opened(url: str) -> Store:
-    """A store, once the servers have agreed who leads."""
+    """A store, once the servers have a leader."""
     stores: list[Store] = []
 
     def opens() -> bool:
@@ -312,7 +312,7 @@ def certified(folder: Path, more: str = "") -> str:
 
 @contextmanager
 def held_link(port: int) -> Iterator[tuple[int, Event]]:
-    """A port from where all goes on to another one while the gate is open, and comes back from there."""
+    """A port that forwards to another one while the gate is open, and always back."""
     gate = Event()
     with linked(port, lambda chunk: gate.wait(60), lambda chunk: None) as near:
         yield near, gate
@@ -321,19 +321,19 @@ def held_link(port: int) -> Iterator[tuple[int, Event]]:
 
 @contextmanager
 def slow_link(port: int, bytes_per_second: int) -> Iterator[int]:
-    """A port from where all goes on to another, and comes back from there at no more than so many bytes a second."""
+    """A port that forwards to another one, and back at a limited number of bytes per second."""
     with linked(port, lambda chunk: None, lambda chunk: time.sleep(len(chunk) / bytes_per_second)) as near:
         yield near
 
 
 @contextmanager
 def linked(port: int, there: Callable[[bytes], object], back: Callable[[bytes], object]) -> Iterator[int]:
-    """A port that is connected to another one, by whatever holds up each chunk on its way."""
+    """A port that forwards to another one; `there` and `back` delay each chunk."""
     ends: list[socket.socket] = []
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
         def carry(source: socket.socket, target: socket.socket, held_up: Callable[[bytes], object]) -> None:
-            # What was sent is on its way, whatever becomes of its sender.
+            # What was sent arrives even if its sender is gone.
             on_its_way: Queue[bytes] = Queue(maxsize=100)
 
             def take() -> None:

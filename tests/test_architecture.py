@@ -17,15 +17,7 @@ PACKAGES = tuple(package for package in SIBLINGS if (ROOT / package / "__init__.
 GRAPH = Graph.of_files(ROOT, PACKAGES)
 
 # Violations that exist today, by rule. An entry that no longer occurs fails the test: remove it then.
-KNOWN: dict[str, set[str]] = {
-    # The command opens files and streams by their medium.
-    "media": {
-        "market_index_cli.publish imports market_index_feeds.ndjson:NdjsonStream",
-        "market_index_cli.publish imports market_index_feeds.ndjson:RefusedLine",
-        "market_index_cli.publish imports market_index_feeds.ndjson:open_stream",
-        "market_index_cli.publish imports market_index_feeds.sqlite:is_sqlite",
-    },
-}
+KNOWN: dict[str, set[str]] = {}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

@@ -1,7 +1,7 @@
 """A connection to one server: the one module that uses the client library.
 
 A connection is never repaired: any problem ends it, and the caller connects again. So nothing queued for an old
-connection is sent later, and nobody waits for a consumer that is gone.
+connection is sent later, and no caller waits for a consumer that is gone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as ClientSubscription
 
+from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message, State, configuration, key_prefix, message_of, state_of, stream_name
 from market_index_feeds.nats.errors import NO_CLUSTER, NoMessage, Rejected, Unanswered, Unreachable, error_of
@@ -199,7 +200,7 @@ class Connection:
         self._waiting.clear()
 
     def new_inbox(self) -> str:
-        """Return a subject that nobody else uses."""
+        """Return a unique subject to receive messages on."""
         return self._client.new_inbox()
 
     async def subscribe(self, subject: str, deliver: Callable[[Delivery], Awaitable[None]]) -> Subscription:
@@ -278,12 +279,13 @@ def _cancellable() -> Iterator[None]:
 
 
 def _reason(error: BaseException | None) -> str:
+    if error is None:
+        return "the connection was closed"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
-    text = getattr(error, "strerror", None) or str(error or "the connection was closed") or type(error).__name__
-    return text.removeprefix("nats: ").strip("'")
+    return reason_of(error).removeprefix("nats: ").strip("'")
 
 
 def _is_ip_address(host: str | None) -> bool:

@@ -26,7 +26,7 @@ from market_index_feeds.nats.watch import Watch, WatchState
 from market_index_feeds.opened import shown_name
 
 Identity: TypeAlias = tuple[int, int]
-"""What tells a message from every other one of a key: its sequence and its time. Sequences repeat after a rollback."""
+"""Identifies a message of a key: its sequence and its time, since sequences repeat after a rollback."""
 
 
 class NatsSource(Source):
@@ -172,7 +172,7 @@ class _Contents:
         self._length, self._total = 0, total
 
     def reporter(self, progress: Progress | None) -> Callable[[], object] | None:
-        """Return what reports how much was read, None if nobody wants to know."""
+        """Return a function that reports how much was read; None without `progress`."""
         return None if progress is None else lambda: progress(min(self._length, self._total), self._total)
 
     def add(self, messages: Iterable[Message]) -> None:

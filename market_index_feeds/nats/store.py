@@ -100,9 +100,9 @@ class NatsStore(Store):
         return self._receipt(records, change, receipt)
 
     def is_as_left(self) -> bool:
-        """Whether nobody else has changed it since this store last replaced all of it; see `Store.is_as_left`.
+        """Whether no other publisher has changed it since the last `replace` of this store; see `Store.is_as_left`.
 
-        Own writes that were not acknowledged count as those of somebody else.
+        Own writes without an acknowledgement count as those of another publisher.
         """
         with self._in_turn() as do:
             state = do(retry(self._publisher.state, self._patience))

@@ -95,7 +95,7 @@ class Replica:
 
 
 class Three:
-    """Three servers, a publisher that goes on and on, and two replicas."""
+    """Three servers, a publisher that never pauses, and two replicas."""
 
     def __init__(self, servers: list[nats.Server], bucket: str, stack: ExitStack) -> None:
         self.servers = servers
@@ -131,9 +131,9 @@ class Three:
         self.publisher.end()
         acknowledged = self.publisher.acknowledged
         with nats.opened(self.url) as store:
-            stands = {number: int(float(spot or 0)) for number, spot in spots(reading(self.url)).items()}
-            lost = {number: spot for number, spot in acknowledged.items() if stands.get(number, 0) < spot}
-            assert not lost, f"{lost} were acknowledged, and there is {stands}"
+            stored = {number: int(float(spot or 0)) for number, spot in spots(reading(self.url)).items()}
+            lost = {number: spot for number, spot in acknowledged.items() if stored.get(number, 0) < spot}
+            assert not lost, f"{lost} were acknowledged, and {stored} is stored"
             store.publish(book(PAIRS, 7))
             there = spots(reading(self.url))
             assert len(there) == PAIRS + 1
@@ -185,7 +185,7 @@ def test_two_of_three_are_killed(three: Three):
     failures = len(three.publisher.failures)
     eventually(lambda: len(three.publisher.failures) >= failures + 2, HEALED_SECONDS)
     assert re.search("did not acknowledge|was not written to|cannot be opened", three.publisher.failures[-1])
-    # Nobody can say what is right now; what was right goes on being shown, and its age is told.
+    # No server can say what is current: the last index stays live, and its age grows.
     for replica in three.replicas:
         assert len(replica.live.current) == shown
         eventually(lambda replica=replica: replica.feed.age > 2)  # type: ignore[misc]  # one of each

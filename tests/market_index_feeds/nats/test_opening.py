@@ -26,8 +26,6 @@ from tests.waiting import later
 
 
 class TestOpening:
-    """Who is let in, and what is said to who is not."""
-
     def test_the_first_connection_has_a_deadline(self, live: LiveIndex):
         url = f"nats://127.0.0.1:{nats.spare_port()}/books"
         with pytest.raises(FeedError, match=r"/books cannot be read: nats://127\.0\.0\.1:\d+: connection refused"):

@@ -48,7 +48,7 @@ class TestRecords:
         assert nats_records.book_of(record.key, record.value, {nats_records.DIGEST_HEADER: record.digest}) == one
         text = wire.order_book_to_json(one)
         assert len(record.value) <= len(text)
-        # And whoever writes the shape of the contract, with no digest, deflated or not, is read as well.
+        # Values of other programs have no digest, and may be deflated.
         for value in (text, zlib.compress(text, 9), record.value):
             assert nats_records.book_of(record.key, value, None) == one
 
@@ -73,7 +73,7 @@ class TestRecords:
         ]:
             with pytest.raises(InvalidOrderBook, match=reason):
                 nats_records.book_of(record.key, value, headers)
-        # One that nobody would inflate is left as it is, and no server takes it.
+        # A text that no reader would inflate is not deflated.
         monkeypatch.setattr(nats_records, "MAX_TEXT_LENGTH", 100)
         assert nats_records.record_of(book(1, 1)).value == wire.order_book_to_json(book(1, 1))
 

@@ -59,7 +59,7 @@ class TestNoticing:
 
         nats.plain(nats_server, work)
         eventually(lambda: spots(live) == {1: "1", 2: "2"})
-        assert feed.books == 3, "what stands as it stood was not read again"
+        assert feed.books == 3, "unchanged books were not read again"
 
     def test_a_deleted_bucket_stays_live_until_it_is_created_again(
         self,

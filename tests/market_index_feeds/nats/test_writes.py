@@ -73,7 +73,7 @@ class TestStates:
             async def late(client: Client) -> None:
                 await client.publish(f"{connection._inbox}.77", b'{"seq": 1}')
 
-            # The reply to a write that nobody waits for any longer.
+            # The late reply to a write of an earlier call.
             await asyncio.to_thread(nats.plain, nats_server, late)
             assert (await connection.state()).last_sequence == 0
             await connection.close()
