@@ -25,7 +25,7 @@ Which pairs in the live index belong to the feed is decided here alone, by `Owne
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Hashable
+from collections.abc import Collection, Generator, Hashable
 from contextlib import closing
 from enum import Enum
 from math import inf
@@ -36,7 +36,7 @@ from typing import Final
 from market_index import LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import FeedError, Unavailable, reason_of
-from market_index_feeds.medium import Delta, Names, Progress, Snapshot, Source, Update
+from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Ownership:
         self._named = owned.intersection(snapshot.unchanged)
         self._named.update(book.pair for book in snapshot.books)
         self._kept = owned - self._named
-        self._rejected = {rejected.names for rejected in snapshot.rejected}
+        self._rejected = {rejected.names for rejected in snapshot.rejected} | set(snapshot.rejected_names)
         self._unfinished = snapshot.unfinished
         self._is_blank = snapshot.is_blank
         return self._dropped()
@@ -203,7 +203,9 @@ class Follower:
         """Apply the first snapshot, and return where the other updates come from. Raises `FeedError`."""
         updates = self._source.updates(self._stop, progress)
         try:
-            self._apply(self._next(updates), live)
+            while isinstance(update := self._next(updates), Loading):
+                self._apply(update, live)
+            self._apply(update, live)
         except (Unavailable, OSError) as error:
             updates.close()
             raise self._unreadable(error) from None
@@ -270,6 +272,9 @@ class Follower:
 
     def _apply(self, update: Update, live: LiveIndex) -> None:
         """Apply one update in one swap."""
+        if isinstance(update, Loading):
+            self._reject(update.rejected)
+            return
         owned = self._ownership
         retracted = owned.replace(update) if isinstance(update, Snapshot) else owned.change(update)
         if update.books or retracted:
@@ -277,27 +282,31 @@ class Follower:
         self.is_whole = update.is_whole
         self.revision = self.revision if update.revision is None else update.revision
         self._count(update)
+        self._reject(update.rejected)
         self._log_dropped(update, len(retracted))
         if owned.is_blank:
             self._report("contains no order book")
         else:
             self._report(None if update.problem is None else f"cannot be read: {update.problem}")
 
-    def _count(self, update: Update) -> None:
-        """Count the books and the rejected records, and log each of these once until it is good or gone."""
+    def _count(self, update: Snapshot | Delta) -> None:
+        """Count the books, and forget the rejections of records that are good or gone."""
         self.books += len(update.books) if update.books_read is None else update.books_read
         if isinstance(update, Snapshot):
             self._reported.intersection_update([rejected.record for rejected in update.rejected])
         else:
             self._reported.difference_update([book.pair for book in update.books], update.removed)
-        for rejected in update.rejected:
+
+    def _reject(self, records: Collection[Rejected]) -> None:
+        """Count and log each rejected record once, until it is good or gone."""
+        for rejected in records:
             if rejected.record is None or rejected.record not in self._reported:
                 self.rejected += 1
                 LOG.warning("%s %s rejected: %s", self._source.name, rejected.place, rejected.reason)
             if rejected.record is not None:
                 self._reported.add(rejected.record)
 
-    def _log_dropped(self, update: Update, retracted: int) -> None:
+    def _log_dropped(self, update: Snapshot | Delta, retracted: int) -> None:
         """Log what the user cannot see from the source alone: why it was read again, and which pairs are kept."""
         name, kept = self._source.name, self._ownership.kept
         if isinstance(update, Delta):

@@ -81,6 +81,9 @@ class Snapshot(_Update):
     unchanged: Collection[Pair] = ()
     """Pairs that the source still contains, and whose books were not read again because they have not changed."""
 
+    rejected_names: Collection[Pair | Names] = ()
+    """What the records name that were reported by `Loading` before."""
+
     is_blank: bool = False
     """Whether nothing was ever written to the source: more likely a fault than the end of all markets. No pair is
     retracted until it contains something."""
@@ -97,7 +100,17 @@ class Delta(_Update):
     """A pair that is in `books` too gets its book."""
 
 
-Update: TypeAlias = Snapshot | Delta
+@frozen(kw_only=True)
+class Loading:
+    """Records, each without a `record` of its own, that were rejected while a snapshot is read, which follows.
+
+    So they are logged as they are found, and need no memory.
+    """
+
+    rejected: Collection[Rejected]
+
+
+Update: TypeAlias = Snapshot | Delta | Loading
 
 
 class Source(ABC):
@@ -120,9 +133,9 @@ class Source(ABC):
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Open the source, yield what it contains, then wait for changes and yield them. Closing it closes the source.
 
-        The first update of all is a `Snapshot`, and `progress` is called while it is read. Every check that finds no
-        change yields `Delta()`. When `stop` is set the generator returns soon. If it returns otherwise, the source
-        has ended for good, as a stream does.
+        The first update is a `Snapshot`, perhaps after some `Loading`. `progress` is called while it is read. Every
+        check that finds no change yields `Delta()`. When `stop` is set the generator returns soon. If it returns
+        otherwise, the source has ended for good, as a stream does.
 
         Raises `Unavailable` or `OSError` when the source cannot be read. The follower waits, and calls `updates` again:
         that may resume with a `Delta`, or start with a `Snapshot`. An update counts as delivered only when the

@@ -10,7 +10,7 @@ from typing import Final
 
 from market_index import OrderBook, Pair
 from market_index_feeds.line_source import LineBatch, LineSource, open_lines
-from market_index_feeds.medium import Delta, Names, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
 from market_index_feeds.ndjson.book_lines import pair_named_in, read_books
 
 LOG: Final = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class NdjsonSource(Source):
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Yield a snapshot of each file, and a delta of each batch of lines that is appended."""
-        loading: _Loading | None = None
+        reading: _Reading | None = None
         offset = -1
         unfinished: Pair | Names = Names.NONE
         with closing(self._lines.batches(stop)) as batches:
@@ -41,40 +41,42 @@ class NdjsonSource(Source):
                 if batch.offset != offset or batch.is_end:
                     offset, unfinished = batch.offset, _unfinished(batch)
                 if batch.is_start:
-                    loading = _Loading()
-                if loading is None:
+                    reading = _Reading()
+                if reading is None:
                     yield self._delta(batch, unfinished)
                     continue
-                loading.add(batch)
+                reading.add(batch)
+                if reading.rejected:
+                    yield Loading(rejected=reading.reported())
                 if progress is not None:
                     progress(*((0, 0) if self._lines.is_stream else (batch.offset, batch.size)))
                 if batch.is_caught_up:
                     self._files += 1
-                    yield self._snapshot(loading, batch, unfinished)
-                    loading = None
+                    yield self._snapshot(reading, batch, unfinished)
+                    reading = None
 
     def _delta(self, batch: LineBatch, unfinished: Pair | Names) -> Delta:
-        loading = _Loading()
-        loading.add(batch)
+        reading = _Reading()
+        reading.add(batch)
         return Delta(
-            books=loading.books.values(),
-            rejected=loading.rejected,
+            books=reading.books.values(),
+            rejected=reading.rejected,
             unfinished=unfinished,
-            books_read=loading.books_read,
+            books_read=reading.books_read,
             is_whole=self._is_whole(batch),
             problem=batch.problem,
         )
 
-    def _snapshot(self, loading: _Loading, batch: LineBatch, unfinished: Pair | Names) -> Snapshot:
+    def _snapshot(self, reading: _Reading, batch: LineBatch, unfinished: Pair | Names) -> Snapshot:
         if unfinished is not Names.NONE and batch.unfinished is not None:
             LOG.info("%s line %d waits for its newline", self.name, batch.unfinished.number)
         return Snapshot(
-            books=loading.books.values(),
-            rejected=loading.rejected,
+            books=reading.books.values(),
+            rejected_names=reading.rejected_names,
             unfinished=unfinished,
-            books_read=loading.books_read,
+            books_read=reading.books_read,
             is_whole=self._is_whole(batch),
-            is_blank=not (loading.books or loading.rejected) and unfinished is Names.NONE,
+            is_blank=not (reading.books or reading.rejected_names) and unfinished is Names.NONE,
             because="it was replaced or truncated" if self._files > 1 else None,
         )
 
@@ -82,12 +84,13 @@ class NdjsonSource(Source):
         return batch.is_end or not self._lines.is_stream
 
 
-class _Loading:
+class _Reading:
     """What was read of some batches. Of several books of one pair the last counts."""
 
     def __init__(self) -> None:
         self.books: dict[Pair, OrderBook] = {}
         self.rejected: list[Rejected] = []
+        self.rejected_names: set[Pair | Names] = set()
         self.books_read = 0
 
     def add(self, batch: LineBatch) -> None:
@@ -96,6 +99,12 @@ class _Loading:
         self.books.update((book.pair, book) for book in read.books)
         self.rejected += [line.as_record() for line in read.rejected]
         self.books_read += len(read.books)
+
+    def reported(self) -> list[Rejected]:
+        """Return the lines rejected since the last call; of these only the names are kept."""
+        rejected, self.rejected = self.rejected, []
+        self.rejected_names.update(line.names for line in rejected)
+        return rejected
 
 
 def _unfinished(batch: LineBatch) -> Pair | Names:

@@ -18,7 +18,7 @@ from market_index_feeds import Feed, FeedError, backoff
 from market_index_feeds import follower as follower_module
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.follower import Follower, State
-from market_index_feeds.medium import Delta, Names, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
 
@@ -47,7 +47,7 @@ class Scripted(Source):
                 if isinstance(step, Exception):
                     del self.left[0]
                     raise step
-                if isinstance(step, (Snapshot, Delta)):
+                if isinstance(step, (Snapshot, Delta, Loading)):
                     yield step
                 else:
                     step()
@@ -129,7 +129,7 @@ class TestOwnership:
     deltas = st.builds(Delta, books=books, removed=pairs, rejected=rejections, unfinished=names)
 
     @given(st.lists(snapshots | deltas, max_size=8))
-    def test_a_model_that_looks_at_each_pair_by_itself_agrees(self, script: list[Update]):
+    def test_a_model_that_looks_at_each_pair_by_itself_agrees(self, script: list[Snapshot | Delta]):
         live, seen = LiveIndex(), list[set[Pair]]()
         steps = [step for update in script for step in (update, lambda: seen.append(set(live.current)))]
         with Feed(source := Scripted(Snapshot(), *steps)) as feed:
@@ -148,7 +148,7 @@ class Model:
         self.bad: list[Pair | Names] = []
         self.blank = False
 
-    def after(self, update: Update) -> set[Pair]:
+    def after(self, update: Snapshot | Delta) -> set[Pair]:
         """Return the pairs that are live after an update."""
         books = {one.pair for one in update.books}
         removed: set[Pair] = set()
@@ -194,6 +194,20 @@ class TestCounting:
             feed.start(live)
             eventually(lambda: not source.left)
             assert feed.rejected == logged.text.count("a script record rejected: no book") == 6
+
+    def test_what_is_rejected_while_a_snapshot_is_read_is_reported_at_once(self, live: LiveIndex):
+        source = Scripted(
+            Loading(rejected=[bad(1)]),
+            lambda: reported.append(feed.rejected),
+            Snapshot(books=[book(1), book(2)]),
+            Loading(rejected=[bad(1)]),
+            Snapshot(rejected_names=[pair(1)]),
+        )
+        reported: list[int] = []
+        with Feed(source) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+            assert (feed.rejected, reported, spots(live)) == (2, [1], {1: None})
 
     def test_lines_are_each_reported(self):
         with Feed(source := Scripted(Snapshot(rejected=[bad(1)]), Delta(rejected=[bad(1), bad(1)]))) as feed:

@@ -122,7 +122,7 @@ def test_no_request_fails_and_no_answer_is_torn_while_a_book_changes(tmp_path: P
 def test_both_say_who_they_are_and_where_they_listen(two: Running, store: Path):
     with each_worker(two.service) as clients:
         for process in clients:
-            assert f"worker {process}: {store}: 13 pairs, 0 rows refused\n" in two.said
+            assert f"worker {process}: {store}: 13 pairs, 0 rows rejected\n" in two.said
             assert f"worker {process}: listening on http://127.0.0.1:{two.service.port}\n" in two.said
 
 
