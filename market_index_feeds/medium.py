@@ -68,7 +68,7 @@ class _Update:
     """Whether all that the source contains was read. False for a stream before its end."""
 
     problem: str | None = None
-    """Why the source, or a part of it, cannot be read at the moment, although the generator goes on."""
+    """Why the source, or a part of it, cannot be read at the moment, although the generator continues."""
 
 
 @frozen(kw_only=True)

@@ -9,17 +9,16 @@ from typing import Final, Self
 
 from market_index.errors import safe_repr
 
-# Whatever somebody took for a password may stand there, a slash or a question mark as well; and what is not quite a URL
-# may have one all the same.
+# A password may contain any character, also a slash or a question mark. A malformed URL may contain one, too.
 _USERINFO: Final = re.compile(r"(:/*|//).*@", re.DOTALL)
 
 
 class Opened(ABC):
-    """Something that is open until it is closed, or left by the `with` that it was opened in."""
+    """Something that is open until it is closed, also by the end of a `with`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of it. Closing twice does no harm."""
+        """Close it. Closing twice does no harm."""
 
     def __enter__(self) -> Self:
         return self
@@ -31,16 +30,16 @@ class Opened(ABC):
 
 
 def shown_name(name: str) -> str:
-    """Return a name as messages show it: as it is, unless that could break their lines; of a URL, no credentials."""
-    told = without_credentials(name)
-    return told if told.isprintable() else safe_repr(told)
+    """Return a name for a message: without credentials, and on one line."""
+    shown = without_credentials(name)
+    return shown if shown.isprintable() else safe_repr(shown)
 
 
 def without_credentials(url: str) -> str:
-    """Return a URL without the credentials that it may hold: what stands before its last `@`, and its query.
+    """Return a URL without what may contain credentials: the part before its last `@`, and its query.
 
     >>> without_credentials("nats://publisher:secret@127.0.0.1:4222/books")
     'nats://127.0.0.1:4222/books'
     """
-    told = _USERINFO.sub(r"\1", url, count=1)
-    return told.partition("?")[0] if "://" in told else told
+    shown = _USERINFO.sub(r"\1", url, count=1)
+    return shown.partition("?")[0] if "://" in shown else shown

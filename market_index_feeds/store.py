@@ -1,4 +1,4 @@
-"""What every store can do: take the books that are published, for feeds elsewhere to follow."""
+"""What every store can do: store the books that are published, for feeds to follow."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ class StoreError(MarketIndexError):
 
 
 class StoreBusy(StoreError):
-    """Another process was writing to the store for as long as was waited for it."""
+    """Other processes were writing to the store for as long as the caller was willing to wait."""
 
 
 class Unacknowledged(StoreError):
-    """The servers of a store did not say in time whether they took what was written.
+    """The servers of a store did not acknowledge in time what was written.
 
-    `pairs` are those of which they did not. What was written of each may come to stand there yet, but over nothing that
-    is written later.
+    `pairs` are in flight: their books may be stored later, but not over anything that is written after them.
     """
 
     def __init__(self, message: str, pairs: tuple[Pair, ...]) -> None:
@@ -36,7 +35,7 @@ class Unacknowledged(StoreError):
 class Receipt:
     """What was written, for good: `published` books and `retracted` pairs, up to that `revision`.
 
-    Revisions of a store rise. Where nothing was to be changed, the revision is the one that stood already.
+    Revisions of a store rise. If there was nothing to change, it is the revision of the last change.
     """
 
     revision: int
@@ -71,9 +70,9 @@ class Store(Opened):
         return f"<{type(self).__name__} {self.target}>"
 
     def publish(self, *books: OrderBook) -> Receipt:
-        """Store these books, each in the place of the one before it of its pair. Of several of one pair the last holds.
+        """Store these books, each instead of the former one of its pair. If a pair repeats, its last book counts.
 
-        A book that stands in the store already makes a revision too; see `replace` for leaving it as it is.
+        A book that is stored already makes a revision, too; `replace` leaves it as it is.
 
         Raises `StoreError`, and `InvalidOrderBook` for what is not an order book.
         """
@@ -94,7 +93,7 @@ class Store(Opened):
         """Make these books the whole of the store, in one change: every other pair is retracted, unless `keep` says so.
 
         The books are all read before anything is changed, and `keep` is asked after that, of each pair that they do
-        not name. A book that stands in the store already is left as it is. Whatever the iterable or `keep` raises is
+        not name. A book that is stored already is left as it is. Whatever the iterable or `keep` raises is
         passed on; then nothing has changed.
 
         Raises `StoreError`, and `InvalidOrderBook` for what is not an order book.
@@ -103,11 +102,11 @@ class Store(Opened):
     @property
     @abstractmethod
     def revision(self) -> int:
-        """The revision of the last change, whoever made it; 0 before the first."""
+        """The revision of the last change, by any process; 0 before the first."""
 
     @abstractmethod
     def is_as_left(self) -> bool:
-        """Whether nobody else has changed it since this store last replaced all of it.
+        """Whether no other process has changed it since this store last replaced all of it.
 
         Raises `StoreError`.
         """
