@@ -11,8 +11,8 @@ delivered with the state that the servers report, every `CHECK_SECONDS`:
          └─────────────────────┴──▶ ENDED
 
 - CATCHING_UP: stored messages are being delivered. Their keys are not yet all keys of the bucket.
-- IN_SYNC: a comparison found that everything stored was delivered. `agreed_at` is when the last such comparison began.
-  Changes are delivered meanwhile; only the next comparison shows whether one is missing.
+- IN_SYNC: the last comparison found that everything stored was delivered. Changes are delivered meanwhile; only the next
+  comparison shows whether one is missing.
 - ENDED: the watch delivers no more, and `next` raises the reason. `Lost`: the deliveries differ from the bucket, and
   will not become equal. A new watch reads the bucket from the start. Any other error: the server cannot be asked.
 
@@ -65,7 +65,6 @@ class Watch:
         self.state = WatchState.CATCHING_UP
         self.stored = stored
         self.revision = 0
-        self.agreed_at = 0.0
         self._connection = connection
         self._sequence = 0
         self._delivered = 0
@@ -113,7 +112,7 @@ class Watch:
         return watch
 
     async def next(self) -> list[Message]:
-        """Wait for new messages and return them: none if only `state` or `agreed_at` is new.
+        """Wait for new messages and return them: none after a comparison that found no difference.
 
         Raises `Lost`, `NoBucket`, `Rejected`, `Unreachable` or `OSError` once the watch has ended.
         """
@@ -201,7 +200,7 @@ class Watch:
         await self._reach(state)
         if self.state is WatchState.ENDED or not self._has_keys_of(state):
             return False
-        self.state, self.agreed_at = WatchState.IN_SYNC, asked_at
+        self.state = WatchState.IN_SYNC
         self.revision = max(self.revision, state.last_sequence)
         self._stirred.set()
         return True
