@@ -11,8 +11,8 @@ delivered with the state that the servers report, every `CHECK_SECONDS`:
          └─────────────────────┴──▶ ENDED
 
 - CATCHING_UP: stored messages are being delivered. Their keys are not yet all keys of the bucket.
-- IN_SYNC: the last comparison found that everything stored was delivered. Changes are delivered meanwhile; only the next
-  comparison shows whether one is missing.
+- IN_SYNC: the last comparison found that everything stored was delivered. Changes are delivered meanwhile; only the
+  next comparison shows whether one is missing.
 - ENDED: the watch delivers no more, and `next` raises the reason. `Lost`: the deliveries differ from the bucket, and
   will not become equal. A new watch reads the bucket from the start. Any other error: the server cannot be asked.
 

@@ -30,7 +30,7 @@ from market_index_feeds import (
     open_store,
 )
 from market_index_feeds.errors import Unavailable
-from market_index_feeds.medium import Delta
+from market_index_feeds.medium import Delta, Snapshot
 from market_index_feeds.nats import open_nats_source, open_nats_store
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.bucket import State, state_of
@@ -309,7 +309,9 @@ class TestClosing:
         store.publish(book(1, 1))
         stop = Event()
         updates = open_nats_source(bucket).updates(stop, None)
-        assert list(next(updates).books) == [book(1, 1)]
+        first = next(updates)
+        assert isinstance(first, Snapshot)
+        assert list(first.books) == [book(1, 1)]
         stop.set()
         watches[0]._delivered -= 1  # as if the last message was not delivered
         store.publish(book(1, 2))
