@@ -113,7 +113,7 @@ class _Rejected:
 
     def __str__(self) -> str:
         more = f" and {self.count - len(self._numbers)} more" if self.count > len(self._numbers) else ""
-        return f"{counted(self.count, 'line')} refused: {', '.join(map(str, self._numbers))}{more}"
+        return f"{counted(self.count, 'line')} rejected: {', '.join(map(str, self._numbers))}{more}"
 
 
 def _publish(store: Store, stream: BookStream, rejected: _Rejected) -> None:
@@ -145,7 +145,7 @@ def _replace(store: Store, stream: BookStream, rejected: _Rejected) -> None:
         return stays
 
     receipt = rejected.report_too_large(lambda: store.replace(books(), keep))
-    because = f", {kept} kept because of refused lines" if kept else ""
+    because = f", {kept} kept because of rejected lines" if kept else ""
     click.echo(
         f"{store.target}: {counted(stream.books, 'order book')}, of which {receipt.published} are new, "
         f"{counted(receipt.retracted, 'pair')} retracted{because}, revision {receipt.revision}"

@@ -76,7 +76,7 @@ def _serve(
     with ended_by_signals(server.end):
         with loading_progress(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)
-        click.echo(f"{name}{feed.source}: {len(live.current)} pairs, {feed.rejected} {feed.record} refused", err=True)
+        click.echo(f"{name}{feed.source}: {len(live.current)} pairs, {feed.rejected} {feed.record} rejected", err=True)
         host, port, *_ = listener.getsockname()
         with listen_errors(host, port):
             # Another process may have bound the same address and listened on it while the feed was loading.

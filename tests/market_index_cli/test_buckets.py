@@ -43,7 +43,7 @@ def test_a_bucket_is_served_by_many_and_its_changes_go_live(bucket: str, tmp_pat
     run("publish", bucket, SAMPLE)
     with running(tmp_path, bucket, "--port", 0, "--workers", 2) as command:
         service = command.service
-        assert f"{bucket}: 13 pairs, 0 values refused\n" in command.said
+        assert f"{bucket}: 13 pairs, 0 values rejected\n" in command.said
         with open_store(bucket) as store:
             store.publish(book(1, 1))
         eventually(lambda: all(len(service.pair_list().json["pairs"]) == 14 for _ in range(10)))

@@ -49,10 +49,10 @@ def test_what_is_refused_is_named_by_its_line_and_costs_nothing_else(store: Path
     done = run("publish", store, lines)
     assert done.returncode == 5
     assert done.stdout == f"{store}: 3 order books published, revision 1\n"
-    assert f"{lines} line 2 refused: not JSON at character 0" in done.stderr
-    assert f"{lines} line 4 refused: not JSON" in done.stderr
-    assert f"{lines} line 6 refused: it was not finished by a newline" in done.stderr
-    assert done.stderr.endswith(f"{lines}: 3 lines refused: 2, 4, 6\n")
+    assert f"{lines} line 2 rejected: not JSON at character 0" in done.stderr
+    assert f"{lines} line 4 rejected: not JSON" in done.stderr
+    assert f"{lines} line 6 rejected: it was not finished by a newline" in done.stderr
+    assert done.stderr.endswith(f"{lines}: 3 lines rejected: 2, 4, 6\n")
     assert spots(open_feed(store).read()) == {1: "1", 2: "2", 4: "4"}
 
 
@@ -61,7 +61,7 @@ def test_of_many_refused_lines_the_first_are_named(store: Path):
     assert done.returncode == 5
     assert done.stdout == f"{store}: 0 order books published, revision 0\n"
     numbers = ", ".join(map(str, range(1, 21)))
-    assert done.stderr.endswith(f"standard input: 25 lines refused: {numbers} and 5 more\n")
+    assert done.stderr.endswith(f"standard input: 25 lines rejected: {numbers} and 5 more\n")
 
 
 def test_standard_input_is_published_as_it_comes(store: Path):
@@ -136,7 +136,7 @@ def test_a_refused_line_keeps_the_pair_that_it_names_or_may_name(
     done = run("publish", store, lines, "--replace")
     assert done.returncode == 5
     assert f"1 are new, {3 - kept} pair" in done.stdout
-    assert f" retracted, {kept} kept because of refused lines" in done.stdout
+    assert f" retracted, {kept} kept because of rejected lines" in done.stdout
     assert spots(open_feed(store).read()) == left
 
 
@@ -169,7 +169,7 @@ def test_a_large_file_shows_on_a_terminal_how_it_gets_on(store: Path, lines: Pat
         (("/sys/market.db", SAMPLE), "/sys/market.db cannot be opened: "),
         (("nowhere/market.db", SAMPLE), "nowhere/market.db cannot be opened: "),
         ((SAMPLE, SAMPLE), "it is not a store: not a SQLite file"),
-        (("amqp://host/books", SAMPLE), "'amqp' is not a kind of store that is known"),
+        (("amqp://host/books", SAMPLE), "'amqp' is not a known kind of store"),
     ],
 )
 def test_what_cannot_be_opened_is_one_line_and_exit_code_3(tmp_path: Path, arguments: tuple[object, ...], reason: str):
@@ -199,7 +199,7 @@ def test_what_is_no_file_of_lines_is_wrong_usage(tmp_path: Path, books: str, rea
 def test_what_cannot_be_read_on_is_one_line_and_exit_code_3(store: Path):
     for arguments in ((), ("--replace",)):
         done = run("publish", store, "/proc/self/mem", *arguments)
-        assert (done.returncode, done.stderr) == (3, "Error: Input/output error\n")
+        assert (done.returncode, done.stderr) == (3, "Error: /proc/self/mem cannot be read: Input/output error\n")
 
 
 @pytest.mark.parametrize("wait", ["nan", "-1", "soon"])

@@ -27,7 +27,7 @@ def test_it_serves_the_sample_and_says_what_it_read_and_where_it_listens(tmp_pat
     lines = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
     with running(tmp_path, SAMPLE, "--port", 0) as command:
         service = command.service
-        assert command.said.startswith(f"{SAMPLE}: {len(lines)} pairs, 0 lines refused\nlistening on http://")
+        assert command.said.startswith(f"{SAMPLE}: {len(lines)} pairs, 0 lines rejected\nlistening on http://")
         assert {(one["base"], one["quote"]) for one in service.pair_list().json["pairs"]} == {
             (line["base"], line["quote"]) for line in lines
         }
@@ -51,7 +51,7 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals):
 def test_every_recorded_book_is_served_as_plain_json_and_decimal_read_it(tmp_path: Path, recorded_order_books: Path):
     with running(tmp_path, recorded_order_books, "--port", 0) as command:
         client = Client(command.service.port)
-        assert f"{recorded_order_books}: 756 pairs, 0 lines refused\n" in command.said
+        assert f"{recorded_order_books}: 756 pairs, 0 lines rejected\n" in command.said
         assert len(client.ask("/trading-view/pair-list").json["pairs"]) == 756
         for line in recorded_order_books.read_text().splitlines():
             plain = json.loads(line)
@@ -72,13 +72,13 @@ def test_changes_of_the_file_go_live_and_refusals_are_said(tmp_path: Path):
     path.write_bytes(lines[0] + b"nonsense\n")
     with running(tmp_path, path, "--port", 0) as command:
         service = command.service
-        assert f"{path}: 1 pairs, 1 lines refused\n" in command.said
-        assert f"{path} line 2 refused: not JSON at character 0" in command.said
+        assert f"{path}: 1 pairs, 1 lines rejected\n" in command.said
+        assert f"{path} line 2 rejected: not JSON at character 0" in command.said
         with path.open("ab") as file:
             file.write(lines[1])
         eventually(lambda: len(service.pair_list().json["pairs"]) == 2)
         path.unlink()
-        eventually(lambda: "its 2 pairs stay as they were" in command.said)
+        eventually(lambda: "keeping its 2 pairs" in command.said)
         assert len(service.pair_list().json["pairs"]) == 2
         assert command.end() == 0
 
@@ -94,8 +94,8 @@ def test_standard_input_is_served_while_it_goes_on_and_after_it_ended(tmp_path: 
         eventually(lambda: len(service.pair_list().json["pairs"]) == 5)
         pipe.write(lines[5] + lines[6][:-1])
         pipe.close()
-        eventually(lambda: "standard input ended: 6 order books read, 1 lines refused" in command.said)
-        assert "standard input line 7 refused: it was not finished by a newline" in command.said
+        eventually(lambda: "standard input ended: 6 order books read, 1 lines rejected" in command.said)
+        assert "standard input line 7 rejected: it was not finished by a newline" in command.said
         assert len(service.pair_list().json["pairs"]) == 6
         assert command.end() == 0
 
@@ -103,7 +103,7 @@ def test_standard_input_is_served_while_it_goes_on_and_after_it_ended(tmp_path: 
 def test_a_whole_file_on_standard_input_is_there_from_the_first_answer_on(tmp_path: Path):
     with SAMPLE.open("rb") as sample, running(tmp_path, "-", "--port", 0, stdin=sample) as command:
         assert len(command.service.pair_list().json["pairs"]) == 13
-        assert "standard input: 13 pairs, 0 lines refused\n" in command.said
+        assert "standard input: 13 pairs, 0 lines rejected\n" in command.said
 
 
 def is_listened_on(port: int) -> bool:
@@ -144,7 +144,7 @@ def test_what_is_in_flight_when_it_is_told_to_end_is_answered_whole(tmp_path: Pa
     [
         ("nowhere.ndjson", "nowhere.ndjson cannot be opened: No such file or directory"),
         ("/", "/ cannot be opened: it is not a file"),
-        ("amqp://127.0.0.1/books", "'amqp' is not a kind of feed that is known"),
+        ("amqp://127.0.0.1/books", "'amqp' is not a known kind of feed"),
     ],
 )
 def test_a_feed_that_cannot_be_opened_is_one_line_and_exit_code_3(source: str, reason: str):
@@ -205,7 +205,7 @@ def test_of_two_that_load_for_one_address_the_later_is_exit_code_4(tmp_path: Pat
     writing = Thread(target=write)
     writing.start()
     with running(tmp_path, pipe, "--port", port) as late, socket.socket() as early:
-        eventually(lambda: "line 1 refused" in late.said)
+        eventually(lambda: "line 1 rejected" in late.said)
         early.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         early.bind(("127.0.0.1", port))
         early.listen()
@@ -221,7 +221,7 @@ def test_a_signal_while_it_loads_ends_it_cleanly_too(tmp_path: Path, number: sig
     path = tmp_path / "large.ndjson"
     path.write_bytes(b"nonsense\n" + SAMPLE.read_bytes() * 3_000)
     with running(tmp_path, path, "--port", 0) as command:
-        eventually(lambda: "line 1 refused" in command.said)
+        eventually(lambda: "line 1 rejected" in command.said)
         assert command.end(number) == 0
         assert "Traceback" not in command.said
         assert "listening" not in command.said
@@ -233,7 +233,7 @@ def test_a_signal_ends_the_wait_for_a_stream(tmp_path: Path, number: signal.Sign
     os.mkfifo(pipe)
     with running(tmp_path, pipe, "--port", 0) as command, pipe.open("wb", buffering=0) as writer:
         writer.write(b"nonsense\n")
-        eventually(lambda: "line 1 refused" in command.said)
+        eventually(lambda: "line 1 rejected" in command.said)
         assert command.end(number) == 0
         assert "Traceback" not in command.said
 
@@ -336,7 +336,7 @@ def test_loading_a_large_file_shows_progress_on_a_terminal(tmp_path: Path):
     shown = on_a_terminal(path)
     assert "100%" in shown
     assert shown.count("%") > 2
-    assert f"{path}: 13 pairs, 0 lines refused" in shown
+    assert f"{path}: 13 pairs, 0 lines rejected" in shown
 
 
 def test_loading_a_small_file_shows_none(tmp_path: Path):
@@ -347,7 +347,7 @@ def test_a_store_is_served_and_its_changes_go_live(store: Path, tmp_path: Path):
     run("publish", store, SAMPLE)
     with running(tmp_path, store, "--port", 0) as command:
         service = command.service
-        assert command.said.startswith(f"{store}: 13 pairs, 0 rows refused\nlistening on http://")
+        assert command.said.startswith(f"{store}: 13 pairs, 0 rows rejected\nlistening on http://")
         assert len(service.pair_list().json["pairs"]) == 13
         run("publish", store, "-", said=line(1, 1))
         eventually(lambda: len(service.pair_list().json["pairs"]) == 14)

@@ -137,7 +137,7 @@ def test_what_is_refused_is_an_exit_code_of_its_own(lines: Path):
     lines.write_text("nonsense\n" + LINES[0])
     done = run("pairs", lines)
     assert (done.returncode, done.stdout.count("\n")) == (5, 2)
-    assert "line 1 refused" in done.stderr
+    assert "line 1 rejected" in done.stderr
 
 
 def test_a_pipe_that_is_closed_early_is_no_failure_that_is_told_of(store: Path):
