@@ -1,10 +1,12 @@
-"""The one mutable cell: which market index is the current one."""
+"""The one mutable cell: the current market index."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from threading import Lock
-from typing import NoReturn, final
+from threading import RLock
+from typing import Final, NoReturn, final
+from weakref import WeakSet
 
 from market_index.index import MarketIndex
 from market_index.order_book import OrderBook
@@ -13,10 +15,10 @@ from market_index.pairs import Pair
 
 @final
 class LiveIndex:
-    """Holds the current `MarketIndex`, and swaps in the next one.
+    """Holds the current `MarketIndex` and replaces it atomically.
 
-    Any thread may read and any thread may write: a reader sees one whole index or the next, never a mix; writers
-    take turns. Whoever reads more than once takes `current` once and reads from that.
+    Any thread may read and write. A reader sees one whole index or the next, never a mix; writers take turns. Code that
+    reads more than once takes `current` once and reads from that.
 
     >>> from market_index import ADA, AssetId, OrderBook, Pair
     >>> live = LiveIndex()
@@ -26,42 +28,68 @@ class LiveIndex:
     <MarketIndex: 1 pairs>
     """
 
-    __slots__ = ("__weakref__", "_current", "_turn")
+    __slots__ = ("__weakref__", "_current", "_is_updating", "_turn")
 
     def __init__(self, books: Iterable[OrderBook] = ()) -> None:
         self._current = MarketIndex(books)
-        self._turn = Lock()
+        self._turn, self._is_updating = RLock(), False
+        _INSTANCES.add(self)
 
     @property
     def current(self) -> MarketIndex:
-        """The index as it stands now: immutable, so it can be kept and read at leisure."""
+        """The current index: immutable, so it can be kept and read at any time."""
         return self._current
 
     def publish(self, *books: OrderBook) -> MarketIndex:
-        """Swap in, at once, the index in which these books stand for their pairs, and return it.
+        """Replace the books of their pairs atomically, and return the next index.
 
-        Raises `InvalidOrderBook` for what is not an order book; then nothing has changed.
+        Raises `InvalidOrderBook` for a value that is not an order book, and then changes nothing; `RuntimeError` in a
+        signal handler that interrupted another update of the same thread.
         """
         return self.update(books)
 
     def retract(self, *pairs: Pair) -> MarketIndex:
-        """Swap in the index without these pairs, and return it; one that is not tracked is no error."""
+        """Remove these pairs atomically, and return the next index; a pair that is not tracked is ignored."""
         return self.update((), pairs)
 
     def update(self, publish: Iterable[OrderBook], retract: Iterable[Pair] = ()) -> MarketIndex:
-        """Retract those pairs and publish those books in one swap, and return the index that follows.
+        """Retract those pairs and publish those books atomically, and return the next index.
 
-        A pair that is named on both sides stays, with its new book. Raises as `publish` does.
+        A pair named on both sides stays, with its new book. Raises as `publish` does.
         """
-        # An iterable of the caller's may take its time, or publish itself: not while the others wait.
+        # The caller's iterables may be slow, or publish themselves: consume them before other writers have to wait.
         books, pairs = tuple(publish), tuple(retract)
         with self._turn:
-            current = self._current.without(*pairs) if pairs else self._current
-            self._current = current.with_books(*books)
+            if self._is_updating:
+                raise RuntimeError(
+                    "a LiveIndex must not be updated by a signal handler that interrupts an update of it"
+                )
+            self._is_updating = True
+            try:
+                current = self._current.without(*pairs) if pairs else self._current
+                self._current = current.with_books(*books)
+            finally:
+                self._is_updating = False
             return self._current
+
+    def _free_the_turn(self) -> None:
+        self._turn, self._is_updating = RLock(), False
 
     def __repr__(self) -> str:
         return f"<LiveIndex: {len(self._current)} pairs>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a LiveIndex is a place, not a value: pickle or copy its current index")
+
+
+_INSTANCES: Final[WeakSet[LiveIndex]] = WeakSet()
+
+
+def _free_all_turns() -> None:
+    """In a forked child: the thread that was updating does not exist there and would hold the lock for ever."""
+    for live in list(_INSTANCES):
+        live._free_the_turn()  # noqa: SLF001  # of the class above
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_free_all_turns)

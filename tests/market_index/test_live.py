@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -103,3 +104,61 @@ def test_a_place_is_neither_pickled_nor_copied():
         with pytest.raises(TypeError, match="a place, not a value"):
             duplicate(live)
     assert live != LiveIndex()
+
+
+SIGNALLED = """
+import signal, sys
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
+
+live = LiveIndex()
+book = OrderBook(Pair(AssetId(bytes(28), b""), ADA))
+outcomes = set()
+
+def publish_too(*_):
+    try:
+        live.publish(book)
+        outcomes.add("published")
+    except RuntimeError:
+        outcomes.add("rejected")
+
+signal.signal(signal.SIGALRM, publish_too)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+number = 0
+while "rejected" not in outcomes:
+    number += 1
+    live.publish(*(OrderBook(Pair(AssetId(one.to_bytes(28), b"x"), ADA)) for one in range(1, 300)))
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert len(live.current) >= 299
+"""
+
+
+def test_a_publish_of_a_signal_handler_that_interrupts_a_publish_is_rejected_and_does_not_hang():
+    subprocess.run([sys.executable, "-c", SIGNALLED], check=True, timeout=60)
+
+
+FORKED = """
+import os, threading
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
+
+live = LiveIndex()
+updating, done = threading.Event(), threading.Event()
+
+def update():
+    with live._turn:
+        updating.set()
+        done.wait()
+
+threading.Thread(target=update).start()
+updating.wait()
+child = os.fork()
+if child == 0:
+    live.publish(OrderBook(Pair(AssetId(bytes(28), b""), ADA)))
+    os._exit(0 if len(live.current) == 1 else 1)
+_, status = os.waitpid(child, 0)
+done.set()
+raise SystemExit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_child_that_was_forked_during_an_update_can_publish():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=60)
