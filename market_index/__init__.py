@@ -1,11 +1,13 @@
 """Exact, ordered, immutable order books for Cardano trading pairs.
 
-No I/O, no clock, no web stack: the values that a market index is made of, and the index itself. What can be refused
-is refused where a value is made; a value that exists is right. `market_index.wire` reads and writes the JSON of the
-read API, `market_index.strategies` makes arbitrary valid values for Hypothesis.
+No I/O, no clock, no web stack: the values that a market index consists of, and the index itself. Constructors reject
+invalid input, so a value that exists is valid. `market_index.wire` reads and writes the JSON of the read API,
+`market_index.strategies` creates arbitrary valid values for Hypothesis.
 """
 
-from market_index import wire
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from market_index.assets import ADA, AssetId
 from market_index.depth import CumulativeLevel, Liquidity
 from market_index.errors import (
@@ -15,23 +17,27 @@ from market_index.errors import (
     InvalidPrice,
     MarketIndexError,
 )
-from market_index.fills import Fill
+from market_index.fills import SimulatedFill
 from market_index.index import MarketIndex
-from market_index.levels import PriceLevel, Side
+from market_index.levels import Levels, PriceLevel, Side
 from market_index.live import LiveIndex
-from market_index.order_book import Order, OrderBook
+from market_index.order_book import OrderBook
+from market_index.orders import Order
 from market_index.pairs import Pair, PairInfo, PairNotFound
 from market_index.prices import format_price, parse_price
+
+if TYPE_CHECKING:
+    from market_index import wire
 
 __all__ = [
     "ADA",
     "AssetId",
     "CumulativeLevel",
-    "Fill",
     "InvalidAssetId",
     "InvalidOrderBook",
     "InvalidPairList",
     "InvalidPrice",
+    "Levels",
     "Liquidity",
     "LiveIndex",
     "MarketIndex",
@@ -43,7 +49,15 @@ __all__ = [
     "PairNotFound",
     "PriceLevel",
     "Side",
+    "SimulatedFill",
     "format_price",
     "parse_price",
     "wire",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `wire` when it is first used: it needs cattrs, which takes longer to import than all the rest."""
+    if name == "wire":
+        return import_module("market_index.wire")
+    raise AttributeError(f"module 'market_index' has no attribute {name!r}", name=name)

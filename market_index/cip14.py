@@ -7,7 +7,6 @@ The concatenated bytes of policy id and asset name are hashed to 20 bytes (Blake
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from typing import Final
 
 _PREFIX: Final = "asset"
@@ -25,6 +24,8 @@ def fingerprint(policy_id: bytes, asset_name: bytes) -> str:
     >>> fingerprint(bytes.fromhex("7eae28af2208be856f7a119668ae52a49b73725e326dc16579dcc373"), b"PATATE")
     'asset13n25uv0yaf5kus35fm2k86cqy60z58d9xmde92'
     """
+    from hashlib import blake2b  # noqa: PLC0415  # it takes 3 ms to import, which few programs need
+
     words = list(_words(blake2b(policy_id + asset_name, digest_size=_HASH_LENGTH).digest()))
     return f"{_PREFIX}1{''.join(_CHARACTERS[word] for word in (*words, *_checksum(words)))}"
 

@@ -1,109 +1,122 @@
-"""How much rests on one side of a book: running totals, what is near a price, and levels on a coarser grid."""
+"""Analysis of one side of a book: running totals, liquidity near a price, and levels on a coarser grid."""
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from itertools import accumulate, groupby
 from operator import mul
-from typing import Final, final
+from typing import Any, Final, final
 
-from attrs import frozen
+from attrs import Attribute, field, frozen
 
-from market_index.errors import InvalidPrice
-from market_index.exact import EXACT, plain
-from market_index.levels import (
-    LIQUIDITY_OF,
-    MAX_LIQUIDITY,
-    PRICE_OF,
-    Levels,
-    PriceLevel,
-    Side,
-    refuse_total,
-    rows,
-    trusted_level,
-)
+from market_index.arithmetic import EXACT, plain
+from market_index.errors import InvalidPrice, safe_repr
+from market_index.levels import MAX_LIQUIDITY, Levels, Side, reject_total, rows
 from market_index.prices import to_price
 
 _ONE: Final = Decimal(1)
 
 
+def whole_number(_: object, attribute: Attribute[Any], value: object) -> None:
+    """Validate an attrs field: an int, 0 or more. Raises `TypeError` and `ValueError`."""
+    if type(value) is not int:
+        raise TypeError(f"{attribute.name} must be an int, got {type(value).__name__}: {safe_repr(value)}")
+    if value < 0:
+        raise ValueError(f"{attribute.name} must be 0 or more, got {safe_repr(value)}")
+
+
+def exact_number(_: object, attribute: Attribute[Any], value: object) -> None:
+    """Validate an attrs field: a finite Decimal, 0 or more. Raises `TypeError` and `ValueError`."""
+    if type(value) is not Decimal:
+        raise TypeError(f"{attribute.name} must be a Decimal, got {type(value).__name__}: {safe_repr(value)}")
+    if not value.is_finite() or value < 0:
+        raise ValueError(f"{attribute.name} must be finite and 0 or more, got {safe_repr(value)}")
+
+
 @final
 @frozen
 class Liquidity:
-    """What rests on one side of a book, or on a part of it.
+    """The liquidity of one side of a book, or of a part of it.
 
-    `base` is in the smallest unit of the base asset, a whole number; `quote` is what that is worth at the price of each
-    level, in the smallest unit of the quote asset, exactly, so that it may have decimals.
+    `base` is a whole number in the smallest unit of the base asset. `quote` is its value at the price of each level, in
+    the smallest unit of the quote asset, exactly, so that it may have decimals.
+
+    Raises `TypeError` and `ValueError` for other values.
     """
 
-    base: int
-    quote: Decimal
+    base: int = field(validator=whole_number)
+    quote: Decimal = field(validator=exact_number)
 
 
 @final
 @frozen
 class CumulativeLevel:
-    """A price of one side of a book, and what rests at it or at a better one: a step of a depth chart.
+    """A price of one side of a book, and the liquidity at that or a better price: one step of a depth chart.
 
     `base` and `quote` are running totals, in the units of `Liquidity`.
+
+    Raises `InvalidPrice`, and `TypeError` and `ValueError` for the totals.
     """
 
-    price: Decimal
-    base: int
-    quote: Decimal
+    price: Decimal = field(converter=to_price)
+    base: int = field(validator=whole_number)
+    quote: Decimal = field(validator=exact_number)
 
 
 def cumulative(levels: Levels) -> tuple[CumulativeLevel, ...]:
     """Return the running totals of the levels of a side."""
-    prices = tuple(map(PRICE_OF, levels))
-    liquidities = tuple(map(LIQUIDITY_OF, levels))
+    prices, amounts = levels.prices, levels.amounts
     with localcontext(EXACT):
-        quotes = map(plain, tuple(accumulate(map(mul, prices, liquidities))))
-    return rows(CumulativeLevel, len(levels), prices, accumulate(liquidities), quotes)
+        quotes = map(plain, tuple(accumulate(map(mul, prices, amounts))))
+    return tuple(rows(CumulativeLevel, len(prices), prices, accumulate(amounts), quotes))
 
 
 def liquidity(levels: Levels) -> Liquidity:
     """Return the total of these levels."""
-    liquidities = tuple(map(LIQUIDITY_OF, levels))
+    amounts = levels.amounts
     with localcontext(EXACT):
-        quote = sum(map(mul, map(PRICE_OF, levels), liquidities), start=Decimal(0))
-    return Liquidity(sum(liquidities), plain(quote))
+        quote = sum(map(mul, levels.prices, amounts), start=Decimal(0))
+    return Liquidity(sum(amounts), plain(quote))
 
 
-def within(side: Side, levels: Levels, mid: Decimal, share: Decimal) -> Levels:
+def within(levels: Levels, mid: Decimal, share: Decimal) -> Levels:
     """Return the levels that are at most that share of the midpoint away from it, on the far side of it."""
-    away = EXACT.subtract(_ONE, share) if side is Side.BID else EXACT.add(_ONE, share)
-    bound = EXACT.multiply(mid, away)
-    if side is Side.ASK:
-        return levels[: bisect_right(levels, bound, key=PRICE_OF)]
+    is_bid = levels.side is Side.BID
+    bound = EXACT.multiply(mid, EXACT.subtract(_ONE, share) if is_bid else EXACT.add(_ONE, share))
     # Bids fall: negated they rise. Unlike a minus sign, copy_negate never rounds.
-    return levels[: bisect_right(levels, bound.copy_negate(), key=_negated_price)]
+    key = Decimal.copy_negate if is_bid else None
+    sought = bound.copy_negate() if is_bid else bound
+    count = 0
+    for chunk in levels.chunks:
+        inside = bisect_right(chunk.keys, sought, key=key)
+        count += inside
+        if inside < len(chunk.keys):
+            break
+    return levels.head(count)
 
 
-def grouped(side: Side, levels: Levels, step: Decimal) -> Levels:
+def grouped(levels: Levels, step: Decimal) -> Levels:
     """Return the levels gathered on the multiples of a step. Raises `InvalidOrderBook`, see `OrderBook.grouped`."""
-    return tuple(_grouped(side, levels, step))
+    side = levels.side
 
-
-def _grouped(side: Side, levels: Levels, step: Decimal) -> Iterator[PriceLevel]:
-    def multiple(level: PriceLevel) -> Decimal:
-        whole, rest = EXACT.divmod(level.price, step)
+    def multiple(level: tuple[Decimal, int]) -> Decimal:
+        whole, rest = EXACT.divmod(level[0], step)
         return EXACT.add(whole, _ONE) if rest and side is Side.ASK else whole
 
-    for whole, cell in groupby(levels, key=multiple):
-        gathered = list(cell)
+    prices: list[Decimal] = []
+    totals = array("Q")
+    for whole, cell in groupby(zip(levels.prices, levels.amounts, strict=True), key=multiple):
+        cell_prices, amounts = zip(*cell, strict=True)
         try:
             price = to_price(EXACT.multiply(whole, step))
         except InvalidPrice:
             # The edge of the cell is no price: zero, or of more digits than a price has.
-            price = gathered[-1].price
-        total = sum(map(LIQUIDITY_OF, gathered))
+            price = cell_prices[-1]
+        total = sum(amounts)
         if total > MAX_LIQUIDITY:
-            refuse_total(side, price, total)
-        yield trusted_level(price, total)
-
-
-def _negated_price(level: PriceLevel) -> Decimal:
-    return level.price.copy_negate()
+            reject_total(side, price, total)
+        prices.append(price)
+        totals.append(total)
+    return Levels.of_columns(side, prices, totals)

@@ -1,4 +1,4 @@
-"""What it costs to take liquidity off one side of a book, and what it brings: the walk down its levels."""
+"""Simulated fills: what it would cost to take liquidity from one side of a book, and what it would bring."""
 
 from __future__ import annotations
 
@@ -6,83 +6,93 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias, final
 
-from attrs import frozen
+from attrs import field, frozen
+from attrs.validators import instance_of, optional
 
-from market_index.depth import liquidity
+from market_index.arithmetic import EXACT
+from market_index.depth import exact_number, liquidity, whole_number
 from market_index.errors import safe_repr
-from market_index.exact import EXACT
-from market_index.levels import Levels, Side, price_for_takers, trusted_level
+from market_index.levels import Levels, Side, price_for_takers
 
 Unit: TypeAlias = Literal["base", "quote"]
-"""What an amount is counted in: the smallest unit of the base asset, or that of the quote asset."""
+"""The unit of an amount: the smallest unit of the base asset, or of the quote asset."""
 
 # More than any book is worth, and of so few digits that arithmetic with it is exact.
-_MOST: Final = 10**90
+_MAX_QUOTE: Final = 10**90
 
 
 @final
 @frozen
-class Fill:
-    """What an amount takes of one side of a book; `OrderBook.fill` makes it.
+class SimulatedFill:
+    """What an amount would take from one side of a book; `OrderBook.simulate_fill` returns it. Nothing is executed.
 
-    `filled` is in the smallest unit of the base asset, a whole number; `paid` is what that comes to in the smallest
-    unit of the quote asset, exactly, so that it may have decimals. Of asks `filled` is bought and `paid` is the cost;
-    of bids `filled` is sold and `paid` is received. A ledger knows whole units alone: round a cost up, and what is
-    received down.
+    `filled` is a whole number in the smallest unit of the base asset; `paid` is its value in the smallest unit of the
+    quote asset, exactly, so that it may have decimals. From asks `filled` is bought and `paid` is the cost; from bids
+    `filled` is sold and `paid` is received. A ledger has whole units only: round a cost up, and what is received down.
 
     `average_price` is paid per filled, rounded as a level's price is: for asks up and for bids down, never to the
-    taker's advantage. `worst_price` is that of the last level taken from. Both are None where nothing is filled.
+    taker's advantage. `worst_price` is that of the last level taken from. Both are None if nothing is filled.
 
-    `levels` is what was taken, best price first: whole levels, and of the last one perhaps a part. `complete` tells
-    whether the side held enough for the amount.
+    `levels` are the levels taken, best price first, the last one perhaps in part. `complete` tells whether the side had
+    enough for the amount.
+
+    Raises `TypeError` and `ValueError` for other values.
     """
 
-    filled: int
-    paid: Decimal
-    average_price: Decimal | None
-    worst_price: Decimal | None
-    levels: Levels
-    complete: bool
+    filled: int = field(validator=whole_number)
+    paid: Decimal = field(validator=exact_number)
+    average_price: Decimal | None = field(validator=optional(exact_number))
+    worst_price: Decimal | None = field(validator=optional(exact_number))
+    levels: Levels = field(validator=instance_of(Levels))
+    complete: bool = field(validator=instance_of(bool))
 
 
-def fill(side: Side, levels: Levels, amount: int, unit: Unit) -> Fill:
-    """Return what `amount` takes of the levels of a side. Raises `TypeError` and `ValueError`, see `OrderBook.fill`."""
+def simulate_fill(levels: Levels, amount: int, unit: Unit) -> SimulatedFill:
+    """Return what `amount` would take. Raises `TypeError` and `ValueError`, see `OrderBook.simulate_fill`."""
     if type(amount) is not int:
-        raise TypeError(f"amount must be an int, not {type(amount).__name__}: {safe_repr(amount)}")
+        raise TypeError(f"amount must be an int, got {type(amount).__name__}: {safe_repr(amount)}")
     if amount < 0:
-        raise ValueError(f"amount must be 0 or more, not {safe_repr(amount)}")
+        raise ValueError(f"amount must be 0 or more, got {safe_repr(amount)}")
     if unit not in ("base", "quote"):
-        raise ValueError(f"unit must be 'base' or 'quote', not {safe_repr(unit)}")
-    taken, complete = _taken_of_base(levels, amount) if unit == "base" else _taken_of_quote(side, levels, amount)
+        raise ValueError(f"unit must be 'base' or 'quote', got {safe_repr(unit)}")
+    taken, complete = _taken_of_base(levels, amount) if unit == "base" else _taken_of_quote(levels, amount)
     total = liquidity(taken)
     if not taken:
-        return Fill(total.base, total.quote, None, None, taken, complete)
-    average_price = price_for_takers(side, Fraction(total.quote) / total.base)
-    return Fill(total.base, total.quote, average_price, taken[-1].price, taken, complete)
+        return SimulatedFill(total.base, total.quote, None, None, taken, complete)
+    average_price = price_for_takers(levels.side, Fraction(total.quote) / total.base)
+    return SimulatedFill(total.base, total.quote, average_price, taken[-1].price, taken, complete)
 
 
 def _taken_of_base(levels: Levels, amount: int) -> tuple[Levels, bool]:
-    left = amount
-    for count, level in enumerate(levels):
-        if left < level.accumulated_liquidity:
-            return _cut(levels, count, left), True
-        left -= level.accumulated_liquidity
+    """Return the levels that an amount of base units takes, and whether there were enough."""
+    left, count = amount, 0
+    for chunk in levels.chunks:
+        for available in chunk.values:
+            if left < available:
+                return _cut(levels, count, left), True
+            left -= available
+            count += 1
     return levels, not left
 
 
-def _taken_of_quote(side: Side, levels: Levels, amount: int) -> tuple[Levels, bool]:
-    left = Decimal(min(amount, _MOST))
-    for count, level in enumerate(levels):
-        worth = EXACT.multiply(level.price, level.accumulated_liquidity)
-        if left < worth:
-            # Of asks no more than the amount buys, of bids no less than brings it.
-            whole, rest = EXACT.divmod(left, level.price)
-            return _cut(levels, count, int(whole) + (side is Side.BID and bool(rest))), True
-        left = EXACT.subtract(left, worth)
+def _taken_of_quote(levels: Levels, amount: int) -> tuple[Levels, bool]:
+    """Return the levels that an amount of quote units takes, and whether there were enough."""
+    left, count = Decimal(min(amount, _MAX_QUOTE)), 0
+    for chunk in levels.chunks:
+        for price, available in zip(chunk.keys, chunk.values, strict=True):
+            value = EXACT.multiply(price, available)
+            if left < value:
+                # Of asks no more than the amount buys, of bids no less than brings it.
+                whole, rest = EXACT.divmod(left, price)
+                return _cut(levels, count, int(whole) + (levels.side is Side.BID and bool(rest))), True
+            left = EXACT.subtract(left, value)
+            count += 1
     return levels, not left
 
 
 def _cut(levels: Levels, count: int, amount: int) -> Levels:
-    """Return the first `count` levels, and of the next one the amount."""
-    taken = levels[:count]
-    return (*taken, trusted_level(levels[count].price, amount)) if amount else taken
+    """Return the best `count` levels, and the amount of the next one."""
+    if not amount:
+        return levels.head(count)
+    taken = levels.head(count + 1)
+    return taken.changed([(taken[-1].price, amount)])

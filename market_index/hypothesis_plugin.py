@@ -12,7 +12,7 @@ from typing import Any
 from market_index import (
     AssetId,
     CumulativeLevel,
-    Fill,
+    Levels,
     Liquidity,
     LiveIndex,
     MarketIndex,
@@ -21,6 +21,7 @@ from market_index import (
     Pair,
     PairInfo,
     PriceLevel,
+    SimulatedFill,
 )
 
 
@@ -31,9 +32,10 @@ def register_types() -> None:
         (Pair, "pairs"),
         (PairInfo, "pair_infos"),
         (PriceLevel, "price_levels"),
+        (Levels, "levels"),
         (Order, "orders"),
         (OrderBook, "order_books"),
-        (Fill, "simulated_fills"),
+        (SimulatedFill, "simulated_fills"),
         (Liquidity, "liquidities"),
         (CumulativeLevel, "cumulative_levels"),
         (MarketIndex, "market_indexes"),

@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Final, TypeAlias, final
+from operator import is_
+from typing import Final, final
+from zlib import crc32
 
 from attrs import frozen
 
+from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, safe_repr
 from market_index.order_book import OrderBook
-from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound, trusted_pair_info
-from market_index.sorted_chunks import Chunk, bounds_between, cut, put
-
-_CHUNK_SIZE: Final = 64
+from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
 
 
-@final
-class _Run:
-    """A run of neighbouring books, and what the pair list says of each."""
-
-    __slots__ = ("books", "pair_infos")
-
-    def __init__(self, books: tuple[OrderBook, ...], pair_infos: tuple[PairInfo, ...]) -> None:
-        self.books = books
-        self.pair_infos = pair_infos
-
-    def __getitem__(self, piece: slice, /) -> _Run:
-        return _Run(self.books[piece], self.pair_infos[piece])
-
-    def __add__(self, other: _Run, /) -> _Run:
-        return _Run(self.books + other.books, self.pair_infos + other.pair_infos)
-
-    def changed(self, position: int, stands: bool, book: OrderBook | None) -> _Run:  # noqa: FBT001  # no public name
-        """Return the run with this book, or none, at a position where one stands or does not stand yet."""
-        books = list(self.books)
-        books[position : position + stands] = [] if book is None else [book]
-        if stands and book is not None and book.spot == self.books[position].spot:
-            # The pair list has nothing new to say.
-            return _Run(tuple(books), self.pair_infos)
-        pair_infos = list(self.pair_infos)
-        pair_infos[position : position + stands] = [] if book is None else [_pair_info(book)]
-        return _Run(tuple(books), tuple(pair_infos))
+def _hashes(keys: Iterable[LedgerOrder]) -> Iterable[int]:
+    return map(crc32, map(b"".join, keys))
 
 
-_Chunks: TypeAlias = list[Chunk[LedgerOrder, _Run]]
+_ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
+    hashes=_hashes,
+    is_same=is_,
+    # The cached item is the entry in the pair list, which contains nothing else of the book.
+    keeps_item=lambda before, after: before.spot == after.spot,
+)
 
 
 @final
@@ -53,74 +33,60 @@ _Chunks: TypeAlias = list[Chunk[LedgerOrder, _Run]]
 class MarketIndex(Mapping[Pair, OrderBook]):
     """Every tracked pair and its order book: an immutable mapping from `Pair` to `OrderBook`, in ledger order.
 
-    Of several books of one pair the last one holds. `with_books` and `without` derive the next index, which shares
-    with this one all but the neighbourhood of what changed: the cost hardly grows with the number of pairs.
+    If a pair repeats, the last book wins. `with_books` and `without` derive the next index, which shares all but the
+    chunks that changed: the cost hardly grows with the number of pairs. An index equals every mapping of the same pairs
+    to the same books.
 
     >>> from market_index import ADA, AssetId
     >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
     >>> index = MarketIndex([book])
     >>> index.order_book(book.pair).spot
     Decimal('0.0042')
-    >>> len(index), book.pair in index, book.pair in index.without(book.pair)
-    (1, True, False)
+    >>> len(index), book.pair in index, book.pair in index.without(book.pair), index == {book.pair: book}
+    (1, True, False, True)
 
-    Raises `InvalidOrderBook` for what is not an order book.
+    Raises `InvalidOrderBook` for a value that is not an order book.
     """
 
-    _chunks: _Chunks
-    _bounds: list[LedgerOrder]
-    _size: int
+    _content: Chunked[LedgerOrder, OrderBook]
 
     def __init__(self, books: Iterable[OrderBook] = ()) -> None:
         by_key = _by_key(books)
         keys = sorted(by_key)
-        in_order = tuple(by_key[key] for key in keys)
-        chunks = cut(keys, _Run(in_order, tuple(map(_pair_info, in_order))), _CHUNK_SIZE)
-        self.__attrs_init__(chunks, bounds_between(chunks), len(keys))
+        self.__attrs_init__(Chunked(_ORDER, Chunk(keys, [by_key[key] for key in keys])))
 
     def order_book(self, pair: Pair) -> OrderBook:
-        """Return the book of the pair, or raise `PairNotFound`, which names the pair."""
+        """Return the book of the pair. Raises `PairNotFound`, which names the pair."""
         return self[pair]
 
     def pair_list(self) -> tuple[PairInfo, ...]:
-        """Return what is known of every pair, in ledger order (decision 9)."""
-        return tuple(chain.from_iterable(self.pair_list_runs()))
+        """Return the entry of every pair, in ledger order (decision 9)."""
+        return tuple(PairInfo(book.pair.base, book.pair.quote, book.spot) for book in self._books())
 
-    def pair_list_runs(self) -> list[tuple[PairInfo, ...]]:
-        """Return the pair list in runs of neighbours: the same tuples in the next index, where nothing in them changed.
-
-        So what was worked out of a run need not be worked out again.
-
-        >>> from market_index import ADA, AssetId
-        >>> book = OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
-        >>> index = MarketIndex([book])
-        >>> index.pair_list_runs()[0] is index.with_books(book.apply(bids=[("0.0041", 7)])).pair_list_runs()[0]
-        True
-        """
-        return [run.pair_infos for _, run in self._chunks]
+    @property
+    def chunks(self) -> list[Chunk[LedgerOrder, OrderBook]]:
+        """The chunks of keys and books, for code that caches a result per chunk. Not to be changed."""
+        return self._content.chunks
 
     def with_books(self, *books: OrderBook) -> MarketIndex:
-        """Return the index in which these books stand for their pairs.
+        """Return the index in which these books replace those of their pairs.
 
-        Raises `InvalidOrderBook` for what is not an order book; this index is as it was.
+        Raises `InvalidOrderBook` for a value that is not an order book; this index is unchanged.
         """
-        if not self._size and books:
-            # To sort them all takes less than to find the place of each.
+        if not self._content.size and books:
+            # Sorting them all is faster than inserting them one by one.
             return MarketIndex(books)
-        return self._next(_by_key(books).items())
+        return self._derived(self._content.changed(_by_key(books).items()))
 
     def without(self, *pairs: Pair) -> MarketIndex:
-        """Return the index without these pairs; one that is not tracked is no error."""
-        for pair in pairs:
-            if type(pair) is not Pair:
-                raise TypeError(_not_by_pair(pair))
-        return self._next((pair.ledger_order, None) for pair in pairs)
+        """Return the index without these pairs; a pair that is not tracked is ignored."""
+        return self._derived(self._content.changed([(_key(pair), None) for pair in pairs]))
 
     def changes_since(self, earlier: MarketIndex) -> tuple[tuple[OrderBook, ...], tuple[Pair, ...]]:
-        """Return the books that were published since an earlier index, and the pairs that stand in that one alone.
+        """Return the books that an earlier index does not have, and the pairs that only the earlier index has.
 
-        A book that was published again counts, though it may be equal. What the two have in common is not looked at: of
-        an index that was derived from the other that is all but the neighbourhood of what changed.
+        Books are compared by identity: a book that is equal to the earlier one but another object counts, the same
+        object published again does not. Chunks that both share are skipped.
 
         >>> from market_index import ADA, AssetId
         >>> book = OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
@@ -130,89 +96,75 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         >>> index.without(book.pair).changes_since(index) == ((), (book.pair,))
         True
         """
-        common = {id(run) for _, run in self._chunks} & {id(run) for _, run in earlier._chunks}
-        before, now = earlier._by_key_but(common), self._by_key_but(common)
+        common = set(map(id, self.chunks)) & set(map(id, earlier.chunks))
+        before, now = earlier._books_outside(common), self._books_outside(common)
         published = tuple(book for key, book in now.items() if before.get(key) is not book)
         return published, tuple(book.pair for key, book in before.items() if key not in now)
 
-    def _by_key_but(self, runs: set[int]) -> dict[LedgerOrder, OrderBook]:
-        """Return all books by their keys, but for those in these runs."""
-        chunks = [(keys, run.books) for keys, run in self._chunks if id(run) not in runs]
-        return {key: book for keys, books in chunks for key, book in zip(keys, books, strict=True)}
+    def _books_outside(self, chunks: set[int]) -> dict[LedgerOrder, OrderBook]:
+        """Return all books by their keys, except those in the chunks of these ids."""
+        return {
+            key: book
+            for chunk in self.chunks
+            if id(chunk) not in chunks
+            for key, book in zip(chunk.keys, chunk.values, strict=True)
+        }
 
     def __getitem__(self, pair: Pair) -> OrderBook:
         if type(pair) is not Pair:
-            raise KeyError(_not_by_pair(pair))
-        key = pair.ledger_order
-        keys, run = self._chunks[bisect_left(self._bounds, key)]
-        position = bisect_left(keys, key)
-        if position < len(keys) and keys[position] == key:
-            return run.books[position]
-        raise PairNotFound(pair)
+            raise KeyError(_not_a_pair(pair))
+        found = self._content.find(pair.ledger_order)
+        if found is None:
+            raise PairNotFound(pair)
+        chunk, position = found
+        return chunk.values[position]
 
     def __iter__(self) -> Iterator[Pair]:
         return (book.pair for book in self._books())
 
     def __len__(self) -> int:
-        return self._size
+        return self._content.size
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not MarketIndex:
-            return NotImplemented
-        return self._size == other._size and tuple(self._books()) == tuple(other._books())
+        if type(other) is MarketIndex:
+            return self._content == other._content
+        return Mapping.__eq__(self, other)
 
     def __hash__(self) -> int:
         return hash(tuple(self._books()))
 
     def __repr__(self) -> str:
-        return f"<MarketIndex: {self._size} pairs>"
+        return f"<MarketIndex: {len(self)} pairs>"
 
     def __reduce__(self) -> tuple[type[MarketIndex], tuple[tuple[OrderBook, ...]]]:
         return MarketIndex, (tuple(self._books()),)
 
     def _books(self) -> Iterator[OrderBook]:
-        return chain.from_iterable(run.books for _, run in self._chunks)
+        return chain.from_iterable([chunk.values for chunk in self.chunks])
 
-    def _next(self, changes: Iterable[tuple[LedgerOrder, OrderBook | None]]) -> MarketIndex:
-        """Return the index in which each key has that book, or none: itself when there is nothing to change."""
-        chunks: _Chunks | None = None
-        bounds, size = self._bounds, self._size
-        for key, book in changes:
-            at = bisect_left(bounds, key)
-            keys, run = (self._chunks if chunks is None else chunks)[at]
-            position = bisect_left(keys, key)
-            stands = position < len(keys) and keys[position] == key
-            if book is (run.books[position] if stands else None):
-                continue
-            if chunks is None:
-                chunks = self._chunks.copy()
-            run = run.changed(position, stands, book)
-            if stands and book is not None:
-                chunks[at] = keys, run
-                continue
-            keys = keys.copy()
-            keys[position : position + stands] = [] if book is None else [key]
-            size += len(run.books) - len(chunks[at][0])
-            bounds = put(chunks, bounds, at, (keys, run), _CHUNK_SIZE)
-        if chunks is None:
+    def _derived(self, content: Chunked[LedgerOrder, OrderBook]) -> MarketIndex:
+        """Return the index of this content, which is derived from its own; itself if nothing changed."""
+        if content is self._content:
             return self
         following = MarketIndex.__new__(MarketIndex)
-        following.__attrs_init__(chunks, bounds, size)
+        following.__attrs_init__(content)
         return following
 
 
-def _pair_info(book: OrderBook) -> PairInfo:
-    return trusted_pair_info(book.pair, book.spot)
+def _key(pair: Pair) -> LedgerOrder:
+    if type(pair) is not Pair:
+        raise TypeError(_not_a_pair(pair))
+    return pair.ledger_order
 
 
-def _not_by_pair(value: object) -> str:
-    return f"an index is asked by Pair, not by {type(value).__name__}: {safe_repr(value)}"
+def _not_a_pair(value: object) -> str:
+    return f"the key of an index must be a Pair, got {type(value).__name__}: {safe_repr(value)}"
 
 
 def _by_key(books: Iterable[OrderBook]) -> dict[LedgerOrder, OrderBook]:
     by_key: dict[LedgerOrder, OrderBook] = {}
     for book in books:
         if type(book) is not OrderBook:
-            raise InvalidOrderBook(f"an index holds OrderBook, not {type(book).__name__}: {safe_repr(book)}")
+            raise InvalidOrderBook(f"an index holds OrderBook only, got {type(book).__name__}: {safe_repr(book)}")
         by_key[book.pair.ledger_order] = book
     return by_key

@@ -1,24 +1,30 @@
-"""Price levels, and the two sides of a book on which they stand."""
+"""Price levels, and the sequence of them that is one side of a book."""
 
 from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import Enum
 from fractions import Fraction
-from itertools import repeat
-from operator import attrgetter
-from typing import Final, NoReturn, TypeAlias, TypeVar, final
+from itertools import chain, repeat
+from operator import attrgetter, eq, gt, itemgetter, lt
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final, overload
+from zlib import crc32
 
 from attrs import fields, frozen
 
+from market_index.arithmetic import EXACT
+from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.prices import is_canonical, price_text, rounded_price, to_price
 
 MAX_LIQUIDITY: Final = 2**64 - 1
-"""The most liquidity that an order or a level can have, in the smallest unit of the base asset (decision 1)."""
+"""The most liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
+
+REPR_LEVELS: Final = 3
+"""How many levels the `repr` of one side shows."""
 
 
 class Side(Enum):
@@ -31,7 +37,7 @@ class Side(Enum):
 @final
 @frozen(init=False, weakref_slot=False)
 class PriceLevel:
-    """The liquidity that rests at exactly one price.
+    """The liquidity at exactly one price.
 
     `price` is in quote units per one base unit, both in smallest units. `accumulated_liquidity` is the total at this
     price alone, not a running sum, in the smallest unit of the base asset: a whole number from 1 to 2^64-1
@@ -48,91 +54,252 @@ class PriceLevel:
 
     def __init__(self, price: Decimal | str, accumulated_liquidity: int) -> None:
         price = to_price(price)
-        if not is_liquidity(accumulated_liquidity):
-            refuse_amount("accumulated_liquidity", accumulated_liquidity, least=1)
+        if type(accumulated_liquidity) is not int or not 0 < accumulated_liquidity <= MAX_LIQUIDITY:
+            reject_amount("accumulated_liquidity", accumulated_liquidity, least=1)
         self.__attrs_init__(price, accumulated_liquidity)
 
 
 Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int]
-"""What is gathered into levels, or changes them: a level, or a price and an amount."""
-
-Levels: TypeAlias = tuple[PriceLevel, ...]
-"""One side of a book, best price first."""
+"""A level, or a price and an amount: what is gathered into levels, or changes them."""
 
 _T = TypeVar("_T")
-
-# A frozen class refuses to be set but through its slots; they are the quickest way too, and there are thousands.
 _new: Final = object.__new__
-PRICE_OF: Final = attrgetter("price")
-LIQUIDITY_OF: Final = attrgetter("accumulated_liquidity")
 _set_price: Final = PriceLevel.__dict__["price"].__set__
-_set_liquidity: Final = PriceLevel.__dict__["accumulated_liquidity"].__set__
+_set_amount: Final = PriceLevel.__dict__["accumulated_liquidity"].__set__
+_PRICE: Final = attrgetter("price")
+_AMOUNT: Final = attrgetter("accumulated_liquidity")
 
 
-def trusted_level(price: Decimal, accumulated_liquidity: int) -> PriceLevel:
-    """Return a level of values that were checked already: the price by `prices`, the liquidity by `is_liquidity`."""
+def _level(price: Decimal, amount: int) -> PriceLevel:
+    """Return a level of validated values. It skips the constructor, because a stream makes one with every message."""
     level = _new(PriceLevel)
     _set_price(level, price)
-    _set_liquidity(level, accumulated_liquidity)
+    _set_amount(level, amount)
     return level
 
 
-def rows(of_type: type[_T], count: int, *columns: Iterable[object]) -> tuple[_T, ...]:
-    """Return so many objects of an attrs class, made of a column of values a field that were checked already."""
-    made = tuple(map(_new, repeat(of_type, count)))
-    for field, column in zip(fields(of_type), columns, strict=True):  # type: ignore[arg-type]  # it is an attrs class
-        # A deque that holds nothing runs through a map without a step of the interpreter.
-        deque(map(of_type.__dict__[field.name].__set__, made, column), maxlen=0)
+def _hashes(prices: Iterable[Decimal]) -> Iterable[int]:
+    # Over the text, which is the same in every process; hash(Decimal) is as stable but takes six times as long.
+    return map(crc32, map(str.encode, map(EXACT.to_sci_string, prices)))
+
+
+_BID, _ASK = Side.BID, Side.ASK
+# Unlike a minus sign, copy_negate never rounds.
+_BID_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_hashes, eq, sort_key=Decimal.copy_negate, new_item=_level)
+_ASK_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_hashes, eq, new_item=_level)
+
+
+def _order(side: Side) -> KeyOrder[Decimal, int]:
+    return _BID_ORDER if side is _BID else _ASK_ORDER
+
+
+@final
+@frozen(init=False, eq=False, repr=False, weakref_slot=False)
+class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
+    """One side of a book: an immutable sequence of `PriceLevel`, best price first, one level per price.
+
+    `prices` and `amounts` are its columns. A slice is a tuple of levels. Levels that were derived from others share
+    what did not change, and `PriceLevel` objects are created when they are first accessed.
+
+    >>> asks = Levels(Side.ASK, [PriceLevel("0.5", 7), PriceLevel("0.6", 9)])
+    >>> asks[0].price, asks.amounts, len(asks)
+    (Decimal('0.5'), (7, 9), 2)
+
+    Raises `InvalidOrderBook`, naming the place, if an element is no `PriceLevel` or the prices are out of order.
+    """
+
+    def __init__(self, side: Side, levels: Iterable[PriceLevel] = ()) -> None:
+        require_side(side)
+        entries = tuple(levels)
+        for position, level in enumerate(entries):
+            if type(level) is not PriceLevel:
+                raise InvalidOrderBook(f"{side.value}s[{position}] must be a PriceLevel, got {safe_repr(level)}")
+        prices = list(map(_PRICE, entries))
+        require_order(side, prices)
+        super().__init__(_order(side), Chunk(prices, array("Q", map(_AMOUNT, entries))))
+
+    @classmethod
+    def of_columns(cls, side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> Levels:
+        """Return the levels of two columns: prices from `market_index.prices`, amounts from 1 to 2^64-1.
+
+        Raises `InvalidOrderBook`, naming the place, if the prices are out of order.
+        """
+        require_order(side, prices)
+        levels = cls.__new__(cls)
+        Chunked.__init__(levels, _order(side), Chunk(prices, amounts))
+        return levels
+
+    @property
+    def side(self) -> Side:
+        """The side of the book."""
+        return _BID if self.order is _BID_ORDER else _ASK
+
+    @property
+    def prices(self) -> tuple[Decimal, ...]:
+        """The price of each level."""
+        return tuple(chain.from_iterable([chunk.keys for chunk in self.chunks]))
+
+    @property
+    def amounts(self) -> tuple[int, ...]:
+        """The accumulated liquidity of each level."""
+        return tuple(chain.from_iterable([chunk.values for chunk in self.chunks]))
+
+    def applied(self, entries: Iterable[Entry]) -> Levels:
+        """Return the levels after these changes, with absolute amounts; itself if nothing changes.
+
+        Raises `InvalidOrderBook` and `InvalidPrice`, naming the place.
+        """
+        side = _BID if self.order is _BID_ORDER else _ASK
+        return self.changed([read_entry(side, position, entry) for position, entry in enumerate(entries)])
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[PriceLevel]:
+        return chain.from_iterable(map(_items, self.chunks))
+
+    @overload
+    def __getitem__(self, index: int) -> PriceLevel: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[PriceLevel, ...]: ...
+    def __getitem__(self, index: int | slice) -> PriceLevel | tuple[PriceLevel, ...]:
+        positions = range(self.size)[index]
+        if isinstance(positions, range):
+            return self._slice(positions)
+        for chunk in self.chunks:
+            if positions < len(chunk.keys):
+                break
+            positions -= len(chunk.keys)
+        if chunk.items is not None:
+            level: PriceLevel = chunk.items[positions]
+            return level
+        return _level(chunk.keys[positions], chunk.values[positions])
+
+    def _slice(self, positions: range) -> tuple[PriceLevel, ...]:
+        """Return the levels at these positions, and create no others than those of the chunks between."""
+        if not positions:
+            return ()
+        start, stop, step = positions.start, positions.stop, positions.step
+        if step == 1 and stop <= len(self.chunks[0].keys):
+            # The top of the book: what most callers slice.
+            return tuple(_items(self.chunks[0])[start:stop])
+        first, last = min(start, positions[-1]), max(start, positions[-1])
+        items: list[PriceLevel] = []
+        offset = passed = 0
+        for chunk in self.chunks:
+            passed += len(chunk.keys)
+            if passed <= first:
+                offset = passed
+                continue
+            items += _items(chunk)
+            if passed > last:
+                break
+        return tuple([items[position - offset] for position in positions])
+
+    def __hash__(self) -> int:
+        return hash((self.side, self.prices, self.amounts))
+
+    def __repr__(self) -> str:
+        best = ", ".join(map(repr, self[:REPR_LEVELS]))
+        if len(self) <= REPR_LEVELS:
+            return f"Levels({self.side}, [{best}])"
+        return f"<Levels: {len(self)} {self.side.value}s, best {best}, …>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
+        """Print the levels in IPython, and in the report of a failing Hypothesis test."""
+        del cycle
+        printer.text(repr(self))
+
+    def __reduce__(self) -> tuple[type[Levels], tuple[Side, tuple[PriceLevel, ...]]]:
+        return Levels, (self.side, tuple(self))
+
+
+def levels_of_totals(side: Side, totals: dict[str, int]) -> Levels:
+    """Return the levels of these totals by the text of their price; totals of zero are dropped (decision 14).
+
+    The keys are texts because the hash of a number is no secret: prices could be chosen to collide.
+
+    Raises `InvalidOrderBook`, naming the price, for a total above 2^64-1 (decision 13).
+    """
+    prices: list[Decimal] = []
+    amounts = array("Q")
+    by_price = zip(map(Decimal, totals), totals.values(), strict=True)
+    for price, total in sorted(by_price, key=itemgetter(0), reverse=side is Side.BID):
+        if total > MAX_LIQUIDITY:
+            reject_total(side, price, total)
+        if total:
+            prices.append(price)
+            amounts.append(total)
+    return Levels.of_columns(side, prices, amounts)
+
+
+def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
+    """Return the levels of entries in any order: amounts at one price summed, zeros dropped.
+
+    Raises `InvalidOrderBook` and `InvalidPrice`, naming the place.
+    """
+    totals: dict[str, int] = {}
+    for position, entry in enumerate(entries):
+        price, amount = read_entry(side, position, entry)
+        text = str(price)
+        totals[text] = totals.get(text, 0) + amount
+    return levels_of_totals(side, totals)
+
+
+def rows(of_type: type[_T], length: int, *columns: Iterable[object]) -> list[_T]:
+    """Return `length` objects of an attrs class from one column of validated values per field.
+
+    It skips the constructor, which takes ten times as long for thousands of rows.
+    """
+    made = list(map(_new, repeat(of_type, length)))
+    for attribute, column in zip(fields(of_type), columns, strict=True):  # type: ignore[arg-type]  # it is an attrs class
+        # deque(maxlen=0) exhausts the iterator at C speed.
+        deque(map(of_type.__dict__[attribute.name].__set__, made, column), maxlen=0)
     return made
 
 
-class Columns:
-    """The levels of one side, best price first, as two columns of values that were checked already.
-
-    They take a third less than the levels do, which are laid out when somebody looks at them, for all books that share
-    these columns. Nothing here is ever changed, or given to anybody who could.
-    """
-
-    __slots__ = ("_levels", "liquidities", "prices")
-
-    def __init__(self, prices: tuple[Decimal, ...], liquidities: array[int], levels: Levels | None = None) -> None:
-        self.prices = prices
-        self.liquidities = liquidities
-        self._levels = levels
-
-    @classmethod
-    def of(cls, levels: Levels) -> Columns:
-        """Return these levels in columns."""
-        return cls(tuple(map(PRICE_OF, levels)), array("Q", map(LIQUIDITY_OF, levels)), levels)
-
-    @property
-    def levels(self) -> Levels:
-        """The levels themselves."""
-        if self._levels is None:
-            self._levels = rows(PriceLevel, len(self.prices), self.prices, self.liquidities)
-        return self._levels
-
-    def best(self, count: int) -> Levels:
-        """Return the best `count` levels, or all where there are no more, without laying out the others."""
-        if self._levels is not None or count >= len(self.prices):
-            return self.levels[:count]
-        return tuple(map(trusted_level, self.prices[:count], self.liquidities[:count]))
+def _items(chunk: Chunk[Decimal, int]) -> list[PriceLevel]:
+    """Return the levels of a chunk, created once and cached on it."""
+    items: list[Any] | None = chunk.items
+    if items is None:
+        items = rows(PriceLevel, len(chunk.keys), chunk.keys, chunk.values)
+        chunk.items = items
+    return items
 
 
-def is_liquidity(value: object) -> bool:
-    """Whether `value` is what a level can hold: an int, not a bool, from 1 to 2^64-1."""
-    return type(value) is int and 0 < value <= MAX_LIQUIDITY
+def require_side(side: object) -> None:
+    """Raise `TypeError` for a value that is not a `Side`."""
+    if type(side) is not Side:
+        raise TypeError(f"side must be Side.BID or Side.ASK, got {safe_repr(side)}")
+
+
+def require_order(side: Side, prices: list[Decimal]) -> None:
+    """Raise `InvalidOrderBook`, naming the place, unless each price is worse than the one before it."""
+    is_better = gt if side is Side.BID else lt
+    if not all(map(is_better, prices, prices[1:])):
+        position = list(map(is_better, prices, prices[1:])).index(False)
+        raise InvalidOrderBook(
+            f"{side.value}s[{position + 1}].price must be {'below' if side is Side.BID else 'above'} "
+            f"{side.value}s[{position}].price, which is {price_text(prices[position])}, "
+            f"got {price_text(prices[position + 1])}"
+        )
 
 
 def require_amount(name: str, value: object) -> None:
-    """Refuse what is no amount of an order or a change: an int, not a bool, from 0 to 2^64-1."""
+    """Raise `InvalidOrderBook` unless the value is an int, not a bool, from 0 to 2^64-1."""
     if type(value) is not int or not 0 <= value <= MAX_LIQUIDITY:
-        refuse_amount(name, value)
+        reject_amount(name, value)
 
 
-def refuse_total(side: Side, price: Decimal, total: int) -> NoReturn:
-    """Raise the `InvalidOrderBook` that names the price at which there is more than a level can hold (decision 13)."""
-    raise InvalidOrderBook(f"the {side.value}s at {price_text(price)} come to {total}, which is above 2^64-1")
+def reject_amount(name: str, value: object, least: int = 0) -> NoReturn:
+    """Raise the `InvalidOrderBook` for a value that is not an amount."""
+    given = safe_repr(value) if type(value) is int else f"{type(value).__name__}: {safe_repr(value)}"
+    raise InvalidOrderBook(f"{name} must be a whole number (int) from {least} to 2^64-1, got {given}")
+
+
+def reject_total(side: Side, price: Decimal, total: int) -> NoReturn:
+    """Raise the `InvalidOrderBook` that names the price whose total no level can have (decision 13)."""
+    raise InvalidOrderBook(f"the total of the {side.value}s at {price_text(price)} must be at most 2^64-1, got {total}")
 
 
 def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
@@ -143,14 +310,8 @@ def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
     return rounded_price(ratio, ROUND_FLOOR if side is Side.BID else ROUND_CEILING)
 
 
-def refuse_amount(name: str, value: object, least: int = 0) -> NoReturn:
-    """Raise the `InvalidOrderBook` that names what is no liquidity or no amount."""
-    given = safe_repr(value) if type(value) is int else f"a {type(value).__name__}: {safe_repr(value)}"
-    raise InvalidOrderBook(f"{name} must be a whole number (int) from {least} to 2^64-1, not {given}")
-
-
 def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
-    """Return price and amount of an entry, checked.
+    """Return the price and the amount of an entry, validated.
 
     Raises `InvalidOrderBook` and `InvalidPrice` that name the place, such as `bids[3]`.
     """
@@ -159,7 +320,7 @@ def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
             return entry.price, entry.accumulated_liquidity
         if not isinstance(entry, (tuple, list)) or len(entry) != 2:
             raise InvalidOrderBook(
-                f"{side.value}s[{position}] must be a PriceLevel or (price, amount), not {safe_repr(entry)}"
+                f"{side.value}s[{position}] must be a PriceLevel or (price, amount), got {safe_repr(entry)}"
             )
     price, amount = entry
     if type(price) is str and type(amount) is int and 0 <= amount <= MAX_LIQUIDITY and is_canonical(price):

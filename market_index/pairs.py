@@ -8,11 +8,11 @@ from typing import Self, TypeAlias, final
 from attrs import frozen
 
 from market_index.assets import AssetId
-from market_index.errors import InvalidAssetId, MarketIndexError, safe_repr
+from market_index.errors import InvalidAssetId, InvalidPairList, MarketIndexError, safe_repr
 from market_index.prices import to_price
 
 LedgerOrder: TypeAlias = tuple[bytes, bytes, bytes, bytes]
-"""What pairs are sorted by: base policy id, base asset name, quote policy id, quote asset name."""
+"""The sort key of a pair: base policy id, base asset name, quote policy id, quote asset name (decision 9)."""
 
 
 @final
@@ -40,7 +40,7 @@ class Pair:
 
     @property
     def ledger_order(self) -> LedgerOrder:
-        """The pair as a tuple of bytes that sorts as the pair does: a quick key."""
+        """The pair as a tuple of bytes that sorts as the pair does."""
         base, quote = self.base, self.quote
         return base.policy_id, base.asset_name, quote.policy_id, quote.asset_name
 
@@ -74,7 +74,7 @@ class PairNotFound(MarketIndexError, KeyError):
 @final
 @frozen(init=False)
 class PairInfo:
-    """What the pair list says of one pair: its assets, and its last known spot price or None.
+    """One entry of the pair list: the assets of a pair, and its last known spot price or None.
 
     `last_spot` is in quote units per one base unit, both in smallest units (decision 2).
 
@@ -82,7 +82,7 @@ class PairInfo:
     >>> PairInfo(ADA, AssetId(bytes(28), b""), "0.50").last_spot
     Decimal('0.5')
 
-    Raises `InvalidAssetId` and `InvalidPrice`.
+    Raises `InvalidAssetId`, `InvalidPrice`, and `InvalidPairList` if both assets are the same (decision 11).
     """
 
     base: AssetId
@@ -92,21 +92,16 @@ class PairInfo:
     def __init__(self, base: AssetId, quote: AssetId, last_spot: Decimal | str | None = None) -> None:
         _require_asset("base", base)
         _require_asset("quote", quote)
+        if base == quote:
+            raise InvalidPairList(f"base and quote must be different assets, got {safe_repr(str(base))} twice")
         self.__attrs_init__(base, quote, None if last_spot is None else to_price(last_spot))
 
     @property
     def pair(self) -> Pair:
-        """The pair of which this tells."""
+        """The pair of these two assets."""
         return Pair(self.base, self.quote)
-
-
-def trusted_pair_info(pair: Pair, last_spot: Decimal | None) -> PairInfo:
-    """Return what the pair list says of a pair, of a price that was checked already."""
-    pair_info = PairInfo.__new__(PairInfo)
-    pair_info.__attrs_init__(pair.base, pair.quote, last_spot)
-    return pair_info
 
 
 def _require_asset(side: str, value: object) -> None:
     if type(value) is not AssetId:
-        raise InvalidAssetId(f"{side} must be an AssetId, not {type(value).__name__}: {safe_repr(value)}")
+        raise InvalidAssetId(f"{side} must be an AssetId, got {type(value).__name__}: {safe_repr(value)}")

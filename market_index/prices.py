@@ -107,12 +107,13 @@ def to_price(value: Decimal | str) -> Decimal:
     """
     if isinstance(value, str):
         return parse_price(value)
-    if type(value) is Decimal:
-        text = str(value)
-        if is_canonical(text):
-            return value
     if not isinstance(value, Decimal):
         raise InvalidPrice(_wrong_type(value))
+    if type(value) is not Decimal:
+        # A subclass may override any method, __format__ for one.
+        value = Decimal(value)
+    if is_canonical(str(value)):
+        return value
     if not value.is_finite():
         raise _not_a_price(value, "it is not finite")
     if value.is_signed() or not value:
@@ -136,7 +137,7 @@ def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
     """
     if not isinstance(value, Fraction):
         return to_price(value)
-    # Of a class derived from it nobody knows what it does next.
+    # A subclass may override arithmetic.
     value = Fraction(value.numerator, value.denominator)
     _require_range(value)
     if _SCALE % value.denominator:
@@ -182,10 +183,10 @@ def format_price(price: Decimal) -> str:
 
 
 def price_text(price: Decimal) -> str:
-    """Return the text of a price that came out of `to_price` or `parse_price`, without checking it again."""
+    """Return the one text of a price from `to_price` or `parse_price`, without validating it again."""
     text = str(price)
-    # Of a small number str gives an exponent (which letter is up to the decimal context); of any other it gives the
-    # same as format, in half the time.
+    # str writes small numbers with an exponent, whose letter depends on the decimal context; all others as format does,
+    # in half the time.
     return format(price, "f") if "E" in text or "e" in text else text
 
 

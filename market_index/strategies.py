@@ -7,7 +7,7 @@ read. If the extra `hypothesis` is installed, type hints are enough: `st.from_ty
 >>> from hypothesis import given
 >>> @given(order_books(min_levels=1, crossed=False))
 ... def test_a_fill_is_never_better_than_the_best_price(book):
-...     assert book.fill(Side.ASK, 1).average_price >= book.best_ask.price
+...     assert book.simulate_fill(Side.ASK, 1).average_price >= book.best_ask.price
 >>> test_a_fill_is_never_better_than_the_best_price()
 
 A part of a value, such as `order_books(pair=...)`, is a value or a strategy. Impossible arguments raise `ValueError`
@@ -31,11 +31,12 @@ from hypothesis import strategies as st
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
 from market_index.depth import CumulativeLevel, Liquidity
 from market_index.errors import safe_repr
-from market_index.fills import Fill
+from market_index.fills import SimulatedFill
 from market_index.index import MarketIndex
-from market_index.levels import MAX_LIQUIDITY, PriceLevel, Side
+from market_index.levels import MAX_LIQUIDITY, Levels, PriceLevel, Side
 from market_index.live import LiveIndex
-from market_index.order_book import Order, OrderBook
+from market_index.order_book import OrderBook
+from market_index.orders import Order
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, format_price, to_price
 
@@ -47,6 +48,7 @@ __all__ = [
     "invalid_asset_id_texts",
     "invalid_price_texts",
     "level_changes",
+    "levels",
     "liquidities",
     "live_indexes",
     "market_indexes",
@@ -414,12 +416,21 @@ def _books(
     return st.lists(drawn, min_size=min_pairs, max_size=max_pairs, unique_by=attrgetter("pair"))
 
 
+def levels(*, side: Side | st.SearchStrategy[Side] | None = None, max_levels: int = 8) -> st.SearchStrategy[Levels]:
+    """Draw one side of a book, with at most `max_levels` levels."""
+    return _made(
+        lambda book, one: book.bids if one is Side.BID else book.asks,
+        order_books(max_levels=max_levels),
+        _drawn(side, lambda: st.sampled_from(Side)),
+    )
+
+
 def simulated_fills(
     *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, side: Side | st.SearchStrategy[Side] | None = None
-) -> st.SearchStrategy[Fill]:
+) -> st.SearchStrategy[SimulatedFill]:
     """Draw simulated fills of base and quote amounts, also of empty sides and of more than a side has."""
     return _made(
-        OrderBook.fill,
+        OrderBook.simulate_fill,
         _drawn(book, order_books),
         _drawn(side, lambda: st.sampled_from(Side)),
         amounts(min_value=0),

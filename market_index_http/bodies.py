@@ -1,47 +1,36 @@
-"""Response bodies, encoded once per immutable value: JSON, gzip and ETag, and what a client may ask of them."""
+"""Response bodies: encoded and compressed once per immutable value, with the headers that describe them."""
 
 from __future__ import annotations
 
 import gzip
-import re
-from collections.abc import Callable
-from functools import lru_cache
-from hashlib import blake2b, shake_128
+from collections.abc import Sequence
 from threading import Lock
 from typing import Final, TypeAlias, final
 from weakref import ref
 
 from anyio import to_thread
-from attrs import frozen
 from starlette.types import Message, Receive, Scope, Send
 
-from market_index import MarketIndex, OrderBook, PairInfo, wire
+from market_index import MarketIndex, OrderBook, Pair
+from market_index.wire import EncodedPart, digest_of, encoded_order_book, encoded_pair_list, text_of
+from market_index_http.compression import GZIP_LEVEL, gzip_parts
+from market_index_http.negotiation import names_entity_tag, prefers_gzip
 
-GZIP_LEAST: Final = 512
-"""A body of fewer bytes is not worth compressing."""
+MIN_GZIP_BYTES: Final = 512
+"""A smaller body is not compressed."""
 
-GZIP_LARGE: Final = 32 * 1024
-"""A body of as many bytes is compressed in a thread, while the event loop goes on."""
+LARGE_BODY_BYTES: Final = 32 * 1024
+"""From this size on a body is compressed in a thread, part by part, and a change costs one part.
 
-_GZIP_LEVEL: Final = 1
-"""Identifiers are random digits: the usual level takes three times as long for five parts in a hundred."""
+A smaller one is compressed whole, which takes less than a millisecond and makes it a tenth smaller.
+"""
 
-_LONGEST_ACCEPT_ENCODING: Final = 1024
-
-_DIGEST_BYTES: Final = 16
-_SUMMAND_BYTES: Final = 256
-_MODULUS: Final = 256**_SUMMAND_BYTES
-_VARY: Final = (b"vary", b"Accept-Encoding")
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
-"""Header fields of an answer, its type among them."""
+"""Header fields of a response, their names in lower case."""
 
 JSON_FIELDS: Final[Fields] = ((b"content-type", b"application/json"),)
+_VARY: Final = (b"vary", b"Accept-Encoding")
 _GZIP: Final = (b"content-encoding", b"gzip")
-
-# RFC 9110, 8.8.3. The W/ before it makes no difference to If-None-Match (13.1.2).
-_ENTITY_TAGS: Final = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"').findall
-_QUALITY: Final = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?").fullmatch
-
 
 Answer: TypeAlias = tuple[Message, Message]
 """The two messages of an ASGI response: its start, and its body."""
@@ -49,12 +38,20 @@ Answer: TypeAlias = tuple[Message, Message]
 
 @final
 class Body:
-    """One body, as an ASGI application that answers a GET or a HEAD with it.
+    """One body, as an ASGI application that responds to GET and HEAD with it.
 
-    It answers in gzip where the client prefers that, and with 304 where the client has it already.
+    The response is compressed if the client prefers gzip, and 304 if the client has the body already.
+
+    Args:
+        content: The body as it is.
+        digest: Identifies the content; it becomes the entity tag.
+        cache_control: The value of Cache-Control.
+        parts: The parts of the content, so that gzip can be joined from cached pieces; empty to compress it whole.
+        compress: Whether it may be compressed at all.
+        fields: Further header fields, the content type among them.
     """
 
-    __slots__ = ("_compressed", "_compressing", "_gzip_etag", "_headers", "content")
+    __slots__ = ("_compressing", "_gzip", "_gzip_etag", "_headers", "_parts", "content", "digest")
 
     def __init__(
         self,
@@ -62,10 +59,12 @@ class Body:
         digest: str,
         cache_control: bytes,
         *,
+        parts: Sequence[EncodedPart] = (),
         compress: bool = True,
         fields: Fields = JSON_FIELDS,
     ) -> None:
         self.content = content
+        self.digest = digest
         self._headers = (
             (b"etag", f'"{digest}"'.encode("ascii")),
             (b"cache-control", cache_control),
@@ -73,13 +72,14 @@ class Body:
             *fields,
             (b"content-length", b"%d" % len(content)),
         )
-        self._gzip_etag = f'"{digest}-gzip"'.encode("ascii") if compress and len(content) >= GZIP_LEAST else None
-        self._compressed: bytes | None = None
+        self._gzip_etag = f'"{digest}-gzip"'.encode("ascii") if compress and len(content) >= MIN_GZIP_BYTES else None
+        self._gzip: bytes | None = None
+        self._parts = parts
         self._compressing = Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, as ASGI has it."""
-        del receive  # neither GET nor HEAD has a body that matters
+        """Send the response."""
+        del receive  # GET and HEAD have no body that matters
         answer = self.answer(scope)
         if answer is None:
             await to_thread.run_sync(self._compress)
@@ -88,27 +88,27 @@ class Body:
             await send(message)
 
     def answer(self, scope: Scope) -> Answer | None:
-        """Return what is to be sent, or None where that has to be compressed first, in a thread because it is large."""
+        """Return the messages to send, or None if the body must be compressed first, in a thread as it is large."""
         accepted, known = b"", b""
         for name, value in scope["headers"]:
             if name == b"accept-encoding":
                 accepted += b"," + value
             elif name == b"if-none-match":
                 known += b"," + value
-        # A list of its own for each answer: middleware may add to it.
+        # A new list for each response: middleware may add to it.
         headers, content = [*self._headers], self.content
-        gzip_etag = self._gzip_etag if accepted and _prefers_gzip(accepted) else None
+        gzip_etag = self._gzip_etag if accepted and prefers_gzip(accepted) else None
         if gzip_etag is not None:
             headers[0] = (b"etag", gzip_etag)
-        if known and _names(known, headers[0][1]):
+        if known and names_entity_tag(known, headers[0][1]):
             return (
                 {"type": "http.response.start", "status": 304, "headers": headers[:3]},
                 {"type": "http.response.body", "body": b""},
             )
         if gzip_etag is not None:
-            if self._compressed is None and len(content) >= GZIP_LARGE:
+            if self._gzip is None and len(content) >= LARGE_BODY_BYTES:
                 return None
-            content = self._compressed or self._compress()
+            content = self._gzip or self._compress()
             headers[-1] = (b"content-length", b"%d" % len(content))
             headers.append(_GZIP)
         return (
@@ -117,159 +117,79 @@ class Body:
         )
 
     def _compress(self) -> bytes:
-        """Compress the content, once however many ask for it at the same time and from whichever event loop."""
+        """Compress the content once, however many threads and event loops ask for it."""
         with self._compressing:
-            if self._compressed is None:
-                self._compressed = _gzipped(self.content)
-            return self._compressed
+            if self._gzip is None:
+                self._gzip = _gzip(self.content, self._parts)
+            return self._gzip
 
 
-class KeptBody(ref[OrderBook]):
-    """The body of a book, for as long as the book is there."""
-
-    __slots__ = ("body", "key")
-    body: Body
-    key: int
+def _gzip(content: bytes, parts: Sequence[EncodedPart]) -> bytes:
+    return gzip_parts(parts) if parts else gzip.compress(content, GZIP_LEVEL, mtime=0)
 
 
 @final
-@frozen
-class _Run:
-    """A run of neighbours in the pair list, and the entries that tell of them."""
+class _CachedBody(ref[OrderBook]):
+    """A weak reference to a book, with its body: the cache does not keep the book alive."""
 
-    pair_infos: tuple[PairInfo, ...]
-    entries: list[bytes]
-    text: bytes
-
-
-@final
-@frozen
-class _PairList:
-    """The body of a pair list, and what the next one can be made from."""
-
-    index: Callable[[], MarketIndex | None]
-    runs: dict[int, _Run]
-    total: int
+    __slots__ = ("body", "pair")
     body: Body
+    pair: Pair
 
 
 @final
 class Bodies:
-    """The bodies of what is current, each made when it is first asked for.
+    """The bodies of current values, each encoded when it is first requested.
 
-    That of an order book goes when the book goes. That of the pair list is made from the one before it, at the cost of
-    what changed and of one join. `max_age` is for how many seconds a client may use an answer without asking again;
-    None has it ask each time, and get a 304 while nothing has changed.
+    `max_age` is for how many seconds a client may reuse a response without revalidating it; None has it revalidate each
+    time, and get a 304 while nothing has changed.
+
+    Raises `ValueError` for a `max_age` that is not a whole number of seconds.
     """
 
     def __init__(self, max_age: int | None = None) -> None:
         if max_age is not None and (type(max_age) is not int or max_age < 0):
-            raise ValueError(f"max_age must be None or a whole number of seconds, 0 or more, not {max_age!r}")
+            raise ValueError(f"max_age must be None or a whole number of seconds, 0 or more, got {max_age!r}")
         self._cache_control = b"no-cache" if max_age is None else b"max-age=%d" % max_age
-        self._order_books: dict[int, KeptBody] = {}
-        self._pair_list: _PairList | None = None
+        self._order_books: dict[Pair, _CachedBody] = {}
+        # The index and its body are replaced as one, because several threads may serve the same app.
+        self._pair_list: tuple[ref[MarketIndex], Body] | None = None
 
-    def order_book(self, book: OrderBook) -> KeptBody:
-        """Return the body of a book, its identifiers in their canonical text."""
-        kept = self._order_books.get(id(book))
-        if kept is None:
-            content = wire.order_book_to_json(book)
-            kept = KeptBody(book, self._forget)
-            kept.key, kept.body = id(book), self._body(content, _digest(content).hex())
-            self._order_books[kept.key] = kept
-        return kept
+    def order_book(self, book: OrderBook) -> Body:
+        """Return the body of a book, with canonical identifiers."""
+        cached = self._order_books.get(book.pair)
+        if cached is None or cached() is not book:
+            cached = _CachedBody(book, self._forget)
+            cached.pair, cached.body = book.pair, self._body(encoded_order_book(book))
+            self._order_books[book.pair] = cached
+        return cached.body
 
     def order_book_as_asked(self, book: OrderBook, base: str, quote: str) -> Body:
         """Return the body of a book that echoes other spellings of its identifiers.
 
-        It is neither kept nor compressed: there are more spellings than anybody could keep.
+        It is neither cached nor compressed: there are more spellings than can be cached.
         """
-        content = wire.order_book_to_json(book, base=base, quote=quote)
-        return Body(content, _digest(content).hex(), self._cache_control, compress=False)
+        return self._body(encoded_order_book(book, base=base, quote=quote), compress=False)
 
     def pair_list(self, index: MarketIndex) -> Body:
-        """Return the body of the pair list."""
-        kept = self._pair_list
-        if kept is None or kept.index() is not index:
-            kept = self._pair_list = self._next_pair_list(kept, index)
-        return kept.body
+        """Return the body of the pair list; the one before it if the list did not change."""
+        before = self._pair_list
+        if before is not None and before[0]() is index:
+            return before[1]
+        parts = encoded_pair_list(index)
+        # If books changed but no spot price, the body stays.
+        is_same = before is not None and before[1].digest == digest_of(parts).hex()
+        body = before[1] if before is not None and is_same else self._body(parts)
+        self._pair_list = ref(index), body
+        return body
 
-    def _next_pair_list(self, before: _PairList | None, index: MarketIndex) -> _PairList:
-        """Return the pair list of another index, with nothing encoded but what is new in it."""
-        kept = before.runs if before is not None else {}
-        now = {id(pair_infos): pair_infos for pair_infos in index.pair_list_runs()}
-        # What is kept holds on to its tuples, so that no other tuple can have the id of one.
-        gone = [run for key, run in kept.items() if key not in now]
-        if before is not None and not gone and len(kept) == len(now):
-            return _PairList(ref(index), kept, before.total, before.body)
-        known: dict[int, bytes] = {}
-        for run in gone:
-            known.update(zip(map(id, run.pair_infos), run.entries, strict=True))
-        total = before.total if before is not None else 0
-        new: dict[int, _Run] = {}
-        for key, pair_infos in now.items():
-            if key not in kept:
-                # Whatever stays is taken out of what is known, so that in the end that is what went.
-                entries = [known.pop(info, b"") for info in map(id, pair_infos)]
-                for place, entry in enumerate(entries):
-                    if not entry:
-                        entries[place] = wire.pair_info_to_json(pair_infos[place])
-                        total += _summand(entries[place])
-                new[key] = _Run(pair_infos, entries, b",".join(entries))
-        total = (total - sum(map(_summand, known.values()))) % _MODULUS
-        runs = {key: kept[key] if key in kept else new[key] for key in now}
-        content = wire.joined_pair_list([run.text for run in runs.values() if run.entries])
-        digest = _digest(total.to_bytes(_SUMMAND_BYTES)).hex()
-        return _PairList(ref(index), runs, total, self._body(content, digest))
+    def _body(self, parts: tuple[EncodedPart, ...], *, compress: bool = True) -> Body:
+        content, digest = text_of(parts), digest_of(parts).hex()
+        # The parts of a small body would only keep its text in memory twice.
+        parts = parts if len(content) >= LARGE_BODY_BYTES else ()
+        return Body(content, digest, self._cache_control, parts=parts, compress=compress)
 
-    def _body(self, content: bytes, digest: str) -> Body:
-        return Body(content, digest, self._cache_control)
-
-    def _forget(self, kept: KeptBody) -> None:
-        del kept.body
-        self._order_books.pop(kept.key, None)
-
-
-def _digest(content: bytes) -> bytes:
-    return blake2b(content, digest_size=_DIGEST_BYTES).digest()
-
-
-def _summand(entry: bytes) -> int:
-    """Return what an entry adds to the total that tells one pair list from another.
-
-    A sum is kept up to date at the cost of what changed, and it is the same for the same list whatever came before. So
-    many bytes keep it from being made to collide, even by somebody who sets the prices of many pairs.
-    """
-    return int.from_bytes(shake_128(entry).digest(_SUMMAND_BYTES))
-
-
-def _gzipped(content: bytes) -> bytes:
-    return gzip.compress(content, _GZIP_LEVEL, mtime=0)
-
-
-def _names(if_none_match: bytes, etag: bytes) -> bool:
-    """Whether an If-None-Match, each of its lines led by a comma, names the entity tag or any at all."""
-    return if_none_match.strip(b", \t") == b"*" or (etag in if_none_match and etag in _ENTITY_TAGS(if_none_match))
-
-
-def _prefers_gzip(accept_encoding: bytes) -> bool:
-    """Whether an Accept-Encoding, each of its lines led by a comma, puts gzip no lower than the body as it is."""
-    return len(accept_encoding) <= _LONGEST_ACCEPT_ENCODING and _ranks_gzip_first(accept_encoding)
-
-
-@lru_cache(maxsize=256)  # clients have few ways to say it, and each says the same every time
-def _ranks_gzip_first(accept_encoding: bytes) -> bool:
-    """RFC 9110, 12.5.3: codings with their qualities, `*` for those that are not named; quality 0 refuses."""
-    qualities: dict[str, float] = {}
-    for item in accept_encoding.decode("latin-1").lower().split(","):
-        coding, *parameters = (part.strip(" \t") for part in item.split(";"))
-        quality = 1.0
-        for parameter in parameters:
-            name, _, value = parameter.partition("=")
-            if name.strip(" \t") == "q":
-                # What is no quality refuses: the body as it is can always be read.
-                quality = float(value) if _QUALITY(value := value.strip(" \t")) else 0.0
-        qualities["gzip" if coding == "x-gzip" else coding] = quality
-    others = qualities.get("*", 0.0)
-    wanted = qualities.get("gzip", others)
-    return wanted > 0 and wanted >= qualities.get("identity", others)
+    def _forget(self, cached: _CachedBody) -> None:
+        """Drop the body of a book that no longer exists, unless a later book of the pair took its place."""
+        if self._order_books.get(cached.pair) is cached:
+            self._order_books.pop(cached.pair, None)

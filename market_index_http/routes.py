@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +13,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index_http.bodies import JSON_FIELDS, Body
+
+PAIR_LIST_PATH: Final = "/trading-view/pair-list"
+ORDER_BOOK_PATH: Final = "/trading-view/order-book"
 
 
 class ExactRoute(Route):

@@ -172,7 +172,6 @@ async def bare_latency(server: Server, bucket: str, times: int, held: list[Order
 def rate(server: Server, times: int) -> Iterator[Row]:
     numbers = random.Random(6)
     made = [book(numbers, 50) for _ in range(200)]
-    texts = [wire.order_book_to_json(one) for one in made]
     url = f"{server.url}/rate"
     with open_store(url) as store:
         store.publish(*made)
@@ -183,13 +182,11 @@ def rate(server: Server, times: int) -> Iterator[Row]:
                 store.publish(*some)
             return times / (time.perf_counter() - begun)
 
-        each: dict[str, list[float]] = {"ours": [], "as written": [], "the bare client": []}
+        each: dict[str, list[float]] = {"ours": [], "the bare client": []}
         for _ in range(5):
             each["ours"].append(ours(made))
-            each["as written"].append(ours([wire.order_book_as_written(text) for text in texts]))
             each["the bare client"].append(asyncio.run(bare_rate(server, times, made)))
     yield compared("books published a second, 200 a call", "/s", each, "ours", "the bare client")
-    yield compared("... as they were written, as a relay has them", "/s", each, "as written", "the bare client")
 
 
 async def bare_rate(server: Server, times: int, made: list[OrderBook]) -> float:

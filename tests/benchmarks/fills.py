@@ -51,9 +51,9 @@ def filling(one: OrderBook, rounds: int) -> Iterator[Row]:
             return loop(plain, amount)
 
     for amount, share in ((total.base, "all"), (total.base // 100, "a hundredth")):
-        assert one.fill(Side.ASK, amount).paid == decimals(amount) == loop(ratios, amount)
+        assert one.simulate_fill(Side.ASK, amount).paid == decimals(amount) == loop(ratios, amount)
         contenders = {
-            "fill": lambda amount=amount: one.fill(Side.ASK, amount),
+            "fill": lambda amount=amount: one.simulate_fill(Side.ASK, amount),
             "a loop of Decimal": lambda amount=amount: decimals(amount),
             "a loop of Fraction": lambda amount=amount: loop(ratios, amount),
         }
@@ -62,7 +62,7 @@ def filling(one: OrderBook, rounds: int) -> Iterator[Row]:
         for peer in ("a loop of Decimal", "a loop of Fraction"):
             yield compared(work, "ms", seconds, "fill", peer, scale=1e3)
     quote = int(total.quote)
-    took = interleaved({"fill": lambda: one.fill(Side.ASK, quote, "quote")}, rounds, times=3)["fill"]
+    took = interleaved({"fill": lambda: one.simulate_fill(Side.ASK, quote, "quote")}, rounds, times=3)["fill"]
     yield alone(f"fill for quote units, all of {LEVELS:,} levels", "ms", took, scale=1e3)
 
 

@@ -75,6 +75,8 @@ def rows(*, quick: bool) -> Iterator[Row]:
         for target, goal in goals.items():
             if peer in rates[target]:
                 yield compared(target, "/s", rates[target], "market_index", peer, at_least=goal)
+    for target in (BOOK_50, LIST_10K):
+        yield compared(target, "/s", rates[target], "market_index", "market_index_routed", at_least=1.1)
     yield compared(LIST_1K, "/s", rates[LIST_1K], "market_index", "raw", at_least=0.95)
     for target in (MOUNTED + BOOK_50, MOUNTED + BOOK_500):
         yield compared(target, "/s", rates[target], "market_index_mounted", "raw_mounted", at_least=0.85)
@@ -125,6 +127,7 @@ def prepared(folder: Path) -> Iterator[Contender]:
     all_three = (*two, listed)
     yield Contender("raw", files["10k"], all_three)
     yield Contender("market_index", files["10k"], (*all_three, zipped, known, mixed))
+    yield Contender("market_index_routed", files["10k"], all_three)
     yield Contender("publishing", files["10k"], (mixed,), PUBLISHES)
     for peer in ("fastapi_pydantic", "litestar_msgspec", "starlette_each_time"):
         yield Contender(peer, files["10k"], all_three)

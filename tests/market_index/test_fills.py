@@ -7,10 +7,22 @@ from fractions import Fraction
 from math import ceil, floor
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, Fill, OrderBook, Pair, Side
+from market_index import (
+    ADA,
+    AssetId,
+    CumulativeLevel,
+    InvalidPrice,
+    Levels,
+    Liquidity,
+    OrderBook,
+    Pair,
+    Side,
+    SimulatedFill,
+)
 from market_index.strategies import order_books
 from tests.market_index.models import NARROW, levels_of, representable
 
@@ -39,7 +51,7 @@ def amounts_near(draw: st.DrawFn, total: Fraction) -> int:
     return max(0, draw(st.integers(0, 2 * edge + 2) | st.integers(edge - 2, edge + 2) | st.integers(0, 5)))
 
 
-def consistent(fill: Fill, side: Side) -> bool:
+def consistent(fill: SimulatedFill, side: Side) -> bool:
     """Whether what a fill says of itself agrees with the levels that it took."""
     taken = [(Fraction(level.price), level.accumulated_liquidity) for level in fill.levels]
     assert fill.filled == sum(amount for _, amount in taken)
@@ -64,19 +76,19 @@ class TestBase:
         total = held(book, side)
         amount = data.draw(amounts_near(Fraction(total)))
         with localcontext(NARROW):
-            fill = book.fill(side, amount)
+            fill = book.simulate_fill(side, amount)
         assert consistent(fill, side)
         assert fill.filled == min(amount, total)
         assert Fraction(fill.paid) == worth(book, side, amount)
         assert fill.complete == (amount <= total)
-        assert fill == book.fill(side, amount, unit="base")
+        assert fill == book.simulate_fill(side, amount, unit="base")
 
     @given(st.data(), order_books(), SIDES)
     def test_one_fill_after_another_is_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
-        first = book.fill(side, data.draw(amounts_near(Fraction(held(book, side)))))
+        first = book.simulate_fill(side, data.draw(amounts_near(Fraction(held(book, side)))))
         left = book_without(book, side, first)
         more = data.draw(amounts_near(Fraction(held(left, side))))
-        second, both = left.fill(side, more), book.fill(side, first.filled + more)
+        second, both = left.simulate_fill(side, more), book.simulate_fill(side, first.filled + more)
         assert both.filled == first.filled + second.filled
         assert Fraction(both.paid) == Fraction(first.paid) + Fraction(second.paid)
         assert both.complete == second.complete
@@ -85,7 +97,7 @@ class TestBase:
     def test_what_is_filled_and_paid_rises_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
         amounts = amounts_near(Fraction(held(book, side)))
         less, more = sorted([data.draw(amounts), data.draw(amounts)])
-        small, large = book.fill(side, less), book.fill(side, more)
+        small, large = book.simulate_fill(side, less), book.simulate_fill(side, more)
         assert small.filled <= large.filled
         assert small.paid <= large.paid
         assert small.complete >= large.complete
@@ -97,13 +109,13 @@ class TestBase:
 
     @given(order_books(), SIDES)
     def test_the_fill_of_all_is_the_end_of_the_running_totals(self, book: OrderBook, side: Side):
-        fill, totals = book.fill(side, held(book, side)), book.cumulative(side)
+        fill, totals = book.simulate_fill(side, held(book, side)), book.cumulative(side)
         assert fill.complete
         assert fill.levels == (book.bids if side is Side.BID else book.asks)
         assert (fill.filled, fill.paid) == ((totals[-1].base, totals[-1].quote) if totals else (0, 0))
 
 
-def book_without(book: OrderBook, side: Side, fill: Fill) -> OrderBook:
+def book_without(book: OrderBook, side: Side, fill: SimulatedFill) -> OrderBook:
     standing = {level.price: level.accumulated_liquidity for level in (book.bids if side is Side.BID else book.asks)}
     changes = [(level.price, standing[level.price] - level.accumulated_liquidity) for level in fill.levels]
     return book.apply(bids=changes) if side is Side.BID else book.apply(asks=changes)
@@ -117,19 +129,19 @@ class TestQuote:
         total = worth(book, Side.ASK, held(book, Side.ASK))
         amount = data.draw(amounts_near(total))
         with localcontext(NARROW):
-            fill = book.fill(Side.ASK, amount, unit="quote")
+            fill = book.simulate_fill(Side.ASK, amount, unit="quote")
         assert consistent(fill, Side.ASK)
         assert worth(book, Side.ASK, fill.filled) == Fraction(fill.paid) <= amount
         assert fill.filled == held(book, Side.ASK) or worth(book, Side.ASK, fill.filled + 1) > amount
         assert fill.complete == (amount <= total)
-        assert fill.levels == book.fill(Side.ASK, fill.filled).levels
+        assert fill.levels == book.simulate_fill(Side.ASK, fill.filled).levels
 
     @given(st.data(), order_books())
     def test_a_sale_is_the_least_that_brings_no_less(self, data: st.DataObject, book: OrderBook):
         total = worth(book, Side.BID, held(book, Side.BID))
         amount = data.draw(amounts_near(total))
         with localcontext(NARROW):
-            fill = book.fill(Side.BID, amount, unit="quote")
+            fill = book.simulate_fill(Side.BID, amount, unit="quote")
         assert consistent(fill, Side.BID)
         assert worth(book, Side.BID, fill.filled) == Fraction(fill.paid)
         assert fill.complete == (amount <= total) == (fill.paid >= amount)
@@ -137,23 +149,26 @@ class TestQuote:
             assert fill.filled == 0 or worth(book, Side.BID, fill.filled - 1) < amount
         else:
             assert fill.filled == held(book, Side.BID)
-        assert fill.levels == book.fill(Side.BID, fill.filled).levels
+        assert fill.levels == book.simulate_fill(Side.BID, fill.filled).levels
 
     @given(st.data(), order_books(), SIDES)
     def test_what_is_filled_rises_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
         amounts = amounts_near(worth(book, side, held(book, side)))
         less, more = sorted([data.draw(amounts), data.draw(amounts)])
-        assert book.fill(side, less, "quote").filled <= book.fill(side, more, "quote").filled
+        assert book.simulate_fill(side, less, "quote").filled <= book.simulate_fill(side, more, "quote").filled
 
     @given(st.data(), order_books(), SIDES)
     def test_one_fill_after_another_is_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
         # What was over, or too much, of a first whole fill counts for the second.
-        first = book.fill(side, data.draw(amounts_near(Fraction(held(book, side)))))
+        first = book.simulate_fill(side, data.draw(amounts_near(Fraction(held(book, side)))))
         left = book_without(book, side, first)
         both = data.draw(st.integers(ceil(first.paid), ceil(first.paid) + 10**6))
         rest = Fraction(both) - Fraction(first.paid)
         if rest.denominator == 1:
-            assert book.fill(side, both, "quote").filled == first.filled + left.fill(side, int(rest), "quote").filled
+            assert (
+                book.simulate_fill(side, both, "quote").filled
+                == first.filled + left.simulate_fill(side, int(rest), "quote").filled
+            )
 
 
 class TestExamples:
@@ -164,60 +179,101 @@ class TestExamples:
     )
 
     def test_what_does_it_cost_to_buy_150(self):
-        assert repr(self.BOOK.fill(Side.ASK, 150)) == (
-            "Fill(filled=150, paid=Decimal('115'), average_price=Decimal('0.7666666666666666666666666667'), "
-            "worst_price=Decimal('0.9'), levels=(PriceLevel(price=Decimal('0.7'), accumulated_liquidity=100), "
-            "PriceLevel(price=Decimal('0.9'), accumulated_liquidity=50)), complete=True)"
+        assert repr(self.BOOK.simulate_fill(Side.ASK, 150)) == (
+            "SimulatedFill(filled=150, paid=Decimal('115'), average_price=Decimal('0.7666666666666666666666666667'), "
+            "worst_price=Decimal('0.9'), levels=Levels(Side.ASK, [PriceLevel(price=Decimal('0.7'), "
+            "accumulated_liquidity=100), PriceLevel(price=Decimal('0.9'), accumulated_liquidity=50)]), complete=True)"
         )
 
     def test_how_much_do_i_get_for_71(self):
-        fill = self.BOOK.fill(Side.ASK, 71, "quote")
+        fill = self.BOOK.simulate_fill(Side.ASK, 71, "quote")
         assert (fill.filled, fill.paid, fill.complete, len(fill.levels)) == (101, Decimal("70.9"), True, 2)
 
     def test_how_much_must_i_sell_for_51(self):
-        fill = self.BOOK.fill(Side.BID, 51, "quote")
+        fill = self.BOOK.simulate_fill(Side.BID, 51, "quote")
         assert (fill.filled, fill.paid, fill.complete) == (104, Decimal("51.2"), True)
         assert str(fill.average_price) == "0.4923076923076923076923076923"
 
     def test_too_small_an_amount_buys_nothing_and_is_complete(self):
         book = OrderBook.from_levels(PAIR, asks=[("3", 1)])
-        assert book.fill(Side.ASK, 2, "quote") == Fill(0, Decimal(0), None, None, (), complete=True)
+        nothing = SimulatedFill(0, Decimal(0), None, None, Levels(Side.ASK), complete=True)
+        assert book.simulate_fill(Side.ASK, 2, "quote") == nothing
 
     def test_of_an_empty_side_nothing_is_filled(self):
-        nothing = Fill(0, Decimal(0), None, None, (), complete=False)
+        nothing = SimulatedFill(0, Decimal(0), None, None, Levels(Side.BID), complete=False)
         for unit in ("base", "quote"):
-            assert OrderBook(PAIR).fill(Side.BID, 1, unit) == nothing
-            assert OrderBook(PAIR).fill(Side.BID, 0, unit).complete
+            assert OrderBook(PAIR).simulate_fill(Side.BID, 1, unit) == nothing
+            assert OrderBook(PAIR).simulate_fill(Side.BID, 0, unit).complete
 
     def test_an_amount_may_be_larger_than_anything(self):
         for unit in ("base", "quote"):
-            fill = self.BOOK.fill(Side.ASK, 10**5000, unit)
+            fill = self.BOOK.simulate_fill(Side.ASK, 10**5000, unit)
             assert (fill.filled, fill.complete) == (205, False)
 
     def test_the_largest_numbers_are_exact(self):
         finest = OrderBook.from_levels(PAIR, asks=[(Decimal(f"{2**96 - 1}E-28"), 2**64 - 1)])
         for amount in (10**90, 10**95):
-            fill = finest.fill(Side.ASK, amount, "quote")
+            fill = finest.simulate_fill(Side.ASK, amount, "quote")
             assert Fraction(fill.paid) == Fraction(2**96 - 1, 10**28) * (2**64 - 1)
             assert not fill.complete
         largest = OrderBook.from_levels(PAIR, bids=[(str(2**96 - 1 - number), 2**64 - 1) for number in range(10)])
         worth_of_all = sum((2**96 - 1 - number) * (2**64 - 1) for number in range(10))
-        assert largest.fill(Side.BID, worth_of_all, "quote").complete
-        assert not largest.fill(Side.BID, worth_of_all + 1, "quote").complete
-        assert largest.fill(Side.BID, worth_of_all - 1, "quote").paid == worth_of_all
+        assert largest.simulate_fill(Side.BID, worth_of_all, "quote").complete
+        assert not largest.simulate_fill(Side.BID, worth_of_all + 1, "quote").complete
+        assert largest.simulate_fill(Side.BID, worth_of_all - 1, "quote").paid == worth_of_all
 
     @pytest.mark.parametrize(
         ("arguments", "kind", "reason"),
         [
-            (("ask", 1), TypeError, "side must be Side.BID or Side.ASK, not 'ask'"),
-            ((Side.ASK, 1.5), TypeError, "amount must be an int, not float: 1.5"),
-            ((Side.ASK, True), TypeError, "amount must be an int, not bool: True"),
-            ((Side.ASK, -1), ValueError, "amount must be 0 or more, not -1"),
-            ((Side.ASK, 1, "ada"), ValueError, "unit must be 'base' or 'quote', not 'ada'"),
-            ((Side.ASK, 1, ["base"]), ValueError, "unit must be 'base' or 'quote', not ['base']"),
+            (("ask", 1), TypeError, "side must be Side.BID or Side.ASK, got 'ask'"),
+            ((Side.ASK, 1.5), TypeError, "amount must be an int, got float: 1.5"),
+            ((Side.ASK, True), TypeError, "amount must be an int, got bool: True"),
+            ((Side.ASK, -1), ValueError, "amount must be 0 or more, got -1"),
+            ((Side.ASK, 1, "ada"), ValueError, "unit must be 'base' or 'quote', got 'ada'"),
+            ((Side.ASK, 1, ["base"]), ValueError, "unit must be 'base' or 'quote', got ['base']"),
         ],
     )
     def test_what_cannot_be_meant_is_refused(self, arguments, kind, reason):
         with pytest.raises(kind) as refused:
-            self.BOOK.fill(*arguments)
+            self.BOOK.simulate_fill(*arguments)
         assert str(refused.value) == reason
+
+    def test_only_the_levels_that_are_taken_are_inspected(self):
+        deep = OrderBook.from_levels(PAIR, asks=[(str(price), 10) for price in range(1, 20_001)])
+        derived = deep.apply(asks=[("20001", 1)])
+        derived.simulate_fill(Side.ASK, 5)
+        derived.simulate_fill(Side.ASK, 5, "quote")
+        derived.apply(bids=[("0.9", 1)]).liquidity_within(Side.ASK, "0.5")
+        assert all(chunk.items is None for chunk in derived.asks.chunks[1:])
+
+
+class TestResultTypes:
+    """Callers cannot construct results that no book can have."""
+
+    @pytest.mark.parametrize(
+        ("change", "kind"),
+        [
+            ({"filled": -5}, ValueError),
+            ({"filled": True}, TypeError),
+            ({"paid": 1.5}, TypeError),
+            ({"paid": Decimal("NaN")}, ValueError),
+            ({"paid": Decimal(-1)}, ValueError),
+            ({"average_price": "1"}, TypeError),
+            ({"worst_price": Decimal("Infinity")}, ValueError),
+            ({"levels": ()}, TypeError),
+            ({"complete": 1}, TypeError),
+        ],
+    )
+    def test_a_simulated_fill_is_validated(self, change, kind):
+        fill = TestExamples.BOOK.simulate_fill(Side.ASK, 150)
+        with pytest.raises(kind, match=next(iter(change))):
+            evolve(fill, **change)
+
+    def test_totals_are_validated(self):
+        with pytest.raises(ValueError, match="base must be 0 or more, got -1"):
+            Liquidity(-1, Decimal("0.5"))
+        with pytest.raises(TypeError, match=r"quote must be a Decimal, got float: 0\.5"):
+            Liquidity(1, 0.5)  # type: ignore[arg-type]  # a caller without types
+        with pytest.raises(InvalidPrice):
+            CumulativeLevel("0", 1, Decimal(1))
+        assert CumulativeLevel("1.50", 1, Decimal(1)).price == Decimal("1.5")

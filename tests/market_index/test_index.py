@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given, settings
@@ -130,16 +131,16 @@ def test_foreign_keys_are_not_tracked():
     assert "ADA" not in index  # type: ignore[comparison-overlap]  # a caller without types
     assert index.get("ADA") is None  # type: ignore[call-overload]  # a caller without types
     assert MarketIndex().get(numbered_pair(1)) is None
-    with pytest.raises(KeyError, match="an index is asked by Pair, not by str: 'ADA'"):
+    with pytest.raises(KeyError, match="the key of an index must be a Pair, got str: 'ADA'"):
         index.order_book("ADA")  # type: ignore[arg-type]  # a caller without types
-    with pytest.raises(TypeError, match="an index is asked by Pair, not by str: 'ADA'"):
+    with pytest.raises(TypeError, match="the key of an index must be a Pair, got str: 'ADA'"):
         index.without("ADA")  # type: ignore[arg-type]  # a caller without types
 
 
 def test_only_order_books_are_held_and_the_index_stays_as_it_was():
     book = OrderBook(numbered_pair(1))
     index = MarketIndex([book])
-    with pytest.raises(InvalidOrderBook, match="an index holds OrderBook, not str: 'book'"):
+    with pytest.raises(InvalidOrderBook, match="an index holds OrderBook only, got str: 'book'"):
         index.with_books(OrderBook(numbered_pair(2)), "book")  # type: ignore[arg-type]  # a caller without types
     with pytest.raises(InvalidOrderBook, match="an index holds OrderBook"):
         MarketIndex([None])  # type: ignore[list-item]  # a caller without types
@@ -151,11 +152,11 @@ def test_the_next_index_shares_all_but_the_neighbourhood_of_the_change():
     random.Random(1).shuffle(numbers)
     index = MarketIndex(OrderBook(numbered_pair(number)) for number in numbers)
     changed = index.with_books(OrderBook(numbered_pair(10_000), spot="1")).without(numbered_pair(5))
-    before = {id(run): run for run in index.pair_list_runs()}
-    assert len(changed) == sum(map(len, changed.pair_list_runs())) == len(numbers) - 1
-    assert sum(len(run) for run in changed.pair_list_runs() if id(run) not in before) <= 256
-    only_levels = changed.with_books(OrderBook.from_levels(numbered_pair(10_000), bids=[("1", 1)], spot="1"))
-    assert all(one is other for one, other in zip(changed.pair_list_runs(), only_levels.pair_list_runs(), strict=True))
+    before = set(map(id, index.chunks))
+    assert len(changed) == sum(len(chunk.keys) for chunk in changed.chunks) == len(numbers) - 1
+    new = [chunk for chunk in changed.chunks if id(chunk) not in before]
+    assert len(new) == 2
+    assert sum(len(chunk.keys) for chunk in new) < 1_000
 
 
 def test_nothing_changed_is_the_same_index():
@@ -166,11 +167,24 @@ def test_nothing_changed_is_the_same_index():
         assert index.with_books(*index.values()) is index
 
 
-def test_what_is_left_of_a_large_index_stands_in_few_runs():
-    index = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 20_001))
-    left = index.without(*(numbered_pair(number) for number in range(1, 20_001) if number % 100))
-    assert len(left) == 200
-    assert len(left.pair_list_runs()) <= 1 + 200 / 16
+def test_an_index_equals_every_mapping_of_the_same_pairs_to_the_same_books():
+    books = [OrderBook(numbered_pair(number), spot=str(number)) for number in range(1, 200)]
+    index = MarketIndex(books)
+    assert index == dict(index)
+    assert dict(index) == index
+    assert index == MappingProxyType(dict(index))
+    assert index != dict(index) | {books[0].pair: books[0].apply(spot="7")}
+    assert index != {books[0].pair: books[0]}
+    assert MarketIndex() == {}
+    assert index != books
+
+
+def test_the_same_object_published_again_is_no_change():
+    book = OrderBook(numbered_pair(1), spot="1")
+    index = MarketIndex([book])
+    assert index.with_books(book).changes_since(index) == ((), ())
+    equal = OrderBook(numbered_pair(1), spot="1")
+    assert index.with_books(equal).changes_since(index) == ((equal,), ())
 
 
 def test_an_index_says_how_many_pairs_it_has():

@@ -6,8 +6,8 @@ import gzip
 import json
 import subprocess
 import sys
-import time
 from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -41,7 +41,7 @@ def level(price: str, liquidity: int = 1) -> PriceLevel:
     return PriceLevel(Decimal(price), liquidity)
 
 
-def plain(levels: tuple[PriceLevel, ...]) -> list[tuple[Fraction, int]]:
+def plain(levels: Sequence[PriceLevel]) -> list[tuple[Fraction, int]]:
     return [(Fraction(level.price), level.accumulated_liquidity) for level in levels]
 
 
@@ -62,7 +62,7 @@ class TestPriceLevelAndOrder:
     )
     def test_any_other_liquidity_is_refused(self, liquidity: object):
         with pytest.raises(
-            InvalidOrderBook, match=r"accumulated_liquidity must be a whole number \(int\) from 1 to 2\^64-1, not "
+            InvalidOrderBook, match=r"accumulated_liquidity must be a whole number \(int\) from 1 to 2\^64-1, got "
         ):
             PriceLevel(Decimal(1), liquidity)  # type: ignore[arg-type]  # a caller without types
 
@@ -80,6 +80,11 @@ class TestPriceLevelAndOrder:
         with pytest.raises(InvalidOrderBook, match="amount must be a whole number"):
             Order(Side.BID, "1", amount)  # type: ignore[arg-type]  # a caller without types
 
+    def test_an_order_at_a_ratio_of_thousands_of_digits_has_a_repr(self):
+        order = Order(Side.BID, Fraction(10**4400 + 1, 10**4400), 1)
+        assert repr(order) == "Order(side=<Side.BID: 'bid'>, price=<Fraction>, amount=1)"
+        assert repr(Order(Side.BID, Fraction(1, 3), 1)).endswith("price=Fraction(1, 3), amount=1)")
+
     @pytest.mark.parametrize("side", ["bid", None, 1])
     def test_an_order_has_a_side(self, side: object):
         with pytest.raises(InvalidOrderBook, match=r"side must be Side\.BID or Side\.ASK"):
@@ -92,28 +97,31 @@ class TestConstructor:
     def test_what_is_in_order_is_taken_as_it_is(self):
         bids, asks = (level("3"), level("2")), (level("4"), level("5"))
         book = OrderBook(PAIR, bids, asks, Decimal("3.50"))
-        assert book.bids is bids
-        assert book.asks is asks
+        assert tuple(book.bids) == bids
+        assert tuple(book.asks) == asks
+        again = OrderBook(PAIR, book.bids, list(book.asks), book.spot)
+        assert again == book
+        assert again.bids is book.bids
         assert str(book.spot) == "3.5"
 
     def test_it_may_be_empty(self):
         book = OrderBook(PAIR)
-        assert (book.bids, book.asks, book.spot) == ((), (), None)
+        assert (tuple(book.bids), tuple(book.asks), book.spot) == ((), (), None)
 
     @pytest.mark.parametrize(
         ("side", "levels", "message"),
         [
-            ("bids", (level("2"), level("3")), "bids[1].price: 3 does not stand below bids[0].price, 2"),
-            ("bids", (level("2"), level("2.0")), "bids[1].price: 2 does not stand below bids[0].price, 2"),
+            ("bids", (level("2"), level("3")), "bids[1].price must be below bids[0].price, which is 2, got 3"),
+            ("bids", (level("2"), level("2.0")), "bids[1].price must be below bids[0].price, which is 2, got 2"),
             (
                 "asks",
                 (level("1"), level("3"), level("2")),
-                "asks[2].price: 2 does not stand above asks[1].price, 3",
+                "asks[2].price must be above asks[1].price, which is 3, got 2",
             ),
-            ("asks", (level("2"), level("2")), "asks[1].price: 2 does not stand above asks[0].price, 2"),
-            ("asks", [level("2")], "asks must be a tuple of PriceLevel, not list"),
-            ("bids", None, "bids must be a tuple of PriceLevel, not NoneType"),
-            ("bids", ((Decimal(1), 1),), "bids[0] must be a PriceLevel, not (Decimal('1'), 1)"),
+            ("asks", (level("2"), level("2")), "asks[1].price must be above asks[0].price, which is 2, got 2"),
+            ("asks", 7, "asks must be a sequence of PriceLevel, best price first, got 7"),
+            ("bids", None, "bids must be a sequence of PriceLevel, best price first, got None"),
+            ("bids", ((Decimal(1), 1),), "bids[0] must be a PriceLevel, got (Decimal('1'), 1)"),
         ],
     )
     def test_anything_else_is_refused_with_its_place(self, side: str, levels: object, message: str):
@@ -123,9 +131,9 @@ class TestConstructor:
 
     @pytest.mark.parametrize("make", [OrderBook, OrderBook.from_levels, lambda pair: OrderBook.from_orders(pair, [])])
     def test_an_asset_is_not_priced_in_itself(self, make):
-        with pytest.raises(InvalidOrderBook, match="same asset: 'ADA'"):
+        with pytest.raises(InvalidOrderBook, match="must be different assets, got 'ADA' twice"):
             make(Pair(ADA, ADA))
-        with pytest.raises(InvalidOrderBook, match="pair must be a Pair, not str"):
+        with pytest.raises(InvalidOrderBook, match="pair must be a Pair, got str"):
             make("ADA/SNEK")
 
     def test_the_spot_is_a_price(self):
@@ -165,7 +173,7 @@ class TestGathering:
         for order in them:
             sums[order.side, representable(Fraction(order.price), up=order.side is Side.ASK)] += order.amount
         if any(total >= 2**64 for total in sums.values()):
-            with pytest.raises(InvalidOrderBook, match=r"come to \d+, which is above 2\^64-1"):
+            with pytest.raises(InvalidOrderBook, match=r"must be at most 2\^64-1, got \d+"):
                 OrderBook.from_orders(PAIR, them)
             return
         book = OrderBook.from_orders(PAIR, them, spot="1")
@@ -180,7 +188,7 @@ class TestGathering:
         them = [Order(side, ratio, amount) for side in Side for amount in (5, 7)]
         them += [Order(Side.BID, Fraction(152648 * 3, 2832390295 * 3), 9)]
         book = OrderBook.from_orders(PAIR, them)
-        assert [(str(one.price), one.accumulated_liquidity) for one in book.bids + book.asks] == [
+        assert [(str(one.price), one.accumulated_liquidity) for one in (*book.bids, *book.asks)] == [
             ("0.0000538937025273206565622694", 21),
             ("0.0000538937025273206565622695", 12),
         ]
@@ -213,31 +221,29 @@ class TestGathering:
         assert plain(book.bids) == [(Fraction(2), 3), (Fraction(1), 7)]
 
     def test_prices_made_to_collide_are_no_burden(self):
-        # Of numbers that are equal modulo 2^61-1 the hashes are equal; a dict of a few of them takes seconds.
-        begun = time.process_time()
-        orders = [Order(Side.ASK, str(7 + number * (2**61 - 1)), 1) for number in range(20_000)]
-        assert len(OrderBook.from_orders(PAIR, orders).asks) == 20_000
-        assert time.process_time() - begun < 10
+        # Numbers that are equal modulo 2^61-1 have equal hashes: in a dict of them this would take hours.
+        orders = [Order(Side.ASK, str(7 + number * (2**61 - 1)), 1) for number in range(500_000)]
+        assert len(OrderBook.from_orders(PAIR, orders).asks) == 500_000
 
     def test_a_sum_above_the_most_is_refused_with_its_price(self):
-        with pytest.raises(InvalidOrderBook, match=r"the asks at 0\.25 come to 18446744073709551616, which is above"):
+        with pytest.raises(InvalidOrderBook, match=r"the asks at 0\.25 must be at most 2\^64-1, got \d+"):
             OrderBook.from_levels(PAIR, asks=[("0.25", 2**64 - 1), ("0.250", 1)])
 
     @pytest.mark.parametrize(
         ("entry", "message"),
         [
-            (("1", -1), "bids[1]: the amount must be a whole number (int) from 0 to 2^64-1, not -1"),
+            (("1", -1), "bids[1]: the amount must be a whole number (int) from 0 to 2^64-1, got -1"),
             (
                 ("1", 1.5),
-                "bids[1]: the amount must be a whole number (int) from 0 to 2^64-1, not a float: 1.5",
+                "bids[1]: the amount must be a whole number (int) from 0 to 2^64-1, got float: 1.5",
             ),
-            (("1", True), "not a bool: True"),
+            (("1", True), "got bool: True"),
             ((1, "1"), "bids[1]: a price must be a str or a Decimal, not int (1)"),
             ((0.5, 1), "bids[1]: a price must be a str or a Decimal, not float (0.5)"),
             (("x", 1), "bids[1]: 'x' is not a price"),
-            (("1",), "bids[1] must be a PriceLevel or (price, amount), not ('1',)"),
-            ("11", "bids[1] must be a PriceLevel or (price, amount), not '11'"),
-            (None, "bids[1] must be a PriceLevel or (price, amount), not None"),
+            (("1",), "bids[1] must be a PriceLevel or (price, amount), got ('1',)"),
+            ("11", "bids[1] must be a PriceLevel or (price, amount), got '11'"),
+            (None, "bids[1] must be a PriceLevel or (price, amount), got None"),
         ],
     )
     def test_a_bad_entry_is_refused_with_its_place(self, entry, message):
@@ -247,7 +253,7 @@ class TestGathering:
             assert message in str(refused.value)
 
     def test_what_is_no_order_is_refused_with_its_place(self):
-        with pytest.raises(InvalidOrderBook, match=r"orders\[1\] must be an Order, not \('1', 1\)"):
+        with pytest.raises(InvalidOrderBook, match=r"orders\[1\] must be an Order, got \('1', 1\)"):
             OrderBook.from_orders(PAIR, [Order(Side.BID, "1", 1), ("1", 1)])  # type: ignore[list-item]  # a caller without types
 
 
@@ -328,26 +334,22 @@ class TestApply:
 
     def test_what_did_not_change_is_shared(self):
         book = OrderBook.from_levels(PAIR, [("3", 1), ("2", 1)], [("4", 1), ("5", 1)], "3")
+        inspected = list(book.bids)
         following = book.apply(bids=[("3", 7)])
         assert following.asks is book.asks
-        assert following.bids[1] is book.bids[1]
+        assert following.bids[1] == book.bids[1]
         assert following.bids[0] == level("3", 7)
+        assert list(following.bids)[1] is inspected[1]
         assert book.bids[0] == level("3", 1)
-        same = book.apply(bids=[("3", 1), ("9", 0)], asks=[])
-        assert all(one is other for one, other in zip(same.bids, book.bids, strict=True))
+        assert book.apply(bids=[("3", 1), ("9", 0)], asks=[]).bids is book.bids
 
-    def test_a_side_that_did_not_change_is_laid_out_once_for_all_books_that_share_it(self):
+    def test_a_side_that_did_not_change_is_shared_by_all_books_derived_from_it(self):
         plain_book = OrderBook.from_levels(PAIR, [("3", 1), ("2", 1)], [("4", 1), ("5", 1)])
-        read_book = wire.order_book_from_json(wire.order_book_to_json(plain_book))
+        decoded = wire.order_book_from_json(wire.order_book_to_json(plain_book))
         derived = plain_book.apply(bids=[("1", 1)], asks=[("6", 1)])
-        for book in (plain_book, read_book, derived):
-            first = book.apply(bids=[("3", 7)])
-            second = first.apply(bids=[("3", 8)])
-            assert second.asks is first.asks is book.asks
+        for book in (plain_book, decoded, derived):
+            assert book.apply(bids=[("3", 7)]).apply(bids=[("3", 8)]).asks is book.asks
             assert book.apply(asks=[("4", 7)]).apply(asks=[("4", 8)]).bids is book.bids
-            ladder = book._ladder(Side.BID) if book._bid_source is None else book._bid_source
-            assert book.apply(bids=[("3", 0)]) is not book
-            assert not isinstance(ladder, tuple) or book._bid_source is ladder
 
     @given(order_books(), st.integers(0, 9))
     def test_the_best_of_a_book_that_was_read_are_those_of_the_book(self, book: OrderBook, count: int):
@@ -432,8 +434,8 @@ class TestReading:
 
     @given(order_books())
     def test_spread_and_midpoint_are_exact_and_tell_locked_from_crossed(self, book: OrderBook):
-        assert book.best_bid is (book.bids[0] if book.bids else None)
-        assert book.best_ask is (book.asks[0] if book.asks else None)
+        assert book.best_bid == (book.bids[0] if book.bids else None)
+        assert book.best_ask == (book.asks[0] if book.asks else None)
         if not book.bids or not book.asks:
             assert (book.spread, book.mid, book.is_locked, book.is_crossed) == (None, None, False, False)
             return
@@ -456,16 +458,18 @@ class TestReading:
     @given(order_books(), st.integers(0, 10))
     def test_depth_cuts_both_sides_and_nothing_else(self, book: OrderBook, levels: int):
         cut = book.depth(levels)
-        assert cut.bids == book.bids[:levels]
-        assert cut.asks == book.asks[:levels]
+        assert tuple(cut.bids) == book.bids[:levels]
+        assert tuple(cut.asks) == book.asks[:levels]
         assert (cut.pair, cut.spot) == (book.pair, book.spot)
 
     def test_a_book_within_the_depth_is_itself(self):
         book = OrderBook.from_levels(PAIR, [("1", 1)], [("2", 1), ("3", 1)])
         assert book.depth(3) is book
         assert book.depth(2) == book
-        with pytest.raises(ValueError, match="levels must be 0 or more, not -1"):
+        with pytest.raises(ValueError, match="levels must be 0 or more, got -1"):
             book.depth(-1)
+        with pytest.raises(ValueError, match="levels must be 0 or more, got <int>"):
+            book.depth(-(10**5000))
         for levels in (1.5, True, "1"):
             with pytest.raises(TypeError, match="levels must be an int"):
                 book.depth(levels)  # type: ignore[arg-type]  # a caller without types

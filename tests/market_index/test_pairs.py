@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, InvalidAssetId, InvalidPrice, Pair, PairInfo
+from market_index import ADA, AssetId, InvalidAssetId, InvalidPairList, InvalidPrice, Pair, PairInfo
 from market_index.strategies import pairs
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
@@ -36,9 +36,9 @@ def test_pairs_sort_by_base_and_then_by_quote(them: list[Pair]):
 @pytest.mark.parametrize("side", ["base", "quote"])
 def test_a_side_that_is_no_asset_identifier_is_refused(side: str):
     sides = {"base": ADA, "quote": SNEK} | {side: "ADA"}
-    with pytest.raises(InvalidAssetId, match=f"{side} must be an AssetId, not str: 'ADA'"):
+    with pytest.raises(InvalidAssetId, match=f"{side} must be an AssetId, got str: 'ADA'"):
         Pair(**sides)  # type: ignore[arg-type]  # a caller without types
-    with pytest.raises(InvalidAssetId, match=f"{side} must be an AssetId, not str: 'ADA'"):
+    with pytest.raises(InvalidAssetId, match=f"{side} must be an AssetId, got str: 'ADA'"):
         PairInfo(**sides, last_spot=None)  # type: ignore[arg-type]  # a caller without types
 
 
@@ -48,3 +48,8 @@ def test_the_last_spot_is_a_price_or_none():
     assert PairInfo(SNEK, ADA).pair == Pair(SNEK, ADA)
     with pytest.raises(InvalidPrice):
         PairInfo(SNEK, ADA, 0.0042)  # type: ignore[arg-type]  # a caller without types
+
+
+def test_the_pair_list_has_no_pair_of_an_asset_with_itself():
+    with pytest.raises(InvalidPairList, match="base and quote must be different assets, got 'ADA' twice"):
+        PairInfo(ADA, ADA)

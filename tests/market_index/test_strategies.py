@@ -21,9 +21,9 @@ from market_index import (
     ADA,
     AssetId,
     CumulativeLevel,
-    Fill,
     InvalidAssetId,
     InvalidPrice,
+    Levels,
     Liquidity,
     LiveIndex,
     MarketIndex,
@@ -33,6 +33,7 @@ from market_index import (
     PairInfo,
     PriceLevel,
     Side,
+    SimulatedFill,
     parse_price,
     strategies,
 )
@@ -44,7 +45,7 @@ LARGEST = 2**96 - 1
 OF_TYPE = {
     AssetId: strategies.asset_ids,
     CumulativeLevel: strategies.cumulative_levels,
-    Fill: strategies.simulated_fills,
+    SimulatedFill: strategies.simulated_fills,
     Liquidity: strategies.liquidities,
     LiveIndex: strategies.live_indexes,
     MarketIndex: strategies.market_indexes,
@@ -53,6 +54,7 @@ OF_TYPE = {
     Pair: strategies.pairs,
     PairInfo: strategies.pair_infos,
     PriceLevel: strategies.price_levels,
+    Levels: strategies.levels,
 }
 
 
@@ -108,7 +110,7 @@ class TestValidity:
         assert len(index) <= 6
 
     @given(strategies.price_levels(), strategies.orders(), strategies.pair_infos(), strategies.simulated_fills())
-    def test_parts(self, level: PriceLevel, order: Order, pair_info: PairInfo, fill: Fill):
+    def test_parts(self, level: PriceLevel, order: Order, pair_info: PairInfo, fill: SimulatedFill):
         assert is_price(level.price)
         assert is_price(order.level_price)
         assert 0 <= order.amount < 2**64
@@ -167,7 +169,7 @@ class TestKnobs:
         assert draw(strategies.pair_infos(pair=PAIR, last_spot="2")) == PairInfo(SNEK, ADA, "2")
         book = draw(strategies.order_books(pair=PAIR, amount=3, spot="2", price=strategies.prices(max_value="9")))
         assert (book.pair, book.spot) == (PAIR, Decimal(2))
-        assert all(level.accumulated_liquidity == 3 and level.price <= 9 for level in book.bids + book.asks)
+        assert all(level.accumulated_liquidity == 3 and level.price <= 9 for level in (*book.bids, *book.asks))
         assert draw(strategies.simulated_fills(book=OrderBook(PAIR), side=Side.BID)).filled == 0
         changes = draw(strategies.level_changes(OrderBook(PAIR), price="2", amount=0))
         assert changes == [(Decimal(2), 0)] * len(changes)
@@ -469,7 +471,7 @@ class TestShrinking:
     def test_a_book_shrinks_to_what_matters(self, corner, counts: tuple[int, int]):
         book = simplest(strategies.order_books(), corner)
         assert (len(book.bids), len(book.asks), book.spot) == (*counts, None)
-        for level in book.bids + book.asks:
+        for level in (*book.bids, *book.asks):
             assert level.price in {Decimal(1), Decimal(2), Decimal("0.1")}
             assert level.accumulated_liquidity < 100
         assert sorted([book.pair.base, book.pair.quote]) == [ADA, AssetId(bytes(28), b"")]
@@ -513,7 +515,8 @@ each()
         assert "amount=1" in shown
         assert "price=Decimal('1')" in shown
         bid, ask = (f"PriceLevel(price=Decimal('{price}'),accumulated_liquidity=1)" for price in (1, 2))
-        assert f"book=OrderBook(pair={pair},bids=({bid},),asks=({ask},),spot=None)" in shown
+        sides = f"bids=Levels(Side.BID,[{bid}]),asks=Levels(Side.ASK,[{ask}])"
+        assert f"book=OrderBook(pair={pair},{sides},spot=None)" in shown
 
 
 class TestPlugin:

@@ -49,8 +49,8 @@ def test_what_is_refused_is_named_by_its_line_and_costs_nothing_else(store: Path
     done = run("publish", store, lines)
     assert done.returncode == 5
     assert done.stdout == f"{store}: 3 order books published, revision 1\n"
-    assert f"{lines} line 2 rejected: not JSON at character 0" in done.stderr
-    assert f"{lines} line 4 rejected: not JSON" in done.stderr
+    assert f"{lines} line 2 rejected: must be JSON, but is not at character 0" in done.stderr
+    assert f"{lines} line 4 rejected: must be JSON" in done.stderr
     assert f"{lines} line 6 rejected: it was not finished by a newline" in done.stderr
     assert done.stderr.endswith(f"{lines}: 3 lines rejected: 2, 4, 6\n")
     assert spots(open_feed(store).read()) == {1: "1", 2: "2", 4: "4"}

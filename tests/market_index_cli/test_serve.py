@@ -73,7 +73,7 @@ def test_changes_of_the_file_go_live_and_refusals_are_said(tmp_path: Path):
     with running(tmp_path, path, "--port", 0) as command:
         service = command.service
         assert f"{path}: 1 pairs, 1 lines rejected\n" in command.said
-        assert f"{path} line 2 rejected: not JSON at character 0" in command.said
+        assert f"{path} line 2 rejected: must be JSON, but is not at character 0" in command.said
         with path.open("ab") as file:
             file.write(lines[1])
         eventually(lambda: len(service.pair_list().json["pairs"]) == 2)

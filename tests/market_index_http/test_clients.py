@@ -157,5 +157,5 @@ console.log(once !== null && once === (await reader.orderBook(base, quote)));
 def test_the_program_of_the_page_tells_of_every_book(folder: Path, service: Service, live: LiveIndex):
     lines = run(folder, "show.mjs", service).splitlines()
     assert len(lines) == len(live.current) == 14
-    total = sum(level.accumulated_liquidity for level in EXACT.bids + EXACT.asks)
+    total = sum(level.accumulated_liquidity for level in (*EXACT.bids, *EXACT.asks))
     assert f"{SNEK}/ADA: 2 bids, 2 asks, {total} in all" in lines

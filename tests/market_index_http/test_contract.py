@@ -269,7 +269,7 @@ class TestRefusals:
             raise RuntimeError("a secret detail")
 
         live.publish(TRADED.apply(spot="9"))  # whose body nobody has made yet
-        monkeypatch.setattr(wire, "order_book_to_json", fail)
+        monkeypatch.setattr("market_index_http.bodies.encoded_order_book", fail)
         assert refused(service.order_book(SNEK, "ADA"), 500) == "Internal Server Error"
         # The server logs after its answer.
         eventually(lambda: "RuntimeError: a secret detail" in caplog.text)

@@ -90,7 +90,7 @@ def test_a_failure_has_the_error_body_under_the_hosts_middleware_too(monkeypatch
     def fail(*_: object, **__: object) -> bytes:
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr("market_index.wire.joined_pair_list", fail)
+    monkeypatch.setattr("market_index_http.bodies.encoded_pair_list", fail)
     with served(host) as service:
         answer = service.pair_list("/api")
         assert (answer.status, answer.json) == (500, {"error": "Internal Server Error"})

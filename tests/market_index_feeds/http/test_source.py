@@ -147,7 +147,7 @@ def test_an_answer_that_holds_no_book_leaves_the_last_good_one(live: LiveIndex, 
     with served(app) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)
         for bad, reason in (
-            (b"nonsense", "not JSON at character 0"),
+            (b"nonsense", "must be JSON, but is not at character 0"),
             (wire.order_book_to_json(book(2)), "it holds the book of another pair"),
         ):
             before = spots(live)

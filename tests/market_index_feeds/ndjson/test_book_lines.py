@@ -23,7 +23,7 @@ def test_a_file_can_be_read_as_a_stream(path: Path, caplog: pytest.LogCaptureFix
         (3, "it was not finished by a newline", pair(2))
     ]
     assert (stream.books, stream.rejected) == (1, 2)
-    assert f"{path} line 2 rejected: not JSON" in caplog.text
+    assert f"{path} line 2 rejected: must be JSON" in caplog.text
 
 
 def test_what_cannot_be_read_is_an_error():

@@ -87,9 +87,9 @@ class TestLoading:
         assert found == {1: "1", 2: None}
         assert (feed.books, feed.rejected) == (2, 3)
         assert [record.getMessage().partition(" line ")[2] for record in caplog.records] == [
-            "2 rejected: bids[0].price: must be a string, not a number: 0.5",
-            "4 rejected: not JSON at character 1: Expecting property name enclosed in double quotes: 'nonsense'",
-            r"5 rejected: not UTF-8 at byte 0: b'\xff'",
+            "2 rejected: bids[0].price: must be a string, got a number: 0.5",
+            "4 rejected: must be JSON, but is not at character 1: Expecting property name enclosed in double quotes: 'nonsense'",
+            r"5 rejected: must be UTF-8, but is not at byte 0: b'\xff'",
         ]
 
     def test_a_hostile_line_cannot_forge_the_log(self, path: Path, caplog: pytest.LogCaptureFixture):

@@ -305,7 +305,7 @@ class TestFollowing:
             ("pair = 'ADA/ADA'", "its digest does not fit"),
             ("pair = 'ADA/ADA', digest = forged(2, body)", "it holds the book of another pair"),
             ("pair = x'ff', digest = forged(2, body)", "it holds the book of another pair"),
-            ("body = 'nonsense', digest = forged(2, 'nonsense')", "not JSON at character 0"),
+            ("body = 'nonsense', digest = forged(2, 'nonsense')", "must be JSON, but is not at character 0"),
         ],
     )
     @pytest.mark.parametrize("first", [False, True])

@@ -1,0 +1,257 @@
+"""The persistent sorted structure below books and indexes: keys and values in immutable chunks.
+
+Theory of operation
+    A `Chunked` is a sequence of keys in a fixed order, each with a value. It is split into chunks of 64 keys on
+    average. Nothing is ever changed in place: a change copies the one chunk that contains the key and the list of
+    chunks. All other chunks are shared between the version before and the version after.
+
+    A chunk ends at every key whose hash has six zero bits, and nowhere else (content-defined boundaries, as in prolly
+    trees). The last chunk contains what follows the last such key and may be empty. Up to 64 keys are always one chunk:
+    most books are that small, and hashing their prices would take a tenth of the time to decode them. So the layout
+    depends only on the keys: it is the same in every process, however the content came about. Equal content has equal
+    chunks, so comparison and digests work chunk by chunk, and a boundary that comes or goes splits or joins two chunks
+    and touches no other. The sizes vary. Keys can be chosen so that no chunk ever ends; then a change costs as much as
+    in one list.
+
+    Results computed from a chunk are cached in its slots `items` (one object per value) and `encoded` (one for all).
+    They are computed once, however many versions share the chunk. A change keeps the items of the other values.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, MutableSequence
+from functools import reduce
+from itertools import pairwise
+from typing import Any, Final, Generic, Self, TypeVar, final
+
+from attrs import frozen
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+BOUNDARY_MASK: Final = 0x3F
+"""A chunk ends at a key whose hash has none of these bits: at one key in 64."""
+
+MAX_UNSPLIT: Final = 64
+"""Up to so many keys are one chunk."""
+
+
+@final
+@frozen(eq=False)
+class KeyOrder(Generic[K, V]):
+    """How keys are sorted and hashed, and which values count as unchanged.
+
+    `sort_key` maps a key to a value that rises, None if the keys rise themselves. `hashes` returns one non-negative
+    integer per key. It must be the same in every process and well mixed in its lowest six bits. `is_same` tells that a
+    value replaces itself, `keeps_item` that the cached item of a value is valid for its replacement too. `new_item`
+    returns the item of a new value where a chunk has items; without it the item is None until it is computed.
+    """
+
+    hashes: Callable[[Iterable[K]], Iterable[int]]
+    is_same: Callable[[V, V], bool]
+    sort_key: Callable[[Any], Any] | None = None
+    keeps_item: Callable[[V, V], bool] | None = None
+    new_item: Callable[[K, V], Any] = lambda _, __: None
+
+
+@final
+class Chunk(Generic[K, V]):
+    """Neighbouring keys and their values, never changed; `items` and `encoded` are caches, None until computed."""
+
+    __slots__ = ("encoded", "items", "keys", "values")
+
+    def __init__(
+        self, keys: list[K], values: MutableSequence[V], items: list[Any] | None = None, encoded: Any = None
+    ) -> None:
+        self.keys = keys
+        self.values = values
+        self.items = items
+        self.encoded = encoded
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chunk) and self.keys == other.keys and self.values == other.values
+
+    __hash__ = None  # type: ignore[assignment]  # only a whole sequence is hashed, over its columns
+
+    def __getitem__(self, piece: slice) -> Chunk[K, V]:
+        items = self.items
+        return Chunk(self.keys[piece], self.values[piece], None if items is None else items[piece])
+
+    def __add__(self, other: Chunk[K, V]) -> Chunk[K, V]:
+        values = self.values[:]
+        values.extend(other.values)
+        items = None
+        if self.items is not None or other.items is not None:
+            items = [*(self.items or [None] * len(self.keys)), *(other.items or [None] * len(other.keys))]
+        return Chunk(self.keys + other.keys, values, items)
+
+    def with_value(self, position: int, value: V, order: KeyOrder[K, V]) -> Chunk[K, V]:
+        """Return the chunk with another value at a position; itself if the value is the same."""
+        values, items = self.values, self.items
+        before = values[position]
+        if order.is_same(before, value):
+            return self
+        values = values[:]
+        values[position] = value
+        if order.keeps_item is not None and order.keeps_item(before, value):
+            return Chunk(self.keys, values, items, self.encoded)
+        if items is not None:
+            items = items.copy()
+            items[position] = order.new_item(self.keys[position], value)
+        return Chunk(self.keys, values, items)
+
+    def with_key(self, position: int, key: K, value: V, order: KeyOrder[K, V]) -> Chunk[K, V]:
+        """Return the chunk with a new key and its value at a position."""
+        keys, values, items = self.keys.copy(), self.values[:], self.items
+        keys.insert(position, key)
+        values.insert(position, value)
+        if items is not None:
+            items = items.copy()
+            items.insert(position, order.new_item(key, value))
+        return Chunk(keys, values, items)
+
+    def without_key(self, position: int) -> Chunk[K, V]:
+        """Return the chunk without the key at a position."""
+        keys, values, items = self.keys.copy(), self.values[:], self.items
+        del keys[position], values[position]
+        if items is not None:
+            items = items.copy()
+            del items[position]
+        return Chunk(keys, values, items)
+
+
+class Chunked(Generic[K, V]):
+    """Sorted keys and their values, in chunks. Immutable; `changed` and `head` derive others that share its chunks.
+
+    `bounds` are the last keys of all chunks but the last, so that a bisection finds the chunk of a key. `size` is the
+    number of keys. A subclass adds what its keys and values mean; what is derived from it is of the same class.
+    """
+
+    __slots__ = ("bounds", "chunks", "order", "size")
+    order: KeyOrder[K, V]
+    chunks: list[Chunk[K, V]]
+    bounds: list[K]
+    size: int
+
+    def __init__(self, order: KeyOrder[K, V], whole: Chunk[K, V]) -> None:
+        """Split a chunk, whose keys are sorted and different, where chunks end."""
+        keys = whole.keys
+        size = len(keys)
+        chunks, bounds = [whole], _NO_BOUNDS
+        if size > MAX_UNSPLIT:
+            ends = [end for end, mixed in enumerate(order.hashes(keys), 1) if not mixed & BOUNDARY_MASK]
+            chunks = [whole[start:end] for start, end in pairwise([0, *ends, size])]
+            bounds = [keys[end - 1] for end in ends]
+        # By slot: a subclass may be frozen.
+        _set_order(self, order)
+        _set_chunks(self, chunks)
+        _set_bounds(self, bounds)
+        _set_size(self, size)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.order is other.order and self.size == other.size and self.chunks == other.chunks
+
+    def __hash__(self) -> int:
+        return hash(tuple(tuple(chunk.keys) for chunk in self.chunks))
+
+    def find(self, key: K) -> tuple[Chunk[K, V], int] | None:
+        """Return the chunk of a key and its position there, or None if the key is absent."""
+        sort_key, bounds = self.order.sort_key, self.bounds
+        sought: Any = key if sort_key is None else sort_key(key)
+        chunk = self.chunks[bisect_left(bounds, sought, key=sort_key) if bounds else 0]
+        position = bisect_left(chunk.keys, sought, key=sort_key)
+        return (chunk, position) if position < len(chunk.keys) and chunk.keys[position] == key else None
+
+    def changed(self, changes: Iterable[tuple[K, V | None]]) -> Self:
+        """Return the sequence after setting each key to its value; itself if nothing changes.
+
+        A value of None, or 0, removes the key; removing an absent key changes nothing. If a key repeats, the last
+        change wins.
+        """
+        order, chunks, bounds, size = self.order, self.chunks, self.bounds, self.size
+        sort_key = order.sort_key
+        for key, value in changes:
+            sought: Any = key if sort_key is None else sort_key(key)
+            at = bisect_left(bounds, sought, key=sort_key) if bounds else 0
+            chunk = chunks[at]
+            keys = chunk.keys
+            position = bisect_left(keys, sought, key=sort_key)
+            if position < len(keys) and keys[position] == key:
+                following = chunk.with_value(position, value, order) if value else chunk.without_key(position)
+            else:
+                following = chunk.with_key(position, key, value, order) if value else chunk
+            if following is chunk:
+                continue
+            if chunks is self.chunks:
+                chunks = chunks.copy()
+            chunks[at] = following
+            if following.keys is not keys:
+                size += len(following.keys) - len(keys)
+                if self.size > MAX_UNSPLIT and value:
+                    bounds = _split(order, chunks, bounds, at, position)
+                elif self.size > MAX_UNSPLIT:
+                    bounds = _joined(chunks, bounds, at, position)
+        return self if chunks is self.chunks else self._derived(chunks, bounds, size)
+
+    def head(self, count: int) -> Self:
+        """Return the first `count` keys, or itself if there are no more."""
+        if count >= self.size:
+            return self
+        chunks: list[Chunk[K, V]] = []
+        left = count
+        for chunk in self.chunks:
+            if left < len(chunk.keys):
+                chunks.append(chunk[:left])
+                break
+            chunks.append(chunk)
+            left -= len(chunk.keys)
+        return self._derived(chunks, self.bounds[: len(chunks) - 1], count)
+
+    def _derived(self, chunks: list[Chunk[K, V]], bounds: list[K], size: int) -> Self:
+        """Return the sequence of chunks that are split as this one is; split or joined if the size demands the other.
+
+        It skips the constructor, because a stream makes one with every message.
+        """
+        if size != self.size and (size > MAX_UNSPLIT) != (self.size > MAX_UNSPLIT):
+            whole = reduce(Chunk.__add__, chunks)
+            if size <= MAX_UNSPLIT:
+                chunks, bounds = [whole], _NO_BOUNDS
+            else:
+                split = Chunked(self.order, whole)
+                chunks, bounds = split.chunks, split.bounds
+        derived = _new(type(self))
+        # By slot: a subclass may be frozen.
+        _set_order(derived, self.order)
+        _set_chunks(derived, chunks)
+        _set_bounds(derived, bounds)
+        _set_size(derived, size)
+        return derived
+
+
+_NO_BOUNDS: Final[list[Any]] = []
+_new: Final = object.__new__
+_set_order: Final = Chunked.__dict__["order"].__set__
+_set_chunks: Final = Chunked.__dict__["chunks"].__set__
+_set_bounds: Final = Chunked.__dict__["bounds"].__set__
+_set_size: Final = Chunked.__dict__["size"].__set__
+
+
+def _split(order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: list[K], at: int, position: int) -> list[K]:
+    """Split a chunk at a key that was added to it, if a chunk ends at that key, and return the bounds."""
+    chunk = chunks[at]
+    key = chunk.keys[position]
+    if next(iter(order.hashes((key,)))) & BOUNDARY_MASK:
+        return bounds
+    chunks[at : at + 1] = [chunk[: position + 1], chunk[position + 1 :]]
+    return [*bounds[:at], key, *bounds[at:]]
+
+
+def _joined(chunks: list[Chunk[K, V]], bounds: list[K], at: int, position: int) -> list[K]:
+    """Join a chunk with the next one, if the key at which it ended was removed from it, and return the bounds."""
+    if position < len(chunks[at].keys) or at == len(bounds):
+        return bounds
+    chunks[at : at + 2] = [chunks[at] + chunks[at + 1]]
+    return [*bounds[:at], *bounds[at + 1 :]]

@@ -1,0 +1,41 @@
+"""What a client asks of a response: Accept-Encoding and If-None-Match (RFC 9110)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+_MAX_ACCEPT_ENCODING_BYTES: Final = 1024
+
+# RFC 9110, 8.8.3. The W/ before a tag makes no difference to If-None-Match (13.1.2).
+_ENTITY_TAGS: Final = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"').findall
+_QUALITY: Final = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?").fullmatch
+
+
+def names_entity_tag(if_none_match: bytes, etag: bytes) -> bool:
+    """Whether an If-None-Match names the entity tag, or any. Several fields are joined by commas."""
+    return if_none_match.strip(b", \t") == b"*" or (etag in if_none_match and etag in _ENTITY_TAGS(if_none_match))
+
+
+def prefers_gzip(accept_encoding: bytes) -> bool:
+    """Whether an Accept-Encoding ranks gzip no lower than the plain body. Several fields are joined by commas."""
+    return len(accept_encoding) <= _MAX_ACCEPT_ENCODING_BYTES and _ranks_gzip_first(accept_encoding)
+
+
+@lru_cache(maxsize=256)  # clients send few different values
+def _ranks_gzip_first(accept_encoding: bytes) -> bool:
+    """RFC 9110, 12.5.3: codings with qualities, `*` for those that are not named; quality 0 rejects a coding."""
+    qualities: dict[str, float] = {}
+    for item in accept_encoding.decode("latin-1").lower().split(","):
+        coding, *parameters = (part.strip(" \t") for part in item.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            if name.strip(" \t") == "q":
+                # An invalid quality rejects the coding: every client can read the plain body.
+                quality = float(value) if _QUALITY(value := value.strip(" \t")) else 0.0
+        qualities["gzip" if coding == "x-gzip" else coding] = quality
+    others = qualities.get("*", 0.0)
+    gzip_quality = qualities.get("gzip", others)
+    return gzip_quality > 0 and gzip_quality >= qualities.get("identity", others)

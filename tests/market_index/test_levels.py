@@ -1,0 +1,128 @@
+"""One side of a book as a sequence, against a tuple; and that two versions share what they have in common."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import ADA, AssetId, InvalidOrderBook, Levels, OrderBook, Pair, PriceLevel, Side, wire
+from market_index.strategies import order_books
+
+PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+books = order_books(max_levels=8)
+positions = st.none() | st.integers(-12, 12)
+
+
+def deep_book(count: int) -> OrderBook:
+    return OrderBook.from_levels(PAIR, bids=[(str(price), price) for price in range(1, count + 1)])
+
+
+class TestSequence:
+    """What a tuple of the same levels does."""
+
+    @given(books, positions, positions, st.sampled_from([None, 1, 2, 3, -1, -2]))
+    def test_it_is_sliced_as_a_tuple_is(self, book: OrderBook, start: int | None, stop: int | None, step: int | None):
+        levels = book.bids
+        assert levels[start:stop:step] == tuple(levels)[start:stop:step]
+
+    @pytest.mark.parametrize("piece", [slice(None), slice(90, 250), slice(250, 90, -7), slice(-20, None), slice(5, 5)])
+    def test_a_deep_side_is_sliced_as_a_tuple_is(self, piece: slice):
+        assert deep_book(300).bids[piece] == tuple(deep_book(300).bids)[piece]
+        for position in (0, 63, 64, 150, 299, -1, -300):
+            assert deep_book(300).bids[position] == tuple(deep_book(300).bids)[position]
+
+    @given(books)
+    def test_it_has_columns_and_a_length(self, book: OrderBook):
+        levels = tuple(book.asks)
+        assert book.asks.prices == tuple(level.price for level in levels)
+        assert book.asks.amounts == tuple(level.accumulated_liquidity for level in levels)
+        assert len(book.asks) == len(levels)
+        assert list(reversed(book.asks)) == list(reversed(levels))
+        assert bool(book.asks) == bool(levels)
+        for position, level in enumerate(levels):
+            assert level in book.asks
+            assert book.asks.index(level) == position
+            assert book.asks[position] == level
+
+    def test_a_position_that_is_not_there_is_an_index_error(self):
+        for position in (3, -4):
+            with pytest.raises(IndexError):
+                _ = deep_book(3).bids[position]
+
+    @given(books, books)
+    def test_equal_levels_of_one_side_are_equal(self, one: OrderBook, other: OrderBook):
+        assert (one.bids == other.bids) == (tuple(one.bids) == tuple(other.bids))
+        again = Levels(Side.BID, list(one.bids))
+        assert again == one.bids
+        assert hash(again) == hash(one.bids)
+        assert one.bids != Levels(Side.ASK, tuple(reversed(one.bids)))
+
+    def test_its_repr_is_short(self):
+        assert repr(deep_book(1).bids) == (
+            "Levels(Side.BID, [PriceLevel(price=Decimal('1'), accumulated_liquidity=1)])"
+        )
+        assert eval(repr(deep_book(3).bids)) == deep_book(3).bids  # a repr of ours
+        text = repr(deep_book(5_000).bids)
+        assert text.startswith(
+            "<Levels: 5000 bids, best PriceLevel(price=Decimal('5000'), accumulated_liquidity=5000),"
+        )
+        assert len(text) < 300
+
+
+class TestConstructor:
+    """Validated, wherever the levels come from."""
+
+    @pytest.mark.parametrize(
+        ("levels", "message"),
+        [
+            ([PriceLevel("1", 1), ("2", 1)], r"asks\[1\] must be a PriceLevel, got \('2', 1\)"),
+            ([PriceLevel("2", 1), PriceLevel("1", 1)], r"asks\[1\]\.price must be above asks\[0\]\.price"),
+        ],
+    )
+    def test_what_is_no_ordered_sequence_of_levels_is_rejected(self, levels, message: str):
+        with pytest.raises(InvalidOrderBook, match=message):
+            Levels(Side.ASK, levels)
+
+    def test_the_side_is_a_side(self):
+        with pytest.raises(TypeError, match=r"side must be Side\.BID or Side\.ASK, got 'bid'"):
+            Levels("bid")  # type: ignore[arg-type]  # a caller without types
+
+    def test_levels_of_the_other_side_are_validated_again(self):
+        bids = deep_book(2).bids
+        with pytest.raises(InvalidOrderBook, match=r"asks\[1\]\.price must be above"):
+            OrderBook(PAIR, asks=bids)
+
+
+class TestSharing:
+    """What is computed once for all versions."""
+
+    def test_levels_are_created_when_they_are_accessed_and_kept_by_later_versions(self):
+        book = deep_book(1_000)
+        assert all(chunk.items is None for chunk in book.bids.chunks)
+        inspected = book.bids[:10]
+        assert sum(chunk.items is not None for chunk in book.bids.chunks) == 1
+        following = book.apply(bids=[("999", 7)])
+        assert [level is other for level, other in zip(following.bids[:10], inspected, strict=True)] == [
+            number != 1 for number in range(10)
+        ]
+
+    def test_one_change_encodes_one_chunk(self):
+        book = deep_book(5_000)
+        before = wire.encoded_order_book(book)
+        after = wire.encoded_order_book(book.apply(bids=[("2500", 7)]))
+        assert len(after) == len(before) > 100
+        assert sum(one is not other for one, other in zip(before, after, strict=True)) == 2  # that chunk, and the start
+
+    def test_history_leaves_no_trace_in_layout_and_digest(self):
+        book = deep_book(2_000)
+        wandered = book
+        for price in range(1, 2_001, 3):
+            wandered = wandered.apply(bids=[(str(price), 0), (f"{price}.5", price)])
+        for price in range(1, 2_001, 3):
+            wandered = wandered.apply(bids=[(f"{price}.5", 0), (Decimal(price), price)])
+        assert wandered == book
+        fresh = wire.encoded_order_book(wire.order_book_from_json(wire.order_book_to_json(wandered)))
+        assert wire.digest_of(wire.encoded_order_book(wandered)) == wire.digest_of(fresh)

@@ -1,0 +1,49 @@
+"""Books of three sizes, and requests with header fields, for the tests of bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from market_index import ADA, AssetId, OrderBook, Pair
+from tests.service import Answer, Client
+
+PAIR_LIST = "/trading-view/pair-list"
+
+
+def numbered_pair(number: int) -> Pair:
+    return Pair(AssetId(number.to_bytes(28, "big"), b"\xab\xcd"), ADA)
+
+
+def book(number: int, levels: int = 30, spot: str | None = None) -> OrderBook:
+    prices = [f"0.{price:06}" for price in range(1, 2 * levels + 1)]
+    return OrderBook.from_levels(
+        numbered_pair(number),
+        bids=[(price, number + 1) for price in prices[:levels]],
+        asks=[(price, number + 1) for price in prices[levels:]],
+        spot=spot,
+    )
+
+
+def target(pair: Pair) -> str:
+    return f"/trading-view/order-book?base={pair.base}&quote={pair.quote}"
+
+
+SMALL, MIDDLE, LARGE = book(1, 1), book(2, 30), book(3, 1_500)
+
+
+def asked(client: Client, target: str, method: str = "GET", **headers: str | None) -> Answer:
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items() if value is not None)
+    return client.ask(target, method, lines)
+
+
+class Counted:
+    """A function that counts what it was called for."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.calls = 0
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.calls += 1
+        return self.function(*arguments, **named)

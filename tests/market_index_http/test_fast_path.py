@@ -1,0 +1,295 @@
+"""The fast path: when it applies, what it never skips, and that it answers as the routes do."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import gzip
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+import pytest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.responses import Response
+from starlette.routing import Mount, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from market_index import LiveIndex
+from market_index_http import app as app_module
+from market_index_http import bodies as bodies_module
+from market_index_http import create_app, fast_path
+from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, Counted, asked, book, numbered_pair, target
+from tests.service import Client, served
+
+
+class TestCachedQueries:
+    """Common requests are answered before routing."""
+
+    def test_a_query_that_was_answered_is_not_taken_apart_again(self, monkeypatch: pytest.MonkeyPatch):
+        live = LiveIndex([MIDDLE])
+        taken_apart = Counted(app_module._asset)
+        monkeypatch.setattr(app_module, "_asset", taken_apart)
+        with served(create_app(live)) as service:
+            answers = {service.ask(target(MIDDLE.pair)).body for _ in range(3)}
+            assert (len(answers), taken_apart.calls) == (1, 2)
+            live.publish(book(2, 31))
+            assert len(service.ask(target(MIDDLE.pair)).json["bids"]) == 31
+            live.retract(MIDDLE.pair)
+            assert service.ask(target(MIDDLE.pair)).status == 404
+            live.publish(MIDDLE)
+            assert service.ask(target(MIDDLE.pair)).status == 200
+
+    @pytest.mark.parametrize("extra", ["&x=1", "&", "&base=", "#", "%20"])
+    def test_only_plain_spellings_are_remembered(self, extra: str):
+        live = LiveIndex([MIDDLE])
+        app = create_app(live)
+        base, quote = str(MIDDLE.pair.base), "ADA"
+        spellings = [f"base={base.replace(':', colon)}&quote={quote}" for colon in (":", "%3A", "%3a")]
+        spellings += [f"base={base.upper().replace(':', colon)}&quote={quote}" for colon in (":", "%3A", "%3a")]
+        spellings += [f"quote={quote}&base={base}", f"base={base}&quote=ADA{extra}", f"base={base}&quote=%41DA"]
+        with served(app) as service:
+            for query in spellings:
+                service.ask(f"/trading-view/order-book?{query}")
+        assert len(app._fast_path._pairs) == 4  # type: ignore[attr-defined]  # what only this test looks into
+
+    def test_no_more_queries_are_remembered_than_there_is_room_for(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(fast_path, "MAX_QUERIES", 3)
+        app = create_app(LiveIndex([book(number, 1) for number in range(10)]))
+        with served(app) as service:
+            for number in sorted([*range(10)] * 3):
+                assert service.ask(target(numbered_pair(number))).json["base"] == str(numbered_pair(number).base)
+                remembered = app._fast_path  # type: ignore[attr-defined]  # what only this test looks into
+                assert len(remembered._pairs) <= 3
+                assert len(remembered._current[1]) <= 3
+
+    def test_routes_that_were_put_before_its_own_are_taken(self):
+        app = create_app(LiveIndex([MIDDLE]))
+
+        async def closed(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 451, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body"})
+
+        app.mount("/trading-view", closed)
+        app.router.routes.insert(0, app.router.routes.pop())
+        with served(app) as service:
+            assert service.ask(PAIR_LIST).status == 451
+            assert service.ask(target(MIDDLE.pair)).status == 451
+
+    def test_routes_that_come_and_go_later_count_too(self):
+        app = create_app(LiveIndex([MIDDLE]))
+
+        async def closed(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 451, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body"})
+
+        with served(app) as service:
+            assert service.ask(PAIR_LIST).status == 200
+            app.router.routes.insert(0, Mount("/trading-view", closed))
+            assert service.ask(PAIR_LIST).status == 451
+            app.router.routes.clear()
+            assert service.ask(PAIR_LIST).status == 404
+
+    def test_a_failure_in_the_midst_of_an_answer_is_answered_and_handled(self, monkeypatch: pytest.MonkeyPatch):
+        def failing(content: bytes, parts: object) -> bytes:
+            raise RuntimeError("a secret detail")
+
+        app = create_app(LiveIndex([MIDDLE, LARGE]))
+        with served(app) as service:
+            client = Client(service.port)
+            plain = {one.pair: asked(client, target(one.pair)).body for one in (MIDDLE, LARGE)}
+            monkeypatch.setattr(bodies_module, "_gzip", failing)
+            for one in (MIDDLE, LARGE):
+                for _ in range(2):
+                    answer = asked(client, target(one.pair), accept_encoding="gzip")
+                    assert (answer.status, answer.json) == (500, {"error": "Internal Server Error"})
+                    client.close()
+                    client = Client(service.port)
+            monkeypatch.undo()
+            for one in (MIDDLE, LARGE):
+                answer = asked(client, target(one.pair), accept_encoding="gzip")
+                assert gzip.decompress(answer.body) == plain[one.pair]
+            client.close()
+
+    @pytest.mark.parametrize(
+        ("path", "root_path", "status"),
+        [
+            (PAIR_LIST, "", 200),
+            (PAIR_LIST, None, 200),
+            (f"/api{PAIR_LIST}", "/api", 200),
+            (PAIR_LIST, "/trading-view", 404),
+            (f"/api{PAIR_LIST}", "", 404),
+            (f"{PAIR_LIST}{PAIR_LIST}", PAIR_LIST, 200),
+        ],
+    )
+    def test_paths_are_those_that_starlette_sees(self, path: str, root_path: str | None, status: int):
+        app, sent = create_app(LiveIndex([MIDDLE])), []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
+        for given_root in ({"root_path": root_path}, {} if root_path is None else {"root_path": root_path}):
+            asyncio.run(app(scope | given_root, None, send))  # type: ignore[arg-type]  # nothing is received
+            assert sent[0]["status"] == status
+            sent.clear()
+
+    def test_what_is_not_http_goes_the_way_of_starlette(self):
+        app, sent = create_app(LiveIndex([MIDDLE])), []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            return {"type": "websocket.connect"}
+
+        scope = {"type": "websocket", "path": PAIR_LIST, "root_path": "", "query_string": b"", "headers": []}
+        asyncio.run(app(scope, receive, send))
+        assert [message["type"] for message in sent] == ["websocket.close"]
+
+    def test_an_index_that_is_no_longer_current_is_let_go(self):
+        live = LiveIndex([book(number, 1) for number in range(5)])
+        with served(create_app(live)) as service:
+            for _ in range(2):
+                service.ask(target(numbered_pair(1)))
+                service.ask(PAIR_LIST)
+            index, one = ref(live.current), ref(live.current.order_book(numbered_pair(1)))
+            live.retract(*live.current)
+            gc.collect()
+            assert index() is None
+            assert one() is None
+
+    def test_headers_that_a_host_adds_stay_with_their_answer(self):
+        inner = create_app(LiveIndex([MIDDLE]))
+
+        async def host(scope: Scope, receive: Receive, send: Send) -> None:
+            async def stamping(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    message["headers"].append((b"x-stamp", b"1"))
+                await send(message)
+
+            await inner(scope, receive, stamping)
+
+        with served(host) as service:
+            for where in (PAIR_LIST, target(MIDDLE.pair)):
+                lengths = {len(str(service.ask(where).headers)) for _ in range(4)}
+                assert len(lengths) == 1
+
+
+async def call(app: ASGIApp, path: str = PAIR_LIST, method: str = "GET") -> int:
+    """Return the status with which an app responds."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"x" * 10, "more_body": False}
+
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [], "root_path": ""}
+    await app(scope, receive, send)
+    return int(sent[0]["status"])
+
+
+async def teapot(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 418, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body"})
+
+
+class Teapot:
+    """Middleware that answers everything itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        del app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await teapot(scope, receive, send)
+
+
+def with_middleware(app: Starlette) -> None:
+    app.add_middleware(Teapot)
+
+
+def with_a_route_before_its_own(app: Starlette) -> None:
+    app.router.routes.insert(0, Mount("/", teapot))
+
+
+def with_another_router(app: Starlette) -> None:
+    app.router = Router([Mount("/", teapot)])
+
+
+def with_its_routes_replaced(app: Starlette) -> None:
+    app.router.routes[:] = [Mount("/", teapot)]
+
+
+def with_a_decorated_middleware_function(app: Starlette) -> None:
+    app.add_middleware(BaseHTTPMiddleware, dispatch=lambda request, call_next: answer_of(418))
+
+
+async def answer_of(status: int) -> Response:
+    return Response(status_code=status)
+
+
+CUSTOMIZATIONS = [
+    with_middleware,
+    with_a_decorated_middleware_function,
+    with_a_route_before_its_own,
+    with_another_router,
+    with_its_routes_replaced,
+]
+
+
+class TestCustomizations:
+    """Whatever Starlette lets a host change takes effect, although the fast path knows the answer."""
+
+    @pytest.mark.parametrize("customize", CUSTOMIZATIONS)
+    def test_before_the_first_request(self, customize: Callable[[Starlette], None]):
+        app = create_app(LiveIndex([MIDDLE]))
+        customize(app)
+        assert asyncio.run(call(app)) == 418
+
+    # Starlette itself takes no middleware and no other router after the first request.
+    @pytest.mark.parametrize("customize", [with_a_route_before_its_own, with_its_routes_replaced])
+    def test_after_the_first_request(self, customize: Callable[[Starlette], None]):
+        app = create_app(LiveIndex([MIDDLE]))
+        assert asyncio.run(call(app)) == 200
+        customize(app)
+        assert asyncio.run(call(app)) == 418
+
+    def test_middleware_after_the_first_request_is_rejected_by_starlette(self):
+        app = create_app(LiveIndex([MIDDLE]))
+        assert asyncio.run(call(app)) == 200
+        with pytest.raises(RuntimeError, match="Cannot add middleware after an application has started"):
+            with_middleware(app)
+
+    def test_exception_handlers_take_effect(self):
+        app = create_app(LiveIndex([MIDDLE]))
+        app.add_exception_handler(HTTPException, lambda request, error: Response(status_code=418))
+        assert asyncio.run(call(app, "/nowhere")) == 418
+        assert asyncio.run(call(app, method="POST")) == 418
+
+    def test_a_host_that_wraps_the_app_sees_every_request(self):
+        inner, paths = create_app(LiveIndex([MIDDLE])), []
+
+        async def host(scope: Scope, receive: Receive, send: Send) -> None:
+            paths.append(scope["path"])
+            await inner(scope, receive, send)
+
+        for _ in range(3):
+            assert asyncio.run(call(host)) == 200
+        assert paths == [PAIR_LIST] * 3
+
+    def test_dependencies_and_state_of_the_app_are_untouched(self):
+        app = create_app(LiveIndex([MIDDLE]))
+        app.state.owner = "host"
+        assert asyncio.run(call(app)) == 200
+        assert app.state.owner == "host"
+        assert app.url_path_for("pair_list") == PAIR_LIST
+
+    def test_a_limit_on_request_bodies_turns_it_off(self, monkeypatch: pytest.MonkeyPatch):
+        app = create_app(LiveIndex([MIDDLE]))
+        app.max_body_size = 5
+        monkeypatch.setattr(fast_path.FastPath, "answer", pytest.fail)
+        assert asyncio.run(call(app)) == 200
