@@ -88,7 +88,10 @@ class TestLoading:
         assert (feed.books, feed.rejected) == (2, 3)
         assert [record.getMessage().partition(" line ")[2] for record in caplog.records] == [
             "2 rejected: bids[0].price: must be a string, got a number: 0.5",
-            "4 rejected: must be JSON, but is not at character 1: Expecting property name enclosed in double quotes: 'nonsense'",
+            (
+                "4 rejected: must be JSON, but is not at character 1: "
+                "Expecting property name enclosed in double quotes: 'nonsense'"
+            ),
             r"5 rejected: must be UTF-8, but is not at byte 0: b'\xff'",
         ]
 
