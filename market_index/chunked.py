@@ -149,13 +149,9 @@ class Chunked(Generic[K, V]):
         _set_bounds(self, bounds)
         _set_size(self, size)
 
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
+    def has_same_content(self, other: Chunked[K, V]) -> bool:
+        """Whether the other has the same keys and values. Shared chunks are not inspected."""
         return self.order is other.order and self.size == other.size and self.chunks == other.chunks
-
-    def __hash__(self) -> int:
-        return hash(tuple(tuple(chunk.keys) for chunk in self.chunks))
 
     def find(self, key: K) -> tuple[Chunk[K, V], int] | None:
         """Return the chunk of a key and its position there, or None if the key is absent."""
@@ -200,15 +196,11 @@ class Chunked(Generic[K, V]):
         """Return the first `count` keys, or itself if there are no more."""
         if count >= self.size:
             return self
-        chunks: list[Chunk[K, V]] = []
-        left = count
-        for chunk in self.chunks:
-            if left < len(chunk.keys):
-                chunks.append(chunk[:left])
-                break
-            chunks.append(chunk)
-            left -= len(chunk.keys)
-        return self._derived(chunks, self.bounds[: len(chunks) - 1], count)
+        at, left = 0, count
+        while left >= len(self.chunks[at].keys):
+            left -= len(self.chunks[at].keys)
+            at += 1
+        return self._derived([*self.chunks[:at], self.chunks[at][:left]], self.bounds[:at], count)
 
     def _derived(self, chunks: list[Chunk[K, V]], bounds: list[K], size: int) -> Self:
         """Return the sequence of chunks that are split as this one is; split or joined if the size demands the other.

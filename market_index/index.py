@@ -127,7 +127,7 @@ class MarketIndex(Mapping[Pair, OrderBook]):
 
     def __eq__(self, other: object) -> bool:
         if type(other) is MarketIndex:
-            return self._content == other._content
+            return self._content.has_same_content(other._content)
         return Mapping.__eq__(self, other)
 
     def __hash__(self) -> int:

@@ -166,14 +166,15 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         positions = range(self.size)[index]
         if isinstance(positions, range):
             return self._slice(positions)
-        for chunk in self.chunks:
-            if positions < len(chunk.keys):
-                break
-            positions -= len(chunk.keys)
+        at, position = 0, positions
+        while position >= len(self.chunks[at].keys):
+            position -= len(self.chunks[at].keys)
+            at += 1
+        chunk = self.chunks[at]
         if chunk.items is not None:
-            level: PriceLevel = chunk.items[positions]
+            level: PriceLevel = chunk.items[position]
             return level
-        return _level(chunk.keys[positions], chunk.values[positions])
+        return _level(chunk.keys[position], chunk.values[position])
 
     def _slice(self, positions: range) -> tuple[PriceLevel, ...]:
         """Return the levels at these positions, and create no others than those of the chunks between."""
@@ -187,14 +188,15 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         items: list[PriceLevel] = []
         offset = passed = 0
         for chunk in self.chunks:
+            if passed + len(chunk.keys) <= first:
+                offset += len(chunk.keys)
+            elif passed <= last:
+                items += _items(chunk)
             passed += len(chunk.keys)
-            if passed <= first:
-                offset = passed
-                continue
-            items += _items(chunk)
-            if passed > last:
-                break
         return tuple([items[position - offset] for position in positions])
+
+    def __eq__(self, other: object) -> bool:
+        return self.has_same_content(other) if type(other) is Levels else NotImplemented
 
     def __hash__(self) -> int:
         return hash((self.side, self.prices, self.amounts))

@@ -59,6 +59,7 @@ class TestSequence:
         assert again == one.bids
         assert hash(again) == hash(one.bids)
         assert one.bids != Levels(Side.ASK, tuple(reversed(one.bids)))
+        assert one.bids != tuple(one.bids)
 
     def test_its_repr_is_short(self):
         assert repr(deep_book(1).bids) == (

@@ -332,3 +332,22 @@ def test_a_number_far_out_of_range_costs_nothing_to_refuse(refused: Decimal | st
     with pytest.raises(InvalidPrice):
         to_price(refused)
     assert time.process_time() - begun < 5
+
+
+class Rounding(Decimal):
+    """A subclass that formats, and tells of itself, otherwise."""
+
+    def __format__(self, specification: str, /, *_: object) -> str:
+        return "0.1"
+
+    def __str__(self) -> str:
+        return "0.1"
+
+    def adjusted(self) -> int:
+        return 0
+
+
+def test_a_subclass_of_decimal_is_read_as_the_number_that_it_is():
+    for text in ("0.123", "0.0000001", "1E+3"):
+        assert to_price(Rounding(text)) == Decimal(text)
+        assert type(to_price(Rounding(text))) is Decimal

@@ -478,6 +478,14 @@ def test_what_is_not_a_pair_list_is_refused_with_place_and_value(
     assert message in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "text", [b"", b"nonsense", b"[]", b"{}", b'{"base":"ADA"}', b'{"base":"ADA","quote":"ada"}', b'{"base":1,"base":1}']
+)
+def test_a_text_that_names_no_pair_names_none(text: bytes):
+    assert wire.pair_named_in(text) is None
+    assert wire.pair_named_in(encoded(BOOK | {"bids": 7})) == PAIR
+
+
 @pytest.mark.parametrize("text", [None, "{}", 5, [b"{}"]])
 def test_only_bytes_are_read(text: object):
     with pytest.raises(InvalidOrderBook, match="must be bytes, got "):
