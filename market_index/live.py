@@ -91,5 +91,5 @@ def _free_all_turns() -> None:
         live._free_the_turn()  # noqa: SLF001  # of the class above
 
 
-if hasattr(os, "register_at_fork"):  # Windows has no fork
+if hasattr(os, "register_at_fork"):  # pragma: no branch  # Windows has no fork
     os.register_at_fork(after_in_child=_free_all_turns)

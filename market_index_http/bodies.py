@@ -190,6 +190,5 @@ class Bodies:
         return Body(content, digest, self._cache_control, parts=parts, compress=compress)
 
     def _forget(self, cached: _CachedBody) -> None:
-        """Drop the body of a book that no longer exists, unless a later book of the pair took its place."""
-        if self._order_books.get(cached.pair) is cached:
-            self._order_books.pop(cached.pair, None)
+        """Drop the body of a book that no longer exists; a reference that was replaced is never called back."""
+        self._order_books.pop(cached.pair, None)
