@@ -81,9 +81,7 @@ class Chunk(Generic[K, V]):
     def __add__(self, other: Chunk[K, V]) -> Chunk[K, V]:
         values = self.values[:]
         values.extend(other.values)
-        items = None
-        if self.items is not None or other.items is not None:
-            items = [*(self.items or [None] * len(self.keys)), *(other.items or [None] * len(other.keys))]
+        items = None if self.items is None or other.items is None else self.items + other.items
         return Chunk(self.keys + other.keys, values, items)
 
     def with_value(self, position: int, value: V, order: KeyOrder[K, V]) -> Chunk[K, V]:
@@ -168,7 +166,7 @@ class Chunked(Generic[K, V]):
         change wins.
         """
         order, chunks, bounds, size = self.order, self.chunks, self.bounds, self.size
-        sort_key = order.sort_key
+        sort_key, is_split = order.sort_key, size > MAX_UNSPLIT
         for key, value in changes:
             sought: Any = key if sort_key is None else sort_key(key)
             at = bisect_left(bounds, sought, key=sort_key) if bounds else 0
@@ -186,10 +184,11 @@ class Chunked(Generic[K, V]):
             chunks[at] = following
             if following.keys is not keys:
                 size += len(following.keys) - len(keys)
-                if self.size > MAX_UNSPLIT and value:
-                    bounds = _split(order, chunks, bounds, at, position)
-                elif self.size > MAX_UNSPLIT:
-                    bounds = _joined(chunks, bounds, at, position)
+                if is_split:
+                    bounds = _settled(order, chunks, bounds, at, position, is_new=bool(value))
+                elif size > MAX_UNSPLIT:
+                    split = Chunked(order, following)
+                    chunks, bounds, is_split = split.chunks, split.bounds, True
         return self if chunks is self.chunks else self._derived(chunks, bounds, size)
 
     def head(self, count: int) -> Self:
@@ -203,17 +202,12 @@ class Chunked(Generic[K, V]):
         return self._derived([*self.chunks[:at], self.chunks[at][:left]], self.bounds[:at], count)
 
     def _derived(self, chunks: list[Chunk[K, V]], bounds: list[K], size: int) -> Self:
-        """Return the sequence of chunks that are split as this one is; split or joined if the size demands the other.
+        """Return the sequence of these chunks, joined if it is small.
 
         It skips the constructor, because a stream makes one with every message.
         """
-        if size != self.size and (size > MAX_UNSPLIT) != (self.size > MAX_UNSPLIT):
-            whole = reduce(Chunk.__add__, chunks)
-            if size <= MAX_UNSPLIT:
-                chunks, bounds = [whole], _NO_BOUNDS
-            else:
-                split = Chunked(self.order, whole)
-                chunks, bounds = split.chunks, split.bounds
+        if size <= MAX_UNSPLIT and len(chunks) > 1:
+            chunks, bounds = [reduce(Chunk.__add__, chunks)], _NO_BOUNDS
         derived = _new(type(self))
         # By slot: a subclass may be frozen.
         _set_order(derived, self.order)
@@ -231,19 +225,18 @@ _set_bounds: Final = Chunked.__dict__["bounds"].__set__
 _set_size: Final = Chunked.__dict__["size"].__set__
 
 
-def _split(order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: list[K], at: int, position: int) -> list[K]:
-    """Split a chunk at a key that was added to it, if a chunk ends at that key, and return the bounds."""
+def _settled(
+    order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: list[K], at: int, position: int, *, is_new: bool
+) -> list[K]:
+    """Split or join chunks where a key is new in a chunk or was removed from it, and return the bounds."""
     chunk = chunks[at]
-    key = chunk.keys[position]
-    if next(iter(order.hashes((key,)))) & BOUNDARY_MASK:
-        return bounds
-    chunks[at : at + 1] = [chunk[: position + 1], chunk[position + 1 :]]
-    return [*bounds[:at], key, *bounds[at:]]
-
-
-def _joined(chunks: list[Chunk[K, V]], bounds: list[K], at: int, position: int) -> list[K]:
-    """Join a chunk with the next one, if the key at which it ended was removed from it, and return the bounds."""
-    if position < len(chunks[at].keys) or at == len(bounds):
-        return bounds
-    chunks[at : at + 2] = [chunks[at] + chunks[at + 1]]
-    return [*bounds[:at], *bounds[at + 1 :]]
+    if is_new:
+        key = chunk.keys[position]
+        if not next(iter(order.hashes((key,)))) & BOUNDARY_MASK:
+            chunks[at : at + 1] = [chunk[: position + 1], chunk[position + 1 :]]
+            return [*bounds[:at], key, *bounds[at:]]
+    elif position == len(chunk.keys) and at < len(bounds):
+        # The key at which the chunk ended was removed.
+        chunks[at : at + 2] = [chunk + chunks[at + 1]]
+        return [*bounds[:at], *bounds[at + 1 :]]
+    return bounds

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from operator import itemgetter
@@ -133,8 +134,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _RepeatedKey:
     value = dict(pairs)
     if len(value) == len(pairs):
         return value
-    keys = [key for key, _ in pairs]
-    return _RepeatedKey(next(key for position, key in enumerate(keys) if key in keys[:position]))
+    counts = Counter(key for key, _ in pairs)
+    return _RepeatedKey(next(key for key, count in counts.items() if count > 1))
 
 
 def _integer(text: str) -> int | _Number:

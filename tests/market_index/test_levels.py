@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, InvalidOrderBook, Levels, OrderBook, Pair, PriceLevel, Side, wire
+from market_index.chunked import BOUNDARY_MASK, Chunk
 from market_index.strategies import order_books
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
 books = order_books(max_levels=8)
+# Prices at which a chunk of a large side ends.
+ENDS = [price for price in range(1, 400) if not crc32(str(price).encode()) & BOUNDARY_MASK]
 positions = st.none() | st.integers(-12, 12)
 
 
@@ -109,6 +114,35 @@ class TestSharing:
         assert [level is other for level, other in zip(following.bids[:10], inspected, strict=True)] == [
             number != 1 for number in range(10)
         ]
+
+    @given(data=st.data(), count=st.sampled_from([3, 63, 64, 65, 66, 200, 400]))
+    def test_what_was_inspected_and_encoded_before_is_never_stale(self, data: st.DataObject, count: int):
+        book, totals = deep_book(count), {Decimal(price): price for price in range(1, count + 1)}
+        prices = st.integers(1, count + 5) | st.sampled_from(ENDS)
+        for _ in range(data.draw(st.integers(1, 6))):
+            start = data.draw(st.integers(0, count))
+            _ = book.bids[start : start + data.draw(st.integers(0, 80))]
+            if data.draw(st.booleans()):
+                wire.encoded_order_book(book)
+            changes = data.draw(st.lists(st.tuples(prices.map(Decimal), st.integers(0, 3)), max_size=40))
+            book = book.apply(bids=changes)
+            totals |= dict(changes)
+        fresh = OrderBook.from_levels(PAIR, bids=totals.items())
+        assert wire.order_book_to_json(book) == wire.order_book_to_json(fresh)
+        assert tuple(book.bids) == tuple(fresh.bids)
+        assert book.bids[: count // 2] == fresh.bids[: count // 2]
+        assert book.depth(count // 2) == fresh.depth(count // 2)
+
+    def test_many_changes_of_a_small_book_at_once_cost_in_proportion(self, monkeypatch: pytest.MonkeyPatch):
+        with_key, copied = Chunk.with_key, []
+
+        def counted(chunk: Chunk[Any, Any], *arguments: Any) -> Chunk[Any, Any]:
+            copied.append(len(chunk.keys))
+            return with_key(chunk, *arguments)
+
+        monkeypatch.setattr(Chunk, "with_key", counted)
+        OrderBook(PAIR).apply(asks=[(str(price), 1) for price in range(1, 10_001)])
+        assert sum(copied) / len(copied) < 200
 
     def test_one_change_encodes_one_chunk(self):
         book = deep_book(5_000)

@@ -552,6 +552,12 @@ def test_a_damaged_book_is_refused_or_read_as_what_it_then_says(data):
         ]
 
 
+def test_a_key_that_repeats_among_many_is_found_without_comparing_all_with_all():
+    many = ",".join(f'"{number}":0' for number in range(200_000))
+    with pytest.raises(InvalidPairList, match="the key 'x' must not repeat"):
+        wire.pair_list_from_json(f'{{{many},"x":1,"x":2}}'.encode())
+
+
 class TestParts:
     """The encoded parts of a body, and its digest."""
 
