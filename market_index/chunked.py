@@ -57,7 +57,10 @@ class KeyOrder(Generic[K, V]):
 
 @final
 class Chunk(Generic[K, V]):
-    """Neighbouring keys and their values, never changed; `items` and `encoded` are caches, None until computed."""
+    """Neighbouring keys and their values, never changed; `items` and `encoded` are caches, None until computed.
+
+    Among the items of a pair list, single ones are None until they are computed; those of levels are all there.
+    """
 
     __slots__ = ("encoded", "items", "keys", "values")
 
@@ -120,17 +123,18 @@ class Chunk(Generic[K, V]):
 
 
 class Chunked(Generic[K, V]):
-    """Sorted keys and their values, in chunks. Immutable; `changed` and `head` derive others that share its chunks.
+    """Sorted keys and their values, in chunks: the base class of what has such content. Immutable.
 
-    `bounds` are the last keys of all chunks but the last, so that a bisection finds the chunk of a key. `size` is the
-    number of keys. A subclass adds what its keys and values mean; what is derived from it is of the same class.
+    `_changed` and `_head` derive others of the same class that share its chunks. They do not validate: a subclass gives
+    keys and values their meaning and accepts only valid ones. `_bounds` are the last keys of all chunks but the last,
+    so that a bisection finds the chunk of a key. `_size` is the number of keys.
     """
 
-    __slots__ = ("bounds", "chunks", "order", "size")
-    order: KeyOrder[K, V]
-    chunks: list[Chunk[K, V]]
-    bounds: list[K]
-    size: int
+    __slots__ = ("_bounds", "_chunks", "_order", "_size")
+    _order: KeyOrder[K, V]
+    _chunks: list[Chunk[K, V]]
+    _bounds: tuple[K, ...]
+    _size: int
 
     def __init__(self, order: KeyOrder[K, V], whole: Chunk[K, V]) -> None:
         """Split a chunk, whose keys are sorted and different, where chunks end."""
@@ -140,32 +144,37 @@ class Chunked(Generic[K, V]):
         if size > MAX_UNSPLIT:
             ends = [end for end, mixed in enumerate(order.hashes(keys), 1) if not mixed & BOUNDARY_MASK]
             chunks = [whole[start:end] for start, end in pairwise([0, *ends, size])]
-            bounds = [keys[end - 1] for end in ends]
+            bounds = tuple([keys[end - 1] for end in ends])
         # By slot: a subclass may be frozen.
         _set_order(self, order)
         _set_chunks(self, chunks)
         _set_bounds(self, bounds)
         _set_size(self, size)
 
-    def has_same_content(self, other: Chunked[K, V]) -> bool:
-        """Whether the other has the same keys and values. Shared chunks are not inspected."""
-        return self.order is other.order and self.size == other.size and self.chunks == other.chunks
+    @property
+    def chunks(self) -> tuple[Chunk[K, V], ...]:
+        """The chunks, for code that caches a result per chunk. Not to be changed."""
+        return tuple(self._chunks)
 
-    def find(self, key: K) -> tuple[Chunk[K, V], int] | None:
+    def _has_same_content(self, other: Chunked[K, V]) -> bool:
+        """Whether the other has the same keys and values. Shared chunks are not inspected."""
+        return self._order is other._order and self._size == other._size and self._chunks == other._chunks
+
+    def _find(self, key: K) -> tuple[Chunk[K, V], int] | None:
         """Return the chunk of a key and its position there, or None if the key is absent."""
-        sort_key, bounds = self.order.sort_key, self.bounds
+        sort_key, bounds = self._order.sort_key, self._bounds
         sought: Any = key if sort_key is None else sort_key(key)
-        chunk = self.chunks[bisect_left(bounds, sought, key=sort_key) if bounds else 0]
+        chunk = self._chunks[bisect_left(bounds, sought, key=sort_key) if bounds else 0]
         position = bisect_left(chunk.keys, sought, key=sort_key)
         return (chunk, position) if position < len(chunk.keys) and chunk.keys[position] == key else None
 
-    def changed(self, changes: Iterable[tuple[K, V | None]]) -> Self:
+    def _changed(self, changes: Iterable[tuple[K, V | None]]) -> Self:
         """Return the sequence after setting each key to its value; itself if nothing changes.
 
         A value of None, or 0, removes the key; removing an absent key changes nothing. If a key repeats, the last
         change wins.
         """
-        order, chunks, bounds, size = self.order, self.chunks, self.bounds, self.size
+        order, chunks, bounds, size = self._order, self._chunks, self._bounds, self._size
         sort_key, is_split = order.sort_key, size > MAX_UNSPLIT
         for key, value in changes:
             sought: Any = key if sort_key is None else sort_key(key)
@@ -179,7 +188,7 @@ class Chunked(Generic[K, V]):
                 following = chunk.with_key(position, key, value, order) if value else chunk
             if following is chunk:
                 continue
-            if chunks is self.chunks:
+            if chunks is self._chunks:
                 chunks = chunks.copy()
             chunks[at] = following
             if following.keys is not keys:
@@ -188,20 +197,20 @@ class Chunked(Generic[K, V]):
                     bounds = _settled(order, chunks, bounds, at, position, is_new=bool(value))
                 elif size > MAX_UNSPLIT:
                     split = Chunked(order, following)
-                    chunks, bounds, is_split = split.chunks, split.bounds, True
-        return self if chunks is self.chunks else self._derived(chunks, bounds, size)
+                    chunks, bounds, is_split = split._chunks, split._bounds, True
+        return self if chunks is self._chunks else self._derived(chunks, bounds, size)
 
-    def head(self, count: int) -> Self:
+    def _head(self, count: int) -> Self:
         """Return the first `count` keys, or itself if there are no more."""
-        if count >= self.size:
+        if count >= self._size:
             return self
         at, left = 0, count
-        while left >= len(self.chunks[at].keys):
-            left -= len(self.chunks[at].keys)
+        while left >= len(self._chunks[at].keys):
+            left -= len(self._chunks[at].keys)
             at += 1
-        return self._derived([*self.chunks[:at], self.chunks[at][:left]], self.bounds[:at], count)
+        return self._derived([*self._chunks[:at], self._chunks[at][:left]], self._bounds[:at], count)
 
-    def _derived(self, chunks: list[Chunk[K, V]], bounds: list[K], size: int) -> Self:
+    def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[K, ...], size: int) -> Self:
         """Return the sequence of these chunks, joined if it is small.
 
         It skips the constructor, because a stream makes one with every message.
@@ -210,33 +219,33 @@ class Chunked(Generic[K, V]):
             chunks, bounds = [reduce(Chunk.__add__, chunks)], _NO_BOUNDS
         derived = _new(type(self))
         # By slot: a subclass may be frozen.
-        _set_order(derived, self.order)
+        _set_order(derived, self._order)
         _set_chunks(derived, chunks)
         _set_bounds(derived, bounds)
         _set_size(derived, size)
         return derived
 
 
-_NO_BOUNDS: Final[list[Any]] = []
+_NO_BOUNDS: Final[tuple[Any, ...]] = ()
 _new: Final = object.__new__
-_set_order: Final = Chunked.__dict__["order"].__set__
-_set_chunks: Final = Chunked.__dict__["chunks"].__set__
-_set_bounds: Final = Chunked.__dict__["bounds"].__set__
-_set_size: Final = Chunked.__dict__["size"].__set__
+_set_order: Final = Chunked.__dict__["_order"].__set__
+_set_chunks: Final = Chunked.__dict__["_chunks"].__set__
+_set_bounds: Final = Chunked.__dict__["_bounds"].__set__
+_set_size: Final = Chunked.__dict__["_size"].__set__
 
 
 def _settled(
-    order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: list[K], at: int, position: int, *, is_new: bool
-) -> list[K]:
+    order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: tuple[K, ...], at: int, position: int, *, is_new: bool
+) -> tuple[K, ...]:
     """Split or join chunks where a key is new in a chunk or was removed from it, and return the bounds."""
     chunk = chunks[at]
     if is_new:
         key = chunk.keys[position]
         if not next(iter(order.hashes((key,)))) & BOUNDARY_MASK:
             chunks[at : at + 1] = [chunk[: position + 1], chunk[position + 1 :]]
-            return [*bounds[:at], key, *bounds[at:]]
+            return *bounds[:at], key, *bounds[at:]
     elif position == len(chunk.keys) and at < len(bounds):
         # The key at which the chunk ended was removed.
         chunks[at : at + 2] = [chunk + chunks[at + 1]]
-        return [*bounds[:at], *bounds[at + 1 :]]
+        return *bounds[:at], *bounds[at + 1 :]
     return bounds

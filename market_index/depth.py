@@ -13,7 +13,7 @@ from attrs import Attribute, field, frozen
 
 from market_index.arithmetic import EXACT, plain
 from market_index.errors import InvalidPrice, safe_repr
-from market_index.levels import MAX_LIQUIDITY, Levels, Side, reject_total, rows
+from market_index.levels import MAX_LIQUIDITY, Levels, Side, levels_of_columns, reject_total, rows
 from market_index.prices import to_price
 
 _ONE: Final = Decimal(1)
@@ -119,4 +119,4 @@ def grouped(levels: Levels, step: Decimal) -> Levels:
             reject_total(side, price, total)
         prices.append(price)
         totals.append(total)
-    return Levels.of_columns(side, prices, totals)
+    return levels_of_columns(side, prices, totals)

@@ -95,4 +95,4 @@ def _cut(levels: Levels, count: int, amount: int) -> Levels:
     if not amount:
         return levels.head(count)
     taken = levels.head(count + 1)
-    return taken.changed([(taken[-1].price, amount)])
+    return taken.applied([(taken[-1].price, amount)])

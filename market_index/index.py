@@ -30,7 +30,7 @@ _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
 
 @final
 @frozen(init=False, eq=False, repr=False)
-class MarketIndex(Mapping[Pair, OrderBook]):
+class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     """Every tracked pair and its order book: an immutable mapping from `Pair` to `OrderBook`, in ledger order.
 
     If a pair repeats, the last book wins. `with_books` and `without` derive the next index, which shares all but the
@@ -48,12 +48,10 @@ class MarketIndex(Mapping[Pair, OrderBook]):
     Raises `InvalidOrderBook` for a value that is not an order book.
     """
 
-    _content: Chunked[LedgerOrder, OrderBook]
-
     def __init__(self, books: Iterable[OrderBook] = ()) -> None:
         by_key = _by_key(books)
         keys = sorted(by_key)
-        self.__attrs_init__(Chunked(_ORDER, Chunk(keys, [by_key[key] for key in keys])))
+        super().__init__(_ORDER, Chunk(keys, [by_key[key] for key in keys]))
 
     def order_book(self, pair: Pair) -> OrderBook:
         """Return the book of the pair. Raises `PairNotFound`, which names the pair."""
@@ -63,24 +61,19 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         """Return the entry of every pair, in ledger order (decision 9)."""
         return tuple(PairInfo(book.pair.base, book.pair.quote, book.spot) for book in self._books())
 
-    @property
-    def chunks(self) -> list[Chunk[LedgerOrder, OrderBook]]:
-        """The chunks of keys and books, for code that caches a result per chunk. Not to be changed."""
-        return self._content.chunks
-
     def with_books(self, *books: OrderBook) -> MarketIndex:
         """Return the index in which these books replace those of their pairs.
 
         Raises `InvalidOrderBook` for a value that is not an order book; this index is unchanged.
         """
-        if not self._content.size and books:
+        if not self._size and books:
             # Sorting them all is faster than inserting them one by one.
             return MarketIndex(books)
-        return self._derived(self._content.changed(_by_key(books).items()))
+        return self._changed(_by_key(books).items())
 
     def without(self, *pairs: Pair) -> MarketIndex:
         """Return the index without these pairs; a pair that is not tracked is ignored."""
-        return self._derived(self._content.changed([(_key(pair), None) for pair in pairs]))
+        return self._changed([(_key(pair), None) for pair in pairs])
 
     def changes_since(self, earlier: MarketIndex) -> tuple[tuple[OrderBook, ...], tuple[Pair, ...]]:
         """Return the books that an earlier index does not have, and the pairs that only the earlier index has.
@@ -96,7 +89,7 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         >>> index.without(book.pair).changes_since(index) == ((), (book.pair,))
         True
         """
-        common = set(map(id, self.chunks)) & set(map(id, earlier.chunks))
+        common = set(map(id, self._chunks)) & set(map(id, earlier._chunks))
         before, now = earlier._books_outside(common), self._books_outside(common)
         published = tuple(book for key, book in now.items() if before.get(key) is not book)
         return published, tuple(book.pair for key, book in before.items() if key not in now)
@@ -105,7 +98,7 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         """Return all books by their keys, except those in the chunks of these ids."""
         return {
             key: book
-            for chunk in self.chunks
+            for chunk in self._chunks
             if id(chunk) not in chunks
             for key, book in zip(chunk.keys, chunk.values, strict=True)
         }
@@ -113,7 +106,7 @@ class MarketIndex(Mapping[Pair, OrderBook]):
     def __getitem__(self, pair: Pair) -> OrderBook:
         if type(pair) is not Pair:
             raise KeyError(_not_a_pair(pair))
-        found = self._content.find(pair.ledger_order)
+        found = self._find(pair.ledger_order)
         if found is None:
             raise PairNotFound(pair)
         chunk, position = found
@@ -123,11 +116,11 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         return (book.pair for book in self._books())
 
     def __len__(self) -> int:
-        return self._content.size
+        return self._size
 
     def __eq__(self, other: object) -> bool:
         if type(other) is MarketIndex:
-            return self._content.has_same_content(other._content)
+            return self._has_same_content(other)
         return Mapping.__eq__(self, other)
 
     def __hash__(self) -> int:
@@ -140,15 +133,7 @@ class MarketIndex(Mapping[Pair, OrderBook]):
         return MarketIndex, (tuple(self._books()),)
 
     def _books(self) -> Iterator[OrderBook]:
-        return chain.from_iterable([chunk.values for chunk in self.chunks])
-
-    def _derived(self, content: Chunked[LedgerOrder, OrderBook]) -> MarketIndex:
-        """Return the index of this content, which is derived from its own; itself if nothing changed."""
-        if content is self._content:
-            return self
-        following = MarketIndex.__new__(MarketIndex)
-        following.__attrs_init__(content)
-        return following
+        return chain.from_iterable([chunk.values for chunk in self._chunks])
 
 
 def _key(pair: Pair) -> LedgerOrder:

@@ -118,59 +118,55 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         require_order(side, prices)
         super().__init__(_order(side), Chunk(prices, array("Q", map(_AMOUNT, entries))))
 
-    @classmethod
-    def of_columns(cls, side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> Levels:
-        """Return the levels of two columns: prices from `market_index.prices`, amounts from 1 to 2^64-1.
-
-        Raises `InvalidOrderBook`, naming the place, if the prices are out of order.
-        """
-        require_order(side, prices)
-        levels = cls.__new__(cls)
-        Chunked.__init__(levels, _order(side), Chunk(prices, amounts))
-        return levels
-
     @property
     def side(self) -> Side:
         """The side of the book."""
-        return _BID if self.order is _BID_ORDER else _ASK
+        return _BID if self._order is _BID_ORDER else _ASK
 
     @property
     def prices(self) -> tuple[Decimal, ...]:
         """The price of each level."""
-        return tuple(chain.from_iterable([chunk.keys for chunk in self.chunks]))
+        return tuple(chain.from_iterable([chunk.keys for chunk in self._chunks]))
 
     @property
     def amounts(self) -> tuple[int, ...]:
         """The accumulated liquidity of each level."""
-        return tuple(chain.from_iterable([chunk.values for chunk in self.chunks]))
+        return tuple(chain.from_iterable([chunk.values for chunk in self._chunks]))
+
+    def head(self, count: int) -> Levels:
+        """Return the best `count` levels, or itself if there are no more."""
+        return self._head(max(count, 0))
 
     def applied(self, entries: Iterable[Entry]) -> Levels:
         """Return the levels after these changes, with absolute amounts; itself if nothing changes.
 
         Raises `InvalidOrderBook` and `InvalidPrice`, naming the place.
         """
-        side = _BID if self.order is _BID_ORDER else _ASK
-        return self.changed([read_entry(side, position, entry) for position, entry in enumerate(entries)])
+        side = self.side
+        return self._changed([read_entry(side, position, entry) for position, entry in enumerate(entries)])
 
     def __len__(self) -> int:
-        return self.size
+        return self._size
 
     def __iter__(self) -> Iterator[PriceLevel]:
-        return chain.from_iterable(map(_items, self.chunks))
+        return chain.from_iterable(map(_items, self._chunks))
+
+    def __reversed__(self) -> Iterator[PriceLevel]:
+        return chain.from_iterable(reversed(_items(chunk)) for chunk in reversed(self._chunks))
 
     @overload
     def __getitem__(self, index: int) -> PriceLevel: ...
     @overload
     def __getitem__(self, index: slice) -> tuple[PriceLevel, ...]: ...
     def __getitem__(self, index: int | slice) -> PriceLevel | tuple[PriceLevel, ...]:
-        positions = range(self.size)[index]
+        positions = range(self._size)[index]
         if isinstance(positions, range):
             return self._slice(positions)
         at, position = 0, positions
-        while position >= len(self.chunks[at].keys):
-            position -= len(self.chunks[at].keys)
+        while position >= len(self._chunks[at].keys):
+            position -= len(self._chunks[at].keys)
             at += 1
-        chunk = self.chunks[at]
+        chunk = self._chunks[at]
         if chunk.items is not None:
             level: PriceLevel = chunk.items[position]
             return level
@@ -181,13 +177,13 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         if not positions:
             return ()
         start, stop, step = positions.start, positions.stop, positions.step
-        if step == 1 and stop <= len(self.chunks[0].keys):
+        if step == 1 and stop <= len(self._chunks[0].keys):
             # The top of the book: what most callers slice.
-            return tuple(_items(self.chunks[0])[start:stop])
+            return tuple(_items(self._chunks[0])[start:stop])
         first, last = min(start, positions[-1]), max(start, positions[-1])
         items: list[PriceLevel] = []
         offset = passed = 0
-        for chunk in self.chunks:
+        for chunk in self._chunks:
             if passed + len(chunk.keys) <= first:
                 offset += len(chunk.keys)
             elif passed <= last:
@@ -196,7 +192,7 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         return tuple([items[position - offset] for position in positions])
 
     def __eq__(self, other: object) -> bool:
-        return self.has_same_content(other) if type(other) is Levels else NotImplemented
+        return self._has_same_content(other) if type(other) is Levels else NotImplemented
 
     def __hash__(self) -> int:
         return hash((self.side, self.prices, self.amounts))
@@ -216,6 +212,17 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         return Levels, (self.side, tuple(self))
 
 
+def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> Levels:
+    """Return the levels of two columns: prices from `market_index.prices`, and an array of amounts from 1 to 2^64-1.
+
+    Raises `InvalidOrderBook`, naming the place, if the prices are out of order.
+    """
+    require_order(side, prices)
+    levels = _new(Levels)
+    Chunked.__init__(levels, _order(side), Chunk(prices, amounts))
+    return levels
+
+
 def levels_of_totals(side: Side, totals: dict[str, int]) -> Levels:
     """Return the levels of these totals by the text of their price; totals of zero are dropped (decision 14).
 
@@ -232,7 +239,7 @@ def levels_of_totals(side: Side, totals: dict[str, int]) -> Levels:
         if total:
             prices.append(price)
             amounts.append(total)
-    return Levels.of_columns(side, prices, amounts)
+    return levels_of_columns(side, prices, amounts)
 
 
 def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
@@ -243,7 +250,7 @@ def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
     totals: dict[str, int] = {}
     for position, entry in enumerate(entries):
         price, amount = read_entry(side, position, entry)
-        text = str(price)
+        text = EXACT.to_sci_string(price)
         totals[text] = totals.get(text, 0) + amount
     return levels_of_totals(side, totals)
 

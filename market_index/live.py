@@ -28,11 +28,11 @@ class LiveIndex:
     <MarketIndex: 1 pairs>
     """
 
-    __slots__ = ("__weakref__", "_current", "_is_updating", "_turn")
+    __slots__ = ("__weakref__", "_current", "_is_updating", "_lock")
 
     def __init__(self, books: Iterable[OrderBook] = ()) -> None:
         self._current = MarketIndex(books)
-        self._turn, self._is_updating = RLock(), False
+        self._lock, self._is_updating = RLock(), False
         _INSTANCES.add(self)
 
     @property
@@ -59,7 +59,7 @@ class LiveIndex:
         """
         # The caller's iterables may be slow, or publish themselves: consume them before other writers have to wait.
         books, pairs = tuple(publish), tuple(retract)
-        with self._turn:
+        with self._lock:
             if self._is_updating:
                 raise RuntimeError(
                     "a LiveIndex must not be updated by a signal handler that interrupts an update of it"
@@ -72,8 +72,8 @@ class LiveIndex:
                 self._is_updating = False
             return self._current
 
-    def _free_the_turn(self) -> None:
-        self._turn, self._is_updating = RLock(), False
+    def _reset_lock(self) -> None:
+        self._lock, self._is_updating = RLock(), False
 
     def __repr__(self) -> str:
         return f"<LiveIndex: {len(self._current)} pairs>"
@@ -85,11 +85,11 @@ class LiveIndex:
 _INSTANCES: Final[WeakSet[LiveIndex]] = WeakSet()
 
 
-def _free_all_turns() -> None:
+def _reset_all_locks() -> None:
     """In a forked child: the thread that was updating does not exist there and would hold the lock for ever."""
     for live in list(_INSTANCES):
-        live._free_the_turn()  # noqa: SLF001  # of the class above
+        live._reset_lock()  # noqa: SLF001  # of the class above
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch  # Windows has no fork
-    os.register_at_fork(after_in_child=_free_all_turns)
+    os.register_at_fork(after_in_child=_reset_all_locks)

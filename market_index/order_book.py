@@ -92,7 +92,7 @@ class OrderBook:
                 raise InvalidOrderBook(f"orders[{position}] must be an Order, got {safe_repr(order)}")
             totals = bids if order.side is Side.BID else asks
             price = order.price
-            text = str(price if type(price) is Decimal else order.level_price)
+            text = EXACT.to_sci_string(price if type(price) is Decimal else order.level_price)
             totals[text] = totals.get(text, 0) + order.amount
         return cls(pair, levels_of_totals(Side.BID, bids), levels_of_totals(Side.ASK, asks), spot)
 
@@ -238,6 +238,9 @@ class OrderBook:
         """
         step = _priced("step", step)
         return _order_book(self.pair, depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
+
+    def __reduce__(self) -> tuple[type[OrderBook], tuple[Pair, Levels, Levels, Decimal | None]]:
+        return OrderBook, (self.pair, self.bids, self.asks, self.spot)
 
     def _levels(self, side: Side) -> Levels:
         require_side(side)

@@ -11,7 +11,6 @@ from market_index import MarketIndexError
 from market_index.errors import safe_repr
 from market_index_feeds.errors import FeedError
 from market_index_feeds.feed import Feed
-from market_index_feeds.http import open_http_source
 from market_index_feeds.medium import Source
 from market_index_feeds.ndjson import BookBatch, BookStream, RejectedLine, open_book_stream, open_ndjson_source
 from market_index_feeds.opened import shown_name
@@ -45,6 +44,8 @@ def _open_source(name: str) -> Source:
     if not mark:
         return open_sqlite_source(name) if name != "-" and is_sqlite(name) else open_ndjson_source(name)
     if scheme.lower() in {"http", "https"}:
+        from market_index_feeds.http import open_http_source  # noqa: PLC0415  # http.client, ssl and email load 20 modules
+
         return open_http_source(name)
     if scheme.lower() in BUCKETS:
         with _requiring_nats(name, FeedError):

@@ -1,7 +1,8 @@
-"""The app: the two endpoints, and the error body of everything else."""
+"""The app: the routes of the two endpoints, and the error body of everything else."""
 
 from __future__ import annotations
 
+from operator import is_
 from typing import cast
 
 from starlette.applications import Starlette
@@ -9,10 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from market_index import AssetId, InvalidAssetId, LiveIndex, Pair, PairNotFound, wire
-from market_index.errors import safe_repr
-from market_index_http.bodies import Bodies, Body
-from market_index_http.fast_path import FastPath
+from market_index import LiveIndex, wire
+from market_index_http.bodies import Bodies
+from market_index_http.endpoints import Endpoints
 from market_index_http.routes import ORDER_BOOK_PATH, PAIR_LIST_PATH, ExactRoute, JsonResponse
 
 
@@ -32,13 +32,13 @@ def create_app(live: LiveIndex, *, max_age: int | None = None) -> Starlette:
 
     Raises `ValueError` for a `max_age` that is not a whole number of seconds.
     """
-    return _App(_Endpoints(live, Bodies(max_age)))
+    return _App(Endpoints(live, Bodies(max_age)))
 
 
 class _App(Starlette):
     """A Starlette app with the fast path before its routes."""
 
-    def __init__(self, endpoints: _Endpoints) -> None:
+    def __init__(self, endpoints: Endpoints) -> None:
         self._fast_path = endpoints.fast_path
         self._own_routes = [
             ExactRoute(PAIR_LIST_PATH, endpoints.pair_list),
@@ -58,48 +58,9 @@ class _App(Starlette):
         return self._fast_path.before(stack, self._has_its_routes_first)
 
     def _has_its_routes_first(self) -> bool:
-        return self.router.routes[: len(self._own_routes)] == self._own_routes
-
-
-class _Endpoints:
-    """The two endpoints."""
-
-    def __init__(self, live: LiveIndex, bodies: Bodies) -> None:
-        self.fast_path = FastPath(live, bodies)
-        self._live = live
-        self._bodies = bodies
-
-    async def pair_list(self, _: Request) -> Body:
-        """Respond with every tracked pair."""
-        return self._bodies.pair_list(self._live.current)
-
-    async def order_book(self, request: Request) -> Body:
-        """Respond with the book of the pair that the query names."""
-        base, base_asset = _asset(request, "base")
-        quote, quote_asset = _asset(request, "quote")
-        try:
-            book = self._live.current.order_book(Pair(base_asset, quote_asset))
-        except PairNotFound:
-            raise HTTPException(404, f"Pair {base}/{quote} not found") from None
-        if (base, quote) != (str(base_asset), str(quote_asset)):
-            return self._bodies.order_book_as_asked(book, base, quote)
-        self.fast_path.remember(request.scope["query_string"], book.pair)
-        return self._bodies.order_book(book)
-
-
-def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:
-    """Return the asset that a query parameter names, as it was asked and as it is (decision 16)."""
-    values = request.query_params.getlist(parameter)
-    if not values:
-        raise HTTPException(400, f"Query parameter '{parameter}' is missing")
-    if len(values) > 1:
-        raise HTTPException(400, f"Query parameter '{parameter}' is given {len(values)} times: {safe_repr(values)}")
-    if not values[0]:
-        raise HTTPException(400, f"Query parameter '{parameter}' is empty: ''")
-    try:
-        return values[0], AssetId.parse(values[0])
-    except InvalidAssetId as error:
-        raise HTTPException(400, f"Query parameter '{parameter}': {error}") from None
+        # By identity: routes compare equal if only their middleware differs.
+        first = self.router.routes[: len(self._own_routes)]
+        return len(first) == len(self._own_routes) and all(map(is_, first, self._own_routes))
 
 
 def _http_error(_: Request, error: Exception) -> JsonResponse:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from threading import Lock
 from typing import Final, TypeAlias, final
@@ -12,18 +11,14 @@ from anyio import to_thread
 from starlette.types import Message, Receive, Scope, Send
 
 from market_index import MarketIndex, OrderBook, Pair
+from market_index.errors import safe_repr
 from market_index.wire import EncodedPart, digest_of, encoded_order_book, encoded_pair_list, text_of
-from market_index_http.compression import GZIP_LEVEL, gzip_parts
+from market_index_http import compression
+from market_index_http.compression import LARGE_BODY_BYTES, MIN_GZIP_BYTES
 from market_index_http.negotiation import names_entity_tag, prefers_gzip
 
-MIN_GZIP_BYTES: Final = 512
-"""A smaller body is not compressed."""
-
-LARGE_BODY_BYTES: Final = 32 * 1024
-"""From this size on a body is compressed in a thread, part by part, and a change costs one part.
-
-A smaller one is compressed whole, which takes less than a millisecond and makes it a tenth smaller.
-"""
+MAX_AGE_SECONDS: Final = 2**31
+"""The longest time that Cache-Control can express everywhere (RFC 9111, 1.2.2)."""
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Header fields of a response, their names in lower case."""
@@ -120,12 +115,8 @@ class Body:
         """Compress the content once, however many threads and event loops ask for it."""
         with self._compressing:
             if self._gzip is None:
-                self._gzip = _gzip(self.content, self._parts)
+                self._gzip = compression.gzip_body(self.content, self._parts)
             return self._gzip
-
-
-def _gzip(content: bytes, parts: Sequence[EncodedPart]) -> bytes:
-    return gzip_parts(parts) if parts else gzip.compress(content, GZIP_LEVEL, mtime=0)
 
 
 @final
@@ -148,8 +139,10 @@ class Bodies:
     """
 
     def __init__(self, max_age: int | None = None) -> None:
-        if max_age is not None and (type(max_age) is not int or max_age < 0):
-            raise ValueError(f"max_age must be None or a whole number of seconds, 0 or more, got {max_age!r}")
+        if max_age is not None and (type(max_age) is not int or not 0 <= max_age <= MAX_AGE_SECONDS):
+            raise ValueError(
+                f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}"
+            )
         self._cache_control = b"no-cache" if max_age is None else b"max-age=%d" % max_age
         self._order_books: dict[Pair, _CachedBody] = {}
         # The index and its body are replaced as one, because several threads may serve the same app.

@@ -1,14 +1,24 @@
-"""gzip of encoded bodies, in which a part that was deflated before is not deflated again."""
+"""gzip: which bodies are compressed, and how a part that was deflated before is not deflated again."""
 
 from __future__ import annotations
 
+import gzip
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from market_index.wire import EncodedPart
+
+MIN_GZIP_BYTES: Final = 512
+"""A smaller body is not compressed."""
+
+LARGE_BODY_BYTES: Final = 32 * 1024
+"""From this size on a body is compressed in a thread, part by part, and a change costs one part.
+
+A smaller one is compressed whole, which takes less than a millisecond and makes it a tenth smaller.
+"""
 
 GZIP_LEVEL: Final = 1
 """Identifiers are random digits: the default level takes three times as long to save five percent."""
@@ -19,6 +29,11 @@ _LAST_BLOCK: Final = b"\x03\x00"
 _MODULUS: Final = 2**32
 
 _deflated: Final[WeakKeyDictionary[EncodedPart, bytes]] = WeakKeyDictionary()
+
+
+def gzip_body(content: bytes, parts: Sequence[EncodedPart]) -> bytes:
+    """Return the content compressed: joined from its parts, or as a whole if there are none."""
+    return gzip_parts(parts) if parts else gzip.compress(content, GZIP_LEVEL, mtime=0)
 
 
 def gzip_parts(parts: Iterable[EncodedPart]) -> bytes:

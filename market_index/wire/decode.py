@@ -25,7 +25,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from market_index.assets import AssetId
 from market_index.errors import InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
-from market_index.levels import MAX_LIQUIDITY, Levels, Side
+from market_index.levels import MAX_LIQUIDITY, Levels, Side, levels_of_columns
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import parse_price, parse_prices
@@ -232,8 +232,8 @@ def _sides(bids: list[Any], asks: list[Any]) -> tuple[Levels, Levels]:
         raise TypeError
     best_ask = len(bids)
     return (
-        Levels.of_columns(Side.BID, prices[:best_ask], column[:best_ask]),
-        Levels.of_columns(Side.ASK, prices[best_ask:], column[best_ask:]),
+        levels_of_columns(Side.BID, prices[:best_ask], column[:best_ask]),
+        levels_of_columns(Side.ASK, prices[best_ask:], column[best_ask:]),
     )
 
 

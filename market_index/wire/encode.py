@@ -27,8 +27,8 @@ _DIGEST_BYTES: Final = 16
 class EncodedPart:
     """A piece of a JSON body: its text, and the BLAKE2b digest of it (16 bytes).
 
-    The same object encodes the same chunk in every body, so a caller can cache what it derives from one, weakly. Equal
-    texts have equal digests; the parts themselves compare by identity.
+    Of a side with several chunks, the same object encodes the same chunk in every body, so a caller can cache what it
+    derives from one, weakly. Equal texts have equal digests; the parts themselves compare by identity.
     """
 
     text: bytes
@@ -106,7 +106,7 @@ def error_to_json(message: str) -> bytes:
 def _level_parts(levels: Levels) -> list[EncodedPart]:
     chunks = [chunk for chunk in levels.chunks if chunk.keys]
     if len(chunks) == 1:
-        # Not cached: a change of this side encodes it anyway, and most books are so small that their texts add up.
+        # Not cached: most books are this small, and 10,000 of them would take 5.4 instead of 3.9 times their JSON.
         return [chunks[0].encoded or _encode_levels(chunks[0])]
     return _with_commas([_cached_levels(chunk) for chunk in chunks])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from math import isfinite
 from typing import Final, Protocol
 
 from starlette.requests import Request
@@ -38,12 +39,12 @@ def health_route(live: LiveIndex, feed: FeedStatus, max_stale: float | None = No
         status: dict[str, object] = {
             "pairs": len(live.current),
             "revision": feed.revision,
-            "age_seconds": round(age, 3),
+            "age_seconds": round(age, 3) if isfinite(age) else None,
             "process": os.getpid(),
         }
         stale = max_stale is not None and age > max_stale
         if stale:
-            status = {"error": f"the feed was last known to be good {age:.1f} seconds ago", **status}
+            status = {"error": f"the feed was last healthy {age:.1f} seconds ago", **status}
         body = json.dumps(status, separators=(",", ":")).encode("ascii")
         return JsonResponse(body, 503 if stale else 200, {"Cache-Control": "no-store"})
 

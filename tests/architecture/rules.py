@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from tests.architecture.graph import Graph, Import, package_of
 
@@ -32,7 +33,9 @@ MEDIUM_REQUIREMENTS: Mapping[str, frozenset[str]] = {"nats": frozenset({"nats"})
 # The modules of the domain whose `__all__` the other packages may import.
 PUBLIC_MODULES = frozenset({"market_index", "market_index.wire", "market_index.errors", "market_index.strategies"})
 
-MEDIA = frozenset({"ndjson", "sqlite", "nats", "http", "orders"})
+# Each folder of the feeds is a medium.
+FEEDS = Path(__file__).resolve().parents[2] / "market_index_feeds"
+MEDIA = frozenset(path.parent.name for path in FEEDS.glob("*/__init__.py"))
 
 # fmt: off
 INPUT_OUTPUT_CLOCK_AND_LOG = frozenset({

@@ -47,7 +47,7 @@ def test_whatever_changed_it_equals_a_fresh_build(
     content = built(order, model)
     for keys, value in steps:
         before, as_it_was = content, layout(content)
-        content = content.changed([(key, value) for key in keys])
+        content = content._changed([(key, value) for key in keys])
         assert layout(before) == as_it_was
         for key in keys:
             if value is None:
@@ -56,22 +56,22 @@ def test_whatever_changed_it_equals_a_fresh_build(
                 model[key] = value
         fresh = built(order, model)
         assert layout(content) == layout(fresh)
-        assert (content.bounds, content.size) == (fresh.bounds, fresh.size)
-        assert content.has_same_content(fresh)
+        assert (content._bounds, content._size) == (fresh._bounds, fresh._size)
+        assert content._has_same_content(fresh)
         assert (content is before) == (layout(before) == layout(content))
 
 
 @given(start=contents, count=st.integers(0, 500))
 def test_its_head_equals_a_fresh_build(start: dict[int, str], count: int):
     content = built(RISING, start)
-    head = content.head(count)
+    head = content._head(count)
     assert layout(head) == layout(built(RISING, {key: start[key] for key in sorted(start)[:count]}))
     assert (head is content) == (count >= len(start))
 
 
 @given(start=contents, key=st.integers(0, 500))
 def test_a_key_is_found_where_it_is(start: dict[int, str], key: int):
-    found = built(RISING, start).find(key)
+    found = built(RISING, start)._find(key)
     assert (found is not None) == (key in start)
     if found is not None:
         chunk, position = found
@@ -80,8 +80,8 @@ def test_a_key_is_found_where_it_is(start: dict[int, str], key: int):
 
 def test_a_chunk_ends_at_the_keys_whose_hash_says_so_and_nowhere_else():
     content = built(RISING, dict.fromkeys(range(1_000), "a"))
-    assert content.bounds == [key for key in ENDS if key < 1_000]
-    assert [chunk.keys[-1] for chunk in content.chunks[:-1]] == content.bounds
+    assert list(content._bounds) == [key for key in ENDS if key < 1_000]
+    assert [chunk.keys[-1] for chunk in content.chunks[:-1]] == list(content._bounds)
     assert len(built(RISING, dict.fromkeys(range(MAX_UNSPLIT), "a")).chunks) == 1
 
 
@@ -89,7 +89,7 @@ def test_a_change_copies_one_chunk_and_shares_the_others():
     content = built(RISING, dict.fromkeys(range(10_000), "a"))
     assert not {5_001, 10_001} & set(ENDS)
     for change in ((5_001, "b"), (5_001, None), (10_001, "b")):
-        changed = content.changed([change])
+        changed = content._changed([change])
         shared = {id(chunk) for chunk in content.chunks} & {id(chunk) for chunk in changed.chunks}
         assert len(shared) == len(content.chunks) - 1
 
@@ -106,7 +106,7 @@ def test_items_follow_their_values(start: dict[int, str], steps: list[tuple[Iter
         for chunk in content.chunks:
             chunk.items = [f"item of {one[0]}" for one in chunk.values]
             chunk.encoded = "".join(one[0] for one in chunk.values)
-        content = content.changed([(key, value) for key in keys])
+        content = content._changed([(key, value) for key in keys])
         for chunk in content.chunks:
             assert chunk.items is None or len(chunk.items) == len(chunk.keys)
             # An item is there only if it is valid: that of "a" holds for "ab", but not for "b".
@@ -119,7 +119,7 @@ def test_items_follow_their_values(start: dict[int, str], steps: list[tuple[Iter
 def test_a_replacement_that_keeps_its_item_keeps_what_is_cached_of_the_chunk():
     content = built(RISING, dict.fromkeys(range(10), "a"))
     content.chunks[0].items, content.chunks[0].encoded = list(range(10)), "encoded"
-    kept = content.changed([(3, "ab")]).chunks[0]
+    kept = content._changed([(3, "ab")]).chunks[0]
     assert (kept.items, kept.encoded) == (list(range(10)), "encoded")
-    replaced = content.changed([(3, "b")]).chunks[0]
+    replaced = content._changed([(3, "b")]).chunks[0]
     assert (replaced.items, replaced.encoded) == ([0, 1, 2, None, 4, 5, 6, 7, 8, 9], None)

@@ -144,7 +144,7 @@ live = LiveIndex()
 updating, done = threading.Event(), threading.Event()
 
 def update():
-    with live._turn:
+    with live._lock:
         updating.set()
         done.wait()
 

@@ -374,7 +374,7 @@ def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Pat
         hidden = store.rename(store.with_name("hidden.db"))
         eventually(lambda: service.ask("/healthz").status == 503)
         status = service.ask("/healthz").json
-        assert status["error"].startswith("the feed was last known to be good ")
+        assert status["error"].startswith("the feed was last healthy ")
         # Stale is more than 0.5 seconds, and the age is rounded.
         assert status["age_seconds"] >= 0.5
         assert (status["pairs"], status["revision"]) == (14, 2)

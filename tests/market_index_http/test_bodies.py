@@ -18,9 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from market_index import LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.strategies import order_books, pairs
 from market_index.wire import encode
-from market_index_http import bodies as bodies_module
 from market_index_http import compression, create_app
-from market_index_http.bodies import LARGE_BODY_BYTES, MIN_GZIP_BYTES, Bodies, Body
+from market_index_http.bodies import Bodies, Body
+from market_index_http.compression import LARGE_BODY_BYTES, MIN_GZIP_BYTES
 from tests.market_index_http.books import (
     LARGE,
     MIDDLE,
@@ -42,7 +42,7 @@ class TestCompression:
     def test_a_large_body_is_compressed_once_and_off_the_event_loop(self, monkeypatch: pytest.MonkeyPatch):
         compressing, go_on = threading.Event(), threading.Event()
         times: list[int] = []
-        really = bodies_module._gzip
+        really = compression.gzip_body
 
         def slowly(content: bytes, parts: Sequence[wire.EncodedPart]) -> bytes:
             times.append(len(content))
@@ -51,7 +51,7 @@ class TestCompression:
             return really(content, parts)
 
         waiting = Counted(Body._compress)
-        monkeypatch.setattr(bodies_module, "_gzip", slowly)
+        monkeypatch.setattr(compression, "gzip_body", slowly)
         monkeypatch.setattr(Body, "_compress", lambda body: waiting(body))  # noqa: PLW0108  # to be a method
 
         def ask(port: int) -> bytes:
@@ -110,11 +110,11 @@ def test_each_value_is_encoded_once(monkeypatch: pytest.MonkeyPatch):
     sides, entries, packings = (
         Counted(encode._encode_levels),
         Counted(encode._entry),
-        Counted(bodies_module._gzip),
+        Counted(compression.gzip_body),
     )
     monkeypatch.setattr(encode, "_encode_levels", sides)
     monkeypatch.setattr(encode, "_entry", entries)
-    monkeypatch.setattr(bodies_module, "_gzip", packings)
+    monkeypatch.setattr(compression, "gzip_body", packings)
     live = LiveIndex([book(number) for number in range(500)])
     with served(create_app(live)) as service:
         client = Client(service.port)

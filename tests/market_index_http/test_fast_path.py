@@ -12,15 +12,14 @@ from weakref import ref
 import pytest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import Response
-from starlette.routing import Mount, Router
+from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import LiveIndex
-from market_index_http import app as app_module
-from market_index_http import bodies as bodies_module
-from market_index_http import create_app, fast_path
+from market_index_http import compression, create_app, endpoints, fast_path
 from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, Counted, asked, book, numbered_pair, target
 from tests.service import Client, served
 
@@ -30,8 +29,8 @@ class TestCachedQueries:
 
     def test_a_query_that_was_answered_is_not_taken_apart_again(self, monkeypatch: pytest.MonkeyPatch):
         live = LiveIndex([MIDDLE])
-        taken_apart = Counted(app_module._asset)
-        monkeypatch.setattr(app_module, "_asset", taken_apart)
+        taken_apart = Counted(endpoints._asset)
+        monkeypatch.setattr(endpoints, "_asset", taken_apart)
         with served(create_app(live)) as service:
             answers = {service.ask(target(MIDDLE.pair)).body for _ in range(3)}
             assert (len(answers), taken_apart.calls) == (1, 2)
@@ -100,7 +99,7 @@ class TestCachedQueries:
         with served(app) as service:
             client = Client(service.port)
             plain = {one.pair: asked(client, target(one.pair)).body for one in (MIDDLE, LARGE)}
-            monkeypatch.setattr(bodies_module, "_gzip", failing)
+            monkeypatch.setattr(compression, "gzip_body", failing)
             for one in (MIDDLE, LARGE):
                 for _ in range(2):
                     answer = asked(client, target(one.pair), accept_encoding="gzip")
@@ -216,6 +215,22 @@ def with_a_route_before_its_own(app: Starlette) -> None:
     app.router.routes.insert(0, Mount("/", teapot))
 
 
+class Denied:
+    """Middleware of one route."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        del app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await teapot(scope, receive, send)
+
+
+def with_middleware_of_a_route(app: Starlette) -> None:
+    own = app.router.routes[0]
+    assert isinstance(own, Route)
+    app.router.routes[0] = Route(own.path, own.endpoint, methods=["GET"], middleware=[Middleware(Denied)])
+
+
 def with_another_router(app: Starlette) -> None:
     app.router = Router([Mount("/", teapot)])
 
@@ -238,6 +253,7 @@ CUSTOMIZATIONS = [
     with_a_route_before_its_own,
     with_another_router,
     with_its_routes_replaced,
+    with_middleware_of_a_route,
 ]
 
 
@@ -251,7 +267,9 @@ class TestCustomizations:
         assert asyncio.run(call(app)) == 418
 
     # Starlette itself takes no middleware and no other router after the first request.
-    @pytest.mark.parametrize("customize", [with_a_route_before_its_own, with_its_routes_replaced])
+    @pytest.mark.parametrize(
+        "customize", [with_a_route_before_its_own, with_its_routes_replaced, with_middleware_of_a_route]
+    )
     def test_after_the_first_request(self, customize: Callable[[Starlette], None]):
         app = create_app(LiveIndex([MIDDLE]))
         assert asyncio.run(call(app)) == 200

@@ -57,7 +57,7 @@ def test_it_fails_while_the_feed_is_too_old(service: Service, feed: Feed, age: f
 def test_a_stale_answer_has_the_error_and_the_rest(service: Service, feed: Feed):
     feed.age = 61.04
     assert service.ask("/healthz").json == {
-        "error": "the feed was last known to be good 61.0 seconds ago",
+        "error": "the feed was last healthy 61.0 seconds ago",
         "pairs": 1,
         "revision": None,
         "age_seconds": 61.04,

@@ -1,0 +1,52 @@
+"""The two endpoints: what a request asks for, and the errors of decision 16."""
+
+from __future__ import annotations
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from market_index import AssetId, InvalidAssetId, LiveIndex, Pair, PairNotFound
+from market_index.errors import safe_repr
+from market_index_http.bodies import Bodies, Body
+from market_index_http.fast_path import FastPath
+
+
+class Endpoints:
+    """The two endpoints of one app. They answer what the fast path leaves to them."""
+
+    def __init__(self, live: LiveIndex, bodies: Bodies) -> None:
+        self.fast_path = FastPath(live, bodies)
+        self._live = live
+        self._bodies = bodies
+
+    async def pair_list(self, _: Request) -> Body:
+        """Respond with every tracked pair."""
+        return self._bodies.pair_list(self._live.current)
+
+    async def order_book(self, request: Request) -> Body:
+        """Respond with the book of the pair that the query names."""
+        base, base_asset = _asset(request, "base")
+        quote, quote_asset = _asset(request, "quote")
+        try:
+            book = self._live.current.order_book(Pair(base_asset, quote_asset))
+        except PairNotFound:
+            raise HTTPException(404, f"Pair {base}/{quote} not found") from None
+        if (base, quote) != (str(base_asset), str(quote_asset)):
+            return self._bodies.order_book_as_asked(book, base, quote)
+        self.fast_path.remember(request.scope["query_string"], book.pair)
+        return self._bodies.order_book(book)
+
+
+def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:
+    """Return the asset that a query parameter names, as it was asked and as it is (decision 16)."""
+    values = request.query_params.getlist(parameter)
+    if not values:
+        raise HTTPException(400, f"Query parameter '{parameter}' is missing")
+    if len(values) > 1:
+        raise HTTPException(400, f"Query parameter '{parameter}' is given {len(values)} times: {safe_repr(values)}")
+    if not values[0]:
+        raise HTTPException(400, f"Query parameter '{parameter}' is empty: ''")
+    try:
+        return values[0], AssetId.parse(values[0])
+    except InvalidAssetId as error:
+        raise HTTPException(400, f"Query parameter '{parameter}': {error}") from None
