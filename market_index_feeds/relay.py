@@ -22,8 +22,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import Enum
-from threading import Event, Thread
-from time import monotonic
+from threading import Thread
+from time import monotonic, sleep
 from typing import Final
 
 from market_index import LiveIndex, MarketIndex, Pair
@@ -64,7 +64,9 @@ class Relay:
         self._open_store = open_store
         self._store: Store | None = None
         self._state = RelayState.COMPARING
-        self._stop = Event()
+        # A flag that is polled: a signal handler may set it. Setting an Event would wait for ever if the handler
+        # interrupted a wait for it that holds its lock.
+        self._is_closing = False
         # What the store contains, as far as the relay wrote it.
         self._relayed = self.live.current
         self._seen: set[Pair] = set()
@@ -82,12 +84,12 @@ class Relay:
     def run(self) -> None:
         """Keep the store the same until `close`. Call it once, after `start`."""
         backoff = 0.0
-        while not self._stop.wait(backoff):
+        while self._sleeps(backoff):
             try:
                 self._keep_same()
                 backoff = 0.0
             except StoreError as error:
-                if self._state is not RelayState.FAILING and not self._stop.is_set():
+                if self._state is not RelayState.FAILING and not self._is_closing:
                     LOG.warning("%s: %s; retrying", self.feed.source, error)
                 backoff = self._fail(backoff)
             except Exception:
@@ -99,15 +101,25 @@ class Relay:
     @property
     def is_closing(self) -> bool:
         """Whether it was closed."""
-        return self._stop.is_set()
+        return self._is_closing
 
     def close(self) -> None:
-        """End `run`, without waiting for what the store is doing. Closing twice does no harm."""
-        self._stop.set()
+        """End `run`, without waiting for what the store is doing. Closing twice does no harm.
+
+        Any thread may call it, and a signal handler.
+        """
+        self._is_closing = True
         store = self._store
         if store is not None:
             # In a thread: it may wait for its servers.
             Thread(target=store.close, name=f"closing {store.target}", daemon=True).start()
+
+    def _sleeps(self, seconds: float) -> bool:
+        """Sleep, or less if it is closed meanwhile. Return whether it is still open."""
+        until = monotonic() + seconds
+        while not self._is_closing and (left := until - monotonic()) > 0:
+            sleep(min(left, POLL_SECONDS))
+        return not self._is_closing
 
     def _keep_same(self) -> None:
         """Do what the state demands, until the next check."""
@@ -119,7 +131,7 @@ class Relay:
         if self.feed.is_whole and not self._was_whole:
             # Now it is known which pairs it does not name.
             self._state = RelayState.COMPARING
-        elif not self._stop.is_set() and not self._store.is_as_left():
+        elif not self._is_closing and not self._store.is_as_left():
             LOG.warning("%s: another program changed it; making it the same as %s", self.target, self.feed.source)
             self._state = RelayState.COMPARING
 
@@ -132,7 +144,7 @@ class Relay:
     def _publish_changes(self, store: Store) -> None:
         """Publish what the feed brings until it is time for the next check."""
         until = monotonic() + CHECK_SECONDS
-        while monotonic() < until and not self._stop.wait(POLL_SECONDS):
+        while monotonic() < until and self._sleeps(POLL_SECONDS):
             current = self.live.current
             if current is not self._relayed:
                 self._publish(store, current)

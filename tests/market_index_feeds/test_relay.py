@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -244,6 +247,35 @@ def test_a_book_that_is_too_large_costs_nothing_else(source: Store, tmp_path: Pa
             assert logged.text.count("does not take the book of") == 1
             source.publish(OrderBook(large.pair, spot="3"))
             comes_to_hold(target, {1: "2", 2: "2", 1001: "3"})
+
+
+@pytest.mark.parametrize("moment", range(1, 30))
+def test_a_signal_handler_may_close_it_at_any_moment(source: Store, tmp_path: Path, moment: int):
+    """As a handler does, the trace function interrupts the thread that runs the relay between two lines."""
+    lines = 0
+
+    def interrupt(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        if lines == moment and event == "line":
+            relay.close()
+        return interrupt
+
+    def run() -> None:
+        sys.settrace(interrupt)
+        try:
+            relay.run()
+        finally:
+            sys.settrace(None)
+
+    with open_feed(source.target) as feed:
+        relay = Relay(feed, lambda: open_store(tmp_path / "copy.db", synchronous="normal"))
+        relay.start()
+        running = Thread(target=run, daemon=True)
+        running.start()
+        running.join(10)
+        assert not running.is_alive()
+        assert relay.is_closing
 
 
 def test_what_cannot_be_opened_at_the_start_is_an_error(source: Store, tmp_path: Path):
