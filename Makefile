@@ -44,7 +44,7 @@ test: .venv/check.installed browser ## run the tests, with branch coverage (HYPO
 
 test-faults: .venv/check.installed ## kill a publisher 200 times and a server 30 times, and run the other faults
 	MARKET_INDEX_KILLS=200 MARKET_INDEX_SERVER_KILLS=30 $(BIN)/python -m pytest \
-	  tests/market_index_feeds/test_faults.py tests/market_index_feeds/nats/test_faults.py $(PYTEST)
+	  tests/market_index_feeds/sqlite/test_faults.py tests/market_index_feeds/nats/test_faults.py $(PYTEST)
 
 check: .venv/check.installed ## types, style and formatting
 	$(BIN)/ruff check
