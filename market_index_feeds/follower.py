@@ -97,6 +97,8 @@ class Ownership:
         """Take over a delta, and return the pairs to retract."""
         published = {book.pair for book in delta.books}
         removed = set(delta.removed) - published
+        # The source may have contained only a bad book of a pair: then the pair in the live index is not the feed's.
+        retracted = {pair for pair in removed if pair in self._named or pair in self._kept}
         self._named -= removed
         self._named |= published
         self._kept -= removed | published
@@ -105,7 +107,7 @@ class Ownership:
         self._unfinished = delta.unfinished
         if published or removed or delta.rejected or delta.unfinished is not Names.NONE:
             self._is_blank = False
-        return removed | self._dropped()
+        return retracted | self._dropped()
 
     def _dropped(self) -> set[Pair]:
         doubts = self._rejected | {self._unfinished}
@@ -283,7 +285,7 @@ class Follower:
         self.revision = self.revision if update.revision is None else update.revision
         self._count(update)
         self._reject(update.rejected)
-        self._log_dropped(update, len(retracted))
+        self._log_dropped(update, retracted)
         if owned.is_blank:
             self._report("contains no order book")
         else:
@@ -306,16 +308,16 @@ class Follower:
             if rejected.record is not None:
                 self._reported.add(rejected.record)
 
-    def _log_dropped(self, update: Snapshot | Delta, retracted: int) -> None:
+    def _log_dropped(self, update: Snapshot | Delta, retracted: set[Pair]) -> None:
         """Log what the user cannot see from the source alone: why it was read again, and which pairs are kept."""
         name, kept = self._source.name, self._ownership.kept
         if isinstance(update, Delta):
-            unnamed = retracted - len(update.removed)
-            if unnamed > 0:
-                LOG.info("%s: dropped %d pairs that it does not name", name, unnamed)
+            unnamed = retracted.difference(update.removed)
+            if unnamed:
+                LOG.info("%s: dropped %d pairs that it does not name", name, len(unnamed))
             return
         if update.because is not None:
-            LOG.info("%s: reloaded, because %s: %d pairs dropped", name, update.because, retracted)
+            LOG.info("%s: reloaded, because %s: %d pairs dropped", name, update.because, len(retracted))
         if kept and not self._ownership.is_blank:
             LOG.warning("%s: keeping %d pairs that rejected or unfinished records may name", name, kept)
 

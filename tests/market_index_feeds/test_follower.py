@@ -95,6 +95,13 @@ class TestOwnership:
             eventually(lambda: not source.left)
         assert spots(live) == {2: None, 7: None}
 
+    def test_a_pair_that_the_source_removes_but_that_was_never_read_is_not_owned(self):
+        live = LiveIndex([book(7)])
+        with Feed(source := Scripted(Snapshot(rejected=[bad(7)]), Delta(removed=[pair(7)]))) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        assert spots(live) == {7: None}
+
     def test_a_rejected_record_keeps_the_pair_that_it_names_until_it_is_gone(self):
         first = Snapshot(books=[book(1), book(2)])
         assert live_after(first, Snapshot(books=[book(3)], rejected=[bad(1)])) == {1: None, 3: None}
