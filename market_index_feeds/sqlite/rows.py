@@ -42,13 +42,19 @@ def read_row(row: Row) -> OrderBook | Rejected:
         return book_of(row)
     except MarketIndexError as error:
         pair = pair_of(row[0])
-        return Rejected(f"row {safe_repr(row[0])}", str(error), pair or Names.NONE, row[0] if pair is None else pair)
+        if pair is None:
+            return Rejected(f"row {safe_repr(row[0])}", str(error), Names.NONE, row[0])
+        return Rejected(f"row {pair}", str(error), pair, pair)
 
 
 def pair_of(text: bytes) -> Pair | None:
-    """Return the pair that a row is stored under, or None if that is not the name of one."""
+    """Return the pair that a row is stored under, or None if that is not the name of one as a store writes it.
+
+    So two rows are never of one pair: a row under the upper case name of a pair says nothing about the pair.
+    """
     try:
         base, _, quote = text.decode("ascii").partition("/")
-        return Pair(AssetId.parse(base), AssetId.parse(quote))
+        pair = Pair(AssetId.parse(base), AssetId.parse(quote))
     except (UnicodeDecodeError, MarketIndexError):
         return None
+    return pair if str(pair).encode("ascii") == text else None

@@ -97,6 +97,20 @@ def test_a_row_under_the_upper_case_name_of_its_pair_is_rejected(good: Store, pa
     assert open_feed(path).read_order_book(PAIR) == GOOD
 
 
+def test_the_upper_case_name_of_a_pair_costs_nothing_of_the_pair(
+    good: Store, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+):
+    with open_feed(path) as feed:
+        feed.start(live)
+        forge(path, upper(str(PAIR)), TEXT)
+        eventually(lambda: feed.rejected == 1)
+        assert good.replace([GOOD, book(1, 1)]).retracted == 1
+        forge(path, str(PAIR), TEXT + " GARBAGE")
+        eventually(lambda: feed.rejected == 2)
+        assert f"row {PAIR} rejected" in caplog.text
+        assert live.current.order_book(PAIR) == GOOD
+
+
 def test_a_valid_book_in_upper_case_is_read(good: Store, path: Path):
     forge(path, str(PAIR), upper(TEXT))
     assert open_feed(path).read().order_book(PAIR) == NEXT
