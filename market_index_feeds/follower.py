@@ -171,6 +171,8 @@ class Follower:
         self._begin()
         try:
             return self._read(progress)
+        except (Unavailable, OSError) as error:
+            raise self._unreadable(error) from None
         finally:
             self.close()
 
@@ -228,8 +230,10 @@ class Follower:
     def _next(self, updates: Generator[Update, None, None]) -> Update:
         """Return the next update of a source that is loaded. Raises `FeedError` if the feed was closed."""
         update = next(updates, None)
-        if update is None or self._stop.is_set():
+        if self._stop.is_set():
             raise self._closed()
+        if update is None:
+            raise FeedError(f"{self._source.name} cannot be read: it ended before all of it was read")
         return update
 
     def _closed(self) -> FeedError:
@@ -249,24 +253,26 @@ class Follower:
         backoff = 0.0
         while True:
             try:
-                for update in updates:
-                    if self._stop.is_set():
-                        return
-                    self._apply(update, live)
-                    backoff = 0.0
+                # Within: closing the source may raise as well.
+                with closing(updates):
+                    for update in updates:
+                        if self._stop.is_set():
+                            return
+                        self._apply(update, live)
+                        backoff = 0.0
             except (Unavailable, OSError) as error:
                 if isinstance(error, Unavailable) and error.is_final:
                     self._end(error.reason)
                     return
                 self._report(f"cannot be read: {reason_of(error)}")
             except Exception as error:
-                LOG.exception("%s: unexpected error", self._source.name)
-                self._report(f"unexpected error: {reason_of(error)}")
+                problem = f"unexpected error: {reason_of(error)}"
+                if problem != self._problem:
+                    LOG.exception("%s: unexpected error", self._source.name)
+                self._report(problem)
             else:
                 self._end()
                 return
-            finally:
-                updates.close()
             backoff = next_backoff(backoff)
             if self._stop.wait(backoff):
                 return
@@ -339,9 +345,10 @@ class Follower:
 
     def _end(self, reason: str | None = None) -> None:
         """Note that the source has ended for good."""
-        if self._stop.is_set():
-            return
-        self._move(self._state, State.ENDED)
+        with self._lock:
+            if self._state is State.CLOSED:
+                return
+            self._state = State.ENDED
         name = self._source.name
         if reason is not None:
             LOG.error("%s: cannot be read: %s", name, reason)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import LiveIndex, Pair
+from market_index import LiveIndex, MarketIndex, Pair
 from market_index_feeds import Feed, FeedError, backoff
 from market_index_feeds import follower as follower_module
 from market_index_feeds.errors import Unavailable
@@ -265,6 +265,49 @@ class TestFailing:
         assert set(spots(live)) == {1, 2}
         assert "ZeroDivisionError: a defect" in logged.text
         assert "unexpected error: a defect; keeping its 1 pairs" in logged.text
+
+    def test_a_defect_that_stays_is_logged_once(self, live: LiveIndex, logged: pytest.LogCaptureFixture):
+        script = [ZeroDivisionError("a defect") for _ in range(5)]
+        with Feed(source := Scripted(Snapshot(books=[book(1)]), *script)) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        assert logged.text.count("Traceback") == 1
+
+    def test_a_source_that_cannot_be_closed_is_opened_again(self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
+        class Unclosable(Scripted):
+            def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
+                try:
+                    yield from super().updates(stop, progress)
+                finally:
+                    if self.opened == 1:
+                        raise OSError(5, "Input/output error")
+
+        failing = [ZeroDivisionError("a defect")]
+
+        def update(self: LiveIndex, *changes: Any) -> MarketIndex:
+            if len(self.current) and failing:
+                raise failing.pop()
+            return updated(self, *changes)
+
+        updated = LiveIndex.update
+        monkeypatch.setattr(LiveIndex, "update", update)
+        with Feed(source := Unclosable(Snapshot(books=[book(1)]), Delta(books=[book(2)]))) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        assert set(spots(live)) == {1, 2}
+        assert (source.opened, source.closed, failing) == (2, 2, [])
+
+    def test_a_source_that_yields_nothing_is_an_error(self, live: LiveIndex):
+        for work in (lambda feed: feed.start(live), lambda feed: feed.read()):
+            with pytest.raises(FeedError, match=r"^a script cannot be read: it ended before all of it was read$"):
+                work(Feed(Scripted(ends=True)))
+
+    def test_a_stream_that_fails_before_its_end_is_an_error(self):
+        for error in (Unavailable("it is damaged"), OSError(5, "it is damaged")):
+            feed = Feed(source := Scripted(Snapshot(books=[book(1)], is_whole=False), error))
+            with pytest.raises(FeedError, match=r"^a script cannot be read: it is damaged$"):
+                feed.read()
+            assert source.closed == 1
 
     def test_a_part_that_cannot_be_read_makes_it_failing_until_it_can(self, live: LiveIndex):
         follower = Follower(
