@@ -155,14 +155,20 @@ class Follower:
         except BaseException:
             self._move(State.LOADING, State.IDLE)
             raise
-        with self._lock:
-            if self._state is State.LOADING:
-                self._state = State.FOLLOWING
-                thread = Thread(target=self._run, args=(updates, live), name=f"feed {self._source.name}", daemon=True)
-                # Under the lock, because a thread cannot be joined before it is started.
-                thread.start()
-                self._thread = thread
-                return
+        try:
+            with self._lock:
+                if self._state is State.LOADING:
+                    thread = Thread(
+                        target=self._run, args=(updates, live), name=f"feed {self._source.name}", daemon=True
+                    )
+                    # Under the lock, because a thread cannot be joined before it is started.
+                    thread.start()
+                    self._state, self._thread = State.FOLLOWING, thread
+                    return
+        except RuntimeError as error:  # there are too many threads
+            updates.close()
+            self._move(State.LOADING, State.IDLE)
+            raise FeedError(f"{self._source.name} cannot be followed: {reason_of(error)}") from None
         updates.close()
         raise self._closed()
 

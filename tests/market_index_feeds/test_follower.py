@@ -297,6 +297,23 @@ class TestFailing:
         assert set(spots(live)) == {1, 2}
         assert (source.opened, source.closed, failing) == (2, 2, [])
 
+    def test_a_feed_without_a_thread_is_an_error_and_can_be_started_again(
+        self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        class Failing(Thread):
+            def start(self) -> None:
+                raise RuntimeError("can't start new thread")
+
+        source = Scripted(Snapshot(books=[book(1)]), Snapshot(books=[book(2)]))
+        with Feed(source) as feed:
+            with monkeypatch.context() as patch, pytest.raises(FeedError, match="cannot be followed: can't start"):
+                patch.setattr(follower_module, "Thread", Failing)
+                feed.start(live)
+            assert source.closed == 1
+            feed.start(live)
+            eventually(lambda: not source.left)
+        assert set(spots(live)) == {2}
+
     def test_a_source_that_yields_nothing_is_an_error(self, live: LiveIndex):
         for work in (lambda feed: feed.start(live), lambda feed: feed.read()):
             with pytest.raises(FeedError, match=r"^a script cannot be read: it ended before all of it was read$"):
