@@ -225,8 +225,8 @@ def test_a_worker_says_in_one_line_what_it_cannot_read(store: Path, capsys: pyte
     settings = serving.Settings(
         str(store), access_log=False, max_age=None, max_stale=None, cors_origins=(), workers=2, page=True
     )
-    with pytest.raises(SystemExit) as ended:
-        serving.serve_as_worker(settings, socket.create_server(("127.0.0.1", 0)), lambda: None)
+    with pytest.raises(SystemExit) as ended, socket.create_server(("127.0.0.1", 0)) as listener:
+        serving.serve_as_worker(settings, listener, lambda: None)
     assert ended.value.code == 3
     said = capsys.readouterr().err
     assert said.startswith(f"Error: {store} cannot be opened: ")
