@@ -68,11 +68,6 @@ def feed_errors() -> Iterator[None]:
         raise FeedFailed(str(error)) from None
     except PairNotFound as error:
         raise PairAbsent(str(error)) from None
-    except BrokenPipeError:
-        # click exits without a message when the reader of its output is gone.
-        raise
-    except OSError as error:
-        raise FeedFailed(error.strerror or str(error)) from None
 
 
 @contextmanager

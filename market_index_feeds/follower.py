@@ -291,13 +291,14 @@ class Follower:
             return
         owned = self._ownership
         retracted = owned.replace(update) if isinstance(update, Snapshot) else owned.change(update)
+        self._count(update)
+        self._reject(update.rejected)
+        self._log_dropped(update, retracted)
+        # After what is logged of it: the log explains what a reader of the live index sees.
         if update.books or retracted:
             live.update(update.books, retracted)
         self.is_whole = update.is_whole
         self.revision = self.revision if update.revision is None else update.revision
-        self._count(update)
-        self._reject(update.rejected)
-        self._log_dropped(update, retracted)
         if owned.is_blank:
             self._report("contains no order book")
         else:

@@ -306,9 +306,10 @@ class TestFailing:
 
         source = Scripted(Snapshot(books=[book(1)]), Snapshot(books=[book(2)]))
         with Feed(source) as feed:
-            with monkeypatch.context() as patch, pytest.raises(FeedError, match="cannot be followed: can't start"):
+            with monkeypatch.context() as patch:
                 patch.setattr(follower_module, "Thread", Failing)
-                feed.start(live)
+                with pytest.raises(FeedError, match="cannot be followed: can't start"):
+                    feed.start(live)
             assert source.closed == 1
             feed.start(live)
             eventually(lambda: not source.left)

@@ -170,7 +170,12 @@ def test_what_a_stream_has_not_come_to_yet_is_not_retracted(source: Store, bucke
 def test_it_goes_on_after_what_nobody_foresaw(source: Store, bucket: str, logged: pytest.LogCaptureFixture):
     source.publish(book(1, 1))
     stores: list[Store] = []
-    raising = [ZeroDivisionError("nobody foresaw this"), OSError(24, "Too many open files")]
+    raising = [
+        StoreError("not yet"),
+        StoreError("not there"),
+        ZeroDivisionError("nobody foresaw this"),
+        OSError(24, "Too many open files"),
+    ]
 
     def opened() -> Store:
         if stores and raising:
@@ -187,6 +192,8 @@ def test_it_goes_on_after_what_nobody_foresaw(source: Store, bucket: str, logged
         source.publish(book(1, 2))
         comes_to_hold(bucket, {1: "2"})
         assert logged.text.count("unexpected error") == 2
+        # Logged when it starts to fail, and not at every retry.
+        assert logged.text.count("; retrying") == 1
         relay.close()
         running.join(DEADLINE_SECONDS)
         assert not running.is_alive()

@@ -50,6 +50,16 @@ def read(medium: Medium) -> MarketIndex:
 class TestPublishing:
     """What a change does, and what it does not."""
 
+    def test_a_store_is_as_left_from_its_last_replace_on(self, store: Store, medium: Medium):
+        assert not store.is_as_left()
+        store.replace([book(1, 1)])
+        assert store.is_as_left()
+        store.publish(book(2, 2))
+        assert store.is_as_left()
+        with open_store(medium.target) as other:
+            other.publish(book(3, 3))
+        assert not store.is_as_left()
+
     def test_what_is_published_goes_live_and_revisions_rise(self, store: Store, feed: Feed, live: LiveIndex):
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         before = store.revision

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -208,6 +208,16 @@ def test_a_restart_waits_for_its_time_or_for_the_end(monkeypatch: pytest.MonkeyP
         supervisor.stop()
         supervisor._sleep_until(60)
         assert now < 1
+
+
+def fail(_: socket.socket, __: Callable[[], object]) -> None:
+    raise SystemExit(3)
+
+
+def test_one_of_the_first_that_fails_before_it_serves_ends_all():
+    """In this process: what a process of its own has covered can be lost when it is ended."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert workers.supervise(fail, listener, 2, DEADLINE_SECONDS) == 3
 
 
 def test_what_none_of_them_can_read_is_one_exit_code_3(tmp_path: Path, store: Path):
