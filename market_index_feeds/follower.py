@@ -316,8 +316,8 @@ class Follower:
         """Count and log each rejected record once, until it is good or gone."""
         for rejected in records:
             if rejected.record is None or rejected.record not in self._reported:
-                self.rejected += 1
                 LOG.warning("%s %s rejected: %s", self._source.name, rejected.place, rejected.reason)
+                self.rejected += 1
             if rejected.record is not None:
                 self._reported.add(rejected.record)
 
