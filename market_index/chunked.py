@@ -14,7 +14,8 @@ Theory of operation
     in one list.
 
     Results computed from a chunk are cached in its slots `items` (one object per value) and `encoded` (one for all).
-    They are computed once, however many versions share the chunk. A change keeps the items of the other values.
+    They are computed once, however many versions share the chunk, except the JSON of a side that is one chunk (see
+    `market_index.wire.encode`). A change keeps the items of the other values.
 """
 
 from __future__ import annotations
