@@ -176,19 +176,18 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         """Return the levels at these positions, and create no others than those of the chunks between."""
         if not positions:
             return ()
-        start, stop, step = positions.start, positions.stop, positions.step
-        if step == 1 and stop <= len(self._chunks[0].keys):
-            # The top of the book: what most callers slice.
-            return tuple(_items(self._chunks[0])[start:stop])
-        first, last = min(start, positions[-1]), max(start, positions[-1])
-        items: list[PriceLevel] = []
-        offset = passed = 0
-        for chunk in self._chunks:
-            if passed + len(chunk.keys) <= first:
-                offset += len(chunk.keys)
-            elif passed <= last:
-                items += _items(chunk)
-            passed += len(chunk.keys)
+        is_run = positions.step == 1
+        first, last = (positions.start, positions.stop - 1) if is_run else sorted((positions[0], positions[-1]))
+        chunks, at, offset = self._chunks, 0, 0
+        while offset + len(chunks[at].keys) <= first:
+            offset += len(chunks[at].keys)
+            at += 1
+        items = _items(chunks[at])
+        while offset + len(items) <= last:
+            at += 1
+            items = items + _items(chunks[at])
+        if is_run:
+            return tuple(items[first - offset : last - offset + 1])
         return tuple([items[position - offset] for position in positions])
 
     def __eq__(self, other: object) -> bool:
