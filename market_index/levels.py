@@ -183,9 +183,11 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
             offset += len(chunks[at].keys)
             at += 1
         items = _items(chunks[at])
+        if offset + len(items) <= last:
+            items = items.copy()
         while offset + len(items) <= last:
             at += 1
-            items = items + _items(chunks[at])
+            items += _items(chunks[at])
         if is_run:
             return tuple(items[first - offset : last - offset + 1])
         return tuple([items[position - offset] for position in positions])

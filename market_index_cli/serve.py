@@ -62,7 +62,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     metavar="SECONDS",
     envvar="MARKET_INDEX_MAX_AGE",
     show_envvar=True,
-    type=click.IntRange(0),
+    type=click.IntRange(0, 2**31),
     help="How long clients may use an answer without asking again; they may see old prices. By default they ask.",
 )
 @click.option(

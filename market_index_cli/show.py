@@ -31,7 +31,7 @@ Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_R
 def pairs(source: str, *, wide: bool, as_json: bool) -> None:
     """List the pairs of FEED: spot, best bid, best ask, spread, number of levels, and the assets.
 
-    A name is chosen by whoever makes the asset: only the identifier is unique. In a pipe, tabs separate the columns.
+    The creator of an asset chooses its name: only the identifier is unique. In a pipe, tabs separate the columns.
     """
     log_plainly()
     with feed_errors(), open_feed(source) as feed, loading_progress(feed.source) as progress:

@@ -153,7 +153,7 @@ class Bodies:
         cached = self._order_books.get(book.pair)
         if cached is None or cached() is not book:
             cached = _CachedBody(book, self._forget)
-            cached.pair, cached.body = book.pair, self._body(encoded_order_book(book))
+            cached.pair, cached.body = book.pair, self._encoded(book)
             self._order_books[book.pair] = cached
         return cached.body
 
@@ -162,7 +162,7 @@ class Bodies:
 
         It is neither cached nor compressed: there are more spellings than can be cached.
         """
-        return self._body(encoded_order_book(book, base=base, quote=quote), compress=False)
+        return self._encoded(book, base=base, quote=quote, compress=False)
 
     def pair_list(self, index: MarketIndex) -> Body:
         """Return the body of the pair list; the one before it if the list did not change."""
@@ -171,13 +171,20 @@ class Bodies:
             return before[1]
         parts = encoded_pair_list(index)
         # If books changed but no spot price, the body stays.
-        is_same = before is not None and before[1].digest == digest_of(parts).hex()
-        body = before[1] if before is not None and is_same else self._body(parts)
+        digest = digest_of(parts).hex()
+        is_same = before is not None and before[1].digest == digest
+        body = before[1] if before is not None and is_same else self._body(parts, digest)
         self._pair_list = ref(index), body
         return body
 
-    def _body(self, parts: tuple[EncodedPart, ...], *, compress: bool = True) -> Body:
-        content, digest = text_of(parts), digest_of(parts).hex()
+    def _encoded(
+        self, book: OrderBook, *, base: str | None = None, quote: str | None = None, compress: bool = True
+    ) -> Body:
+        parts = encoded_order_book(book, base=base, quote=quote)
+        return self._body(parts, digest_of(parts).hex(), compress=compress)
+
+    def _body(self, parts: tuple[EncodedPart, ...], digest: str, *, compress: bool = True) -> Body:
+        content = text_of(parts)
         # The parts of a small body would only keep its text in memory twice.
         parts = parts if len(content) >= LARGE_BODY_BYTES else ()
         return Body(content, digest, self._cache_control, parts=parts, compress=compress)

@@ -79,7 +79,7 @@ def record_of(book: OrderBook) -> Record:
 def book_of(key: str, value: bytes, headers: Mapping[str, str] | None) -> OrderBook:
     """Return the book of a value: JSON in the shape of the order-book endpoint's answer, deflated or not.
 
-    Everything is validated, whoever wrote it. The digest is optional; it adds a check for damage.
+    Everything is validated, whichever program wrote it. The digest is optional; it adds a check for damage.
 
     Raises `MarketIndexError` if the value is not a valid order book, has another digest, or is of another pair.
     """

@@ -75,7 +75,7 @@ class NatsStore(Store):
 
     @property
     def revision(self) -> int:
-        """The revision of the last change, whoever made it; 0 before the first."""
+        """The revision of the last change by any publisher; 0 before the first."""
         with self._in_turn() as do:
             return do(retry(self._publisher.revision, self._patience))
 

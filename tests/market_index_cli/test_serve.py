@@ -257,7 +257,16 @@ def test_it_serves_without_a_standard_error(tmp_path: Path):
     assert process.wait(DEADLINE_SECONDS) == 0
 
 
-@pytest.mark.parametrize("arguments", [[], [SAMPLE, "--port", "-1"], [SAMPLE, "--port", "x"], [SAMPLE, "--no-such"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        [SAMPLE, "--port", "-1"],
+        [SAMPLE, "--port", "x"],
+        [SAMPLE, "--no-such"],
+        [SAMPLE, "--max-age", str(2**31 + 1)],
+    ],
+)
 def test_wrong_usage_is_exit_code_2(arguments: list[object]):
     done = run("serve", *arguments)
     assert done.returncode == 2
