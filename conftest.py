@@ -1,21 +1,65 @@
-"""Runs the examples of docstrings, README and docs as tests."""
+"""Runs the examples of docstrings, README and docs as tests.
+
+There is one test per file, because its later examples use names of the earlier ones.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from doctest import ELLIPSIS, IGNORE_EXCEPTION_DETAIL
+from pathlib import Path
 
-from sybil import Sybil
+import pytest
+from sybil import Document, Sybil
+from sybil.example import SybilFailure
 from sybil.parsers.markdown import PythonCodeBlockParser as FencedPython
 from sybil.parsers.rest import DocTestParser
 
 PACKAGES = ("market_index", "market_index_feeds", "market_index_http", "market_index_cli")
 
-docstrings = Sybil(
-    parsers=[DocTestParser(optionflags=ELLIPSIS)], patterns=[f"{package}/**/*.py" for package in PACKAGES]
-)
-pages = Sybil(
-    parsers=[FencedPython(doctest_optionflags=ELLIPSIS | IGNORE_EXCEPTION_DETAIL)],
-    patterns=["README.md", "docs/*.md"],
-)
+ROOT = Path(__file__).parent
 
-pytest_collect_file = (docstrings + pages).pytest()
+DOCSTRINGS = Sybil(parsers=[DocTestParser(optionflags=ELLIPSIS)])
+PAGES = Sybil(parsers=[FencedPython(doctest_optionflags=ELLIPSIS | IGNORE_EXCEPTION_DETAIL)])
+
+
+class Examples(pytest.Item):
+    """The examples of one file, in their order."""
+
+    document: Document
+
+    def runtest(self) -> None:
+        for example in self.document.examples():
+            example.evaluate()
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
+        del style
+        return str(excinfo.value) if isinstance(excinfo.value, SybilFailure) else str(excinfo.getrepr(style="short"))
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.path, None, f"{self.path.name}: {self.name}"
+
+
+class File(pytest.File):
+    """A file with examples; a file without them has no test."""
+
+    sybil: Sybil
+
+    def collect(self) -> Iterator[Examples]:
+        document = self.sybil.parse(self.path)
+        if next(iter(document.examples()), None) is not None:
+            item = Examples.from_parent(self, name="examples")
+            item.document = document
+            yield item
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> File | None:
+    if file_path.suffix == ".md":
+        sybil = PAGES
+    elif file_path.suffix == ".py" and file_path.relative_to(ROOT).parts[0] in PACKAGES:
+        sybil = DOCSTRINGS
+    else:
+        return None
+    file = File.from_parent(parent, path=file_path)
+    file.sybil = sybil
+    return file
