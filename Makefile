@@ -4,7 +4,7 @@ FEED ?= $(or $(MARKET_INDEX_FEED),sample.db)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve browser test test-faults check docs wheel openapi bench clean
+.PHONY: help serve browser test test-all test-faults check docs wheel openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -36,15 +36,24 @@ browser: # Debian's Chromium and node, for the tests of page and clients; withou
 	  { export DEBIAN_FRONTEND=noninteractive; install='apt-get install -qq -y --no-install-recommends chromium nodejs'; \
 	    $$install || { apt-get update -qq && $$install; }; } >/dev/null 2>&1 || true
 
-test: .venv/check.installed browser ## run the tests, with branch coverage (HYPOTHESIS_PROFILE=thorough for more examples)
+# Tests wait for servers and processes most of the time: more workers than cores.
+PYTEST_WORKERS := -n 5 --dist worksteal
+
+test: .venv/check.installed browser ## run the tests, in two minutes (PYTEST='-k prices' for some)
+	$(BIN)/python -m pytest $(PYTEST_WORKERS) $(PYTEST)
+
+SEED ?= $(shell $(PYTHON) -c 'import secrets; print(secrets.randbits(32))')
+
+test-all: .venv/check.installed browser ## run all tests, with random examples (SEED=… for those of another run) and branch coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n auto --maxprocesses 4 --dist loadfile $(PYTEST)
+	seed=$(SEED); echo "random seed: $$seed"; HYPOTHESIS_PROFILE=thorough \
+	  $(BIN)/coverage run -m pytest $(PYTEST_WORKERS) -m '' --hypothesis-seed=$$seed $(PYTEST)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 test-faults: .venv/check.installed ## kill a publisher 200 times and a server 30 times, and run the other faults
 	MARKET_INDEX_KILLS=200 MARKET_INDEX_SERVER_KILLS=30 $(BIN)/python -m pytest \
-	  tests/market_index_feeds/sqlite/test_faults.py tests/market_index_feeds/nats/test_faults.py $(PYTEST)
+	  -m '' tests/market_index_feeds/sqlite/test_faults.py tests/market_index_feeds/nats/test_faults.py $(PYTEST)
 
 check: .venv/check.installed ## types, style and formatting
 	$(BIN)/ruff check

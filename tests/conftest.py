@@ -12,11 +12,24 @@ from hypothesis import HealthCheck, settings
 
 from tests import nats
 
-settings.register_profile("default", max_examples=60, deadline=None, print_blob=True)
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+"""Whether properties are tested with random examples, of the domain with many; `make test-all` prints their seed."""
+
+DOMAIN = Path(__file__).with_name("market_index")
+
+settings.register_profile("repeatable", max_examples=60, deadline=None, derandomize=True, database=None)
+settings.register_profile("random", max_examples=60, deadline=None, print_blob=True)
 settings.register_profile(
-    "thorough", max_examples=400, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "random domain", max_examples=400, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.load_profile("random" if THOROUGH else "repeatable")
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Before a module is imported, load the profile that its tests take their settings from."""
+    if THOROUGH and isinstance(collector, pytest.Module):
+        settings.load_profile("random domain" if DOMAIN in collector.path.parents else "random")
+
 
 RECORDED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
