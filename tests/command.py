@@ -1,8 +1,9 @@
-"""The command, run as a user runs it: a process of its own."""
+"""The command: run as a user runs it, in a process of its own, or invoked in the process of the test."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -13,7 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
 from market_index import wire
+from market_index_cli.main import main
 from tests.market_index_feeds.made_up import book
 from tests.service import Service
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -31,6 +35,7 @@ def line(number: int, spot: object = None) -> str:
 
 
 def run(*arguments: object, said: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own: for standard input, descriptors, and the exit of the interpreter."""
     return subprocess.run(
         [COMMAND, *map(str, arguments)],
         input=said,
@@ -40,6 +45,31 @@ def run(*arguments: object, said: str | None = None, **environment: str) -> subp
         env=os.environ | environment,
         check=False,
     )
+
+
+def invoke(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process, which takes a tenth of the time."""
+    runner = CliRunner(env=environment, catch_exceptions=False)
+    with _own_signals_and_logging():
+        result = runner.invoke(main, [*map(str, arguments)], prog_name=COMMAND.name)
+    return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
+
+
+@contextmanager
+def _own_signals_and_logging() -> Iterator[None]:
+    """Undo at the end what the command sets for its process, and hide the handlers of pytest from it."""
+    root = logging.getLogger()
+    loggers = [root, *map(logging.getLogger, ("market_index_feeds", "uvicorn.access"))]
+    levels = [logger.level for logger in loggers]
+    handlers, root.handlers = root.handlers, []
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, on_sigterm)
+        root.handlers = handlers
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 class Running:

@@ -4,43 +4,51 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
 
+import pytest
+
+import market_index_feeds.nats
 from market_index import wire
 from market_index_feeds import open_feed, open_store
+from market_index_feeds.nats.retry import Patience
 from tests import nats
-from tests.command import LINES, SAMPLE, line, run, running
+from tests.command import LINES, SAMPLE, invoke, line, run, running
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import eventually
 
 
-def test_books_are_published_shown_and_retracted(bucket: str):
+def test_books_are_published_shown_and_retracted(bucket: str, lines: Path):
     done = run("publish", bucket, SAMPLE)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
         f"{bucket}: 13 order books published, revision 13\n",
         "",
     )
-    listed = wire.pair_list_from_json(run("pairs", bucket, "--json").stdout.encode())
+    listed = wire.pair_list_from_json(invoke("pairs", bucket, "--json").stdout.encode())
     assert listed == open_feed(SAMPLE).read().pair_list()
     one = json.loads(LINES[0])
-    assert json.loads(run("book", bucket, one["base"], one["quote"], "--json").stdout) == one
-    done = run("retract", bucket, one["base"], one["quote"])
+    assert json.loads(invoke("book", bucket, one["base"], one["quote"], "--json").stdout) == one
+    done = invoke("retract", bucket, one["base"], one["quote"])
     assert (done.returncode, done.stdout) == (
         0,
         f"{bucket}: {one['base']}/{one['quote']} retracted, revision 14\n",
     )
-    assert run("retract", bucket, one["base"], one["quote"]).returncode == 1
-    assert run("book", bucket, one["base"], one["quote"]).returncode == 1
-    done = run("publish", bucket, "-", "--replace", said=line(1, 1))
+    assert invoke("retract", bucket, one["base"], one["quote"]).returncode == 1
+    assert invoke("book", bucket, one["base"], one["quote"]).returncode == 1
+    lines.write_text(line(1, 1))
+    done = invoke("publish", bucket, lines, "--replace")
     assert (done.returncode, done.stdout) == (
         0,
         f"{bucket}: 1 order book, of which 1 are new, 12 pairs retracted, revision 27\n",
     )
 
 
+@pytest.mark.thorough
 def test_a_bucket_is_served_by_many_and_its_changes_go_live(bucket: str, tmp_path: Path):
-    run("publish", bucket, SAMPLE)
+    invoke("publish", bucket, SAMPLE)
     with running(tmp_path, bucket, "--port", 0, "--workers", 2) as command:
         service = command.service
         assert f"{bucket}: 13 pairs, 0 values rejected\n" in command.said
@@ -50,10 +58,11 @@ def test_a_bucket_is_served_by_many_and_its_changes_go_live(bucket: str, tmp_pat
         assert command.end() == 0
 
 
-def test_serving_goes_on_without_a_server_and_its_age_is_told(tmp_path: Path):
+@pytest.mark.thorough
+def test_the_last_books_are_served_while_the_server_of_the_bucket_is_down(tmp_path: Path):
     with nats.served(tmp_path / "own") as server:
         target = f"{server.url}/books"
-        run("publish", target, SAMPLE)
+        invoke("publish", target, SAMPLE)
         with running(tmp_path, target, "--port", 0, "--max-stale", 1) as command:
             service = command.service
             told = service.ask("/healthz").json
@@ -64,7 +73,8 @@ def test_serving_goes_on_without_a_server_and_its_age_is_told(tmp_path: Path):
             assert len(service.pair_list().json["pairs"]) == 13
             server.start()
             server.wait()
-            run("publish", target, "-", said=line(1, 1))
+            with open_store(target) as store:
+                store.publish(book(1, 1))
             eventually(lambda: len(service.pair_list().json["pairs"]) == 14)
             eventually(lambda: service.ask("/healthz").status == 200)
             assert "cannot be read: " in command.said
@@ -74,35 +84,61 @@ def test_serving_goes_on_without_a_server_and_its_age_is_told(tmp_path: Path):
             assert command.end() == 0
 
 
-def test_a_book_that_is_too_large_is_named_and_costs_nothing_else(tmp_path: Path):
+def test_a_book_that_is_too_large_is_named_and_costs_nothing_else(tmp_path: Path, lines: Path):
     with nats.served(tmp_path / "small", "max_payload: 16384") as server:
         target = f"{server.url}/books"
         large = wire.order_book_to_json(nats.noise(1)).decode()
-        done = run("publish", target, "-", said=f"{line(1, 1)}{large}\n{line(2, 2)}")
+        lines.write_text(f"{line(1, 1)}{large}\n{line(2, 2)}")
+        done = invoke("publish", target, lines)
         assert done.returncode == 5
         assert done.stdout == f"{target}: 2 order books published, revision 2\n"
         assert f"does not take the book of {pair(1001)}: it has" in done.stderr
-        done = run("publish", target, "-", "--replace", said=f"{line(2, 2)}{large}\n")
+        lines.write_text(f"{line(2, 2)}{large}\n")
+        done = invoke("publish", target, lines, "--replace")
         assert done.returncode == 5
         assert done.stdout == (f"{target}: 2 order books, of which 0 are new, 1 pair retracted, revision 3\n")
         assert spots(open_feed(target).read()) == {2: "2"}
 
 
-def test_what_cannot_be_opened_is_one_line_without_credentials(bucket: str):
+@pytest.fixture
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("open_nats_source", "open_nats_store"):
+        impatient = partial(getattr(market_index_feeds.nats, name), opening=Patience(connect=0.1, answer=0.1))
+        monkeypatch.setattr(market_index_feeds.nats, name, impatient)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("serve", "NOWHERE", "--port", 0),
+        ("pairs", "NOWHERE"),
+        ("publish", "NOWHERE", SAMPLE),
+        ("relay", SAMPLE, "NOWHERE"),
+        ("relay", "NOWHERE", "BUCKET"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+@pytest.mark.usefixtures("short_patience")
+def test_an_unreachable_bucket_is_one_line_without_credentials(bucket: str, arguments: tuple[object, ...]):
     nowhere = f"127.0.0.1:{nats.spare_port()}/books"
-    for arguments in (
-        ("serve", f"nats://me:s3cret@{nowhere}", "--port", 0),
-        ("pairs", f"nats://me:s3cret@{nowhere}"),
-        ("publish", f"nats://me:s3cret@{nowhere}", SAMPLE),
-        ("relay", SAMPLE, f"nats://me:s3cret@{nowhere}"),
-        ("relay", f"nats://me:s3cret@{nowhere}", bucket),
-    ):
-        done = run(*arguments)
-        assert (done.returncode, done.stdout) == (3, "")
-        assert re.fullmatch(
-            f"Error: nats://{nowhere} cannot be (opened|read): "
-            f"nats://{nowhere.removesuffix('/books')}: connection refused",
-            done.stderr.splitlines()[-1],
-        )
-        assert "s3cret" not in done.stderr
-    assert run("pairs", bucket).stderr == f"Error: {bucket} cannot be read: there is no such bucket\n"
+    names = {"NOWHERE": f"nats://me:s3cret@{nowhere}", "BUCKET": bucket}
+    require_one_line_without_credentials(invoke(*(names.get(str(one), one) for one in arguments)), nowhere)
+
+
+@pytest.mark.thorough
+def test_an_unreachable_bucket_ends_a_process_with_one_line_without_credentials():
+    nowhere = f"127.0.0.1:{nats.spare_port()}/books"
+    require_one_line_without_credentials(run("pairs", f"nats://me:s3cret@{nowhere}"), nowhere)
+
+
+def require_one_line_without_credentials(done: CompletedProcess[str], nowhere: str) -> None:
+    assert (done.returncode, done.stdout) == (3, "")
+    assert re.fullmatch(
+        f"Error: nats://{nowhere} cannot be (opened|read): nats://{nowhere.removesuffix('/books')}: connection refused",
+        done.stderr.splitlines()[-1],
+    )
+    assert "s3cret" not in done.stderr
+
+
+def test_a_bucket_that_does_not_exist_is_one_line(bucket: str):
+    assert invoke("pairs", bucket).stderr == f"Error: {bucket} cannot be read: there is no such bucket\n"

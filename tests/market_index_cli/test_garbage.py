@@ -15,7 +15,7 @@ from market_index.assets import ADA, AssetId
 from market_index_feeds import Store, open_feed, open_store
 from market_index_feeds.nats.records import DIGEST_HEADER, digest_of, key_of
 from tests import nats
-from tests.command import run, running
+from tests.command import invoke, running
 from tests.market_index_feeds.made_up import book, pair
 from tests.market_index_feeds.sqlite.files import forge
 from tests.service import Service
@@ -151,7 +151,7 @@ def test_serve_that_starts_later_does_not_have_them(source: Source, tmp_path: Pa
 def test_pairs_reports_them_as_rejected(source: Source):
     source.spoil()
     for options in ((), ("--json",)):
-        done = run("pairs", source.target, *options)
+        done = invoke("pairs", source.target, *options)
         assert done.returncode == 5
         assert done.stderr.count(" rejected: ") == done.stderr.count("\n") == len(CASES)
         assert not any(forged.decode() in done.stdout for forged in FORGED)
@@ -163,7 +163,7 @@ def test_pairs_reports_them_as_rejected(source: Source):
 def test_book_reports_it_as_unreadable(source: Source, number: int):
     case = CASES[number]
     source.put(case.pair, case.garbage)
-    done = run("book", source.target, case.base, "ADA", *["--json"] * case.is_upper)
+    done = invoke("book", source.target, case.base, "ADA", *["--json"] * case.is_upper)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith(f"Error: {source.target} cannot be read: ")
     assert done.stderr.count("\n") == 1

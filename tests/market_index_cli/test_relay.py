@@ -9,28 +9,31 @@ from pathlib import Path
 import pytest
 
 from market_index_feeds import open_feed, open_store
-from tests.command import SAMPLE, line, run, running
+from tests.command import SAMPLE, invoke, running
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import eventually
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_a_file_feeds_a_bucket_until_a_signal_ends_it(bucket: str, tmp_path: Path, number: signal.Signals):
     store = tmp_path / "market.db"
-    run("publish", store, SAMPLE)
+    invoke("publish", store, SAMPLE)
     with running(tmp_path, store, bucket, command="relay") as relay:
         eventually(lambda: "relaying" in relay.said)
         assert relay.said == f"relaying {store} into {bucket}: 13 pairs, revision 13\n"
-        run("publish", store, "-", said=line(1, 1))
+        with open_store(store) as publishing:
+            publishing.publish(book(1, 1))
         eventually(lambda: len(open_feed(bucket).read()) == 14)
         assert relay.end(number) == 0
-    run("publish", store, "-", said=line(1, 2))
-    run("retract", store, pair(1).base, "ADA")
+    with open_store(store) as publishing:
+        publishing.publish(book(1, 2))
+        publishing.retract(pair(1))
     with running(tmp_path, store, bucket, command="relay") as relay:
         eventually(lambda: "13 pairs, revision 15" in relay.said)
         assert len(open_feed(bucket).read()) == 13
 
 
+@pytest.mark.thorough
 def test_a_relay_that_is_killed_leaves_no_harm(bucket: str, tmp_path: Path):
     store = tmp_path / "market.db"
     with open_store(store, synchronous="normal") as source:
@@ -39,7 +42,7 @@ def test_a_relay_that_is_killed_leaves_no_harm(bucket: str, tmp_path: Path):
             with running(tmp_path, store, bucket, command="relay") as relay:
                 eventually(lambda: "relaying" in relay.said)  # it is over when the loop goes on
                 source.publish(*(book(number, spot) for number in range(200)))
-                time.sleep(0.01 * spot)
+                time.sleep(0.01 * spot)  # the kill comes at another moment of the relaying each time
                 relay.process.kill()
         with running(tmp_path, store, bucket, command="relay") as relay:
             eventually(lambda: spots(open_feed(bucket).read()) == dict.fromkeys(range(200), "7"))

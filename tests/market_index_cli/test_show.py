@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import subprocess
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from market_index import LiveIndex, wire
 from market_index_feeds import open_feed
 from market_index_http import create_app
-from tests.command import BOOK, COMMAND, LINES, SAMPLE, read_all, run
+from tests.command import BOOK, COMMAND, LINES, SAMPLE, invoke, read_all, run
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 
@@ -43,27 +44,36 @@ def plain(text: str) -> str:
     return parts[0] + "".join(part.partition("m")[2] for part in parts[1:])
 
 
-@pytest.fixture(params=["store", "file", "stdin", "service"])
-def source(request: pytest.FixtureRequest, store: Path):
-    """Every kind of feed, and what is to be said to the command."""
+@pytest.fixture(params=["store", "file", "service"])
+def source(request: pytest.FixtureRequest, store: Path) -> Iterator[object]:
+    """Each kind of feed that can be read twice."""
     if request.param == "store":
-        run("publish", store, SAMPLE)
-        yield store, None
+        invoke("publish", store, SAMPLE)
+        yield store
     elif request.param == "file":
-        yield SAMPLE, None
-    elif request.param == "stdin":
-        yield "-", SAMPLE.read_text()
+        yield SAMPLE
     else:
         with open_feed(SAMPLE) as feed, served(create_app(live := LiveIndex())) as service:
             feed.start(live)
-            yield f"http://127.0.0.1:{service.port}", None
+            yield f"http://127.0.0.1:{service.port}"
 
 
-def test_the_pairs_of_any_feed(source: tuple[object, str | None]):
-    name, said = source
-    done = run("pairs", name, said=said)
+def test_pairs_lists_any_feed(source: object):
+    done = invoke("pairs", source)
     assert (done.returncode, done.stderr) == (0, "")
-    headings, *rows = [row.split("\t") for row in done.stdout.splitlines()]
+    require_sample(done.stdout)
+    done = invoke("pairs", source, "--json")
+    assert wire.pair_list_from_json(done.stdout.encode()) == open_feed(SAMPLE).read().pair_list()
+
+
+def test_pairs_lists_standard_input():
+    done = run("pairs", "-", said=SAMPLE.read_text())
+    assert (done.returncode, done.stderr) == (0, "")
+    require_sample(done.stdout)
+
+
+def require_sample(table: str) -> None:
+    headings, *rows = [row.split("\t") for row in table.splitlines()]
     assert headings == ["pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote"]
     plain = {(one["base"], one["quote"]): one for one in map(json.loads, LINES)}
     assert len(rows) == 13
@@ -74,36 +84,41 @@ def test_the_pairs_of_any_feed(source: tuple[object, str | None]):
         assert ask == (one["asks"][0]["price"] if one["asks"] else "-")
         assert (spread == "-") if "-" in {bid, ask} else Decimal(spread) == Decimal(ask) - Decimal(bid)
         assert (int(bids), int(asks)) == (len(one["bids"]), len(one["asks"]))
-    done = run("pairs", name, "--json", said=said)
-    assert wire.pair_list_from_json(done.stdout.encode()) == open_feed(SAMPLE).read().pair_list()
 
 
-def test_the_book_of_any_feed(source: tuple[object, str | None]):
-    name, said = source
-    one = BOOK
-    done = run("book", name, "ADA", IUSD, said=said)
+def test_book_shows_a_pair_of_any_feed(source: object):
+    done = invoke("book", source, "ADA", IUSD)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [row.split("\t") for row in done.stdout.splitlines()]
-    asks = [["ask", level["price"], str(level["accumulated_liquidity"])] for level in one["asks"]]
-    bids = [["bid", level["price"], str(level["accumulated_liquidity"])] for level in one["bids"]]
+    asks = [["ask", level["price"], str(level["accumulated_liquidity"])] for level in BOOK["asks"]]
+    bids = [["bid", level["price"], str(level["accumulated_liquidity"])] for level in BOOK["bids"]]
     assert rows == [["side", "price", "amount"], *reversed(asks), *bids]
-    assert json.loads(run("book", name, "ADA", IUSD, "--json", said=said).stdout) == one
-    cut = json.loads(run("book", name, "ADA", IUSD, "--json", "--depth", 1, said=said).stdout)
-    assert cut == one | {"bids": one["bids"][:1], "asks": one["asks"][:1]}
-    done = run("book", name, IUSD, "ADA", said=said)
+    assert json.loads(invoke("book", source, "ADA", IUSD, "--json").stdout) == BOOK
+    cut = json.loads(invoke("book", source, "ADA", IUSD, "--json", "--depth", 1).stdout)
+    assert cut == BOOK | {"bids": BOOK["bids"][:1], "asks": BOOK["asks"][:1]}
+    done = invoke("book", source, IUSD, "ADA")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: Pair {IUSD}/ADA not found\n")
 
 
-def test_what_cannot_be_read_is_one_line_and_exit_code_3(tmp_path: Path):
+def test_book_shows_a_pair_of_standard_input():
+    assert json.loads(run("book", "-", "ADA", IUSD, "--json", said=SAMPLE.read_text()).stdout) == BOOK
+
+
+def test_a_pair_that_is_not_found_ends_a_process_with_exit_code_1():
+    done = run("book", SAMPLE, IUSD, "ADA")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: Pair {IUSD}/ADA not found\n")
+
+
+def test_a_feed_that_cannot_be_read_is_one_line_and_exit_code_3(tmp_path: Path):
     for command in (("pairs",), ("book", "ADA", IUSD)):
-        done = run(command[0], tmp_path / "market.db", *command[1:])
+        done = invoke(command[0], tmp_path / "market.db", *command[1:])
         assert (done.returncode, done.stdout) == (3, "")
         assert done.stderr.endswith("market.db cannot be opened: No such file or directory\n")
         assert done.stderr.count("\n") == 1
 
 
 def test_on_a_terminal_there_is_a_table_and_a_ladder(store: Path):
-    run("publish", store, SAMPLE)
+    invoke("publish", store, SAMPLE)
     table = on_terminal("pairs", store, columns=110)
     assert len(table) == 16
     assert all(len(plain(row)) <= 110 for row in table)
@@ -133,15 +148,15 @@ def test_on_a_terminal_there_is_a_table_and_a_ladder(store: Path):
     assert any("#" in row for row in ascii_alone)
 
 
-def test_what_is_refused_is_an_exit_code_of_its_own(lines: Path):
+def test_a_rejected_line_is_exit_code_5(lines: Path):
     lines.write_text("nonsense\n" + LINES[0])
     done = run("pairs", lines)
     assert (done.returncode, done.stdout.count("\n")) == (5, 2)
     assert "line 1 rejected" in done.stderr
 
 
-def test_a_pipe_that_is_closed_early_is_no_failure_that_is_told_of(store: Path):
-    run("publish", store, SAMPLE)
+def test_a_pipe_that_is_closed_early_is_no_error(store: Path):
+    invoke("publish", store, SAMPLE)
     done = subprocess.run(
         ["sh", "-c", f"{COMMAND} pairs {store} | head -1"],
         capture_output=True,
