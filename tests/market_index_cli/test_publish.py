@@ -14,7 +14,7 @@ import pytest
 
 from market_index import AssetId, Pair, wire
 from market_index_feeds import open_feed, open_store
-from tests.command import COMMAND, LINES, SAMPLE, invoke, line, read_all, run
+from tests.command import COMMAND, SAMPLE, invoke, line, padded_above_4_mib, read_all, run
 from tests.market_index_feeds.made_up import spots
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -152,8 +152,7 @@ def test_input_without_a_book_replaces_nothing(store: Path, content: str):
 
 
 def test_a_large_file_shows_progress_on_a_terminal(store: Path, lines: Path):
-    lines.write_text("".join(LINES) * 600)
-    assert lines.stat().st_size > 4 * 1024 * 1024
+    lines.write_text(padded_above_4_mib(SAMPLE.read_text()))
     ours, theirs = pty.openpty()
     with subprocess.Popen([COMMAND, "publish", store, lines], stdout=subprocess.DEVNULL, stderr=theirs) as process:
         os.close(theirs)

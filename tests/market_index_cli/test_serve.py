@@ -1,4 +1,4 @@
-"""`market-index serve`, run by a user: a process, real files, real signals, a real terminal."""
+"""`market-index serve`: a process, real files, real signals, a real terminal; errors of options are invoked here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from threading import Event, Thread
@@ -17,28 +18,38 @@ import pytest
 
 from market_index import ADA, AssetId, Pair
 from market_index_feeds import open_store
-from tests.command import COMMAND, SAMPLE, line, run, running
+from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, run, running
 from tests.market_index_feeds.made_up import book, pair
 from tests.service import Client, Service
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 
-def test_it_serves_the_sample_and_says_what_it_read_and_where_it_listens(tmp_path: Path):
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One server of the sample with no other option, for the tests that only read from it."""
+    with running(tmp_path_factory.mktemp("sample"), SAMPLE, "--port", 0) as command:
+        yield command
+
+
+def test_every_book_of_the_sample_is_served(sample: Running):
     lines = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
-    with running(tmp_path, SAMPLE, "--port", 0) as command:
-        service = command.service
-        assert command.said.startswith(f"{SAMPLE}: {len(lines)} pairs, 0 lines rejected\nlistening on http://")
-        assert {(one["base"], one["quote"]) for one in service.pair_list().json["pairs"]} == {
-            (line["base"], line["quote"]) for line in lines
-        }
-        for line in lines:
-            assert service.order_book(line["base"], line["quote"]).json == line
-        assert "server" not in service.pair_list().headers
-        assert "date" in service.pair_list().headers
+    service = sample.service
+    assert sample.said.startswith(f"{SAMPLE}: {len(lines)} pairs, 0 lines rejected\nlistening on http://")
+    assert {(one["base"], one["quote"]) for one in service.pair_list().json["pairs"]} == {
+        (line["base"], line["quote"]) for line in lines
+    }
+    for line in lines:
+        assert service.order_book(line["base"], line["quote"]).json == line
+
+
+def test_an_answer_has_a_date_and_names_no_server(sample: Running):
+    headers = sample.service.pair_list().headers
+    assert "server" not in headers
+    assert "date" in headers
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals):
+def test_a_signal_ends_an_idle_server(tmp_path: Path, number: signal.Signals):
     with running(tmp_path, SAMPLE, "--port", 0) as command:
         idle = Client(command.service.port)
         idle.ask("/trading-view/pair-list")
@@ -48,6 +59,7 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals):
         idle.close()
 
 
+@pytest.mark.thorough
 def test_every_recorded_book_is_served_as_plain_json_and_decimal_read_it(tmp_path: Path, recorded_order_books: Path):
     with running(tmp_path, recorded_order_books, "--port", 0) as command:
         client = Client(command.service.port)
@@ -66,7 +78,7 @@ def test_every_recorded_book_is_served_as_plain_json_and_decimal_read_it(tmp_pat
         client.close()
 
 
-def test_changes_of_the_file_go_live_and_refusals_are_said(tmp_path: Path):
+def test_changes_of_the_file_go_live_and_rejected_lines_are_logged(tmp_path: Path):
     path = tmp_path / "books.ndjson"
     lines = SAMPLE.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + b"nonsense\n")
@@ -83,7 +95,7 @@ def test_changes_of_the_file_go_live_and_refusals_are_said(tmp_path: Path):
         assert command.end() == 0
 
 
-def test_standard_input_is_served_while_it_goes_on_and_after_it_ended(tmp_path: Path):
+def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: Path):
     lines = SAMPLE.read_bytes().splitlines(keepends=True)
     with running(tmp_path, "-", "--port", 0, stdin=subprocess.PIPE) as command:
         pipe = command.process.stdin
@@ -100,7 +112,7 @@ def test_standard_input_is_served_while_it_goes_on_and_after_it_ended(tmp_path: 
         assert command.end() == 0
 
 
-def test_a_whole_file_on_standard_input_is_there_from_the_first_answer_on(tmp_path: Path):
+def test_the_first_answer_has_all_of_a_file_on_standard_input(tmp_path: Path):
     with SAMPLE.open("rb") as sample, running(tmp_path, "-", "--port", 0, stdin=sample) as command:
         assert len(command.service.pair_list().json["pairs"]) == 13
         assert "standard input: 13 pairs, 0 lines rejected\n" in command.said
@@ -114,7 +126,7 @@ def is_listened_on(port: int) -> bool:
     return True
 
 
-def test_what_is_in_flight_when_it_is_told_to_end_is_answered_whole(tmp_path: Path):
+def test_a_response_in_flight_at_a_signal_is_sent_whole(tmp_path: Path):
     pair = Pair(AssetId(b"\x01" * 28, b"deep"), ADA)
     levels = ",".join(f'{{"price":"{price}","accumulated_liquidity":1}}' for price in range(1, 120_001))
     body = f'{{"base":"{pair.base}","quote":"ADA","spot":null,"bids":[],"asks":[{levels}]}}'.encode()
@@ -148,33 +160,42 @@ def test_what_is_in_flight_when_it_is_told_to_end_is_answered_whole(tmp_path: Pa
     ],
 )
 def test_a_feed_that_cannot_be_opened_is_one_line_and_exit_code_3(source: str, reason: str):
-    done = run("serve", source, "--port", 0)
+    done = invoke("serve", source, "--port", 0)
     assert done.returncode == 3
     assert reason in done.stderr
     assert done.stderr.startswith("Error: ")
     assert done.stderr.count("\n") == 1
 
 
-def test_a_file_that_cannot_be_read_is_exit_code_3_too(tmp_path: Path):
-    # Reading a process's own memory at address 0 fails, whoever asks, though the file is there.
-    done = run("serve", "/proc/self/mem", "--port", 0)
+def test_a_feed_that_cannot_be_opened_ends_a_process_with_exit_code_3():
+    done = run("serve", "nowhere.ndjson", "--port", 0)
+    assert done.returncode == 3
+    assert done.stderr == "Error: nowhere.ndjson cannot be opened: No such file or directory\n"
+
+
+def test_a_file_that_cannot_be_read_is_exit_code_3_too():
+    # Reading a process's own memory at address 0 fails, also for root, though the file exists.
+    done = invoke("serve", "/proc/self/mem", "--port", 0)
     assert (done.returncode, done.stderr) == (3, "Error: /proc/self/mem cannot be read: Input/output error\n")
 
 
-def test_an_address_that_cannot_be_had_is_one_line_and_exit_code_4():
+def test_an_address_in_use_ends_a_process_with_exit_code_4():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run("serve", SAMPLE, "--port", port)
         assert done.returncode == 4
         assert done.stderr == f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
-    for host in ("no such host", "x" * 300):
-        done = run("serve", SAMPLE, "--host", host)
-        assert done.returncode == 4
-        assert done.stderr.startswith(f"Error: cannot listen on {host} port 8000: ")
-        assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("redirection", ["<&-", "0>/dev/null"])
+@pytest.mark.parametrize("host", ["no such host", "x" * 300], ids=len)
+def test_an_invalid_host_is_one_line_and_exit_code_4(host: str):
+    done = invoke("serve", SAMPLE, "--host", host)
+    assert done.returncode == 4
+    assert done.stderr.startswith(f"Error: cannot listen on {host} port 8000: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("redirection", ["<&-", pytest.param("0>/dev/null", marks=pytest.mark.thorough)])
 def test_a_standard_input_that_cannot_be_read_is_exit_code_3(redirection: str):
     done = subprocess.run(
         ["sh", "-c", f"{COMMAND} serve - --port 0 {redirection}"],
@@ -188,7 +209,7 @@ def test_a_standard_input_that_cannot_be_read_is_exit_code_3(redirection: str):
     assert done.stderr.count("\n") == 1
 
 
-def test_of_two_that_load_for_one_address_the_later_is_exit_code_4(tmp_path: Path):
+def test_an_address_that_is_taken_while_it_loads_is_exit_code_4(tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -216,8 +237,8 @@ def test_of_two_that_load_for_one_address_the_later_is_exit_code_4(tmp_path: Pat
         assert "Traceback" not in late.said
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_it_loads_ends_it_cleanly_too(tmp_path: Path, number: signal.Signals):
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
+def test_a_signal_ends_a_server_that_loads(tmp_path: Path, number: signal.Signals):
     path = tmp_path / "large.ndjson"
     path.write_bytes(b"nonsense\n" + SAMPLE.read_bytes() * 3_000)
     with running(tmp_path, path, "--port", 0) as command:
@@ -227,7 +248,7 @@ def test_a_signal_while_it_loads_ends_it_cleanly_too(tmp_path: Path, number: sig
         assert "listening" not in command.said
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_a_signal_ends_the_wait_for_a_stream(tmp_path: Path, number: signal.Signals):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -268,7 +289,7 @@ def test_it_serves_without_a_standard_error(tmp_path: Path):
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[object]):
-    done = run("serve", *arguments)
+    done = invoke("serve", *arguments)
     assert done.returncode == 2
     assert "Usage: market-index serve" in done.stderr
 
@@ -285,26 +306,29 @@ def test_flags_are_read_from_the_environment_too(tmp_path: Path):
         eventually(lambda: '"GET /trading-view/pair-list HTTP/1.1" 200' in command.said)
 
 
-def test_requests_are_not_logged_unless_asked_for(tmp_path: Path):
+def test_requests_are_not_logged_by_default(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0) as command:
         assert command.service.pair_list().status == 200
         assert command.end() == 0
         assert "GET" not in command.said
 
 
-def test_clients_are_told_how_long_an_answer_may_be_used(tmp_path: Path):
-    for arguments, told in (((), "no-cache"), (("--max-age", 5), "max-age=5"), (("--max-age", 0), "max-age=0")):
-        with running(tmp_path, SAMPLE, "--port", 0, *arguments) as command:
-            assert command.service.pair_list().headers["cache-control"] == told
+def test_clients_revalidate_an_answer_by_default(sample: Running):
+    assert sample.service.pair_list().headers["cache-control"] == "no-cache"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="what a process has loaded is read from /proc")
-def test_it_runs_on_uvloop_and_httptools(tmp_path: Path):
-    with running(tmp_path, SAMPLE, "--port", 0) as command:
-        assert command.service.pair_list().status == 200
-        loaded = Path(f"/proc/{command.process.pid}/maps").read_text()
-        assert "/uvloop/loop." in loaded
-        assert "/httptools/parser/" in loaded
+@pytest.mark.parametrize("seconds", [0, pytest.param(5, marks=pytest.mark.thorough)])
+def test_max_age_is_sent_to_clients(tmp_path: Path, seconds: int):
+    with running(tmp_path, SAMPLE, "--port", 0, "--max-age", seconds) as command:
+        assert command.service.pair_list().headers["cache-control"] == f"max-age={seconds}"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the libraries that a process has loaded are read from /proc")
+def test_it_runs_on_uvloop_and_httptools(sample: Running):
+    assert sample.service.pair_list().status == 200
+    loaded = Path(f"/proc/{sample.process.pid}/maps").read_text()
+    assert "/uvloop/loop." in loaded
+    assert "/httptools/parser/" in loaded
 
 
 def test_it_listens_on_ipv6_where_asked(tmp_path: Path):
@@ -317,11 +341,11 @@ def test_it_listens_on_ipv6_where_asked(tmp_path: Path):
 
 
 def test_help_shows_defaults_variables_and_examples():
-    done = run("serve", "--help")
+    done = invoke("serve", "--help")
     assert done.returncode == 0
     for shown in ("127.0.0.1", "8000", "MARKET_INDEX_PORT", "market-index serve books.ndjson", "Exit codes"):
         assert shown in done.stdout
-    assert "serve" in run("--help").stdout
+    assert "serve" in invoke("--help").stdout
     assert run("--version").stdout.startswith("market-index, version ")
 
 
@@ -341,7 +365,7 @@ def on_a_terminal(path: Path) -> str:
 
 def test_loading_a_large_file_shows_progress_on_a_terminal(tmp_path: Path):
     path = tmp_path / "large.ndjson"
-    path.write_bytes(SAMPLE.read_bytes() * 400)
+    path.write_text(padded_above_4_mib(SAMPLE.read_text()))
     shown = on_a_terminal(path)
     assert "100%" in shown
     assert shown.count("%") > 2
@@ -353,20 +377,21 @@ def test_loading_a_small_file_shows_none(tmp_path: Path):
 
 
 def test_a_store_is_served_and_its_changes_go_live(store: Path, tmp_path: Path):
-    run("publish", store, SAMPLE)
+    invoke("publish", store, SAMPLE)
     with running(tmp_path, store, "--port", 0) as command:
         service = command.service
         assert command.said.startswith(f"{store}: 13 pairs, 0 rows rejected\nlistening on http://")
         assert len(service.pair_list().json["pairs"]) == 13
-        run("publish", store, "-", said=line(1, 1))
+        with open_store(store) as publishing:
+            publishing.publish(book(1, 1))
         eventually(lambda: len(service.pair_list().json["pairs"]) == 14)
-        assert run("retract", store, pair(1).base, "ADA").returncode == 0
+        assert invoke("retract", store, pair(1).base, "ADA").returncode == 0
         eventually(lambda: len(service.pair_list().json["pairs"]) == 13)
         assert command.end() == 0
 
 
 def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Path, store: Path):
-    assert run("publish", store, SAMPLE).returncode == 0
+    assert invoke("publish", store, SAMPLE).returncode == 0
     with running(tmp_path, store, "--port", 0, "--max-stale", 0.5) as command:
         service = command.service
         eventually(lambda: service.ask("/healthz").status == 200)
@@ -392,6 +417,16 @@ def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Pat
         eventually(lambda: service.ask("/healthz").status == 200)
 
 
-def test_a_file_has_no_revision(tmp_path: Path):
-    with running(tmp_path, SAMPLE, "--port", 0) as command:
-        assert command.service.ask("/healthz").json["revision"] is None
+def test_the_page_is_served_by_default(sample: Running):
+    assert sample.service.ask("/").headers["content-type"].startswith("text/html")
+
+
+def test_web_pages_of_other_origins_may_not_read_answers_by_default(sample: Running):
+    client = Client(sample.service.port)
+    answer = client.ask("/trading-view/pair-list", headers="Origin: https://page.example\r\n")
+    client.close()
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_file_has_no_revision(sample: Running):
+    assert sample.service.ask("/healthz").json["revision"] is None

@@ -117,7 +117,7 @@ def test_a_feed_that_cannot_be_read_is_one_line_and_exit_code_3(tmp_path: Path):
         assert done.stderr.count("\n") == 1
 
 
-def test_on_a_terminal_there_is_a_table_and_a_ladder(store: Path):
+def test_pairs_on_a_terminal_is_a_table_cut_to_its_width(store: Path):
     invoke("publish", store, SAMPLE)
     table = on_terminal("pairs", store, columns=110)
     assert len(table) == 16
@@ -128,7 +128,10 @@ def test_on_a_terminal_there_is_a_table_and_a_ladder(store: Path):
     narrow = on_terminal("pairs", store, columns=80)
     assert all(len(plain(row)) <= 80 for row in narrow)
     assert plain(narrow[-1]) == "There is no room for identifiers; --wide shows them."
-    rows = on_terminal("book", store, "ADA", IUSD, "--depth", 2, columns=100)
+
+
+def test_book_on_a_terminal_is_a_ladder_of_the_best_levels():
+    rows = on_terminal("book", SAMPLE, "ADA", IUSD, "--depth", 2, columns=100)
     assert plain(rows[0]) == "ADA/iUSD"
     assert [plain(row).partition(" ")[0] for row in rows[4:]] == [
         "",
@@ -141,11 +144,13 @@ def test_on_a_terminal_there_is_a_table_and_a_ladder(store: Path):
         "...",
     ]
     assert "█" in rows[6]
-    assert len(on_terminal("book", store, "ADA", IUSD, columns=100)) == 5 + 10 + 1 + 10
-    colourless = on_terminal("book", store, "ADA", IUSD, columns=100, NO_COLOR="1")
-    assert not any("\x1b" in row for row in colourless)
-    ascii_alone = on_terminal("book", store, "ADA", IUSD, columns=100, PYTHONIOENCODING="ascii")
-    assert any("#" in row for row in ascii_alone)
+    assert len(on_terminal("book", SAMPLE, "ADA", IUSD, columns=100)) == 5 + 10 + 1 + 10
+
+
+def test_a_ladder_has_no_colour_and_no_blocks_on_a_terminal_without_them():
+    rows = on_terminal("book", SAMPLE, "ADA", IUSD, columns=100, NO_COLOR="1", PYTHONIOENCODING="ascii")
+    assert not any("\x1b" in row for row in rows)
+    assert any("#" in row for row in rows)
 
 
 def test_a_rejected_line_is_exit_code_5(lines: Path):

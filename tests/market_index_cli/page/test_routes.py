@@ -10,7 +10,7 @@ import pytest
 from market_index import LiveIndex
 from market_index_cli.page.routes import page_routes
 from market_index_http import create_app
-from tests.command import SAMPLE, run, running
+from tests.command import SAMPLE, invoke, running
 from tests.page import PAGE
 from tests.service import Client, Service, served
 
@@ -88,18 +88,30 @@ def test_the_endpoints_alone_have_no_page():
         assert service.ask("/page.css").status == 404
 
 
-def test_the_command_serves_the_page_unless_told_not_to(tmp_path: Path):
+@pytest.mark.thorough
+def test_the_command_serves_the_page_by_default(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0) as command:
         assert command.service.ask("/").body == (PAGE / "index.html").read_bytes()
         assert command.service.ask("/main.js").status == 200
-    for arguments, environment in ((["--no-page"], {}), ([], {"MARKET_INDEX_PAGE": "0"})):
-        with running(tmp_path, SAMPLE, "--port", 0, *arguments, **environment) as command:
-            assert command.service.ask("/").json == {"error": "Not Found"}
-            assert command.service.ask("/main.js").status == 404
-            assert command.service.ask("/healthz").status == 200
-            assert len(command.service.pair_list().json["pairs"]) == 13
-            assert command.end() == 0
-    assert "--no-page" in run("serve", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [(["--no-page"], {}), pytest.param([], {"MARKET_INDEX_PAGE": "0"}, marks=pytest.mark.thorough)],
+)
+def test_the_command_serves_no_page_where_it_is_turned_off(
+    tmp_path: Path, arguments: list[str], environment: dict[str, str]
+):
+    with running(tmp_path, SAMPLE, "--port", 0, *arguments, **environment) as command:
+        assert command.service.ask("/").json == {"error": "Not Found"}
+        assert command.service.ask("/main.js").status == 404
+        assert command.service.ask("/healthz").status == 200
+        assert len(command.service.pair_list().json["pairs"]) == 13
+        assert command.end() == 0
+
+
+def test_the_option_is_in_the_help():
+    assert "--no-page" in invoke("serve", "--help").stdout
 
 
 # What is read, and what it is read on, as the colours of the style sheet are called.

@@ -10,7 +10,7 @@ import pytest
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
 from market_index_cli.server.cross_origin import CrossOrigin
 from market_index_http import create_app
-from tests.command import SAMPLE, run, running
+from tests.command import SAMPLE, invoke, running
 from tests.service import Answer, Client, Service, served
 
 PAGE = "https://page.example"
@@ -106,7 +106,8 @@ def test_any_page_may_be_let_in():
             assert granted(asked(service, origin, "OPTIONS", headers=PREFLIGHT)) == "*"
 
 
-def test_by_default_no_page_is_let_in(tmp_path: Path):
+@pytest.mark.thorough
+def test_no_page_reads_answers_by_default(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0) as command:
         answer = asked(command.service, PAGE)
         assert granted(answer) is None
@@ -114,7 +115,7 @@ def test_by_default_no_page_is_let_in(tmp_path: Path):
         assert asked(command.service, PAGE, "OPTIONS", headers=PREFLIGHT).status == 405
 
 
-def test_it_can_be_given_more_than_once(tmp_path: Path):
+def test_the_option_can_be_given_more_than_once(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0, "--cors-origin", PAGE, "--cors-origin", OTHER) as command:
         for origin in (PAGE, OTHER):
             for where in (PAIR_LIST, "/healthz", "/openapi.json"):
@@ -122,13 +123,14 @@ def test_it_can_be_given_more_than_once(tmp_path: Path):
         assert granted(asked(command.service, "https://other.example")) is None
 
 
-def test_it_can_be_given_by_a_variable(tmp_path: Path):
+@pytest.mark.thorough
+def test_origins_can_be_given_by_a_variable(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0, MARKET_INDEX_CORS_ORIGIN=f"{PAGE} {OTHER}") as command:
         assert granted(asked(command.service, OTHER)) == OTHER
         assert command.end() == 0
 
 
-def test_what_is_no_origin_is_wrong_usage():
-    done = run("serve", SAMPLE, "--cors-origin", f"{PAGE}/")
+def test_an_invalid_origin_is_wrong_usage():
+    done = invoke("serve", SAMPLE, "--cors-origin", f"{PAGE}/")
     assert done.returncode == 2
     assert "'https://page.example/' is not an origin: say https://page.example" in done.stderr

@@ -18,7 +18,7 @@ import pytest
 from market_index import OrderBook, wire
 from market_index_cli.server import serving, workers
 from market_index_feeds import open_feed, open_store
-from tests.command import SAMPLE, Running, run, running
+from tests.command import SAMPLE, Running, invoke, run, running
 from tests.market_index_feeds.made_up import pair
 from tests.service import Client, Service
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -56,9 +56,10 @@ def each_worker(service: Service) -> Iterator[dict[int, Client]]:
         yield clients
 
 
+@pytest.mark.thorough
 def test_no_request_fails_and_no_answer_is_torn_while_a_book_changes(tmp_path: Path, recorded_order_books: Path):
     path = tmp_path / "market.db"
-    assert run("publish", path, recorded_order_books).returncode == 0
+    assert invoke("publish", path, recorded_order_books).returncode == 0
     asked = f"/trading-view/order-book?base={pair(1).base}&quote=ADA"
     versions = 60
 
@@ -119,13 +120,14 @@ def test_no_request_fails_and_no_answer_is_torn_while_a_book_changes(tmp_path: P
         assert command.end() == 0
 
 
-def test_both_say_who_they_are_and_where_they_listen(two: Running, store: Path):
+def test_each_worker_logs_its_process_and_address(two: Running, store: Path):
     with each_worker(two.service) as clients:
         for process in clients:
             assert f"worker {process}: {store}: 13 pairs, 0 rows rejected\n" in two.said
             assert f"worker {process}: listening on http://127.0.0.1:{two.service.port}\n" in two.said
 
 
+@pytest.mark.thorough
 def test_a_worker_that_is_killed_is_replaced(two: Running):
     with each_worker(two.service) as clients:
         killed, left = clients
@@ -138,7 +140,8 @@ def test_a_worker_that_is_killed_is_replaced(two: Running):
         assert killed not in again
 
 
-def test_workers_end_with_the_one_that_looks_after_them(tmp_path: Path, store: Path):
+@pytest.mark.thorough
+def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path, store: Path):
     with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
         eventually(lambda: command.said.count("listening on") == 2)
         port = command.service.port
@@ -154,8 +157,9 @@ def test_workers_end_with_the_one_that_looks_after_them(tmp_path: Path, store: P
         eventually(is_free)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="what processes a process has started is read from /proc")
-def test_a_signal_while_they_load_ends_them_too(tmp_path: Path, store: Path):
+@pytest.mark.thorough
+@pytest.mark.skipif(sys.platform != "linux", reason="the children of a process are read from /proc")
+def test_a_signal_ends_workers_that_load(tmp_path: Path, store: Path):
     with running(tmp_path, store, "--port", 0, "--workers", 3) as command:
         process = command.process.pid
         eventually(Path(f"/proc/{process}/task/{process}/children").read_text)
@@ -165,28 +169,34 @@ def test_a_signal_while_they_load_ends_them_too(tmp_path: Path, store: Path):
 
 @contextmanager
 def stubborn() -> Iterator[subprocess.Popen[str]]:
-    """What looks after a worker that does not end when it is told to; in the end the worker has ended all the same."""
+    """A supervisor of a worker that ignores SIGTERM; at the end, that worker has ended."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.market_index_cli.server.stubborn"], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "working\n"
         yield process
-        assert process.stdout.read() == "", "nobody has it open any more"
+        assert process.stdout.read() == "", "the worker has closed it"
 
 
-def test_a_worker_that_does_not_end_is_ended():
+@pytest.mark.thorough
+def test_a_worker_that_ignores_sigterm_is_killed():
     with stubborn() as process:
         process.terminate()
         assert process.wait(DEADLINE_SECONDS) == 0
 
 
-@pytest.mark.parametrize("source", ["-", "pipe"])
-def test_what_one_process_alone_can_read_is_wrong_usage(tmp_path: Path, source: str):
-    if source == "pipe":
-        source = str(tmp_path / "pipe")
-        os.mkfifo(source)
-    done = run("serve", source, "--workers", 2, said="")
+def test_a_pipe_with_several_workers_is_wrong_usage(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = invoke("serve", pipe, "--workers", 2)
+    assert done.returncode == 2
+    assert "can be read by one process alone: leave --workers out" in done.stderr
+
+
+@pytest.mark.thorough
+def test_standard_input_with_several_workers_is_wrong_usage():
+    done = run("serve", "-", "--workers", 2, said="")
     assert done.returncode == 2
     assert "can be read by one process alone: leave --workers out" in done.stderr
 
@@ -214,13 +224,14 @@ def fail(_: socket.socket, __: Callable[[], object]) -> None:
     raise SystemExit(3)
 
 
-def test_one_of_the_first_that_fails_before_it_serves_ends_all():
+def test_a_first_worker_that_fails_before_it_serves_ends_all():
     """In this process: what a process of its own has covered can be lost when it is ended."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert workers.supervise(fail, listener, 2, DEADLINE_SECONDS) == 3
 
 
-def test_what_none_of_them_can_read_is_one_exit_code_3(tmp_path: Path, store: Path):
+@pytest.mark.thorough
+def test_a_store_that_no_worker_can_read_is_exit_code_3(tmp_path: Path, store: Path):
     """The header is that of a store, so that it can be opened; the rest is not there."""
     store.write_bytes(store.read_bytes()[:4096])
     done = run("serve", store, "--port", 0, "--workers", 2)
@@ -229,7 +240,7 @@ def test_what_none_of_them_can_read_is_one_exit_code_3(tmp_path: Path, store: Pa
     assert "Traceback" not in done.stderr
 
 
-def test_a_worker_says_in_one_line_what_it_cannot_read(store: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_worker_reports_in_one_line_a_store_that_it_cannot_read(store: Path, capsys: pytest.CaptureFixture[str]):
     """In this process: what a worker of its own has covered can be lost when it is ended."""
     store.write_bytes(store.read_bytes()[:4096])
     settings = serving.Settings(
@@ -243,7 +254,8 @@ def test_a_worker_says_in_one_line_what_it_cannot_read(store: Path, capsys: pyte
     assert said.count("\n") == 1
 
 
-def test_an_address_that_is_taken_while_they_load_is_exit_code_4(tmp_path: Path, store: Path):
+@pytest.mark.thorough
+def test_an_address_that_is_taken_while_workers_load_is_exit_code_4(tmp_path: Path, store: Path):
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", 0))
@@ -255,6 +267,7 @@ def test_an_address_that_is_taken_while_they_load_is_exit_code_4(tmp_path: Path,
             assert "Traceback" not in command.said
 
 
-def test_workers_end_without_the_one_that_looks_after_them_even_where_they_do_not_want_to():
+@pytest.mark.thorough
+def test_a_worker_that_ignores_sigterm_ends_when_its_supervisor_is_killed():
     with stubborn() as process:
         process.kill()

@@ -206,6 +206,7 @@ def test_the_examples_are_as_described():
         jsonschema_rs.validator_for({**schema, "components": CONTRACT["components"]}).validate(example)
 
 
+@pytest.mark.thorough
 def test_schemathesis_finds_nothing(service: Service, tmp_path: Path):
     # Every check, what is valid and what is not, by itself and along the links.
     done = subprocess.run(
