@@ -89,8 +89,9 @@ ALL = list(blocks())
 
 
 def marked(block: Block):
-    """Mark the block as thorough if it starts servers, unless it is in the README."""
-    is_slow = block.page.name != "README.md" and any(GOES_ON.match(step.command) for step in block.steps)
+    """Mark the block as thorough if it runs a server or the command, unless it is in the README."""
+    runs = any(re.search("uvicorn|market-index ", step.command) for step in block.steps)
+    is_slow = runs and block.page.name != "README.md"
     return pytest.param(block, marks=[pytest.mark.thorough] if is_slow else [])
 
 
