@@ -12,12 +12,11 @@ import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from threading import Event, Thread
 
 import pytest
 
-from market_index import ADA, AssetId, Pair
-from market_index_feeds import open_store
+from market_index import ADA, AssetId, LiveIndex, Pair
+from market_index_feeds import Feed, Progress, open_store
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, run, running
 from tests.market_index_feeds.made_up import book, pair
 from tests.service import Client, Service
@@ -209,38 +208,29 @@ def test_a_standard_input_that_cannot_be_read_is_exit_code_3(redirection: str):
     assert done.stderr.count("\n") == 1
 
 
-def test_an_address_that_is_taken_while_it_loads_is_exit_code_4(tmp_path: Path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    taken = Event()
+def test_an_address_that_is_taken_while_it_loads_is_exit_code_4(monkeypatch: pytest.MonkeyPatch):
+    start = Feed.start
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
 
-    def write() -> None:
-        with pipe.open("wb", buffering=0) as writer:
-            writer.write(b"nonsense\n")
-            # It listens at the first pause of the stream, so there is none until the address is taken.
-            while not taken.wait(0.02):
-                writer.write(b"\n")
+        def start_while_another_listens(feed: Feed, live: LiveIndex, progress: Progress | None = None) -> None:
+            start(feed, live, progress)
+            other.listen()
 
-    writing = Thread(target=write)
-    writing.start()
-    with running(tmp_path, pipe, "--port", port) as late, socket.socket() as early:
-        eventually(lambda: "line 1 rejected" in late.said)
-        early.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        early.bind(("127.0.0.1", port))
-        early.listen()
-        taken.set()
-        writing.join()
-        assert late.process.wait(DEADLINE_SECONDS) == 4
-        assert late.said.endswith(f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
-        assert "Traceback" not in late.said
+        monkeypatch.setattr(Feed, "start", start_while_another_listens)
+        done = invoke("serve", SAMPLE, "--port", port)
+    assert done.returncode == 4
+    assert done.stderr.endswith(f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_a_signal_ends_a_server_that_loads(tmp_path: Path, number: signal.Signals):
     path = tmp_path / "large.ndjson"
-    path.write_bytes(b"nonsense\n" + SAMPLE.read_bytes() * 3_000)
+    # Each of the lines is logged as rejected, which takes ten seconds: the signal comes long before the end.
+    path.write_bytes((b"x" * 99 + b"\n") * 200_000)
     with running(tmp_path, path, "--port", 0) as command:
         eventually(lambda: "line 1 rejected" in command.said)
         assert command.end(number) == 0

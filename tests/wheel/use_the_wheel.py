@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.nats import served  # noqa: E402  # of the project itself, which this script stands in
+from tests.waiting import DEADLINE_SECONDS  # noqa: E402  # likewise
 
 SAMPLE = ROOT / "samples" / "order-books.ndjson"
 BOOK = json.loads(SAMPLE.read_text().splitlines()[0])
@@ -165,7 +166,7 @@ def with_server(home: Path, wheel: Path, store: Path, errors: Path) -> None:
     with errors.open("wb") as file:
         process = subprocess.Popen([server / "market-index", "serve", store, "--port", "0"], stderr=file, cwd="/")
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + DEADLINE_SECONDS
         while not (url := re.search(r"listening on (\S+)", errors.read_text())):
             if process.poll() is not None or time.monotonic() > deadline:
                 sys.exit(errors.read_text())
@@ -173,7 +174,7 @@ def with_server(home: Path, wheel: Path, store: Path, errors: Path) -> None:
         served_by_command(url[1])
     finally:
         process.terminate()
-    expect(process.wait(30), 0, "the command ends cleanly")
+    expect(process.wait(DEADLINE_SECONDS), 0, "the command ends cleanly")
 
 
 def served_by_command(url: str) -> None:
