@@ -6,13 +6,14 @@ import asyncio
 import base64
 import hashlib
 import json
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from queue import Queue
@@ -28,26 +29,42 @@ from nats.aio.client import Client
 from market_index import OrderBook
 from market_index_feeds import Store, StoreError, open_store
 from tests.market_index_feeds import made_up
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 T = TypeVar("T")
 
 BINARY = Path(sys.executable).with_name("nats-server")
 
 
+PORTS = range(20_000, 32_768)
+"""Below those of outgoing connections: a client that retries a port without a listener could connect to itself."""
+
+
 def spare_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    while True:
+        port = random.choice(PORTS)
+        with suppress(OSError), closing(socket.create_server(("127.0.0.1", port))):
+            return port
 
 
 class Server:
-    """One server, with what it stores in a folder of its own."""
+    """One server, with what it stores in a folder of its own. `prefix` is a command that runs it elsewhere."""
 
-    def __init__(self, folder: Path, name: str = "one", more: str = "", *, jetstream: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str = "one",
+        more: str = "",
+        *,
+        jetstream: bool = True,
+        host: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
         self.name = name
+        self.host = host
         self.port = spare_port()
+        self.prefix = prefix
         self.stored = (
             f'jetstream {{ store_dir: "{folder / name}", max_mem: 256MB, max_file: 4GB }}' if jetstream else ""
         )
@@ -55,25 +72,33 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
-    def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
 
     @property
-    def said(self) -> str:
+    def url(self) -> str:
+        return f"nats://{self.address}"
+
+    def bucket(self, name: str) -> str:
+        """Return the URL of a bucket."""
+        return f"{self.url}/{name}"
+
+    @property
+    def log(self) -> str:
         return (self.folder / f"{self.name}.log").read_text()
 
     def start(self) -> None:
         self.folder.mkdir(exist_ok=True)
         configuration = self.configure()
         with (self.folder / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen([BINARY, "-c", configuration], stdout=log, stderr=log)
+            self.process = subprocess.Popen([*self.prefix, BINARY, "-c", configuration], stdout=log, stderr=log)
 
     def configure(self) -> Path:
         configuration = self.folder / f"{self.name}.conf"
         configuration.write_text(
             f"""
             server_name: {self.name}
-            listen: "127.0.0.1:{self.port}"
+            listen: "{self.address}"
             {self.stored}
             {self.more}
             """
@@ -85,9 +110,9 @@ class Server:
 
         def answers() -> bool:
             assert self.process
-            assert self.process.poll() is None, self.said
+            assert self.process.poll() is None, self.log
             try:
-                with closing(socket.create_connection(("127.0.0.1", self.port), timeout=1)) as connection:
+                with closing(socket.create_connection((self.host, self.port), timeout=1)) as connection:
                     return connection.recv(4) == b"INFO"
             except OSError:
                 return False
@@ -108,7 +133,7 @@ class Server:
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait(20)
+            self.process.wait(DEADLINE_SECONDS)
             self.process = None
 
     def reload(self, more: str) -> None:
@@ -135,16 +160,16 @@ def served(folder: Path, more: str = "", *, jetstream: bool = True) -> Iterator[
 
 
 @contextmanager
-def cluster(folder: Path, more: str = "") -> Iterator[list[Server]]:
-    """A cluster of three servers; the last one reports its host name instead of its IP address."""
-    routes = [spare_port() for _ in range(3)]
+def cluster(folder: Path, more: str = "", *, size: int = 3, jetstream: bool = True) -> Iterator[list[Server]]:
+    """A cluster of servers; the last one reports its host name instead of its IP address."""
+    routes = [spare_port() for _ in range(size)]
     all_routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
     with ExitStack() as stack:
         servers = []
         for number, port in enumerate(routes):
-            routed = f'cluster {{ name: "three", listen: "127.0.0.1:{port}", routes: [{all_routes}] }}'
-            server = Server(folder, f"n{number}", f"{routed}\n{more}")
-            if number == 2:
+            routed = f'cluster {{ name: "cluster", listen: "127.0.0.1:{port}", routes: [{all_routes}] }}'
+            server = Server(folder, f"n{number}", f"{routed}\n{more}", jetstream=jetstream)
+            if number == size - 1:
                 server.more += f'\nclient_advertise: "localhost:{server.port}"'
             stack.callback(server.kill)
             server.start()
@@ -152,6 +177,11 @@ def cluster(folder: Path, more: str = "") -> Iterator[list[Server]]:
         for server in servers:
             server.wait()
         yield servers
+
+
+def name_of(bucket: str) -> str:
+    """Return the name of the bucket of a URL."""
+    return bucket.rpartition("/")[2]
 
 
 def plain(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
@@ -214,7 +244,7 @@ def listening(says: bytes, heard: list[bytes] | None = None) -> Iterator[int]:
         thread.start()
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(20)
+        thread.join(DEADLINE_SECONDS)
 
 
 def accounts(folder: Path) -> tuple[str, Path]:
@@ -293,7 +323,7 @@ def opened(url: str) -> Store:
             return False
         return True
 
-    eventually(opens, 60)
+    eventually(opens)
     return stores[0]
 
 
@@ -314,7 +344,7 @@ def certified(folder: Path, more: str = "") -> str:
 def held_link(port: int) -> Iterator[tuple[int, Event]]:
     """A port that forwards to another one while the gate is open, and always back."""
     gate = Event()
-    with linked(port, lambda chunk: gate.wait(60), lambda chunk: None) as near:
+    with linked(port, lambda chunk: gate.wait(DEADLINE_SECONDS), lambda chunk: None) as near:
         yield near, gate
         gate.set()
 
@@ -367,7 +397,7 @@ def linked(port: int, there: Callable[[bytes], object], back: Callable[[bytes], 
         thread.start()
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(20)
+        thread.join(DEADLINE_SECONDS)
         for end in ends:
             end.close()
 

@@ -12,36 +12,31 @@ DEADLINE_SECONDS: Final = 60.0
 
 
 def eventually(holds: Callable[[], object], seconds: float = DEADLINE_SECONDS) -> None:
-    """Return as soon as `holds` does; fail when it never does."""
-    patience = time.monotonic() + seconds
+    """Return as soon as `holds` does; fail if it does not in time."""
+    deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < patience, "it did not come about"
+        assert time.monotonic() < deadline, f"it did not happen within {seconds:g} seconds"
         time.sleep(0.002)
 
 
+def in_thread(work: Callable[[], object]) -> Thread:
+    """Start the work in another thread, and return the thread."""
+    thread = Thread(target=work)
+    thread.start()
+    return thread
+
+
 def raised_in_thread(work: Callable[[], object]) -> str:
-    """What is raised by the work, done in another thread."""
+    """Return what the work raises in another thread; empty if nothing."""
     raised: list[str] = []
 
     def noting() -> None:
         try:
             work()
-        except Exception as error:  # noqa: BLE001  # whatever it raises is what is asked for
+        except Exception as error:  # noqa: BLE001  # it is returned, whatever it is
             raised.append(repr(error))
 
-    thread = Thread(target=noting)
-    thread.start()
-    thread.join(20)
+    thread = in_thread(noting)
+    thread.join(DEADLINE_SECONDS)
+    assert not thread.is_alive(), "it neither returned nor raised"
     return "".join(raised)
-
-
-def later(seconds: float, work: Callable[[], object]) -> Thread:
-    """Do the work in another thread, some time from now."""
-
-    def waiting() -> None:
-        time.sleep(seconds)
-        work()
-
-    thread = Thread(target=waiting)
-    thread.start()
-    return thread

@@ -128,7 +128,7 @@ class Connection:
 
     async def state(self) -> State:
         """Return the state of the bucket, from the server that leads. Raises `Unreachable`, or `NoBucket`."""
-        return state_of(await self.request(f"STREAM.INFO.{self.stream}"))
+        return state_of(await self.request(f"STREAM.INFO.{self.stream}", None, REQUEST_SECONDS))
 
     async def create(self, replicas: int | None) -> None:
         """Create the bucket, on three servers if there is a cluster, unless `replicas` says on how many.
@@ -146,12 +146,13 @@ class Connection:
     async def last(self, key: str) -> Message | None:
         """Return the last message of a key, of any key for `>`. Raises `Unreachable`, or `NoBucket`."""
         try:
-            answer = await self.request(f"STREAM.MSG.GET.{self.stream}", {"last_by_subj": f"{self.prefix}{key}"})
+            body = {"last_by_subj": f"{self.prefix}{key}"}
+            answer = await self.request(f"STREAM.MSG.GET.{self.stream}", body, REQUEST_SECONDS)
         except NoMessage:
             return None
         return message_of(answer["message"], self.prefix)
 
-    async def request(self, subject: str, body: object = None, seconds: float = REQUEST_SECONDS) -> Any:
+    async def request(self, subject: str, body: object, seconds: float) -> Any:
         """Return the answer of the API of JetStream. Raises what it reports, `Unreachable` or `PermissionError`."""
         payload = b"" if body is None else json.dumps(body).encode()
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +15,18 @@ from typing import Any
 import pytest
 
 from market_index import MarketIndex, OrderBook, wire
-from market_index_feeds import FeedError, Relay, Store, StoreError, open_feed, open_store
+from market_index_feeds import FeedError, Relay, Store, StoreError, backoff, open_feed, open_store
+from market_index_feeds import relay as relay_module
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.media import Bucket, File
 from tests.waiting import DEADLINE_SECONDS, eventually
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -106,13 +112,12 @@ def test_a_store_that_cannot_be_reached_is_tried_again(source: Store, tmp_path: 
             source.retract(pair(9))
             eventually(lambda: "; retrying" in logged.text)
             source.publish(book(2, 2))
-            time.sleep(1)
             server.empty()
             server.start()
             server.wait()
             comes_to_hold(target, {1: "2", 2: "2"})
             eventually(lambda: f"{target}: written to again" in logged.text)
-            # Stopped, so that nobody knows what was taken and what was not.
+            # What is sent from now on is unacknowledged.
             server.stop()
             source.publish(book(1, 3))
             eventually(lambda: logged.text.count("; retrying") == 2)
@@ -147,7 +152,7 @@ def test_what_others_do_is_undone_though_the_relay_goes_on(source: Store, bucket
             for spot in range(3, 8):
                 other.publish(book(1, 666))
                 source.publish(book(2, spot))
-                time.sleep(0.3)
+                eventually(lambda target=target, spot=spot: read(target)[2] == str(spot))  # type: ignore[misc]  # a default has no type
             comes_to_hold(target, {1: "1", 2: "7"})
 
 
@@ -280,7 +285,7 @@ def test_a_signal_handler_may_close_it_at_any_moment(source: Store, tmp_path: Pa
         relay.start()
         running = Thread(target=run, daemon=True)
         running.start()
-        running.join(10)
+        running.join(DEADLINE_SECONDS)
         assert not running.is_alive()
         assert relay.is_closing
 

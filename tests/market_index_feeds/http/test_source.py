@@ -87,13 +87,22 @@ LIST = "/trading-view/pair-list"
 BOOK = "/trading-view/order-book"
 
 
-@settings(deadline=None, max_examples=20)
-@given(strategies.market_indexes())
-def test_what_is_served_comes_back_as_it_was(index: MarketIndex):
-    with served(create_app(LiveIndex(index.values()))) as one:
-        assert open_feed(f"http://127.0.0.1:{one.port}").read() == index
-        for wanted in index:
-            assert open_feed(f"http://127.0.0.1:{one.port}/").read_order_book(wanted) == index[wanted]
+@pytest.fixture(scope="module")
+def served_index() -> Iterator[tuple[LiveIndex, str]]:
+    """An index, and the base URL of the service that serves it."""
+    served_index = LiveIndex()
+    with served(create_app(served_index)) as one:
+        yield served_index, f"http://127.0.0.1:{one.port}"
+
+
+@settings(max_examples=20)
+@given(index=strategies.market_indexes())
+def test_what_is_served_is_what_is_read(served_index: tuple[LiveIndex, str], index: MarketIndex):
+    live, url = served_index
+    live.update(index.values(), live.current.keys() - index.keys())
+    assert open_feed(url).read() == index
+    for wanted in index:
+        assert open_feed(f"{url}/").read_order_book(wanted) == index[wanted]
 
 
 def test_changes_go_live_and_nothing_else_is_sent_again(feed: Feed, upstream: LiveIndex, live: LiveIndex):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from market_index_feeds import Feed, Store, open_store
-from market_index_feeds.nats import open_nats_source
+from market_index import LiveIndex
+from market_index_feeds import Feed, Store, StoreError, backoff, open_feed, open_store
+from market_index_feeds.nats import open_nats_source, watch
 from market_index_feeds.nats.connection import Connection
 from market_index_feeds.nats.retry import Patience
-from market_index_feeds.nats.watch import Watch
 from market_index_feeds.nats.writes import InFlight
 from tests import nats
+from tests.market_index_feeds.made_up import book
 
 SHORT = Patience(connect=0.3, answer=0.3)
 
@@ -23,9 +25,31 @@ def impatient_feed(url: str) -> Feed:
     return Feed(open_nats_source(url, SHORT))
 
 
-def name_of(bucket: str) -> str:
-    """The name of the bucket of a URL."""
-    return bucket.rpartition("/")[2]
+def succeeds(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except StoreError:
+        return False
+    return True
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.1)
+
+
+@pytest.fixture
+def retried(monkeypatch: pytest.MonkeyPatch) -> Event:
+    """Set once opening a bucket has failed, and is retried."""
+    failed = Event()
+
+    def next_backoff(seconds: float) -> float:
+        failed.set()
+        return backoff.next_backoff(seconds)
+
+    monkeypatch.setattr("market_index_feeds.nats.retry.next_backoff", next_backoff)
+    return failed
 
 
 @pytest.fixture
@@ -35,16 +59,16 @@ def store(bucket: str) -> Iterator[Store]:
 
 
 @pytest.fixture
-def watches(monkeypatch: pytest.MonkeyPatch) -> list[Watch]:
+def watches(monkeypatch: pytest.MonkeyPatch) -> list[watch.Watch]:
     """Every watch that is opened."""
-    opened: list[Watch] = []
-    open_watch = Watch.open
+    opened: list[watch.Watch] = []
+    open_watch = watch.Watch.open
 
-    async def noting(connection: Connection, *, headers_only: bool = False) -> Watch:
+    async def noting(connection: Connection, *, headers_only: bool = False) -> watch.Watch:
         opened.append(await open_watch(connection, headers_only=headers_only))
         return opened[-1]
 
-    monkeypatch.setattr(Watch, "open", noting)
+    monkeypatch.setattr(watch.Watch, "open", noting)
     return opened
 
 
@@ -67,3 +91,18 @@ def own_server(tmp_path: Path) -> Iterator[nats.Server]:
     """A server of one test, which may do anything to it."""
     with nats.served(tmp_path / "own", "max_payload: 65536") as server:
         yield server
+
+
+@pytest.fixture
+def own_store(own_server: nats.Server) -> Iterator[Store]:
+    with open_store(own_server.bucket("books")) as store:
+        yield store
+
+
+@pytest.fixture
+def own_feed(own_store: Store, live: LiveIndex) -> Iterator[Feed]:
+    """A feed of two pairs of its own server, followed."""
+    own_store.publish(book(1, 1), book(2, 2))
+    with open_feed(own_store.target) as feed:
+        feed.start(live)
+        yield feed

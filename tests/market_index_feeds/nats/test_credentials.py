@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,8 @@ from market_index_feeds import (
     open_store,
 )
 from market_index_feeds.nats import open_nats_store
+from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.connection import Connection
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
@@ -89,26 +91,33 @@ class TestCredentials:
                 eventually(lambda: "refuses the credentials; keeping its 1 pairs" in logged.text)
                 with pytest.raises(StoreError, match="refuses the credentials"):
                     store.publish(book(1, 2))
-                eventually(lambda: server.said.count("authentication error") >= 4)
+                eventually(lambda: server.log.count("authentication error") >= 4)
                 assert spots(live) == {1: "1"}
                 server.reload(users)
                 store.publish(book(1, 3))
                 eventually(lambda: spots(live) == {1: "3"})
                 assert logged.text.count("refuses the credentials; keeping its 1 pairs") == 1
 
-    def test_servers_that_are_told_of_are_known_by_the_name_of_the_first(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: LiveIndex
+    def test_a_reported_ip_address_is_verified_by_the_name_of_the_given_server(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
+        """Servers of a cluster report addresses, for which their certificates have no name."""
         monkeypatch.setenv("NATS_CA", str(tmp_path / "ca.pem"))
-        with nats.cluster(tmp_path / "three", nats.certified(tmp_path)) as servers:
-            first = servers[0]
-            url = f"tls://localhost:{first.port}/books"
-            with nats.opened(url) as store, open_feed(url) as feed:
-                store.publish(book(1, 1))
-                feed.start(live)
-                first.kill()
-                eventually(lambda: succeeds(lambda: store.publish(book(1, 2))), 60)
-                eventually(lambda: spots(live) == {1: "2"}, 60)
+
+        async def discovered(given: nats.Server) -> dict[str, str | None]:
+            url = f"tls://localhost:{given.port}"
+            address = Address.parse(f"{url}/books")
+            connection = Connection(address)
+            await connection.open(url, address.tls(), None)
+            try:
+                return connection.discovered
+            finally:
+                await connection.close()
+
+        with nats.cluster(tmp_path / "two", nats.certified(tmp_path), size=2, jetstream=False) as (by_ip, by_name):
+            expected = {f"tls://127.0.0.1:{by_ip.port}": "localhost", f"tls://localhost:{by_name.port}": None}
+            # Once they are connected with each other.
+            eventually(lambda: asyncio.run(discovered(by_ip)) == expected)
 
     def test_a_token_lets_in(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         with nats.served(tmp_path / "token", 'authorization { token: "s3cret" }') as server:
@@ -155,11 +164,3 @@ class TestCredentials:
         ):
             impatient_feed(f"tls://me:s3cret@127.0.0.1:{port}/books").read()
         assert b"".join(heard) == b""
-
-
-def succeeds(work: Callable[[], object]) -> bool:
-    try:
-        work()
-    except StoreError:
-        return False
-    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -22,7 +23,7 @@ from market_index_feeds.nats.errors import Unreachable
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
-from tests.waiting import later
+from tests.waiting import DEADLINE_SECONDS, in_thread
 
 
 class TestOpening:
@@ -35,17 +36,22 @@ class TestOpening:
         with pytest.raises(FeedError, match="cannot be read"):
             impatient_feed(url).read_order_book(pair(1))
 
-    def test_a_server_that_comes_within_the_deadline_is_waited_for(self, tmp_path: Path, live: LiveIndex):
+    def test_opening_is_retried_until_the_server_is_up(self, tmp_path: Path, live: LiveIndex, retried: Event):
         server = nats.Server(tmp_path / "late")
-        starter = later(1, server.start)
+
+        def start() -> None:
+            assert retried.wait(DEADLINE_SECONDS)
+            server.start()
+
+        starting = in_thread(start)
         try:
-            with open_store(f"{server.url}/books") as store:
+            with open_store(server.bucket("books")) as store:
                 store.publish(book(1, 1))
-            with open_feed(f"nats://127.0.0.1:1,127.0.0.1:{server.port}/books") as feed:
+            with open_feed(f"nats://127.0.0.1:1,{server.address}/books") as feed:
                 feed.start(live)
                 assert spots(live) == {1: "1"}
         finally:
-            starter.join()
+            starting.join()
             server.kill()
 
     def test_without_jetstream_there_is_no_bucket(self, tmp_path: Path):

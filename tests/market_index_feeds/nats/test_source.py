@@ -10,7 +10,7 @@ import subprocess
 import sys
 from itertools import count
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 from threading import enumerate as enumerate_threads
 from typing import Any
 
@@ -31,22 +31,23 @@ from market_index_feeds import (
 )
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.medium import Delta, Snapshot
-from market_index_feeds.nats import open_nats_source, open_nats_store
+from market_index_feeds.nats import connection, open_nats_source, open_nats_store, watch
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.bucket import State, state_of
+from market_index_feeds.nats.connection import Connection
 from market_index_feeds.nats.errors import Unreachable
 from market_index_feeds.nats.retry import Patience
 from market_index_feeds.nats.watch import Watch
 from tests import nats
 from tests.market_index_feeds.followed import Followed
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed, name_of
-from tests.waiting import eventually, later, raised_in_thread
+from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thread
 
 
 class TestNoticing:
     def test_a_purge(self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server):
-        nats.purge(nats_server, name_of(bucket))
+        nats.purge(nats_server, nats.name_of(bucket))
         eventually(lambda: spots(live) == {})
         assert feed.revision == store.revision == 3
         store.publish(book(2, 8))
@@ -54,8 +55,8 @@ class TestNoticing:
 
     def test_a_purge_of_some(self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server):
         async def work(client: Client) -> None:
-            subject = f"$KV.{name_of(bucket)}.{nats_records.key_of(pair(3))}"
-            await client.jetstream().purge_stream(f"KV_{name_of(bucket)}", subject=subject)
+            subject = f"$KV.{nats.name_of(bucket)}.{nats_records.key_of(pair(3))}"
+            await client.jetstream().purge_stream(f"KV_{nats.name_of(bucket)}", subject=subject)
 
         nats.plain(nats_server, work)
         eventually(lambda: spots(live) == {1: "1", 2: "2"})
@@ -70,7 +71,7 @@ class TestNoticing:
         nats_server: nats.Server,
         logged: pytest.LogCaptureFixture,
     ):
-        nats.delete(nats_server, name_of(bucket))
+        nats.delete(nats_server, nats.name_of(bucket))
         eventually(lambda: "cannot be read: there is no such bucket; keeping its 3 pairs" in logged.text)
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         with pytest.raises(StoreError, match="there is no such bucket"):
@@ -85,63 +86,66 @@ class TestNoticing:
     def test_a_bucket_that_is_deleted_and_created_again(
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
     ):
-        nats.delete(nats_server, name_of(bucket))
+        nats.delete(nats_server, nats.name_of(bucket))
         with open_store(bucket) as again:
             # As many keys and messages as before.
             again.publish(book(1, 5), book(2, 6), book(3, 7))
         eventually(lambda: spots(live) == {1: "5", 2: "6", 3: "7"})
 
     def test_a_consumer_that_is_gone(
-        self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
+        self,
+        store: Store,
+        feed: Feed,
+        bucket: str,
+        live: LiveIndex,
+        nats_server: nats.Server,
+        monkeypatch: pytest.MonkeyPatch,
     ):
         async def work(client: Client) -> None:
             manager = client.jetstream()
-            for consumer in await manager.consumers_info(f"KV_{name_of(bucket)}"):
-                await manager.delete_consumer(f"KV_{name_of(bucket)}", consumer.name)
+            for consumer in await manager.consumers_info(f"KV_{nats.name_of(bucket)}"):
+                await manager.delete_consumer(f"KV_{nats.name_of(bucket)}", consumer.name)
 
+        monkeypatch.setattr(watch, "SILENCE_SECONDS", 0.2)
         nats.plain(nats_server, work)
         store.publish(book(1, 9))
         eventually(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
 
-    def test_a_server_that_lost_its_tail(self, own_server: nats.Server, live: LiveIndex, tmp_path: Path):
-        url = f"{own_server.url}/books"
-        with open_store(url) as store, open_feed(url) as feed:
-            store.publish(book(1, 1), book(2, 2))
-            feed.start(live)
-            own_server.send(signal.SIGTERM)
-            assert own_server.process
-            own_server.process.wait(20)
-            shutil.copytree(own_server.folder / "one", tmp_path / "copy")
-            own_server.start()
-            own_server.wait()
-            store.publish(book(1, 3), book(4, 4))
-            eventually(lambda: spots(live) == {1: "3", 2: "2", 4: "4"})
-            own_server.kill()
-            own_server.empty()
-            shutil.copytree(tmp_path / "copy", own_server.folder / "one")
-            own_server.start()
-            own_server.wait()
-            # As many messages as before, and as many keys, so that the numbers tell nothing.
-            store.publish(book(5, 5), book(2, 6))
-            eventually(lambda: spots(live) == {1: "1", 2: "6", 5: "5"})
+    def test_a_server_that_lost_its_tail(
+        self, own_server: nats.Server, own_store: Store, own_feed: Feed, live: LiveIndex, tmp_path: Path
+    ):
+        own_server.send(signal.SIGTERM)
+        assert own_server.process
+        own_server.process.wait(DEADLINE_SECONDS)
+        shutil.copytree(own_server.folder / "one", tmp_path / "copy")
+        own_server.start()
+        own_server.wait()
+        own_store.publish(book(1, 3), book(4, 4))
+        eventually(lambda: spots(live) == {1: "3", 2: "2", 4: "4"})
+        own_server.kill()
+        own_server.empty()
+        shutil.copytree(tmp_path / "copy", own_server.folder / "one")
+        own_server.start()
+        own_server.wait()
+        # As many messages and as many keys as before: the numbers do not show it.
+        own_store.publish(book(5, 5), book(2, 6))
+        eventually(lambda: spots(live) == {1: "1", 2: "6", 5: "5"})
 
-    def test_an_emptied_disk(self, own_server: nats.Server, live: LiveIndex, logged: pytest.LogCaptureFixture):
-        url = f"{own_server.url}/books"
-        with open_store(url) as store, open_feed(url) as feed:
-            store.publish(book(1, 1), book(2, 2))
-            feed.start(live)
-            own_server.kill()
-            own_server.empty()
-            eventually(lambda: "; keeping its 2 pairs" in logged.text)
-            with pytest.raises(StoreError):
-                open_nats_store(url, wait=0.2, opening=SHORT).publish(book(1, 1))
-            own_server.start()
-            own_server.wait()
-            eventually(lambda: "there is no such bucket; keeping its 2 pairs" in logged.text)
-            assert spots(live) == {1: "1", 2: "2"}
-            with open_store(url) as again:
-                again.replace([book(2, 2), book(3, 3)])
-            eventually(lambda: spots(live) == {2: "2", 3: "3"})
+    def test_an_emptied_disk(
+        self, own_server: nats.Server, own_feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
+    ):
+        own_server.kill()
+        own_server.empty()
+        eventually(lambda: "; keeping its 2 pairs" in logged.text)
+        with pytest.raises(StoreError):
+            open_nats_store(own_feed.source, wait=0.2, opening=SHORT).publish(book(1, 1))
+        own_server.start()
+        own_server.wait()
+        eventually(lambda: "there is no such bucket; keeping its 2 pairs" in logged.text)
+        assert spots(live) == {1: "1", 2: "2"}
+        with open_store(own_feed.source) as again:
+            again.replace([book(2, 2), book(3, 3)])
+        eventually(lambda: spots(live) == {2: "2", 3: "3"})
 
     def test_what_was_not_delivered(
         self, watches: list[Watch], store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
@@ -155,66 +159,93 @@ class TestNoticing:
     def test_a_bad_value_when_all_is_read_again(
         self, watches: list[Watch], store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
     ):
-        nats.put(nats_server, name_of(bucket), nats_records.key_of(pair(1)), b"nonsense")
+        nats.put(nats_server, nats.name_of(bucket), nats_records.key_of(pair(1)), b"nonsense")
         eventually(lambda: feed.rejected == 1)
         watches[0]._delivered -= 1  # as if the last message was not delivered
         store.publish(book(2, 9))
         eventually(lambda: spots(live)[2] == "9")
         assert spots(live) == {1: "1", 2: "9", 3: "3"}, "the last good book stays"
 
-    def test_a_server_that_dies_while_it_is_read(self, own_server: nats.Server, live: LiveIndex):
-        url = f"{own_server.url}/books"
-        with open_store(url) as store:
-            store.publish(*(book(number, 1) for number in range(8_000)))
-        waking: list[Thread] = []
+    def test_a_server_that_dies_while_it_is_read(self, own_server: nats.Server, own_store: Store, live: LiveIndex):
+        own_store.publish(*(book(number, 1) for number in range(2_000)))
+        kills = 0
 
-        def killing(done: int, _: int) -> None:
-            if done and not waking:
+        def kill(done: int, _: int) -> None:
+            nonlocal kills
+            if done and not kills:
+                kills += 1
                 own_server.kill()
-                waking.append(later(0.5, own_server.start))
+                own_server.start()
 
-        with open_feed(url) as feed:
-            feed.start(live, killing)
-            assert waking, "it was read before it could be killed"
-            assert len(live.current) == 8_000
-        waking[0].join()
+        with open_feed(own_store.target) as feed:
+            feed.start(live, kill)
+            assert kills == 1, "it was read before the server could be killed"
+            assert len(live.current) == 2_000
 
-    def test_more_than_a_server_sends_before_an_answer(self, store: Store, feed: Feed, live: LiveIndex, bucket: str):
+    def test_more_than_a_server_sends_before_an_answer(
+        self, store: Store, feed: Feed, live: LiveIndex, bucket: str, monkeypatch: pytest.MonkeyPatch
+    ):
         """It continues once the watch answers that everything sent so far was read."""
-        store.publish(*map(nats.noise, range(100)))
-        eventually(lambda: len(live.current) == 103)
-        assert len(open_feed(bucket).read()) == 103
+        answers: list[str] = []
+        reply = Connection.reply
 
-    def test_a_slow_link(self, store: Store, bucket: str, nats_server: nats.Server, live: LiveIndex):
-        """The answers of the server wait behind its deliveries, for seconds."""
-        store.publish(*map(nats.noise, range(25)))
+        async def counted(self: Connection, subject: str) -> None:
+            answers.append(subject)
+            await reply(self, subject)
+
+        monkeypatch.setattr(Connection, "reply", counted)
+        store.publish(*map(nats.noise, range(40)))
+        eventually(lambda: len(live.current) == 43)
+        del answers[:]
+        assert len(open_feed(bucket).read()) == 43
+        assert answers
+
+    def test_a_slow_link(
+        self, store: Store, bucket: str, nats_server: nats.Server, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The answers of the server wait behind its deliveries, longer than the timeout of a request."""
+        monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.3)
+        timeouts: list[str] = []
+        request = Connection.request
+
+        async def noting(self: Connection, *arguments: Any) -> Any:
+            try:
+                return await request(self, *arguments)
+            except Unreachable as error:
+                timeouts.append(str(error))
+                raise
+
+        monkeypatch.setattr(Connection, "request", noting)
+        store.publish(*map(nats.noise, range(10)))
         with (
             nats.slow_link(nats_server.port, 1_000_000) as port,
-            open_feed(f"nats://127.0.0.1:{port}/{name_of(bucket)}") as feed,
+            open_feed(f"nats://127.0.0.1:{port}/{nats.name_of(bucket)}") as feed,
         ):
             feed.start(live)
-            assert len(live.current) == 25
+            assert len(live.current) == 10
+            assert timeouts
             store.publish(book(1, 1))
-            eventually(lambda: len(live.current) == 26)
+            eventually(lambda: len(live.current) == 11)
 
     def test_a_server_that_does_not_answer(
         self,
         own_server: nats.Server,
+        own_store: Store,
+        own_feed: Feed,
         live: LiveIndex,
         monkeypatch: pytest.MonkeyPatch,
         logged: pytest.LogCaptureFixture,
     ):
-        url = f"{own_server.url}/books"
-        with open_store(url) as store, open_feed(url) as feed:
-            store.publish(book(1, 1))
-            feed.start(live)
+        with monkeypatch.context() as timeouts:
+            timeouts.setattr(connection, "REQUEST_SECONDS", 0.2)
+            timeouts.setattr(connection, "CONNECT_SECONDS", 0.2)
             own_server.stop()
-            eventually(lambda: "cannot be read: no answer within 1 seconds; keeping its 1 pairs" in logged.text)
+            eventually(lambda: "cannot be read: no answer within 0.2 seconds; keeping its 2 pairs" in logged.text)
             with pytest.raises(FeedError, match="no answer in time"):
-                impatient_feed(url).read()
-            own_server.send(signal.SIGCONT)
-            store.publish(book(1, 2))
-            eventually(lambda: spots(live) == {1: "2"})
+                impatient_feed(own_feed.source).read()
+        own_server.send(signal.SIGCONT)
+        own_store.publish(book(1, 2))
+        eventually(lambda: spots(live) == {1: "2", 2: "2"})
 
     def test_a_server_that_lost_its_tail_and_kept_its_connections(
         self, watches: list[Watch], store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
@@ -276,8 +307,8 @@ class TestNoticing:
         logged: pytest.LogCaptureFixture,
     ):
         for _ in range(3):
-            nats.put(nats_server, name_of(bucket), "config.of.mine", b"{}")
-        nats.put(nats_server, name_of(bucket), nats_records.key_of(pair(4)), wire.order_book_to_json(book(4, 4)))
+            nats.put(nats_server, nats.name_of(bucket), "config.of.mine", b"{}")
+        nats.put(nats_server, nats.name_of(bucket), nats_records.key_of(pair(4)), wire.order_book_to_json(book(4, 4)))
         eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 4: "4"})
         assert feed.rejected == logged.text.count("value config.of.mine rejected") == 1
         assert store.replace([book(1, 1)]).retracted == 3
@@ -290,7 +321,7 @@ class TestNoticing:
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
     ):
         async def work(client: Client) -> None:
-            kv = await client.jetstream().key_value(name_of(bucket))
+            kv = await client.jetstream().key_value(nats.name_of(bucket))
             await kv.purge(nats_records.key_of(pair(1)))
             await kv.delete(nats_records.key_of(pair(2)))
 
@@ -340,13 +371,18 @@ class TestClosing:
             "    print('followed')\n"
         )
         done = subprocess.run(
-            [sys.executable, "-c", script, bucket], capture_output=True, text=True, timeout=120, check=True
+            [sys.executable, "-c", script, bucket], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True
         )
         assert done.stdout.splitlines() == ["closed", "followed"]
 
-    def test_closing_ends_the_opening(self, live: LiveIndex):
+    def test_closing_ends_the_opening(self, live: LiveIndex, retried: Event):
         feed = Feed(open_nats_source(f"nats://127.0.0.1:{nats.spare_port()}/books", Patience(1e6, 1e6)))
-        closing = later(0.5, feed.close)
+
+        def close() -> None:
+            assert retried.wait(DEADLINE_SECONDS)
+            feed.close()
+
+        closing = in_thread(close)
         with pytest.raises(FeedError, match="was closed while it was loaded"):
             feed.start(live)
         closing.join()
@@ -374,7 +410,7 @@ class TestClosing:
         raised: list[str] = []
         starting = Thread(target=lambda: raised.append(raised_in_thread(lambda: feed.start(live))))
         starting.start()
-        assert asked.wait(20)
+        assert asked.wait(DEADLINE_SECONDS)
         feed.close()
         starting.join()
         assert "was closed while it was loaded" in raised[0]
@@ -385,7 +421,8 @@ class TestClosing:
         store.publish(*map(book, range(500)))
         for attempt in range(20):
             feed = open_feed(bucket)
-            closing = later(attempt / 1000, feed.close)
+            closing = Timer(attempt / 1000, feed.close)  # the moment is the subject
+            closing.start()
             try:
                 feed.start(live)
             except FeedError as error:
@@ -401,17 +438,17 @@ class TestClosing:
 
         def look_up(*_: object, **__: object) -> list[object]:
             looking_up.set()
-            released.wait(60)
+            released.wait(DEADLINE_SECONDS)
             return []
 
         monkeypatch.setattr(socket, "getaddrinfo", look_up)
         feed = open_feed("nats://nowhere.example/books")
 
         def close() -> None:
-            assert looking_up.wait(20)
+            assert looking_up.wait(DEADLINE_SECONDS)
             feed.close()
 
-        closing = later(0, close)
+        closing = in_thread(close)
         try:
             with pytest.raises(FeedError, match="was closed while it was loaded"):
                 feed.start(live)
@@ -456,6 +493,6 @@ class FollowedBucket(Followed):
 def test_a_reader_shows_what_the_bucket_holds(nats_server: nats.Server):
     FollowedBucket.server = nats_server
     FollowedBucket.TestCase.settings = settings(
-        max_examples=8, stateful_step_count=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+        max_examples=8, stateful_step_count=12, deadline=None, phases=[Phase.explicit, Phase.generate]
     )
     FollowedBucket.TestCase().runTest()

@@ -26,8 +26,7 @@ from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.writes import InFlight
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.nats.conftest import name_of
-from tests.waiting import eventually, raised_in_thread
+from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
 
 
 class TestClosing:
@@ -42,7 +41,7 @@ class TestClosing:
         for thread in closing:
             thread.start()
         for thread in (*closing, writing):
-            thread.join(60)
+            thread.join(DEADLINE_SECONDS)
             assert not thread.is_alive()
         assert "was closed meanwhile: what was not acknowledged may be written yet" in raised[0]
         with pytest.raises(StoreError, match="is closed"):
@@ -79,7 +78,7 @@ class TestLimits:
 
     def test_a_book_too_large_for_the_bucket_costs_nothing_else(self, bucket: str, nats_server: nats.Server):
         async def work(client: Client) -> None:
-            await client.jetstream().create_key_value(bucket=name_of(bucket), max_value_size=500)
+            await client.jetstream().create_key_value(bucket=nats.name_of(bucket), max_value_size=500)
 
         nats.plain(nats_server, work)
         large = OrderBook.from_levels(pair(1), bids=[(f"0.{n * 7919 % 10**9:09}", n**5) for n in range(1, 600)])
@@ -95,7 +94,7 @@ class TestLimits:
 
     def test_a_rejected_write_raises(self, bucket: str, nats_server: nats.Server):
         async def work(client: Client) -> None:
-            await client.jetstream().create_key_value(bucket=name_of(bucket), max_bytes=2000)
+            await client.jetstream().create_key_value(bucket=nats.name_of(bucket), max_bytes=2000)
 
         nats.plain(nats_server, work)
         with (
@@ -110,7 +109,7 @@ class TestLimits:
         with open_store(url) as store:
             store.publish(some)
             own_server.reload("max_payload: 4096")
-            eventually(lambda: "Reloaded: max_payload" in own_server.said)
+            eventually(lambda: "Reloaded: max_payload" in own_server.log)
             with pytest.raises(BookTooLarge) as raised:
                 store.publish(some, book(2, 2))
             assert raised.value.pairs == (pair(1),)
@@ -120,10 +119,10 @@ class TestLimits:
         self, store: Store, bucket: str, nats_server: nats.Server
     ):
         async def work(client: Client) -> None:
-            manager = client.jetstream()
-            info = await manager.stream_info(f"KV_{name_of(bucket)}")
+            manager, name = client.jetstream(), nats.name_of(bucket)
+            info = await manager.stream_info(f"KV_{name}")
             await manager.update_stream(info.config, max_consumers=1)
-            await manager.pull_subscribe(f"$KV.{name_of(bucket)}.>", durable="theirs", stream=f"KV_{name_of(bucket)}")
+            await manager.pull_subscribe(f"$KV.{name}.>", durable="theirs", stream=f"KV_{name}")
 
         nats.plain(nats_server, work)
         for _ in range(3):
@@ -141,7 +140,7 @@ class TestOthers:
         send = InFlight.send
 
         async def slower(self: InFlight, *arguments: Any) -> None:
-            await asyncio.to_thread(nats.put, nats_server, name_of(bucket), nats_records.key_of(pair(1)), b"mine")
+            await asyncio.to_thread(nats.put, nats_server, nats.name_of(bucket), nats_records.key_of(pair(1)), b"mine")
             await send(self, *arguments)
 
         monkeypatch.setattr(InFlight, "send", slower)
@@ -155,7 +154,7 @@ class TestOthers:
         self, bucket: str, nats_server: nats.Server, live: LiveIndex
     ):
         async def work(client: Client) -> None:
-            await client.jetstream().create_key_value(bucket=name_of(bucket), history=5)
+            await client.jetstream().create_key_value(bucket=nats.name_of(bucket), history=5)
 
         nats.plain(nats_server, work)
         with open_store(bucket) as store, open_feed(bucket) as feed:
@@ -186,7 +185,7 @@ class TestOthers:
             "    os._exit(0)\n"
         )
         done = subprocess.run(
-            [sys.executable, "-c", script, bucket], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", script, bucket], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True
         )
         assert done.stdout.splitlines() == [
             f"{bucket} was opened before a fork: open it in the process that publishes",

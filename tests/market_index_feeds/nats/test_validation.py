@@ -14,7 +14,7 @@ from market_index_feeds import Feed, FeedError, Relay, Store, open_feed, open_st
 from market_index_feeds.nats.records import DIGEST_HEADER, digest_of, key_of
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 ONE = Pair(AssetId(bytes([0xAB]) * 28, b"\xcd"), ADA)
 GOOD = OrderBook.from_levels(ONE, bids=[("0.5", 7)], spot="1")
@@ -50,8 +50,7 @@ def spoiled(request: pytest.FixtureRequest, spoil: Callable[[bytes], bytes]) -> 
 
 def put(server: nats.Server, bucket: str, text: bytes) -> None:
     """Store a value under the key of the pair, with the digest that a store would write."""
-    name = bucket.rpartition("/")[2]
-    nats.put(server, name, key_of(ONE), zlib.compress(text), {DIGEST_HEADER: digest_of(text)})
+    nats.put(server, nats.name_of(bucket), key_of(ONE), zlib.compress(text), {DIGEST_HEADER: digest_of(text)})
 
 
 def test_it_is_rejected_and_the_last_good_book_stays(
@@ -96,7 +95,7 @@ def test_it_is_neither_read_nor_relayed(
         store.publish(book(1, 2))
         eventually(lambda: open_feed(copy).read().order_book(pair(1)) == book(1, 2))
         relay.close()
-        thread.join(20)
+        thread.join(DEADLINE_SECONDS)
     assert open_feed(copy).read().order_book(ONE) == GOOD
 
 

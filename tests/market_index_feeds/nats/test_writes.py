@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from threading import get_ident
 
 import pytest
 from nats.aio.client import Client
@@ -28,7 +28,8 @@ from market_index_feeds.nats.records import key_of, record_of
 from market_index_feeds.nats.writes import MAX_IN_FLIGHT, InFlight, Write, WriteState
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.waiting import eventually, later
+from tests.market_index_feeds.nats.conftest import succeeds
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def traced_server(tmp_path: Path) -> Iterator[nats.Server]:
 def has_processed(server: nats.Server, number: int, times: int) -> None:
     """Wait until the server has processed so many writes of a pair in the bucket `books`, stored or not."""
     received = f"[HPUB $KV.books.{key_of(pair(number))} "
-    eventually(lambda: server.said.count(received) >= times)
+    eventually(lambda: server.log.count(received) >= times)
     # A stream processes messages in their order.
     nats.put(server, "books", "foreign", b"")
 
@@ -149,21 +150,22 @@ class TestLateWrites:
             assert store.publish(book(2, 3)).published == 1
             assert spots(open_feed(url).read()) == {1: "1", 2: "3"}
 
-    def test_an_interrupted_write_does_not_undo_a_retract(self, traced_server: nats.Server, in_flight: list[InFlight]):
+    def test_an_interrupted_write_does_not_undo_a_retract(
+        self, traced_server: nats.Server, in_flight: list[InFlight], monkeypatch: pytest.MonkeyPatch
+    ):
         url = f"{traced_server.url}/books"
-        main = get_ident()
 
-        def interrupt() -> None:
-            eventually(lambda: in_flight and in_flight[-1].writes)
-            signal.pthread_kill(main, signal.SIGINT)
+        def interrupt(_: Future[object]) -> None:
+            eventually(lambda: in_flight[-1].writes)
+            raise KeyboardInterrupt
 
-        with open_store(url, wait=60) as store:
+        with open_store(url, wait=DEADLINE_SECONDS) as store:
             store.publish(book(1, 1))
             traced_server.stop()
-            interrupting = later(0, interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                store.publish(book(2, 2))
-            interrupting.join()
+            with monkeypatch.context() as waiting:
+                waiting.setattr(Future, "result", interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    store.publish(book(2, 2))
             traced_server.send(signal.SIGCONT)
             store.retract(pair(2))
             has_processed(traced_server, 2, times=2)
@@ -188,7 +190,7 @@ class TestAcknowledgements:
     ):
         monkeypatch.setattr("market_index_feeds.nats.publisher.ATTEMPT_SECONDS", 0.2)
         url = f"{own_server.url}/books"
-        with open_store(url, wait=60) as store:
+        with open_store(url, wait=DEADLINE_SECONDS) as store:
             store.publish(book(1, 1))
             own_server.stop()
 
@@ -196,7 +198,7 @@ class TestAcknowledgements:
                 eventually(lambda: store._publisher.unacknowledged)  # type: ignore[attr-defined]  # after an attempt
                 own_server.send(signal.SIGCONT)
 
-            resuming = later(0, resume)
+            resuming = in_thread(resume)
             receipt = store.publish(book(1, 2))
             resuming.join()
             assert receipt.revision == store.revision == 2
@@ -217,39 +219,35 @@ class TestAcknowledgements:
 
         with open_store(f"{own_server.url}/books", wait=1) as store:
             own_server.stop()
-            killing = later(0, kill)
+            killing = in_thread(kill)
             with pytest.raises(Unacknowledged, match="did not acknowledge 1 of 1 changes in 1 seconds"):
                 store.publish(book(1, 1))
             killing.join()
 
-    def test_acknowledged_writes_of_an_interrupted_change_are_stored(self, own_server: nats.Server):
-        url = f"{own_server.url}/books"
-        with open_store(url, wait=0.5) as store:
-            store.publish(book(0, 1))
+    def test_acknowledged_writes_of_an_interrupted_change_are_stored(
+        self, own_server: nats.Server, own_store: Store, monkeypatch: pytest.MonkeyPatch
+    ):
+        url = own_store.target
+        acknowledged = 0
+        acknowledge = Write.acknowledge
 
-            def kill() -> None:
-                eventually(lambda: nats.length_of(own_server, "books") > 500)
+        def count_and_kill(write: Write, sequence: int) -> None:
+            nonlocal acknowledged
+            acknowledge(write, sequence)
+            acknowledged += 1
+            if acknowledged == 300:
                 own_server.kill()
 
-            killing = later(0, kill)
-            with pytest.raises(StoreError) as raised:
-                store.publish(*(book(number, 2) for number in range(50_000)))
-            killing.join()
-            own_server.start()
-            own_server.wait()
-            there = spots(open_feed(url).read())
-            assert len(there) > 500
-            left = re.search(r"(\d+) of 50000 changes", str(raised.value))
-            assert left
-            assert 50_000 - len(there) <= int(left[1])
-            # None if every write that was sent had been acknowledged.
-            unacknowledged = raised.value.pairs if isinstance(raised.value, Unacknowledged) else ()
-            assert len(unacknowledged) <= MAX_IN_FLIGHT
-
-
-def succeeds(work: Callable[[], object]) -> bool:
-    try:
-        work()
-    except StoreError:
-        return False
-    return True
+        monkeypatch.setattr(Write, "acknowledge", count_and_kill)
+        with open_store(url, wait=0.5) as store, pytest.raises(StoreError) as raised:
+            store.publish(*(book(number, 2) for number in range(2_000)))
+        own_server.start()
+        own_server.wait()
+        stored = spots(open_feed(url).read())
+        left = re.search(r"(\d+) of 2000 changes", str(raised.value))
+        assert left
+        assert int(left[1]) == 2_000 - acknowledged
+        assert len(stored) >= acknowledged >= 300
+        # None if every write that was sent had been acknowledged.
+        unacknowledged = raised.value.pairs if isinstance(raised.value, Unacknowledged) else ()
+        assert len(unacknowledged) <= MAX_IN_FLIGHT

@@ -115,11 +115,15 @@ def test_a_stream_that_is_read_once_is_read_to_its_end_whatever_pauses_it_makes(
     assert set(reported) == {(0, 0)}
 
 
-def test_it_is_healthy_while_it_is_open_and_ages_once_it_has_ended(pipe: Path, live: LiveIndex):
+def test_it_is_healthy_while_it_is_open_and_ages_once_it_has_ended(
+    pipe: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+):
     writer = writing_to(pipe)
     with open_feed(pipe) as feed:
         writer.write(line(1))
         feed.start(live)
         checked(feed)
         writer.close()
-        eventually(lambda: feed.age > 1)
+        eventually(lambda: f"{pipe} ended" in caplog.text)
+        age = feed.age
+        eventually(lambda: feed.age > age + 0.2)

@@ -3,24 +3,48 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from contextlib import ExitStack, closing
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
+from typing import Any
 
 import pytest
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, Receipt, Store, StoreBusy, StoreError, open_feed, open_store
+from market_index_feeds.sqlite import lock
 from market_index_feeds.sqlite.lock import Busy, WriterLock
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.sqlite.files import elsewhere, plain
-from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thread
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Event:
+    """Set once a store waits for the lock of its file."""
+    waits = Event()
+
+    def sleep(seconds: float) -> None:
+        waits.set()
+        time.sleep(seconds)
+
+    monkeypatch.setattr(lock, "sleep", sleep)
+    return waits
+
+
+def is_held(probe: WriterLock) -> bool:
+    """Whether another store holds the lock of the file."""
+    try:
+        with probe.held(0):
+            return False
+    except Busy:
+        return True
 
 
 class TestPublishing:
@@ -116,26 +140,19 @@ class TestWriters:
         kept.rename(path)
         assert store.publish(book(1, 2)).revision == 2
 
-    def test_one_that_is_replaced_while_it_is_waited_for_takes_nothing(self, store: Store, path: Path, tmp_path: Path):
-        store.publish(book(1, 1))
-        store._wait = 20  # type: ignore[attr-defined]
-        raised: list[BaseException] = []
-
-        def publish() -> None:
-            try:
-                store.publish(book(1, 2))
-            except StoreError as error:
-                raised.append(error)
-
-        with closing(WriterLock(path)) as lock:
-            with lock.held(0):
-                publishing = Thread(target=publish)
-                publishing.start()
-                time.sleep(0.1)
+    def test_a_file_that_is_replaced_while_its_lock_is_waited_for_is_not_written_to(
+        self, path: Path, tmp_path: Path, waiting: Event
+    ):
+        raised: list[str] = []
+        with open_store(path, wait=DEADLINE_SECONDS) as store, closing(WriterLock(path)) as other:
+            store.publish(book(1, 1))
+            with other.held(0):
+                publishing = in_thread(lambda: raised.append(raised_in_thread(lambda: store.publish(book(1, 2)))))
+                assert waiting.wait(DEADLINE_SECONDS)
                 path.rename(tmp_path / "former.db")
                 shutil.copyfile(tmp_path / "former.db", path)
             publishing.join(DEADLINE_SECONDS)
-        assert "was deleted or replaced" in str(raised)
+        assert "was deleted or replaced" in raised[0]
 
     def test_a_link_that_is_switched_to_another_store_is_noticed(self, store: Store, path: Path, tmp_path: Path):
         link = tmp_path / "current.db"
@@ -200,38 +217,55 @@ class TestWriters:
             )
             other.stdin.close()
 
-    def test_an_interrupt_while_it_waits_leaves_nothing_behind(self, store: Store, path: Path):
-        store.publish(book(1, 1))
+    def test_an_interrupted_wait_for_the_lock_leaves_nothing_behind(
+        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def interrupt(_: float) -> None:
+            raise KeyboardInterrupt
 
-        class Interrupted(Exception):
-            pass
+        with closing(WriterLock(path)) as other, other.held(0), monkeypatch.context() as waiting:
+            waiting.setattr(lock, "sleep", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                store.publish(book(1, 1))
+        with open_store(path) as other_store:
+            assert other_store.publish(book(1, 2)).revision == 1
+        assert raised_in_thread(lambda: store.publish(book(1, 3))) == ""
 
-        def interrupt(*_: object) -> None:
-            raise Interrupted
+    @pytest.mark.parametrize("begins", [False, True])
+    def test_an_interrupted_wait_for_a_transaction_leaves_nothing_behind(
+        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, begins: bool
+    ):
+        """A signal handler runs when the call of SQLite returns: with an error, or with the transaction begun."""
 
-        before = signal.signal(signal.SIGALRM, interrupt)
-        try:
-            with closing(sqlite3.connect(path, isolation_level=None)) as other:
-                for delay in (0.05, 0.1, 0.19, 0.2, 0.21):
-                    other.execute("BEGIN IMMEDIATE")
-                    signal.setitimer(signal.ITIMER_REAL, delay)
-                    with pytest.raises((Interrupted, StoreBusy)):
-                        store.publish(book(1, 2))
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                    other.execute("COMMIT")
-                    store.publish(book(1, 3))
-        finally:
-            signal.signal(signal.SIGALRM, before)
+        class Interrupted(sqlite3.Connection):
+            def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+                try:
+                    return super().execute(sql, parameters)
+                finally:
+                    if sql == "BEGIN IMMEDIATE":
+                        raise KeyboardInterrupt
+
+        connect = sqlite3.connect
+        monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=Interrupted))
+        with open_store(path, wait=0.01) as interrupted, closing(connect(path, isolation_level=None)) as other:
+            if not begins:
+                other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(KeyboardInterrupt):
+                interrupted.publish(book(1, 1))
+            if not begins:
+                other.execute("COMMIT")
+            assert store.publish(book(1, 2)).revision == 1
+            assert raised_in_thread(lambda: interrupted.revision) == ""
 
     def test_it_can_wait_for_ever(self, path: Path):
         with (
             open_store(path, wait=float("inf")) as store,
+            closing(WriterLock(path)) as probe,
             closing(sqlite3.connect(path, isolation_level=None)) as other,
         ):
             other.execute("BEGIN IMMEDIATE")
-            publishing = Thread(target=lambda: store.publish(book(1, 1)))
-            publishing.start()
-            time.sleep(0.2)
+            publishing = in_thread(lambda: store.publish(book(1, 1)))
+            eventually(lambda: is_held(probe))
             assert publishing.is_alive()
             other.execute("COMMIT")
             publishing.join(DEADLINE_SECONDS)
@@ -274,22 +308,30 @@ class TestWriters:
         assert revisions == ["2", "3"]
         assert spots(open_feed(path).read()) == {1: "1", 2: "2", 4: "4"}
 
-    def test_a_forked_process_does_not_hold_the_lock_of_one_that_was_killed(self, store: Store, path: Path):
+    def test_a_forked_process_does_not_hold_the_lock_of_its_killed_parent(self, store: Store, path: Path):
         script = (
-            "import os, signal, sys, time\n"
+            "import os, signal, sys\n"
             "from market_index_feeds import open_store\n"
             "store = open_store(sys.argv[1])\n"
             "with store._change():\n"
             "    if os.fork() == 0:\n"
-            "        os.close(1)\n"
-            "        time.sleep(2)\n"
+            "        print('forked', flush=True)\n"
+            "        sys.stdin.read()\n"
+            "        print('ended', flush=True)\n"
             "        os._exit(0)\n"
-            "    print('in the middle', flush=True)\n"
-            "    os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    signal.pause()\n"
         )
-        done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout) == (-9, "in the middle\n")
-        assert store.publish(book(1, 1)).revision == 1
+        with subprocess.Popen(
+            [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as parent:
+            assert parent.stdin
+            assert parent.stdout
+            assert parent.stdout.readline() == "forked\n"
+            parent.kill()
+            parent.wait(DEADLINE_SECONDS)
+            assert store.publish(book(1, 1)).revision == 1
+            parent.stdin.close()
+            assert parent.stdout.readline() == "ended\n", "the forked process had ended before"
 
     def test_two_that_make_the_file_at_the_same_time_make_one(self, path: Path):
         together = Barrier(4)

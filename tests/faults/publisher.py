@@ -1,4 +1,4 @@
-"""A publisher that is there to be killed: it prints each generation once it is acknowledged.
+"""A publisher to be killed: it prints each generation once it is acknowledged.
 
 Each generation is one change of some books, all with the generation as their spot price.
 """

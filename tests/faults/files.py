@@ -1,0 +1,17 @@
+"""What a store in a file contains, read without this project."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+
+def stored_spots(path: Path) -> list[str | None]:
+    """Return the stored spots by pair. The file must be intact, and its last revision that of the last run."""
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        found = connection.execute("SELECT json_extract(body, '$.spot') FROM books ORDER BY pair").fetchall()
+        (last,) = connection.execute("SELECT coalesce(max(last), 0) FROM runs").fetchone()
+        assert connection.execute("SELECT coalesce(max(revision), 0) FROM books").fetchone() == (last,)
+    return [spot for (spot,) in found]

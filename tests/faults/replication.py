@@ -1,0 +1,226 @@
+"""Servers, a publisher that never pauses, and readers.
+
+Nothing acknowledged may be lost, and every reader has to show what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from threading import Event, Thread
+from typing import Final, Protocol, TypeVar
+
+from market_index import LiveIndex
+from market_index_feeds import Feed, Store, StoreError, open_feed, open_store
+from tests import nats
+from tests.market_index_feeds.made_up import book, spots
+from tests.waiting import eventually
+
+T = TypeVar("T")
+
+PAIRS: Final = 40
+
+_PUBLISH_SECONDS: Final = 0.002
+_READ_SECONDS: Final = 0.005
+
+
+class Network(Protocol):
+    """Where a thread connects from."""
+
+    def enter(self) -> None:
+        """Let this thread, and those that it starts, connect from here."""
+
+    def inside(self, work: Callable[[], T]) -> T:
+        """Return what the work returns, done here."""
+
+
+class Host:
+    """The network of this machine."""
+
+    def enter(self) -> None:
+        pass
+
+    def inside(self, work: Callable[[], T]) -> T:
+        return work()
+
+
+HOST: Final = Host()
+
+
+def read_spots(url: str) -> dict[int, str | None]:
+    return spots(open_feed(url).read())
+
+
+def numbers(found: dict[int, str | None]) -> dict[int, int]:
+    return {number: int(float(spot or 0)) for number, spot in found.items()}
+
+
+class Publisher:
+    """Publishes one book after the other, each with a higher price than all before, and notes what is acknowledged.
+
+    A failure does not end it.
+    """
+
+    def __init__(self, url: str, network: Network = HOST) -> None:
+        self.url = url
+        self.sent = 0
+        self.acknowledged: dict[int, int] = {}
+        self.failures: list[str] = []
+        self._network = network
+        self._ending = Event()
+        self._thread = Thread(target=self._run)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._network.enter()
+        store: Store | None = None
+        number = 0
+        while not self._ending.wait(_PUBLISH_SECONDS):
+            try:
+                if store is None:
+                    store = open_store(self.url, wait=2)
+                self.sent += 1
+                spot = self.sent
+                store.publish(book(number % PAIRS, spot))
+                self.acknowledged[number % PAIRS] = spot
+                number += 1
+            except StoreError as error:
+                self.failures.append(str(error))
+        if store is not None:
+            store.close()
+
+
+class Reader:
+    """A feed, and whether what it showed ever went back, or vanished."""
+
+    def __init__(self, url: str, network: Network = HOST) -> None:
+        self.live = LiveIndex()
+        self.feed: Feed = open_feed(url)
+        self.went_back: list[str] = []
+        self._network = network
+        self._ending = Event()
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+        eventually(lambda: len(self.live.current) > 0)
+
+    def end(self) -> None:
+        self._ending.set()
+        self._thread.join()
+        self.feed.close()
+
+    def await_later_than(self, sent: int) -> None:
+        """Wait until it shows what was published after that."""
+        eventually(lambda: max(numbers(spots(self.live)).values()) > sent)
+
+    def _run(self) -> None:
+        self._network.enter()
+        self.feed.start(self.live)
+        revision, before, shown = 0, dict.fromkeys(range(PAIRS + 1), 0), set[int]()
+        while not self._ending.wait(_READ_SECONDS):
+            now = numbers(spots(self.live))
+            reached = self.feed.revision or 0
+            vanished = shown - now.keys()
+            if reached < revision or vanished or any(now[number] < before[number] for number in now):
+                self.went_back.append(f"from {revision} to {reached}, {before} to {now}")
+            revision, before, shown = reached, before | now, shown | now.keys()
+
+
+class Replication:
+    """Several servers, a publisher and some readers. `observer` is where the tests themselves connect from."""
+
+    def __init__(
+        self,
+        servers: list[nats.Server],
+        bucket: str,
+        *,
+        observer: Network = HOST,
+        publisher: Network = HOST,
+        readers: Sequence[Network] = (HOST, HOST),
+    ) -> None:
+        self.servers = servers
+        self.bucket = bucket
+        self.url = f"nats://{','.join(server.address for server in servers)}/{bucket}"
+        self.publisher = Publisher(self.url, publisher)
+        self.readers: list[Reader] = []
+        self._observer = observer
+        self._readers = readers
+
+    @contextmanager
+    def running(self) -> Iterator[Replication]:
+        """Fill the bucket, start everything, and wait until the publisher is acknowledged."""
+        with ExitStack() as stack:
+            self._observer.inside(self._fill)
+            for network in self._readers:
+                self.readers.append(Reader(self.url, network))
+                stack.callback(self.readers[-1].end)
+            self.publisher.start()
+            stack.callback(self.publisher.end)
+            self.await_publishing()
+            yield self
+
+    @property
+    def leader(self) -> nats.Server:
+        """The server that leads the bucket, once there is one."""
+        return self._observer.inside(self._leader)
+
+    @property
+    def follower(self) -> nats.Server:
+        """A server that does not lead the bucket."""
+        leader = self.leader
+        return next(server for server in self.servers if server is not leader)
+
+    def await_publishing(self) -> None:
+        """Wait until a change that is sent from now on is acknowledged."""
+        sent = self.publisher.sent
+        eventually(lambda: any(spot > sent for spot in list(self.publisher.acknowledged.values())))
+
+    def await_failures(self, count: int = 2) -> None:
+        """Wait until so many changes failed from now on."""
+        failures = len(self.publisher.failures)
+        eventually(lambda: len(self.publisher.failures) >= failures + count)
+
+    def await_readers(self) -> None:
+        """Wait until every reader shows a change that is sent from now on."""
+        for reader in self.readers:
+            reader.await_later_than(self.publisher.sent)
+
+    def check(self) -> None:
+        """End the publisher: what was acknowledged must be stored, and every reader must show what is stored."""
+        self.publisher.end()
+        stored, revision = self._observer.inside(self._stored)
+        assert len(stored) == PAIRS + 1
+        for reader in self.readers:
+            eventually(lambda reader=reader: spots(reader.live) == stored)  # type: ignore[misc]  # a default has no type
+            eventually(lambda reader=reader: reader.feed.age < 2)  # type: ignore[misc]  # a default has no type
+            assert reader.feed.revision == revision
+            assert not reader.went_back
+
+    def _fill(self) -> None:
+        with nats.opened(self.url) as store:
+            store.publish(*(book(number, "0.5") for number in range(PAIRS)))
+
+    def _leader(self) -> nats.Server:
+        names: list[str] = []
+
+        def leads() -> bool:
+            names[:] = [nats.leader_of(server, self.bucket) for server in self.servers if server.process is not None]
+            return bool(names and names[0])
+
+        eventually(leads)
+        return next(server for server in self.servers if server.name == names[0])
+
+    def _stored(self) -> tuple[dict[int, str | None], int]:
+        """Return what is stored, and its revision, after one more change."""
+        acknowledged = self.publisher.acknowledged
+        with nats.opened(self.url) as store:
+            stored = numbers(read_spots(self.url))
+            lost = {number: spot for number, spot in acknowledged.items() if stored.get(number, 0) < spot}
+            assert not lost, f"{lost} were acknowledged, and {stored} is stored"
+            store.publish(book(PAIRS, 7))
+            return read_spots(self.url), store.revision

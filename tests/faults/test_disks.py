@@ -1,0 +1,100 @@
+"""Disks that are full, or cannot be written to."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from market_index import LiveIndex
+from market_index_feeds import FeedError, Store, StoreError, open_feed, open_store
+from tests.faults.files import stored_spots
+from tests.faults.publisher import PAIRS, books
+from tests.market_index_feeds.made_up import book, spots
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    if (
+        mount is None
+        or subprocess.run(
+            [mount, "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, check=False
+        ).returncode
+    ):
+        pytest.skip("only the superuser can mount a small disk")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(path: Path) -> None:
+    """Write into the file until not one more block is free."""
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def publish_until_it_fails(store: Store) -> tuple[int, str]:
+    """Return the last generation that was acknowledged, and the error of the next."""
+    for generation in range(2, 100):
+        try:
+            store.publish(*books(generation))
+        except StoreError as error:
+            return generation - 1, str(error)
+    raise AssertionError("the disk is not full")
+
+
+def test_a_full_disk_costs_only_the_publish_that_does_not_fit(small_disk: Path):
+    path = small_disk / "market.db"
+    live = LiveIndex()
+    with open_store(path) as store:
+        store.publish(*books(1))
+        with open_feed(path) as feed:
+            feed.start(live)
+            filling = small_disk / "filling"
+            fill(filling)
+            acknowledged, error = publish_until_it_fails(store)
+            assert re.search(r"was not written to: (database or disk is full|disk I/O error)", error)
+            for work in (lambda: store.publish(*books(99)), lambda: store.replace(books(99))):
+                with pytest.raises(StoreError):
+                    work()
+            assert stored_spots(path) == [str(acknowledged)] * PAIRS
+            eventually(lambda: spots(live) == {number: str(acknowledged) for number in range(PAIRS)})
+            assert spots(open_feed(path).read()) == spots(live)
+            with pytest.raises(StoreError, match="cannot be opened"):
+                open_store(small_disk / "another.db")
+            filling.unlink()
+            revision = store.revision
+            assert store.publish(book(0, 1000)).revision == revision + 1
+            eventually(lambda: spots(live)[0] == "1000")
+    assert stored_spots(path)[0] == "1000"
+
+
+@pytest.mark.skipif(not os.path.ismount("/sys"), reason="needs a folder that not even the superuser can write to")
+def test_a_store_cannot_be_made_in_a_folder_that_cannot_be_written_to():
+    with pytest.raises(StoreError, match="cannot be opened"):
+        open_store("/sys/market.db")
+
+
+def test_the_error_of_a_disk_that_became_read_only_says_so(small_disk: Path):
+    """Processes share a store through another file beside it, which cannot be made there."""
+    path = small_disk / "market.db"
+    with open_store(path) as store:
+        store.publish(*books(1))
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(StoreError, match="Read-only file system"):
+        open_store(path)
+    with pytest.raises(FeedError, match="its folder has to be writable"):
+        open_feed(path).read()

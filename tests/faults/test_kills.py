@@ -1,0 +1,115 @@
+"""Publishers and servers that are killed at any moment. `make test-faults` kills more of them."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from market_index import LiveIndex
+from market_index_feeds import Feed, open_feed, open_store
+from tests import nats
+from tests.faults import replication
+from tests.faults.files import stored_spots
+from tests.faults.publisher import PAIRS, books
+from tests.faults.replication import Publisher, read_spots
+from tests.market_index_feeds.made_up import spots
+from tests.waiting import eventually
+
+PUBLISHER_KILLS = int(os.environ.get("MARKET_INDEX_KILLS", "12"))
+SERVER_KILLS = int(os.environ.get("MARKET_INDEX_SERVER_KILLS", "3"))
+
+
+class KilledPublisher:
+    """A file, and a publisher that is started and killed again and again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.generation = self.acknowledged = 0
+
+    def run(self, seconds: float, *, acknowledges: bool) -> None:
+        """Run the publisher for so long, from its first acknowledgement or from its start, and kill it."""
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.publisher", self.path, str(self.generation + 1)],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout
+            if acknowledges:
+                self.acknowledged = int(process.stdout.readline())
+            time.sleep(seconds)  # the moment of the kill is the subject
+            process.kill()
+            for line in process.stdout:
+                if line.endswith("\n"):
+                    self.acknowledged = int(line)
+
+    def check(self) -> None:
+        """What was acknowledged must be stored, and the change that was interrupted whole or not at all."""
+        found = stored_spots(self.path)
+        if not found:
+            assert self.acknowledged == 0
+            return
+        assert len(found) == PAIRS
+        assert len(set(found)) == 1
+        self.generation = int(str(found[0]))
+        assert self.generation in {self.acknowledged, self.acknowledged + 1}
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(PUBLISHER_KILLS, marks=pytest.mark.thorough, id="many")])
+def test_a_killed_publisher_loses_no_acknowledged_change(tmp_path: Path, kills: int):
+    numbers = random.Random(kills)
+    publisher = KilledPublisher(tmp_path / "market.db")
+    live = LiveIndex()
+    feed: Feed | None = None
+    revision = 0
+    with ExitStack() as stack:
+        for number in range(kills):
+            # Every fourth at its start: while it makes the file, or recovers what the one before left.
+            seconds = numbers.random() * 0.05 if number % 4 else 0.1 + numbers.random() * 0.3
+            publisher.run(seconds, acknowledges=number % 4 > 0)
+            if not publisher.path.exists():
+                continue
+            publisher.check()
+            if feed is None:
+                feed = stack.enter_context(open_feed(publisher.path))
+                feed.start(live)
+            generation = publisher.generation
+            expected = {pair: str(generation) for pair in range(PAIRS)} if generation else {}
+            eventually(lambda expected=expected: spots(live) == expected)  # type: ignore[misc]  # a default has no type
+            assert (feed.revision or 0) >= revision
+            revision = feed.revision or 0
+            if generation:
+                assert tuple(live.current.values()) == tuple(books(generation))
+        generation = publisher.generation
+        assert generation > kills // 4, "it was killed before it had done anything, again and again"
+        with open_store(publisher.path) as store:
+            store.publish(*books(generation + 1))
+        eventually(lambda: spots(live)[0] == str(generation + 1))
+
+
+@pytest.mark.thorough
+def test_a_reader_shows_what_a_killed_server_still_has(tmp_path: Path):
+    """What a server acknowledged and lost, every reader has to lose, too."""
+    with nats.served(tmp_path / "alone") as server:
+        publisher = Publisher(server.bucket("books"))
+        publisher.start()
+        eventually(lambda: len(publisher.acknowledged) == replication.PAIRS)
+        live = LiveIndex()
+        with open_feed(publisher.url) as feed:
+            feed.start(live)
+            for _ in range(SERVER_KILLS):
+                server.kill()
+                server.start()
+                server.wait()
+                sent = publisher.sent
+                eventually(lambda sent=sent: min(publisher.acknowledged.values()) > sent)  # type: ignore[misc]  # a default has no type
+            publisher.end()
+            stored = read_spots(publisher.url)
+            assert {number: int(spot or 0) for number, spot in stored.items()} == publisher.acknowledged
+            eventually(lambda: spots(live) == stored)
