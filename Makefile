@@ -52,8 +52,7 @@ test-all: .venv/check.installed browser ## run all tests, with random examples (
 	$(BIN)/coverage report
 
 test-faults: .venv/check.installed ## kill a publisher 200 times and a server 30 times, and run the other faults
-	MARKET_INDEX_KILLS=200 MARKET_INDEX_SERVER_KILLS=30 $(BIN)/python -m pytest \
-	  -m '' tests/market_index_feeds/sqlite/test_faults.py tests/market_index_feeds/nats/test_faults.py $(PYTEST)
+	MARKET_INDEX_KILLS=200 MARKET_INDEX_SERVER_KILLS=30 $(BIN)/python -m pytest -m '' tests/faults $(PYTEST)
 
 check: .venv/check.installed ## types, style and formatting
 	$(BIN)/ruff check

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 
 import pytest
 
@@ -10,10 +11,10 @@ from market_index import LiveIndex
 from market_index_feeds import FeedError, Store, StoreError
 from market_index_feeds.nats import open_nats_store
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import Message
+from market_index_feeds.nats.bucket import Message, State
 from market_index_feeds.nats.cluster import Cluster
 from market_index_feeds.nats.connection import Connection, Delivery
-from market_index_feeds.nats.errors import Lost
+from market_index_feeds.nats.errors import Lost, Unreachable
 from market_index_feeds.nats.watch import Watch, WatchState
 from tests.market_index_feeds.made_up import book
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
@@ -96,3 +97,40 @@ def test_it_stays_ended(store: Store, bucket: str):
         await cluster.disconnect()
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("is_delivering", [True, False])
+def test_a_comparison_without_an_answer_is_repeated_if_something_was_delivered_meanwhile(
+    store: Store, bucket: str, monkeypatch: pytest.MonkeyPatch, is_delivering: bool
+):
+    """On a slow link, answers wait behind deliveries."""
+    store.publish(book(1, 1))
+    state = Connection.state
+    asked = 0
+
+    async def work() -> None:
+        cluster = Cluster(Address.parse(bucket))
+        watch = await Watch.open(await cluster.connect())
+
+        async def unanswered_once(connection: Connection) -> State:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                watch._delivered_at = monotonic() if is_delivering else 0.0
+                raise Unreachable("no answer within 1 seconds")
+            return await state(connection)
+
+        monkeypatch.setattr(Connection, "state", unanswered_once)
+        try:
+            while watch.state is not WatchState.IN_SYNC:
+                await watch.next()
+        finally:
+            await watch.close()
+            await cluster.disconnect()
+
+    if is_delivering:
+        asyncio.run(work())
+        assert asked >= 2
+    else:
+        with pytest.raises(Unreachable, match="no answer within 1 seconds"):
+            asyncio.run(work())
