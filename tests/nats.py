@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from queue import Queue
 from threading import Event, Thread
@@ -26,7 +27,7 @@ import trustme
 from nacl.signing import SigningKey
 from nats.aio.client import Client
 
-from market_index import OrderBook
+from market_index import Levels, OrderBook
 from market_index_feeds import Store, StoreError, open_store
 from tests.market_index_feeds import made_up
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -304,12 +305,14 @@ def leader_of(server: Server, bucket: str) -> str:
 
 def noise(number: int) -> OrderBook:
     """A book of some 100 kB that does not get much smaller."""
-    levels = [(f"0.{digest:028}"[:30], digest % 2**64 + 1) for digest in map(_digest, range(3000))]
-    return OrderBook.from_levels(made_up.pair(1000 + number), bids=levels, spot="1")
+    return OrderBook(made_up.pair(1000 + number), bids=_noisy_bids(), spot="1")
 
 
-def _digest(number: int) -> int:
-    return int.from_bytes(hashlib.blake2b(str(number).encode(), digest_size=11).digest())
+@cache
+def _noisy_bids() -> Levels:
+    digests = [int.from_bytes(hashlib.blake2b(str(number).encode(), digest_size=11).digest()) for number in range(3000)]
+    levels = [(f"0.{digest:028}"[:30], digest % 2**64 + 1) for digest in digests]
+    return OrderBook.from_levels(made_up.pair(1000), bids=levels).bids
 
 
 def opened(url: str) -> Store:

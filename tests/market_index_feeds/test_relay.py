@@ -299,9 +299,9 @@ def test_what_cannot_be_opened_at_the_start_is_an_error(source: Store, tmp_path:
 
 def test_a_file_can_be_a_target_as_well(source: Store, tmp_path: Path):
     target = File(str(tmp_path / "copy.db"))
-    source.publish(*(book(number, 1) for number in range(300)))
+    source.publish(*(book(number, 1) for number in range(100)))
     with relaying(source, target.target):
-        for spot in range(2, 30):
-            source.publish(*(book(number, spot) for number in range(300)))
-        comes_to_hold(target.target, dict.fromkeys(range(300), "29"))
-    assert open_feed(target.target).read() == MarketIndex(book(number, 29) for number in range(300))
+        for spot in range(2, 12):
+            source.publish(*(book(number, spot) for number in range(100)))
+        comes_to_hold(target.target, dict.fromkeys(range(100), "11"))
+    assert open_feed(target.target).read() == MarketIndex(book(number, 11) for number in range(100))

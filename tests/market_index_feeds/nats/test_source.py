@@ -183,7 +183,7 @@ class TestNoticing:
             assert len(live.current) == 2_000
 
     def test_more_than_a_server_sends_before_an_answer(
-        self, store: Store, feed: Feed, live: LiveIndex, bucket: str, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, bucket: str, monkeypatch: pytest.MonkeyPatch
     ):
         """It continues once the watch answers that everything sent so far was read."""
         answers: list[str] = []
@@ -195,9 +195,7 @@ class TestNoticing:
 
         monkeypatch.setattr(Connection, "reply", counted)
         store.publish(*map(nats.noise, range(40)))
-        eventually(lambda: len(live.current) == 43)
-        del answers[:]
-        assert len(open_feed(bucket).read()) == 43
+        assert len(open_feed(bucket).read()) == 40
         assert answers
 
     @pytest.mark.thorough

@@ -67,6 +67,6 @@ class FollowedFile(Followed):
 
 # Real threads and files: shrinking would run each failing example again and again, up to its deadline.
 FollowedFile.TestCase.settings = settings(
-    max_examples=15, stateful_step_count=15, deadline=None, phases=[Phase.explicit, Phase.generate]
+    max_examples=10, stateful_step_count=12, deadline=None, phases=[Phase.explicit, Phase.generate]
 )
 TestFollowed = FollowedFile.TestCase
