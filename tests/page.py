@@ -1,4 +1,4 @@
-"""The page to look at a book, what it is shown, and what names and numbers are like there."""
+"""The app with the page, and books to show: the samples, hostile names, long numbers."""
 
 from __future__ import annotations
 
@@ -56,6 +56,16 @@ def sample() -> list[OrderBook]:
     return [wire.order_book_from_json(line) for line in SAMPLE.read_bytes().splitlines()]
 
 
+def widest() -> OrderBook:
+    """Return a book whose names and numbers are as long as they can be."""
+    return OrderBook.from_levels(
+        Pair(token(b"W" * 32), token(b"M" * 32, 2)),
+        bids=[("1e-28", 2**64 - 1), ("2e-28", 2**64 - 1)],
+        asks=[(str(2**96 - 1), 2**64 - 1)],
+        spot=str(2**96 - 1),
+    )
+
+
 def app_with_page(live: LiveIndex) -> Starlette:
     app = create_app(live)
     app.router.routes.extend(page_routes())
@@ -63,7 +73,7 @@ def app_with_page(live: LiveIndex) -> Starlette:
 
 
 def fixed(value: Fraction) -> str:
-    """The fixed-point text of a fraction that has one, made without any rounding."""
+    """Return the fixed-point text of a fraction that has one, without any rounding."""
     places = 0
     while (value * 10**places).denominator != 1:
         places += 1

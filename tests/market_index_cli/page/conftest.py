@@ -1,19 +1,14 @@
-"""A browser, and the page with the sample books."""
+"""A service of the sample books, with the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
 from market_index import LiveIndex
-from tests.browser import chromium
 from tests.page import app_with_page, sample
 from tests.service import Service, served
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +16,3 @@ def sent() -> Iterator[Service]:
     """A service of the sample books, with the page."""
     with served(app_with_page(LiveIndex(sample()))) as service:
         yield service
-
-
-# Not for the whole session: Playwright runs an event loop in this thread, and other tests run their own.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started

@@ -1,4 +1,4 @@
-"""A real browser, as a person has one: Debian's Chromium, without a window, driven by Playwright."""
+"""A real browser: Debian's Chromium, headless, driven by Playwright."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,13 +33,20 @@ ARGUMENTS = (
     "--disable-sync",
 )
 
+OVERFLOWING = """() => [
+  ...(document.documentElement.scrollWidth > innerWidth ? ["the page"] : []),
+  ...[...document.querySelectorAll(".panel, .ladder td, .facts, .facts dd")]
+    .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent),
+]"""
+
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start Chromium, and end it; skip where it, or what drives it, is not there."""
+    """Start Chromium and stop it at the end; skip if it or Playwright is not installed."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("the browser is not installed: apt-get install chromium")
+    playwright.expect.set_options(timeout=DEADLINE_SECONDS * 1000)
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         try:
@@ -48,12 +56,16 @@ def chromium() -> Iterator[Browser]:
 
 
 class Visit:
-    """A page that somebody looks at, and whatever the browser complained of."""
+    """A tab with the page: what it shows, what it requested and what the browser reported.
+
+    Methods that check something wait until it holds.
+    """
 
     def __init__(self, page: Page, port: int) -> None:
         self.page, self.port = page, port
         self.complaints: list[str] = []
         self.asked: list[str] = []
+        page.clock.install()  # it ticks as before; `poll` moves it
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", lambda dialog: self.complaints.append(f"dialog {dialog.message}"))
@@ -63,12 +75,27 @@ class Visit:
         self.complaints.append(message.text)
 
     def open(self, pair: Pair | None = None, prefix: str = "/") -> Page:
+        """Go to the page of all pairs, or of one."""
         fragment = f"#base={pair.base}&quote={pair.quote}" if pair else ""
         self.page.goto(f"http://127.0.0.1:{self.port}{prefix}{fragment}")
         return self.page
 
-    def text(self, selector: str) -> str:
-        return self.page.locator(selector).text_content() or ""
+    def open_live(self, pair: Pair | None = None) -> Page:
+        """Go to the page, and wait until everything was requested once."""
+        page = self.open(pair)
+        self.is_live()
+        return page
+
+    def poll(self) -> None:
+        """Move the clock of the page by its polling interval.
+
+        Should a request still be in flight, the next one starts a real interval after its answer.
+        """
+        self.page.clock.run_for(2000)
+
+    def stop_clock(self) -> None:
+        """Stop the clock of the page a minute from now: what it shows for a moment stays."""
+        self.page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
 
     def facts(self) -> dict[str, str]:
         return dict(
@@ -86,30 +113,46 @@ class Visit:
     def pairs(self) -> list[str]:
         return self.page.locator("#list .name").all_text_contents()
 
-    def waits_for(self, selector: str, text: str) -> None:
-        """Wait until an element has this text in it."""
-        self.page.locator(selector).filter(has_text=text).first.wait_for()
+    def is_live(self) -> None:
+        self.shows("#connection", "Live")
+
+    def fits(self) -> None:
+        """Nothing is wider than its place, in the colours of the day and of the night."""
+        for scheme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=scheme)
+            self.becomes(lambda: self.page.evaluate(OVERFLOWING), [])
 
     def shows(self, selector: str, text: str | re.Pattern[str]) -> None:
-        """Wait until the element has this text and no other."""
-        self._expect(selector).to_have_text(text, timeout=DEADLINE_SECONDS * 1000)
+        """The element has this text and no other."""
+        self._expect(selector).to_have_text(text)
+
+    def contains(self, selector: str, text: str) -> None:
+        """An element contains this text."""
+        self.page.locator(selector).filter(has_text=text).first.wait_for()
+
+    def has(self, selector: str, count: int) -> None:
+        """There are so many of these elements."""
+        self._expect(selector).to_have_count(count)
+
+    def has_attribute(self, selector: str, name: str, value: str | re.Pattern[str]) -> None:
+        self._expect(selector).to_have_attribute(name, value)
 
     def is_visible(self, selector: str, *, expected: bool = True) -> None:
-        """Wait until the first such element is visible, or is not."""
-        self._expect(selector, first=True).to_be_visible(visible=expected, timeout=DEADLINE_SECONDS * 1000)
+        """The first such element is visible, or is not."""
+        self._expect(selector, first=True).to_be_visible(visible=expected)
 
     def _expect(self, selector: str, *, first: bool = False) -> Any:
-        from playwright.sync_api import expect  # skipped without it, as `chromium` is
+        from playwright.sync_api import expect  # the tests are collected without it
 
         found = self.page.locator(selector)
         return expect(found.first if first else found)
 
     def becomes(self, read: Callable[[], object], expected: object) -> None:
-        """Wait until what is read of the page is what is expected."""
+        """What is read of the page is what is expected."""
         self.until(lambda: read() == expected, lambda: f"{read()!r} is not {expected!r}")
 
-    def until(self, holds: Callable[[], bool], failure: Callable[[], str] = lambda: "it did not come about") -> None:
-        """Wait until something holds, while the browser's events are handled."""
+    def until(self, holds: Callable[[], bool], failure: Callable[[], str] = lambda: "it did not happen") -> None:
+        """Handle the browser's events until something holds."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not holds():
             assert time.monotonic() < deadline, failure()
@@ -118,7 +161,7 @@ class Visit:
 
 @contextmanager
 def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = "", **settings: Any) -> Iterator[Visit]:
-    """Look at the page; in the end there is nothing that the browser complained of but what was expected."""
+    """Open a tab; in the end the browser must have reported nothing but what was expected."""
     context = browser.new_context(viewport={"width": width, "height": 800}, **settings)
     context.set_default_timeout(DEADLINE_SECONDS * 1000)
     try:
@@ -133,6 +176,7 @@ def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = 
 
 @contextmanager
 def visited(browser: Browser, live: LiveIndex, **settings: Any) -> Iterator[Visit]:
+    """Serve the books with the page, and open a tab."""
     with served(app_with_page(live)) as service, visiting(browser, service.port, **settings) as visit:
         yield visit
 

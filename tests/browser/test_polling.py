@@ -1,0 +1,158 @@
+"""Polling in a real browser: changes, and services that fail."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from market_index import ADA, LiveIndex, OrderBook, Pair
+from tests.browser.visit import as_laddered, visited, visiting
+from tests.page import SNEK_ADA, token
+from tests.service import Service
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Route
+
+pytestmark = pytest.mark.thorough
+
+TIMEOUTS_BY_THE_CLOCK = """AbortSignal.timeout = (milliseconds) => {
+  const controller = new AbortController();
+  setTimeout(() => controller.abort(new DOMException("timed out", "TimeoutError")), milliseconds);
+  return controller.signal;
+};"""
+"""Playwright's clock does not move the timeouts of `AbortSignal`."""
+
+
+def set_hidden(page: Page, *, hidden: bool) -> None:
+    """Hide the tab behind another, or bring it back."""
+    page.evaluate(
+        """(hidden) => {
+          Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+def test_a_new_pair_is_listed(browser: Browser):
+    live = LiveIndex()
+    with visited(browser, live) as visit:
+        visit.open_live()
+        visit.shows("#count", "No pair is tracked yet.")
+        visit.contains("#state", "The first that is published will be shown here.")
+        live.publish(OrderBook.from_levels(Pair(token(b"NEW"), ADA), bids=[("1", 1)]))
+        visit.poll()
+        visit.becomes(visit.pairs, ["NEW/ADA"])
+        visit.shows("#count", "1 pair")
+
+
+def test_an_unchanged_answer_is_not_sent_again(browser: Browser, sample_service: Service):
+    with visiting(browser, sample_service.port) as visit:
+        statuses: list[tuple[str, int]] = []
+        visit.page.on("response", lambda answer: statuses.append((answer.url.rpartition("/")[2][:9], answer.status)))
+        visit.open_live(SNEK_ADA)
+        visit.poll()
+        visit.until(lambda: ("order-boo", 304) in statuses)
+        visit.poll()
+        visit.until(lambda: statuses.count(("order-boo", 304)) >= 2)
+        assert statuses.count(("order-boo", 200)) == 1
+        assert statuses.count(("pair-list", 200)) == 1
+
+
+def test_a_hidden_page_requests_nothing(browser: Browser, sample_service: Service):
+    with visiting(browser, sample_service.port) as visit:
+        page = visit.open_live(SNEK_ADA)
+        set_hidden(page, hidden=True)
+        before = len(visit.asked)
+        page.clock.run_for(60_000)
+        assert len(visit.asked) == before
+        set_hidden(page, hidden=False)
+        visit.until(lambda: len(visit.asked) > before)
+        visit.is_live()
+
+
+def test_a_page_that_was_hidden_for_a_minute_is_old_until_it_is_confirmed(browser: Browser, sample_service: Service):
+    with visiting(browser, sample_service.port) as visit:
+        page = visit.open_live(SNEK_ADA)
+        set_hidden(page, hidden=True)
+        held: list[Route] = []
+        page.route("**/trading-view/*", lambda route: held.append(route))  # noqa: PLW0108  # no built-in is taken
+        page.clock.run_for(60_000)
+        set_hidden(page, hidden=False)
+        visit.shows("#connection", "Connecting…")
+        visit.shows(".changed-at", re.compile("^as it was at "))
+        visit.until(lambda: bool(held))
+        page.unroute("**/trading-view/*")
+        for route in held:
+            route.fallback()
+        visit.is_live()
+        visit.shows(".changed-at", "")
+
+
+def test_a_service_that_does_not_answer_is_reported(browser: Browser, sample_service: Service):
+    with visiting(browser, sample_service.port, expected="Failed to load resource") as visit:
+        held: list[Route] = []
+        visit.page.add_init_script(TIMEOUTS_BY_THE_CLOCK)
+        visit.page.route("**/trading-view/pair-list", lambda route: held.append(route))  # noqa: PLW0108  # as above
+        visit.open()
+        visit.until(lambda: bool(held))
+        visit.page.clock.run_for(10_000)
+        visit.contains("#trouble", "The service does not answer.")
+
+
+def test_a_retracted_pair_is_reported_and_returns(browser: Browser):
+    book = OrderBook.from_levels(SNEK_ADA, bids=[("4", 10)], asks=[("5", 30)])
+    other = OrderBook.from_levels(Pair(token(b"STAYS"), ADA), bids=[("1", 1)])
+    live = LiveIndex([book, other])
+    with visited(browser, live) as visit:
+        visit.open_live(SNEK_ADA)
+        live.retract(SNEK_ADA)
+        visit.poll()
+        visit.shows("#state", "This pair is no longer tracked. Its last order book is shown.")
+        visit.becomes(visit.ladder, as_laddered(book))
+        visit.shows(".changed-at", re.compile("^as it was at "))
+        visit.becomes(visit.pairs, ["STAYS/ADA"])
+        following = book.apply(bids=[("4", 11)])
+        live.publish(following)
+        visit.poll()
+        visit.becomes(visit.ladder, as_laddered(following))
+        visit.shows("#state", "")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (503, "busy", "The service answers with an error (503)."),
+        (404, "{}", "There is no service at this address."),
+        (200, "<html>proxy</html>", "The service answers with what is no answer of the API."),
+        (
+            200,
+            '{"pairs":[{"base":"ADA","quote":"x","last_spot":1.5}]}',
+            "The service answers with what is no answer of the API.",
+        ),
+    ],
+    ids=["503", "404", "HTML", "float"],
+)
+def test_an_invalid_answer_is_reported(browser: Browser, sample_service: Service, status: int, body: str, said: str):
+    with visiting(browser, sample_service.port, expected="Failed to load resource") as visit:
+        visit.page.route("**/trading-view/pair-list", lambda route: route.fulfill(status=status, body=body))
+        visit.open()
+        visit.contains("#trouble", said)
+        visit.shows("#connection", "No answer")
+
+
+def test_an_invalid_book_leaves_the_last_one_marked_as_old(browser: Browser):
+    live = LiveIndex([OrderBook.from_levels(SNEK_ADA, bids=[("4", 10)])])
+    with visited(browser, live) as visit:
+        page = visit.open_live(SNEK_ADA)
+        rounded = '{"base":"x","quote":"ADA","spot":null,"bids":[{"price":"4","accumulated_liquidity":1e20}],"asks":[]}'
+        page.route("**/order-book?*", lambda route: route.fulfill(status=200, body=rounded))
+        visit.poll()
+        visit.contains("#trouble", "what is no answer of the API. No answer since ")
+        visit.becomes(visit.ladder, [("bid", "4", "10", "10")])
+        visit.shows(".changed-at", re.compile("^as it was at "))
+        page.unroute("**/order-book?*")
+        visit.poll()
+        visit.shows("#trouble", "")
