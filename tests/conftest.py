@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import nats
+if TYPE_CHECKING:
+    from tests import nats
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 """Whether properties are tested with random examples, of the domain with many; `make test-all` prints their seed."""
@@ -59,6 +61,8 @@ def recorded_level_changes() -> Path:
 @pytest.fixture(scope="session")
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nats.Server]:
     """A server that each process of the tests has for itself."""
+    from tests import nats  # here: the tests of most modules need neither NATS nor its certificates
+
     with nats.served(tmp_path_factory.mktemp("nats")) as server:
         yield server
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, InvalidOrderBook, Levels, OrderBook, Pair, PriceLevel, Side, wire
+from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Levels, OrderBook, Pair, PriceLevel, Side, wire
 from market_index.chunked import BOUNDARY_MASK, Chunk
 from market_index.strategies import order_books
 
@@ -23,6 +23,31 @@ positions = st.none() | st.integers(-12, 12)
 
 def deep_book(count: int) -> OrderBook:
     return OrderBook.from_levels(PAIR, bids=[(str(price), price) for price in range(1, count + 1)])
+
+
+class TestPriceLevel:
+    """Its bounds."""
+
+    @pytest.mark.parametrize("liquidity", [1, 2**53 + 1, 2**64 - 1])
+    def test_liquidity_is_a_whole_number_from_1_to_2_64_less_1(self, liquidity: int):
+        assert PriceLevel("1", liquidity).accumulated_liquidity == liquidity
+
+    @pytest.mark.parametrize(
+        "liquidity", [0, -1, 2**64, pytest.param(10**6000, id="huge"), True, 1.0, "1", Decimal(1), None]
+    )
+    def test_any_other_liquidity_is_refused(self, liquidity: object):
+        with pytest.raises(
+            InvalidOrderBook, match=r"accumulated_liquidity must be a whole number \(int\) from 1 to 2\^64-1, got "
+        ):
+            PriceLevel(Decimal(1), liquidity)  # type: ignore[arg-type]  # a caller without types
+
+    def test_a_level_at_a_float_is_refused_and_told_what_to_pass(self):
+        with pytest.raises(InvalidPrice, match=r"pass '0\.1' or Decimal\('0\.1'\)"):
+            PriceLevel(0.1, 1)  # type: ignore[arg-type]  # a caller without types
+
+    def test_0_10_and_0_1_are_one_price(self):
+        assert PriceLevel("0.10", 1) == PriceLevel("0.1", 1)
+        assert repr(PriceLevel("0.10", 1)) == repr(PriceLevel("0.1", 1))
 
 
 class TestSequence:

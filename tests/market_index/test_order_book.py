@@ -18,18 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import (
-    ADA,
-    AssetId,
-    InvalidOrderBook,
-    InvalidPrice,
-    Order,
-    OrderBook,
-    Pair,
-    PriceLevel,
-    Side,
-    wire,
-)
+from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Order, OrderBook, Pair, PriceLevel, Side, wire
 from market_index.strategies import amounts, level_changes, order_books, orders, prices
 from tests.market_index.models import representable
 
@@ -48,47 +37,6 @@ def plain(levels: Sequence[PriceLevel]) -> list[tuple[Fraction, int]]:
 def modelled(totals: dict[Fraction, int], side: Side) -> list[tuple[Fraction, int]]:
     """What a side must hold: the positive totals, bids falling and asks rising."""
     return sorted(((p, a) for p, a in totals.items() if a), reverse=side is Side.BID)
-
-
-class TestPriceLevelAndOrder:
-    """Their bounds."""
-
-    @pytest.mark.parametrize("liquidity", [1, 2**53 + 1, 2**64 - 1])
-    def test_liquidity_is_a_whole_number_from_1_to_2_64_less_1(self, liquidity: int):
-        assert level("1", liquidity).accumulated_liquidity == liquidity
-
-    @pytest.mark.parametrize(
-        "liquidity", [0, -1, 2**64, pytest.param(10**6000, id="huge"), True, 1.0, "1", Decimal(1), None]
-    )
-    def test_any_other_liquidity_is_refused(self, liquidity: object):
-        with pytest.raises(
-            InvalidOrderBook, match=r"accumulated_liquidity must be a whole number \(int\) from 1 to 2\^64-1, got "
-        ):
-            PriceLevel(Decimal(1), liquidity)  # type: ignore[arg-type]  # a caller without types
-
-    def test_a_level_at_a_float_is_refused_and_told_what_to_pass(self):
-        with pytest.raises(InvalidPrice, match=r"pass '0\.1' or Decimal\('0\.1'\)"):
-            PriceLevel(0.1, 1)  # type: ignore[arg-type]  # a caller without types
-
-    def test_0_10_and_0_1_are_one_price(self):
-        assert level("0.10") == level("0.1")
-        assert repr(level("0.10")) == repr(level("0.1"))
-
-    @pytest.mark.parametrize("amount", [-1, 2**64, True, 1.0, "1", None])
-    def test_an_order_has_an_amount_from_0_to_2_64_less_1(self, amount: object):
-        assert Order(Side.BID, "1", 0).amount == 0
-        with pytest.raises(InvalidOrderBook, match="amount must be a whole number"):
-            Order(Side.BID, "1", amount)  # type: ignore[arg-type]  # a caller without types
-
-    def test_an_order_at_a_ratio_of_thousands_of_digits_has_a_repr(self):
-        order = Order(Side.BID, Fraction(10**4400 + 1, 10**4400), 1)
-        assert repr(order) == "Order(side=<Side.BID: 'bid'>, price=<Fraction>, amount=1)"
-        assert repr(Order(Side.BID, Fraction(1, 3), 1)).endswith("price=Fraction(1, 3), amount=1)")
-
-    @pytest.mark.parametrize("side", ["bid", None, 1])
-    def test_an_order_has_a_side(self, side: object):
-        with pytest.raises(InvalidOrderBook, match=r"side must be Side\.BID or Side\.ASK"):
-            Order(side, "1", 1)  # type: ignore[arg-type]  # a caller without types
 
 
 class TestConstructor:
@@ -194,36 +142,15 @@ class TestGathering:
         ]
         assert Fraction(book.bids[0].price) < ratio < Fraction(book.asks[0].price)
 
-    @given(orders())
-    def test_an_order_is_never_shown_better_than_it_is(self, order: Order):
-        shown, exact = Fraction(order.level_price), Fraction(order.price)
-        assert shown <= exact if order.side is Side.BID else shown >= exact
-        assert isinstance(order.price, Fraction) == (shown != exact)
-        assert abs(shown - exact) < max(Fraction(1, 10**28), exact * Fraction(13, 10**29))
-
-    def test_an_order_at_a_ratio_that_is_a_price_is_one_at_that_price(self):
-        assert Order(Side.BID, Fraction(2, 8), 1) == Order(Side.BID, "0.25", 1)
-        assert repr(Order(Side.ASK, Fraction(10), 1)) == repr(Order(Side.ASK, "10", 1))
-
-    def test_an_order_keeps_a_plain_ratio(self):
-        class Fickle(Fraction):
-            pass
-
-        assert type(Order(Side.BID, Fickle(1, 3), 1).price) is Fraction
-
-    @pytest.mark.parametrize("ratio", [Fraction(0), Fraction(-1, 3), Fraction(1, 3 * 10**28), Fraction(2**97)])
-    def test_an_order_at_a_ratio_out_of_range_is_refused(self, ratio: Fraction):
-        with pytest.raises(InvalidPrice, match="is not a price: it is "):
-            Order(Side.BID, ratio, 1)
-
     def test_entries_may_be_levels_pairs_lists_and_texts(self):
         book = OrderBook.from_levels(PAIR, bids=iter([level("1", 5), ("1.0", 2), [Decimal(2), 3], (Decimal(3), 0)]))  # type: ignore[arg-type]  # a JSON reader gives lists
         assert plain(book.bids) == [(Fraction(2), 3), (Fraction(1), 7)]
 
-    def test_prices_made_to_collide_are_no_burden(self):
-        # Numbers that are equal modulo 2^61-1 have equal hashes: in a dict of them this would take hours.
-        orders = [Order(Side.ASK, str(7 + number * (2**61 - 1)), 1) for number in range(500_000)]
-        assert len(OrderBook.from_orders(PAIR, orders).asks) == 500_000
+    @pytest.mark.parametrize("count", [20_000, pytest.param(500_000, marks=pytest.mark.thorough)])
+    def test_prices_with_equal_hashes_are_summed_in_linear_time(self, count: int):
+        # Numbers that are equal modulo 2^61-1 have equal hashes. A dict of 500,000 would take hours.
+        orders = [Order(Side.ASK, str(7 + number * (2**61 - 1)), 1) for number in range(count)]
+        assert len(OrderBook.from_orders(PAIR, orders).asks) == count
 
     def test_a_sum_above_the_most_is_refused_with_its_price(self):
         with pytest.raises(InvalidOrderBook, match=r"the asks at 0\.25 must be at most 2\^64-1, got \d+"):
@@ -279,13 +206,6 @@ class TestApply:
             named = {price for price, _ in changes}
             kept = [level for level in before if level.price not in named]
             assert {id(level) for level in kept} <= {id(level) for level in after}
-
-    @given(st.data())
-    def test_changes_at_once_equal_changes_one_after_the_other(self, data):
-        book = data.draw(order_books())
-        first, second = data.draw(level_changes(book)), data.draw(level_changes(book))
-        assert book.apply(bids=first + second) == book.apply(bids=first).apply(bids=second)
-        assert book.apply(asks=first + second) == book.apply(asks=first).apply(asks=second)
 
     @given(
         count=st.sampled_from([0, 30, 70, 300]),
@@ -364,8 +284,8 @@ class TestApply:
         assert looked_at.bids == book.bids
         assert looked_at.depth(count) == book.depth(count)
 
-    def test_threads_that_look_at_once_see_the_same(self):
-        levels = [(f"0.{number:05}", number) for number in range(1, 2_000)]
+    def test_threads_that_access_a_book_at_the_same_time_read_the_same(self):
+        levels = [(f"0.{number:05}", number) for number in range(1, 400)]
         start = Barrier(4)
 
         def look(book: OrderBook) -> tuple[object, object, OrderBook]:

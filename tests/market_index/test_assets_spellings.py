@@ -1,15 +1,12 @@
-"""How other programs spell an asset: read by name, written back, and never guessed; and what its name says."""
+"""How other programs spell an asset: read by name, written back, and never guessed."""
 
 from __future__ import annotations
 
-import binascii
 import json
-import unicodedata
 from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, InvalidAssetId
 from market_index.strategies import asset_ids
@@ -110,148 +107,6 @@ def test_no_spelling_is_taken_for_another(asset: AssetId):
 def test_what_is_no_text_is_refused(read, value: object):
     with pytest.raises(InvalidAssetId, match="an asset identifier must be a str, not "):
         read(value)
-
-
-# The test vectors of CIP-14.
-FINGERPRINTS = [
-    ("7eae28af2208be856f7a119668ae52a49b73725e326dc16579dcc373", "", "asset1rjklcrnsdzqp65wjgrg55sy9723kw09mlgvlc3"),
-    ("7eae28af2208be856f7a119668ae52a49b73725e326dc16579dcc37e", "", "asset1nl0puwxmhas8fawxp8nx4e2q3wekg969n2auw3"),
-    ("1e349c9bdea19fd6c147626a5260bc44b71635f398b67c59881df209", "", "asset1uyuxku60yqe57nusqzjx38aan3f2wq6s93f6ea"),
-    (
-        "7eae28af2208be856f7a119668ae52a49b73725e326dc16579dcc373",
-        "504154415445",
-        "asset13n25uv0yaf5kus35fm2k86cqy60z58d9xmde92",
-    ),
-    (
-        "1e349c9bdea19fd6c147626a5260bc44b71635f398b67c59881df209",
-        "504154415445",
-        "asset1hv4p5tv2a837mzqrst04d0dcptdjmluqvdx9k3",
-    ),
-    (
-        "1e349c9bdea19fd6c147626a5260bc44b71635f398b67c59881df209",
-        "7eae28af2208be856f7a119668ae52a49b73725e326dc16579dcc373",
-        "asset1aqrdypg669jgazruv5ah07nuyqe0wxjhe2el6f",
-    ),
-    (
-        "7eae28af2208be856f7a119668ae52a49b73725e326dc16579dcc373",
-        "1e349c9bdea19fd6c147626a5260bc44b71635f398b67c59881df209",
-        "asset17jd78wukhtrnmjh3fngzasxm8rck0l2r4hhyyt",
-    ),
-    (
-        "7eae28af2208be856f7a119668ae52a49b73725e326dc16579dcc373",
-        "0000000000000000000000000000000000000000000000000000000000000000",
-        "asset1pkpwyknlvul7az0xx8czhl60pyel45rpje4z8w",
-    ),
-]
-
-
-class TestFingerprint:
-    """CIP-14."""
-
-    @pytest.mark.parametrize(("policy_id", "asset_name", "fingerprint"), FINGERPRINTS)
-    def test_it_is_that_of_the_standard(self, policy_id: str, asset_name: str, fingerprint: str):
-        assert AssetId.parse(f"{policy_id}:{asset_name}").fingerprint == fingerprint
-
-    def test_ada_has_none(self):
-        assert ADA.fingerprint is None
-
-    @given(asset_ids())
-    def test_it_is_what_another_encoder_says(self, asset: AssetId):
-        from hashlib import blake2b
-
-        from pycardano.crypto import bech32
-
-        if asset == ADA:
-            return
-        octets = blake2b(asset.policy_id + asset.asset_name, digest_size=20).digest()
-        words = bech32.convertbits(list(octets), 8, 5)
-        assert asset.fingerprint == bech32.bech32_encode("asset", words, bech32.Encoding.BECH32)
-
-
-# The test vectors of CIP-67.
-LABELS = {
-    0: "00000000",
-    1: "00001070",
-    23: "00017650",
-    99: "000632e0",
-    222: "000de140",
-    333: "0014df10",
-    533: "00215410",
-    2000: "007d0550",
-    4567: "011d7690",
-    11111: "02b670b0",
-    49328: "0c0b0f40",
-    65535: "0ffff240",
-}
-
-
-def named(asset_name: bytes) -> AssetId:
-    return AssetId(bytes(28), asset_name)
-
-
-class TestAssetName:
-    """Its label, as CIP-67 has it, and its text."""
-
-    @pytest.mark.parametrize(("label", "prefix"), LABELS.items())
-    def test_a_label_is_told_apart_and_stripped(self, label: int, prefix: str):
-        asset = named(bytes.fromhex(prefix) + b"SNEK")
-        assert (asset.asset_name_label, asset.asset_name_text) == (label, "SNEK")
-        assert (named(bytes.fromhex(prefix)).asset_name_label, named(bytes.fromhex(prefix)).asset_name_text) == (
-            label,
-            "",
-        )
-
-    @pytest.mark.parametrize(
-        "prefix",
-        [
-            pytest.param("000de150", id="checksum"),
-            pytest.param("000de141", id="closing bits"),
-            pytest.param("100de140", id="opening bits"),
-            pytest.param("000de1", id="too short"),
-        ],
-    )
-    def test_what_is_no_label_is_part_of_the_name(self, prefix: str):
-        asset = named(bytes.fromhex(prefix))
-        assert (asset.asset_name_label, asset.asset_name_text) == (None, None)
-
-    @given(st.integers(0, 2**32 - 1) | st.sampled_from([int(prefix, 16) for prefix in LABELS.values()]))
-    def test_a_label_is_what_the_standard_says(self, bits: int):
-        digits = f"{bits:08x}"
-        # binascii has the CRC of 16 bits alone: the one of 8 by long division of the polynomials, as text.
-        dividend = int(digits[1:5], 16) << 8
-        for shift in range(15, -1, -1):
-            if dividend >> (shift + 8) & 1:
-                dividend ^= 0x107 << shift
-        is_label = digits[0] == digits[7] == "0" and digits[5:7] == f"{dividend:02x}"
-        assert named(binascii.unhexlify(digits)).asset_name_label == (int(digits[1:5], 16) if is_label else None)
-
-    @pytest.mark.parametrize(
-        ("asset_name", "text"),
-        [
-            (b"", ""),
-            (b"SNEK", "SNEK"),
-            (b"two words", "two words"),
-            ("Ünï 大".encode(), "Ünï 大"),
-            (b"\xff", None),
-            (b"\n", None),
-            (b"\x1b[31m", None),
-            ("\u202eKENS".encode(), None),
-            ("SNE\u200bK".encode(), None),
-        ],
-    )
-    def test_the_text_is_there_where_it_can_be_printed(self, asset_name: bytes, text: str | None):
-        assert named(asset_name).asset_name_text == text
-
-    @given(asset_ids())
-    def test_a_text_is_the_name_and_has_nothing_hidden(self, asset: AssetId):
-        text, label = asset.asset_name_text, asset.asset_name_label
-        prefix = b"" if label is None else asset.asset_name[:4]
-        if text is not None:
-            assert prefix + text.encode() == asset.asset_name
-            assert all(unicodedata.category(letter)[0] not in "CZ" or letter == " " for letter in text)
-
-    def test_ada_has_no_label_and_an_empty_name(self):
-        assert (ADA.asset_name_label, ADA.asset_name_text) == (None, "")
 
 
 class TestPycardano:

@@ -1,0 +1,98 @@
+"""The label and the text of an asset name, by the test vectors of the standard."""
+
+from __future__ import annotations
+
+import binascii
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import ADA, AssetId
+from market_index.strategies import asset_ids
+
+# The test vectors of CIP-67.
+LABELS = {
+    0: "00000000",
+    1: "00001070",
+    23: "00017650",
+    99: "000632e0",
+    222: "000de140",
+    333: "0014df10",
+    533: "00215410",
+    2000: "007d0550",
+    4567: "011d7690",
+    11111: "02b670b0",
+    49328: "0c0b0f40",
+    65535: "0ffff240",
+}
+
+
+def named(asset_name: bytes) -> AssetId:
+    return AssetId(bytes(28), asset_name)
+
+
+class TestAssetName:
+    """Its label, as CIP-67 has it, and its text."""
+
+    @pytest.mark.parametrize(("label", "prefix"), LABELS.items())
+    def test_a_label_is_told_apart_and_stripped(self, label: int, prefix: str):
+        asset = named(bytes.fromhex(prefix) + b"SNEK")
+        assert (asset.asset_name_label, asset.asset_name_text) == (label, "SNEK")
+        assert (named(bytes.fromhex(prefix)).asset_name_label, named(bytes.fromhex(prefix)).asset_name_text) == (
+            label,
+            "",
+        )
+
+    @pytest.mark.parametrize(
+        "prefix",
+        [
+            pytest.param("000de150", id="checksum"),
+            pytest.param("000de141", id="closing bits"),
+            pytest.param("100de140", id="opening bits"),
+            pytest.param("000de1", id="too short"),
+        ],
+    )
+    def test_what_is_no_label_is_part_of_the_name(self, prefix: str):
+        asset = named(bytes.fromhex(prefix))
+        assert (asset.asset_name_label, asset.asset_name_text) == (None, None)
+
+    @given(st.integers(0, 2**32 - 1) | st.sampled_from([int(prefix, 16) for prefix in LABELS.values()]))
+    def test_a_label_is_what_the_standard_says(self, bits: int):
+        digits = f"{bits:08x}"
+        # binascii has the CRC of 16 bits alone: the one of 8 by long division of the polynomials, as text.
+        dividend = int(digits[1:5], 16) << 8
+        for shift in range(15, -1, -1):
+            if dividend >> (shift + 8) & 1:
+                dividend ^= 0x107 << shift
+        is_label = digits[0] == digits[7] == "0" and digits[5:7] == f"{dividend:02x}"
+        assert named(binascii.unhexlify(digits)).asset_name_label == (int(digits[1:5], 16) if is_label else None)
+
+    @pytest.mark.parametrize(
+        ("asset_name", "text"),
+        [
+            (b"", ""),
+            (b"SNEK", "SNEK"),
+            (b"two words", "two words"),
+            ("Ünï 大".encode(), "Ünï 大"),
+            (b"\xff", None),
+            (b"\n", None),
+            (b"\x1b[31m", None),
+            ("\u202eKENS".encode(), None),
+            ("SNE\u200bK".encode(), None),
+        ],
+    )
+    def test_the_text_is_there_where_it_can_be_printed(self, asset_name: bytes, text: str | None):
+        assert named(asset_name).asset_name_text == text
+
+    @given(asset_ids())
+    def test_a_text_is_the_name_and_has_nothing_hidden(self, asset: AssetId):
+        text, label = asset.asset_name_text, asset.asset_name_label
+        prefix = b"" if label is None else asset.asset_name[:4]
+        if text is not None:
+            assert prefix + text.encode() == asset.asset_name
+            assert all(unicodedata.category(letter)[0] not in "CZ" or letter == " " for letter in text)
+
+    def test_ada_has_no_label_and_an_empty_name(self):
+        assert (ADA.asset_name_label, ADA.asset_name_text) == (None, "")

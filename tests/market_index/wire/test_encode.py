@@ -1,0 +1,101 @@
+"""What is encoded: the JSON of the contract, its parts and its digest."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from hashlib import blake2b
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import ADA, AssetId, MarketIndex, OrderBook, Pair, PairInfo, wire
+from market_index.strategies import market_indexes, order_books, pair_infos
+from market_index.wire import encode
+from tests.market_index.wire.texts import BOOK, LIST, PAIR, TOKEN, encoded
+
+
+def test_an_order_book_is_one_line_in_the_shape_of_the_contract():
+    book = wire.order_book_from_json(encoded(BOOK))
+    text = wire.order_book_to_json(book)
+    assert json.loads(text) == BOOK
+    assert b"\n" not in text
+    assert text.startswith(b'{"base":"279c')
+
+
+def test_the_identifiers_can_be_echoed_as_they_were_asked():
+    book = wire.order_book_from_json(encoded(BOOK))
+    for changed in ({"base": TOKEN.upper()}, {"quote": '"'}):
+        assert json.loads(wire.text_of(wire.encoded_order_book(book, **changed))) == BOOK | changed
+
+
+def test_a_pair_list_is_in_the_shape_of_the_contract():
+    infos = wire.pair_list_from_json(encoded(LIST))
+    assert infos == (PairInfo(ADA, PAIR.base), PairInfo(PAIR.base, ADA, Decimal("0.0042")))
+    assert json.loads(wire.pair_list_to_json(iter(infos))) == LIST
+    assert wire.pair_list_to_json(()) == b'{"pairs":[]}'
+    assert wire.pair_list_from_json(b'{"pairs":[]}') == ()
+
+
+@given(order_books())
+def test_an_order_book_comes_back_from_its_json(book: OrderBook):
+    text = wire.order_book_to_json(book)
+    assert wire.order_book_from_json(text) == book
+    # The contract's own words, with nothing but the standard library.
+    value = json.loads(text, parse_float=pytest.fail)
+    assert list(value) == ["base", "quote", "spot", "bids", "asks"]
+    assert (value["base"], value["quote"]) == (str(book.pair.base), str(book.pair.quote))
+    assert value["spot"] == (None if book.spot is None else format(book.spot, "f"))
+    for side, levels in (("bids", book.bids), ("asks", book.asks)):
+        assert value[side] == [
+            {"price": format(one.price, "f"), "accumulated_liquidity": one.accumulated_liquidity} for one in levels
+        ]
+        numbers = [Decimal(one["price"]) for one in value[side]]
+        assert numbers == sorted(numbers, reverse=side == "bids")
+
+
+@given(st.lists(pair_infos(), max_size=8, unique_by=lambda info: info.pair))
+def test_a_pair_list_comes_back_from_its_json(infos: list[PairInfo]):
+    assert wire.pair_list_from_json(wire.pair_list_to_json(infos)) == tuple(infos)
+
+
+class TestParts:
+    """The encoded parts of a body, and its digest."""
+
+    @given(order_books())
+    def test_the_parts_are_the_body(self, book: OrderBook):
+        parts = wire.encoded_order_book(book)
+        assert wire.text_of(parts) == wire.order_book_to_json(book)
+        assert all(part.digest == blake2b(part.text, digest_size=16).digest() for part in parts)
+
+    @given(order_books(), order_books())
+    def test_books_have_equal_digests_just_if_their_texts_are_equal(self, one: OrderBook, other: OrderBook):
+        parts, others = wire.encoded_order_book(one), wire.encoded_order_book(other)
+        equal = wire.text_of(parts) == wire.text_of(others)
+        assert (wire.digest_of(parts) == wire.digest_of(others)) == equal
+        again = wire.encoded_order_book(wire.order_book_from_json(wire.text_of(parts)))
+        assert wire.digest_of(again) == wire.digest_of(parts)
+
+    @given(market_indexes())
+    def test_the_parts_of_a_pair_list_are_the_body(self, index: MarketIndex):
+        assert wire.text_of(wire.encoded_pair_list(index)) == wire.pair_list_to_json(index.pair_list())
+
+    def test_one_publish_encodes_one_entry(self, monkeypatch: pytest.MonkeyPatch):
+        books = [OrderBook(Pair(AssetId(number.to_bytes(28), b""), ADA), spot="1") for number in range(1, 1_001)]
+        index = MarketIndex(books)
+        before = wire.encoded_pair_list(index)
+        entry, encoded_entries = encode._entry, []
+
+        def counted(*arguments: Any) -> bytes:
+            encoded_entries.append(arguments)
+            return entry(*arguments)
+
+        monkeypatch.setattr(encode, "_entry", counted)
+        after = wire.encoded_pair_list(index.with_books(books[500].apply(spot="2")))
+        assert len(encoded_entries) == 1
+        assert sum(one is not other for one, other in zip(before, after, strict=True)) == 1
+        # Other levels at the same spot price change nothing in the list.
+        same = wire.encoded_pair_list(index.with_books(books[500].apply(bids=[("1", 1)])))
+        assert all(one is other for one, other in zip(before, same, strict=True))
