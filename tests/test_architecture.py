@@ -1,4 +1,4 @@
-"""The layer rules of the packages, each with made-up sources that break it."""
+"""The rules of the packages and their tests, each with made-up sources that break it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from tests.architecture import public_api, rules
+from tests.architecture import layout, public_api, rules
 from tests.architecture.graph import Graph
+from tests.architecture.layout import SUBJECTS, TESTED_BY, Tree
 from tests.architecture.rules import RULES, SIBLINGS, Rule
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -156,6 +157,77 @@ ALLOWED = {
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_a_rule_allows_what_the_architecture_has(rule: Rule):
     assert list(rule(Graph.of_sources(ALLOWED))) == []
+
+
+# The tests mirror the packages
+
+TREE = Tree.of_sources(
+    {
+        path.relative_to(ROOT).as_posix(): path.read_text()
+        for folder in (*PACKAGES, "tests")
+        for path in (ROOT / folder).rglob("*.py")
+    },
+    PACKAGES,
+)
+
+
+def test_every_module_has_a_test_file():
+    assert list(layout.untested_modules(TREE, TESTED_BY)) == []
+
+
+def test_every_test_file_is_named_after_a_module():
+    assert list(layout.tests_without_module(TREE, SUBJECTS)) == []
+
+
+def test_every_exception_is_needed():
+    assert list(layout.stale_rows(TREE, TESTED_BY, SUBJECTS)) == []
+
+
+MADE_UP_TREE = Tree.of_sources(
+    {
+        "market_index/__init__.py": "from market_index.wire import read",
+        "market_index/live_index.py": "class LiveIndex:\n    def publish(self): ...",
+        "market_index/wire.py": "async def read(): ...",
+        "market_index/errors.py": "class Invalid(ValueError): ...",
+        "tests/market_index/books.py": "def book(): ...",
+        "tests/market_index/test_live_index.py": "",
+        "tests/market_index/test_live_index_threads.py": "",
+        "tests/market_index/test_index.py": "",
+        "tests/market_index/test_errors.py": "",
+        "tests/market_index_extra/test_wire.py": "",
+        "tests/browser/test_page.py": "",
+        "tests/test_pages.py": "",
+    },
+    ["market_index"],
+)
+
+
+def test_a_module_without_a_test_file_is_reported():
+    reported = list(layout.untested_modules(MADE_UP_TREE, {}))
+    assert reported == ["market_index/wire.py needs tests/market_index/test_wire.py, or a row in TESTED_BY"]
+    assert not list(layout.untested_modules(MADE_UP_TREE, {"market_index/wire.py": ("tests/test_pages.py", "why")}))
+
+
+def test_a_test_file_without_a_module_is_reported():
+    rows = {"tests/market_index/test_errors.py": "why"}
+    reported = list(layout.tests_without_module(MADE_UP_TREE, rows))
+    assert reported == ["tests/market_index/test_index.py is named after no module, and has no row in SUBJECTS"]
+
+
+def test_a_stale_exception_is_reported():
+    tested_by = {
+        "market_index/wire.py": ("tests/test_pages.py", "needed"),
+        "market_index/live_index.py": ("tests/test_pages.py", "it has its own file"),
+        "market_index/gone.py": ("tests/test_pages.py", "no such module"),
+    }
+    subjects = dict.fromkeys(["tests/market_index/test_index.py", "tests/market_index/test_live_index.py"], "why")
+    assert list(layout.stale_rows(MADE_UP_TREE, tested_by, subjects)) == [
+        "TESTED_BY: market_index/live_index.py: tests/test_pages.py",
+        "TESTED_BY: market_index/gone.py: tests/test_pages.py",
+        "SUBJECTS: tests/market_index/test_live_index.py",
+    ]
+    missing = {"market_index/wire.py": ("tests/test_gone.py", "no such test")}
+    assert list(layout.stale_rows(MADE_UP_TREE, missing, {})) == ["TESTED_BY: market_index/wire.py: tests/test_gone.py"]
 
 
 # Public names

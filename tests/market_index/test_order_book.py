@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -393,17 +391,3 @@ class TestReading:
         for levels in (1.5, True, "1"):
             with pytest.raises(TypeError, match="levels must be an int"):
                 book.depth(levels)  # type: ignore[arg-type]  # a caller without types
-
-    def test_the_default_context_of_the_program_changes_nothing(self):
-        script = """
-import decimal
-decimal.DefaultContext.Emax = decimal.DefaultContext.prec = 3
-decimal.DefaultContext.Emin = -3
-decimal.DefaultContext.rounding = decimal.ROUND_FLOOR
-from market_index import ADA, AssetId, OrderBook, Pair
-pair = Pair(AssetId(bytes(28), b""), ADA)
-print(OrderBook.from_levels(pair, [("1e25", 1)], [("2.00005e25", 1)]).mid)
-print(OrderBook.from_levels(pair, [("1e-25", 1)], [("1e-25", 1)]).spread)
-"""
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-        assert done.stdout.split() == ["15000250000000000000000000", "0"]

@@ -1,0 +1,134 @@
+"""The tree of the tests: it mirrors the packages, one test file per module.
+
+`test_<module>_<subject>.py` is a module's file too, for a module whose tests are split by subject. The folders beside
+the mirrored tree (tests/browser, tests/faults and others) are not part of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import PurePosixPath
+
+from attrs import frozen
+
+# Modules with behaviour and without a test file of their own: the file that tests them, and why it is another one.
+TESTED_BY: Mapping[str, tuple[str, str]] = {
+    "market_index/__init__.py": ("tests/test_requirements.py", "a lazy import: what an import of the package loads"),
+    "market_index_cli/__main__.py": ("tests/market_index_cli/test_main.py", "starts the group of commands"),
+    "market_index_cli/console.py": ("tests/market_index_cli/test_publish.py", "logs and progress on a real terminal"),
+    "market_index_cli/errors.py": ("tests/market_index_cli/test_main.py", "the exit codes of the commands"),
+    "market_index_cli/options.py": ("tests/market_index_cli/test_serve.py", "parameters, which only commands have"),
+    "market_index_cli/signals.py": ("tests/market_index_cli/test_publish.py", "signals to a real process"),
+    "market_index_cli/server/http_server.py": ("tests/market_index_cli/test_serve.py", "uvicorn, set up by a command"),
+    "market_index_cli/server/serving.py": ("tests/market_index_cli/test_serve.py", "one server, or several workers"),
+    "market_index_feeds/errors.py": ("tests/market_index_feeds/test_follower.py", "how a follower reports causes"),
+    "market_index_feeds/feed.py": ("tests/market_index_feeds/test_follower.py", "a feed is a follower with a name"),
+    "market_index_feeds/medium.py": (
+        "tests/market_index_feeds/test_follower.py",
+        "what a source yields to its follower",
+    ),
+    "market_index_feeds/sources.py": ("tests/market_index_feeds/test_stores.py", "opens each medium by its name"),
+    "market_index_feeds/store.py": (
+        "tests/market_index_feeds/test_stores.py",
+        "an interface, by what every store does",
+    ),
+    "market_index_feeds/http/connections.py": ("tests/market_index_feeds/http/test_source.py", "requests of a source"),
+    "market_index_feeds/nats/bucket.py": ("tests/market_index_feeds/nats/test_source.py", "messages of a real server"),
+    "market_index_feeds/nats/cluster.py": ("tests/market_index_feeds/nats/test_opening.py", "finds a server"),
+    "market_index_feeds/nats/connection.py": ("tests/market_index_feeds/nats/test_watch.py", "needs a real server"),
+    "market_index_feeds/nats/errors.py": ("tests/market_index_feeds/nats/test_opening.py", "what servers report"),
+    "market_index_feeds/nats/publisher.py": ("tests/market_index_feeds/nats/test_writes.py", "writes of a publisher"),
+    "market_index_feeds/nats/retry.py": ("tests/market_index_feeds/nats/test_opening.py", "while no server answers"),
+    "market_index_feeds/sqlite/lock.py": ("tests/market_index_feeds/sqlite/test_store.py", "publishers take turns"),
+    "market_index_feeds/sqlite/revisions.py": (
+        "tests/market_index_feeds/sqlite/test_source.py",
+        "what readers compare",
+    ),
+    "market_index_http/app.py": ("tests/market_index_http/test_contract.py", "every rule of the contract"),
+    "market_index_http/compression.py": ("tests/market_index_http/test_bodies.py", "how bodies are compressed"),
+    "market_index_http/endpoints.py": ("tests/market_index_http/test_contract.py", "every rule of the contract"),
+    "market_index_http/routes.py": ("tests/market_index_http/test_mounting.py", "an app of routes in another app"),
+}
+
+# Test files that are not named after one module, and their subject.
+SUBJECTS: Mapping[str, str] = {
+    "tests/market_index/test_values.py": "equality, hash, pickle and copy of all values",
+    "tests/market_index_cli/test_buckets.py": "all commands with buckets of NATS",
+    "tests/market_index_cli/test_garbage.py": "all commands with records that contain no valid book",
+    "tests/market_index_cli/page/test_page_modules.py": "the page's JavaScript modules",
+    "tests/market_index_feeds/test_stores.py": "every store, and every feed that follows one",
+    "tests/market_index_feeds/nats/test_credentials.py": "credentials and TLS, in addresses, connections and messages",
+    "tests/market_index_feeds/nats/test_opening.py": "opening feeds and stores while servers are missing",
+    "tests/market_index_feeds/nats/test_validation.py": "invalid records, for feeds and stores",
+    "tests/market_index_feeds/ndjson/test_streams.py": "pipes, for feeds and for reading once",
+    "tests/market_index_feeds/sqlite/test_followed.py": "one publisher and one reader of a file",
+    "tests/market_index_http/test_clients.py": "the JavaScript clients of the docs",
+    "tests/market_index_http/test_concurrency.py": "the whole app, with many connections",
+    "tests/market_index_http/test_contract.py": "the whole app, by the rules of the contract",
+    "tests/market_index_http/test_head.py": "HEAD, for all routes",
+    "tests/market_index_http/test_mounting.py": "the app inside other apps",
+    # These move to tests/browser and tests/faults.
+    "tests/market_index_cli/page/test_book_in_browser.py": "the page in a browser",
+    "tests/market_index_cli/page/test_chart_in_browser.py": "the page in a browser",
+    "tests/market_index_cli/page/test_connection_in_browser.py": "the page in a browser",
+    "tests/market_index_cli/page/test_layout_in_browser.py": "the page in a browser",
+    "tests/market_index_cli/page/test_list_in_browser.py": "the page in a browser",
+    "tests/market_index_feeds/nats/test_faults.py": "faults of a cluster",
+    "tests/market_index_feeds/sqlite/test_faults.py": "killed publishers and full disks",
+}
+
+
+@frozen
+class Tree:
+    """The modules that have behaviour, and the test files of the mirrored tree, as paths from the root."""
+
+    modules: frozenset[str]
+    tests: frozenset[str]
+    other_tests: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_sources(cls, sources: Mapping[str, str], packages: Collection[str]) -> Tree:
+        """Return the tree of these files: path -> source."""
+        tests = {path for path in sources if PurePosixPath(path).name.startswith("test_")}
+        mirrored = {path for path in tests if PurePosixPath(path).parts[1] in packages}
+        modules = {path for path, source in sources.items() if path.split("/")[0] in packages and has_behaviour(source)}
+        return cls(frozenset(modules), frozenset(mirrored), frozenset(tests - mirrored))
+
+
+def has_behaviour(source: str) -> bool:
+    return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in ast.walk(ast.parse(source)))
+
+
+def untested_modules(tree: Tree, tested_by: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """A module that has behaviour has a test file of its own, or a row in TESTED_BY."""
+    tested = {module for test in tree.tests for module in modules_of(test)}
+    for module in sorted(tree.modules - tested - tested_by.keys()):
+        path = PurePosixPath(module)
+        yield f"{module} needs tests/{path.parent}/test_{path.name}, or a row in TESTED_BY"
+
+
+def tests_without_module(tree: Tree, subjects: Mapping[str, str]) -> Iterator[str]:
+    """A test file is named after a module, or has a row in SUBJECTS."""
+    for test in sorted(tree.tests - subjects.keys()):
+        if not tree.modules & set(modules_of(test)):
+            yield f"{test} is named after no module, and has no row in SUBJECTS"
+
+
+def stale_rows(tree: Tree, tested_by: Mapping[str, tuple[str, str]], subjects: Mapping[str, str]) -> Iterator[str]:
+    """A row names files that exist, and is needed."""
+    tested = {module for test in tree.tests for module in modules_of(test)}
+    for module, (test, _) in tested_by.items():
+        if module not in tree.modules - tested or test not in tree.tests | tree.other_tests:
+            yield f"TESTED_BY: {module}: {test}"
+    for test in subjects:
+        if test not in tree.tests or tree.modules & set(modules_of(test)):
+            yield f"SUBJECTS: {test}"
+
+
+def modules_of(test: str) -> Iterator[str]:
+    """Yield the modules that a test file can be named after: those of a_b and a for test_a_b.py."""
+    path = PurePosixPath(test).relative_to("tests")
+    words = path.stem.removeprefix("test_").split("_")
+    for count in range(len(words), 0, -1):
+        yield str(path.with_name("_".join(words[:count]) + ".py"))
