@@ -4,7 +4,7 @@ FEED ?= $(or $(MARKET_INDEX_FEED),sample.db)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve browser test test-all test-faults check docs wheel openapi bench clean
+.PHONY: help serve browser test test-all test-faults test-matrix check docs wheel openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -53,6 +53,13 @@ test-all: .venv/check.installed browser ## run all tests, with random examples (
 
 test-faults: .venv/check.installed ## kill a publisher 200 times and a server 30 times, and run the other faults
 	MARKET_INDEX_KILLS=200 MARKET_INDEX_SERVER_KILLS=30 $(BIN)/python -m pytest -m '' tests/faults $(PYTEST)
+
+.venv/nox.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --group matrix
+	@touch $@
+
+test-matrix: .venv/nox.installed browser ## run the tests on each Python from 3.11 that is installed, and with the lowest versions of all dependencies
+	$(BIN)/nox $(NOX) -- $(PYTEST_WORKERS) $(PYTEST)
 
 check: .venv/check.installed ## types, style and formatting
 	$(BIN)/ruff check
