@@ -4,7 +4,7 @@ FEED ?= $(or $(MARKET_INDEX_FEED),sample.db)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve browser test test-all test-faults test-matrix check docs wheel openapi bench clean
+.PHONY: help serve browser test test-all test-faults test-matrix fuzz check docs wheel openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -60,6 +60,16 @@ test-faults: .venv/check.installed ## kill a publisher 200 times and a server 30
 
 test-matrix: .venv/nox.installed browser ## run the tests on each Python from 3.11 that is installed, and with the lowest versions of all dependencies
 	$(BIN)/nox $(NOX) -- $(PYTEST_WORKERS) $(PYTEST)
+
+.venv/fuzz.installed: pyproject.toml .venv/check.installed
+	@$(BIN)/python -m pip install --quiet --only-binary atheris --group fuzz || \
+	  { echo "make fuzz needs atheris, which has no wheel for this Python and system; CPython on Linux (x86-64) has one" >&2; exit 1; }
+	@touch $@
+
+FUZZ_SECONDS ?= 600
+
+fuzz: .venv/fuzz.installed ## compare the library with an independent grammar on random inputs, for ten minutes (FUZZ_SECONDS=60 for one)
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(TARGET)
 
 check: .venv/check.installed ## types, style and formatting
 	$(BIN)/ruff check

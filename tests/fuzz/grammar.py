@@ -1,0 +1,212 @@
+"""What each input must give, written from the API document and its decisions alone; nothing here uses the library.
+
+The document does not say how strict a reader of its JSON is. The decoder promises this, and the grammar requires it: an
+object has the keys of the contract and no others, none twice; `spot`, `bids` and `asks` may be absent; a whole number
+is written without fraction and exponent.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+from tests.fuzz.json_reader import NotJson, Number, Object, read_json
+
+DIGITS: Final = "0123456789"
+HEX_DIGITS: Final = "0123456789abcdefABCDEF"
+MAX_LIQUIDITY: Final = 2**64 - 1
+
+Asset: TypeAlias = tuple[bytes, bytes]
+"""Policy id and asset name; ADA has neither."""
+
+ADA: Final[Asset] = (b"", b"")
+
+Level: TypeAlias = tuple[str, int]
+"""The one text of a price, and the liquidity at it."""
+
+Book: TypeAlias = tuple[Asset, Asset, str | None, list[Level], list[Level]]
+"""Base, quote, spot, bids and asks."""
+
+Info: TypeAlias = tuple[Asset, Asset, str | None]
+"""Base, quote and last spot."""
+
+
+class Rejected(Exception):
+    """The text must be rejected."""
+
+
+# Assets: decisions 6, 7 and 8
+
+
+def asset(text: str) -> Asset:
+    """Read `ADA` or `<policy id>:<asset name>`."""
+    if text == "ADA":
+        return ADA
+    if text.count(":") != 1:
+        raise Rejected
+    return token(*text.split(":"))
+
+
+def asset_of_unit(text: str) -> Asset:
+    """Read `lovelace`, or a policy id and an asset name run together."""
+    return ADA if text == "lovelace" else token(text[:56], text[56:])
+
+
+def asset_of_dotted(text: str) -> Asset:
+    """Read `lovelace` or `<policy id>.<asset name>`, where the dot before an empty name may be absent."""
+    if text == "lovelace":
+        return ADA
+    if text.count(".") > 1:
+        raise Rejected
+    policy_id, *names = text.split(".")
+    return token(policy_id, "".join(names))
+
+
+def token(policy_id: str, name: str) -> Asset:
+    if len(policy_id) != 56 or len(name) > 64 or len(name) % 2 or set(policy_id + name) - set(HEX_DIGITS):
+        raise Rejected
+    return octets(policy_id), octets(name)
+
+
+def octets(digits: str) -> bytes:
+    return bytes(int(digits[at : at + 2], 16) for at in range(0, len(digits), 2))
+
+
+def asset_text(value: Asset) -> str:
+    """Return the canonical text (decision 7)."""
+    policy_id, name = value
+    return f"{policy_id.hex()}:{name.hex()}" if policy_id else "ADA"
+
+
+# Prices: decisions 3, 4 and 5
+
+
+def price(text: str) -> str:
+    """Read a price, and return its one text."""
+    mantissa, exponent = split_exponent(text)
+    whole, _, fraction = mantissa.partition(".")
+    digits = whole + fraction
+    if not digits or set(digits) - set(DIGITS):
+        raise Rejected
+    # So far from the point no digit of the text makes a price; the power itself would cost time.
+    if abs(exponent) > len(text) + 100:
+        raise Rejected
+    value = Fraction(int(digits)) * Fraction(10) ** (exponent - len(fraction))
+    for places in range(29):
+        coefficient = value * 10**places
+        if coefficient.denominator == 1:
+            if not 0 < coefficient < 2**96:
+                raise Rejected
+            return fixed_point(int(coefficient), places)
+    raise Rejected
+
+
+def split_exponent(text: str) -> tuple[str, int]:
+    """Return what is before the exponent, and the exponent; one that is absurdly long is cut."""
+    at = max(text.find("e"), text.find("E"))
+    if at < 0:
+        return text, 0
+    digits = text[at + 1 :]
+    is_negative = digits.startswith("-")
+    if digits[:1] in {"+", "-"}:
+        digits = digits[1:]
+    if not digits or set(digits) - set(DIGITS):
+        raise Rejected
+    exponent = int(digits.lstrip("0")[:9] or "0")
+    return text[:at], -exponent if is_negative else exponent
+
+
+def fixed_point(coefficient: int, places: int) -> str:
+    """Return the text of a number of so many decimal places."""
+    digits = str(coefficient).rjust(places + 1, "0")
+    return f"{digits[:-places]}.{digits[-places:]}" if places else digits
+
+
+# Messages: section 2 of the document, and decisions 1, 3, 9, 11 and 13
+
+
+def order_book(text: bytes) -> Book:
+    """Read an order book."""
+    fields = keys(message(text), {"base", "quote"}, {"spot", "bids", "asks"})
+    base, quote = asset(string(fields["base"])), asset(string(fields["quote"]))
+    bids, asks = levels(fields.get("bids", [])), levels(fields.get("asks", []))
+    spot = optional_price(fields.get("spot"))
+    if base == quote or not are_in_order(bids[::-1]) or not are_in_order(asks):
+        raise Rejected
+    return base, quote, spot, bids, asks
+
+
+def pair_list(text: bytes) -> list[Info]:
+    """Read a pair list."""
+    pairs = keys(message(text), {"pairs"}, set())["pairs"]
+    infos = [info(one) for one in array(pairs)]
+    if len({(base, quote) for base, quote, _ in infos}) != len(infos):
+        raise Rejected
+    return infos
+
+
+def info(value: Any) -> Info:
+    fields = keys(value, {"base", "quote", "last_spot"}, set())
+    base, quote = asset(string(fields["base"])), asset(string(fields["quote"]))
+    last_spot = optional_price(fields["last_spot"])
+    if base == quote:
+        raise Rejected
+    return base, quote, last_spot
+
+
+def levels(value: Any) -> list[Level]:
+    return [level(one) for one in array(value)]
+
+
+def level(value: Any) -> Level:
+    fields = keys(value, {"price", "accumulated_liquidity"}, set())
+    return price(string(fields["price"])), liquidity(fields["accumulated_liquidity"])
+
+
+def liquidity(value: Any) -> int:
+    """Read a whole number from 1 to 2^64-1 (decision 1)."""
+    if not isinstance(value, Number) or set(value.text) - set(DIGITS) or len(value.text) > 20:
+        raise Rejected
+    if not 0 < int(value.text) <= MAX_LIQUIDITY:
+        raise Rejected
+    return int(value.text)
+
+
+def are_in_order(side: list[Level]) -> bool:
+    """Whether each price is above the one before it; prices are their one text."""
+    prices = [Fraction(text) for text, _ in side]
+    return all(low < high for low, high in pairwise(prices))
+
+
+def optional_price(value: Any) -> str | None:
+    return None if value is None else price(string(value))
+
+
+def message(text: bytes) -> Any:
+    try:
+        return read_json(text)
+    except NotJson:
+        raise Rejected from None
+
+
+def keys(value: Any, required: set[str], optional: set[str]) -> dict[str, Any]:
+    """Return the fields of an object that has these keys, none of them twice."""
+    if not isinstance(value, Object):
+        raise Rejected
+    names = [name for name, _ in value.fields]
+    if len(set(names)) != len(names) or not required <= set(names) <= required | optional:
+        raise Rejected
+    return dict(value.fields)
+
+
+def array(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Rejected
+    return value
+
+
+def string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Rejected
+    return value

@@ -1,0 +1,153 @@
+"""Inputs to begin with: made from the sample books, from the recorded data where it is there, and by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from tests.conftest import RECORDED
+from tests.fuzz.request_grammar import BOOK, ORDER_BOOK_PATH, PAIR_LIST_PATH
+from tests.fuzz.targets import TARGETS
+
+SAMPLE: Final = Path(__file__).resolve().parents[2] / "samples" / "order-books.ndjson"
+
+MAX_BYTES: Final = 4096
+"""The longest input. It is below the 4,300 digits at which Python rejects an integer."""
+
+RECORDED_SEEDS: Final = 20
+
+TOKENS: Final[dict[str, tuple[str, ...]]] = {
+    "order-books": (
+        '"base"', '"quote"', '"spot"', '"bids"', '"asks"', '"price"', '"accumulated_liquidity"', '"ADA"', "null",
+        "true", "NaN", "18446744073709551615", "18446744073709551616", '"79228162514264337593543950335"', '"1e-28"',
+        '"2e1"', '"0.10"', "-0", "1.0", "1e2", r"\u0061", r"\ud83d\ude00", "[]", "{}", "[[[[", ",", ":", '"', "\\",
+        "\ufeff",
+    ),
+    "pair-lists": (
+        '"pairs"', '"base"', '"quote"', '"last_spot"', '"ADA"', '"lovelace"', "null", "false", '"0.5"', '"5e-1"',
+        r"\u0061", "[]", "{}", ",", ":", '"', "\\",
+    ),
+    "assets": ("ADA", "ada", "lovelace", ":", ".", "534e454b", "0", "a", "A", "F", "g", " ", "٣", "\n", "00" * 28),
+    "prices": (
+        "0.", ".", "1", "9", "0", "e", "E", "+", "-", "e-28", "e28", "e1000000", "_", " ", "٣", "\n", "NaN", "Infinity",
+        "79228162514264337593543950335", "79228162514264337593543950336",
+    ),
+    "request-lines": (
+        "GET ", "HEAD ", "POST ", PAIR_LIST_PATH, ORDER_BOOK_PATH, "base=", "quote=", "ADA", "%41", "%3A", "%3a", "%2f",
+        "?", "&", "=", "+", "#", ";", "/", "//", "%00", "%0A", "%ff", "\xff", BOOK["base"], BOOK["base"].upper(),
+    ),
+}  # fmt: skip
+"""What an input of each target is made of."""
+
+
+def seeds(target: str) -> list[bytes]:
+    """Return the inputs of a target that fuzzing begins with."""
+    return [seed for seed in SEEDS[target]() if len(seed) <= MAX_BYTES]
+
+
+def mutations(target: str, seed: bytes, count: int) -> list[bytes]:
+    """Return so many inputs that differ from the seed in a few places, the same in each run."""
+    random = Random(seed)
+    tokens = [token.encode() for token in TOKENS[target]]
+    return [mutated(seed, tokens, random) for _ in range(count)]
+
+
+def mutated(seed: bytes, tokens: list[bytes], random: Random) -> bytes:
+    for _ in range(random.randint(1, 3)):
+        start = random.randint(0, len(seed))
+        end = min(len(seed), start + random.choice([0, 1, 1, 8]))
+        inserted = random.choice([b"", seed[start:end] * 2, random.choice(tokens), random.randbytes(1)])
+        seed = seed[:start] + inserted + seed[end:]
+    return seed[:MAX_BYTES]
+
+
+def order_book_seeds() -> list[bytes]:
+    book = encoded(BOOK)
+    changes = [
+        (b'"price": "0.0041"', b'"price": "0.1", "price": "0.0041"'),
+        (b'"price": "0.0041"', b'"pric\\u0065": "0.0041"'),
+        (b'"price": "0.0041"', b'"price": "0.0041", "amount": ""'),
+        (b'"spot": "0.0042"', b'"spot": null, "spot": "0.0042"'),
+        (b'_liquidity": 5', b'_liquidity": true'),
+        (b'_liquidity": 5', b'_liquidity": 5.0'),
+        (b'_liquidity": 5', b'_liquidity": 18446744073709551616'),
+    ]
+    changed = [book.replace(before, after, 1) for before, after in changes]
+    return [b"", b"null", b"[" * 2000, book, *changed, *sample_lines(), *recorded_lines("order-books.ndjson")]
+
+
+def pair_list_seeds() -> list[bytes]:
+    infos = [
+        {"base": book["base"], "quote": book["quote"], "last_spot": book["spot"]}
+        for book in map(json.loads, sample_lines())
+    ]
+    return [encoded({"pairs": some}) for some in ([], infos[:1], infos, infos[:1] * 2)]
+
+
+def asset_seeds() -> list[bytes]:
+    books = map(json.loads, sample_lines())
+    texts = {book[side] for book in books for side in ("base", "quote")}
+    texts |= {json.loads(line)["asset"] for line in recorded_lines("cardano-assets.ndjson")}
+    spellings = {text.replace(":", separator) for text in texts for separator in (":", ".", "")}
+    by_hand = [
+        "lovelace",
+        f"{'0' * 56}:0",
+        f"{'0' * 55} :",
+        f"{'0' * 56}:00  ",
+        f"{'0' * 56}:{'0' * 66}",
+        f"{'0' * 54}٣",
+    ]
+    return [text.encode() for text in [*by_hand, *sorted(spellings)]]
+
+
+def price_seeds() -> list[bytes]:
+    books = list(map(json.loads, sample_lines()))
+    columns = ["\n".join(level["price"] for level in book[side]) for book in books for side in ("bids", "asks")]
+    columns += [
+        "0.10\n1e-28\n2E3\n5.\n.5",
+        "0",
+        "0." + "0" * 28 + "1",
+        f"{2**96 - 1}",
+        f"{2**96}",
+        "1٣",
+        "1 ",
+        "1e1000000",
+    ]
+    return [column.encode() for column in columns]
+
+
+def request_line_seeds() -> list[bytes]:
+    base = BOOK["base"]
+    pairs = [(base, "ADA"), (base.upper(), "ADA"), (base.replace(":", "%3A"), "A%44A"), ("ADA", base), ("ADA", "ADA")]
+    queries = [query for base, quote in pairs for query in (f"base={base}&quote={quote}", f"quote={quote}&base={base}")]
+    queries += ["", "base", f"base={base}", f"base={base}&quote=ADA&base=", f"base={base}&quote=ADA&other=1"]
+    targets = [
+        PAIR_LIST_PATH,
+        f"{PAIR_LIST_PATH}/",
+        f"{PAIR_LIST_PATH}%0A",
+        "/",
+        *(f"{ORDER_BOOK_PATH}?{query}" for query in queries),
+    ]
+    return [f"{method} {target}".encode() for method in ("GET", "HEAD") for target in targets] + [b"POST /"]
+
+
+SEEDS: Final = dict(
+    zip(TARGETS, (order_book_seeds, pair_list_seeds, asset_seeds, price_seeds, request_line_seeds), strict=True)
+)
+
+
+def sample_lines() -> list[bytes]:
+    return SAMPLE.read_bytes().splitlines()
+
+
+def recorded_lines(name: str) -> list[bytes]:
+    """Return some lines of a recorded file, spread over it; none if the file is not there."""
+    path = RECORDED / name
+    lines = [line for line in path.read_bytes().splitlines() if len(line) <= MAX_BYTES] if path.exists() else []
+    return lines[:: max(1, len(lines) // RECORDED_SEEDS)]
+
+
+def encoded(value: Any) -> bytes:
+    return json.dumps(value).encode()

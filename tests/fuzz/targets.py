@@ -1,0 +1,219 @@
+"""The targets: each passes an input to the library and to the grammar, and fails if they disagree.
+
+A target takes any bytes. Any exception, an `AssertionError` too, is a finding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote
+
+from starlette.applications import Starlette
+
+from market_index import (
+    AssetId,
+    InvalidAssetId,
+    InvalidOrderBook,
+    InvalidPairList,
+    InvalidPrice,
+    LiveIndex,
+    OrderBook,
+    PairInfo,
+    wire,
+)
+from market_index.levels import Levels
+from market_index.prices import parse_price, parse_prices
+from market_index_http import create_app
+from tests.fuzz import grammar, request_grammar
+
+T = TypeVar("T")
+REJECTED: Final = "rejected"
+
+
+def order_books(data: bytes) -> None:
+    """Read an order book."""
+    result = outcome(wire.order_book_from_json, data, InvalidAssetId, InvalidPrice, InvalidOrderBook)
+    wanted = wanted_outcome(grammar.order_book, data)
+    if not isinstance(result, OrderBook):
+        assert_equal(result, wanted)
+        return
+    assert_equal(book_fields(result), wanted)
+    assert_equal(wire.order_book_from_json(wire.order_book_to_json(result)), result)
+
+
+def pair_lists(data: bytes) -> None:
+    """Read a pair list."""
+    result = outcome(wire.pair_list_from_json, data, InvalidAssetId, InvalidPrice, InvalidPairList)
+    wanted = wanted_outcome(grammar.pair_list, data)
+    if not isinstance(result, tuple):
+        assert_equal(result, wanted)
+        return
+    assert_equal([info_fields(info) for info in result], wanted)
+    assert_equal(wire.pair_list_from_json(wire.pair_list_to_json(result)), result)
+
+
+def assets(data: bytes) -> None:
+    """Read an asset identifier in each spelling."""
+    text = text_of(data)
+    for read, read_by_grammar in (
+        (AssetId.parse, grammar.asset),
+        (AssetId.from_unit, grammar.asset_of_unit),
+        (AssetId.from_dotted, grammar.asset_of_dotted),
+    ):
+        result = outcome(read, text, InvalidAssetId)
+        wanted = wanted_outcome(read_by_grammar, text)
+        if not isinstance(result, AssetId):
+            assert_equal(result, wanted)
+            continue
+        assert_equal(asset_fields(result), wanted)
+        assert_equal(str(result), grammar.asset_text(asset_fields(result)))
+        assert_equal(AssetId.from_unit(result.unit), result)
+        assert_equal(AssetId.from_dotted(result.dotted), result)
+
+
+def prices(data: bytes) -> None:
+    """Read the price in each line: by itself, and all of them at once."""
+    texts = text_of(data).split("\n")
+    wanted = [wanted_outcome(grammar.price, text) for text in texts]
+    assert_equal([price_text(outcome(parse_price, text, InvalidPrice)) for text in texts], wanted)
+    column = outcome(parse_prices, texts, InvalidPrice)
+    if isinstance(column, str):
+        assert REJECTED in wanted, f"the column is rejected, though the grammar has {wanted!r}"
+    else:
+        assert_equal(list(map(fixed_point, column)), wanted)
+
+
+def request_lines(data: bytes) -> None:
+    """Ask the app for `<method> <target>`, twice with the fast path and once without."""
+    method, _, target = data.partition(b" ")
+    raw_path, _, query = target.partition(b"?")
+    if not (method.isalpha() and method.isupper() and raw_path.startswith(b"/") and raw_path.isascii()):
+        return  # no server passes this to an app
+    path = unquote(raw_path.decode("ascii"))
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method.decode("ascii"),
+        "scheme": "http",
+        "path": path,
+        "raw_path": raw_path,
+        "root_path": "",
+        "query_string": query,
+        "headers": [],
+    }
+    fast = create_app(LIVE)
+    plain, *others = asyncio.run(all_messages(scope, APP_WITHOUT_FAST_PATH, fast, fast))
+    for other in others:
+        assert_equal(other, plain)
+    wanted = request_grammar.expected(method.decode("ascii"), path, query)
+    start, body = plain
+    assert_equal(start["status"], wanted.status)
+    headers = dict(start["headers"])
+    assert_equal(headers[b"content-type"], b"application/json")
+    assert_equal(b"allow" in headers, wanted.status == 405)
+    if method == b"HEAD":
+        assert_equal(body["body"], b"")
+    else:
+        assert request_grammar.body_is_right(body["body"], wanted), f"{body['body']!r} is not the body of {wanted!r}"
+
+
+TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
+    "order-books": order_books,
+    "pair-lists": pair_lists,
+    "assets": assets,
+    "prices": prices,
+    "request-lines": request_lines,
+}
+
+LIVE: Final = LiveIndex([wire.order_book_from_json(json.dumps(request_grammar.BOOK).encode())])
+
+
+def without_fast_path(live: LiveIndex) -> Starlette:
+    """Return an app that answers every request through its routes, as it has middleware."""
+    app = create_app(live)
+    app.add_middleware(lambda routed: routed)
+    return app
+
+
+APP_WITHOUT_FAST_PATH: Final = without_fast_path(LIVE)
+
+
+async def all_messages(scope: dict[str, Any], *apps: Starlette) -> list[list[Any]]:
+    """Return what each app sends for a request."""
+    return [await messages(app, scope) for app in apps]
+
+
+async def messages(app: Starlette, scope: dict[str, Any]) -> list[Any]:
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        sent.append(dict(message))
+
+    await app(dict(scope), receive, send)
+    return sent
+
+
+def outcome(read: Callable[[Any], T], value: Any, *documented: type[Exception]) -> T | str:
+    """Return what the library reads, or REJECTED; an exception that is not documented is raised."""
+    try:
+        return read(value)
+    except documented as error:
+        message = str(error)
+    assert message.isprintable(), f"the message is not printable: {message!r}"
+    return REJECTED
+
+
+def wanted_outcome(read: Callable[[Any], T], value: Any) -> T | str:
+    """Return what the grammar reads, or REJECTED."""
+    try:
+        return read(value)
+    except grammar.Rejected:
+        return REJECTED
+
+
+def book_fields(book: OrderBook) -> grammar.Book:
+    base, quote = asset_fields(book.pair.base), asset_fields(book.pair.quote)
+    return base, quote, spot_text(book.spot), level_fields(book.bids), level_fields(book.asks)
+
+
+def info_fields(info: PairInfo) -> grammar.Info:
+    return asset_fields(info.base), asset_fields(info.quote), spot_text(info.last_spot)
+
+
+def asset_fields(asset: AssetId) -> grammar.Asset:
+    return asset.policy_id, asset.asset_name
+
+
+def level_fields(levels: Levels) -> list[grammar.Level]:
+    return [(fixed_point(level.price), level.accumulated_liquidity) for level in levels]
+
+
+def spot_text(spot: Decimal | None) -> str | None:
+    return None if spot is None else fixed_point(spot)
+
+
+def price_text(price: Decimal | str) -> str:
+    return fixed_point(price) if isinstance(price, Decimal) else price
+
+
+def fixed_point(price: Decimal) -> str:
+    """Return the digits that the Decimal has, also zeros at the end, which a price must not have."""
+    return format(price, "f")
+
+
+def text_of(data: bytes) -> str:
+    """Return the bytes as text, those that are not UTF-8 as lone surrogates."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def assert_equal(result: object, wanted: object) -> None:
+    """Assert that two values are equal, with both in the message."""
+    assert result == wanted, f"the library has {result!r}, the grammar {wanted!r}"
