@@ -4,7 +4,7 @@ FEED ?= $(or $(MARKET_INDEX_FEED),sample.db)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve browser test test-all test-faults test-matrix fuzz check docs wheel openapi bench clean
+.PHONY: help serve browser test test-all test-faults test-matrix fuzz soak nightly check docs wheel openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -70,6 +70,19 @@ FUZZ_SECONDS ?= 600
 
 fuzz: .venv/fuzz.installed ## compare the library with an independent grammar on random inputs, for ten minutes (FUZZ_SECONDS=60 for one)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(TARGET)
+
+SOAK_SECONDS ?= 300
+
+soak: .venv/check.installed ## publish, serve and read for five minutes, and check every answer and the memory (SOAK_SECONDS=60 for one)
+	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS)
+
+NIGHTLY := test-matrix fuzz soak test-faults
+
+nightly: ## run what takes too long for each change: test-matrix, fuzz, soak, test-faults
+	@failed=; for task in $(NIGHTLY); do \
+	  start=$$(date +%s); $(MAKE) $$task || failed="$$failed $$task"; \
+	  echo "nightly: $$task took $$(($$(date +%s) - start)) s"; \
+	done; test -z "$$failed" || { echo "nightly: failed:$$failed" >&2; exit 1; }
 
 check: .venv/check.installed ## types, style and formatting
 	$(BIN)/ruff check

@@ -15,9 +15,13 @@ from tests.market_index_feeds.made_up import pair
 PAIRS = 5
 
 
+def bid_prices(generation: int) -> range:
+    """Return the prices of the bids in each book of a generation, lowest first."""
+    return range(1, random.Random(generation).randrange(400) + 1)
+
+
 def books(generation: int, pairs: int = PAIRS) -> list[OrderBook]:
-    levels = random.Random(generation).randrange(400)
-    bids = [(str(price), generation) for price in range(1, levels + 1)]
+    bids = [(str(price), generation) for price in bid_prices(generation)]
     return [OrderBook.from_levels(pair(number), bids, spot=str(generation)) for number in range(pairs)]
 
 

@@ -1,0 +1,14 @@
+"""The soak of `make nightly`, for a moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak import soak
+
+
+@pytest.mark.thorough
+def test_a_short_soak_has_no_wrong_answer(tmp_path: Path):
+    soak(tmp_path, lambda readers: all(reader.answers >= 100 and reader.generation >= 20 for reader in readers))
