@@ -26,7 +26,7 @@ from urllib.parse import urlencode
 
 from tests.command import Running, running
 from tests.market_index_feeds.made_up import pair
-from tests.market_index_feeds.writer import PAIRS, bid_prices
+from tests.faults.publisher import PAIRS, bid_prices
 from tests.service import Client
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -140,7 +140,7 @@ def run(readers: list[Reader], server: Running, is_over: Callable[[], bool]) -> 
 def publishing(store: Path, acknowledged: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Publish as fast as the store takes it; each publication that was acknowledged is a line of the file."""
     with acknowledged.open("wb") as file:
-        process = subprocess.Popen([sys.executable, "-m", "tests.market_index_feeds.writer", store, "1"], stdout=file)
+        process = subprocess.Popen([sys.executable, "-m", "tests.faults.publisher", store, "1"], stdout=file)
     try:
         yield process
     finally:

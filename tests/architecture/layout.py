@@ -68,14 +68,6 @@ SUBJECTS: Mapping[str, str] = {
     "tests/market_index_http/test_contract.py": "the whole app, by the rules of the contract",
     "tests/market_index_http/test_head.py": "HEAD, for all routes",
     "tests/market_index_http/test_mounting.py": "the app inside other apps",
-    # These move to tests/browser and tests/faults.
-    "tests/market_index_cli/page/test_book_in_browser.py": "the page in a browser",
-    "tests/market_index_cli/page/test_chart_in_browser.py": "the page in a browser",
-    "tests/market_index_cli/page/test_connection_in_browser.py": "the page in a browser",
-    "tests/market_index_cli/page/test_layout_in_browser.py": "the page in a browser",
-    "tests/market_index_cli/page/test_list_in_browser.py": "the page in a browser",
-    "tests/market_index_feeds/nats/test_faults.py": "faults of a cluster",
-    "tests/market_index_feeds/sqlite/test_faults.py": "killed publishers and full disks",
 }
 
 
