@@ -4,7 +4,7 @@ FEED ?= $(or $(MARKET_INDEX_FEED),sample.db)
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve browser test test-all test-faults test-matrix fuzz soak nightly check docs wheel openapi bench clean
+.PHONY: help serve browser test test-all test-faults test-matrix fuzz soak nightly mutants check docs wheel openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -110,6 +110,13 @@ openapi: .venv/check.installed ## write what the server answers at /openapi.json
 
 bench: .venv/bench.installed ## measure against named peers, in a quarter of an hour (QUICK=1 in three minutes); wants wrk, takes Go
 	$(BIN)/python -m tests.benchmarks $(if $(QUICK),--quick)
+
+.venv/mutants.installed: pyproject.toml .venv/check.installed
+	$(BIN)/python -m pip install --quiet --group mutants
+	@touch $@
+
+mutants: .venv/mutants.installed ## change the code of the domain at one place after the other, and list each change that no test notices (MUTATE='prices wire/decode' for some modules)
+	$(BIN)/python -m tests.mutants $(MUTATE)
 
 clean: ## remove everything that the other tasks made
 	rm -rf sample.db sample.db-* .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -51,6 +51,7 @@ class TestAssetName:
             pytest.param("000de150", id="checksum"),
             pytest.param("000de141", id="closing bits"),
             pytest.param("100de140", id="opening bits"),
+            pytest.param("10000000", id="lowest opening bit"),
             pytest.param("000de1", id="too short"),
         ],
     )

@@ -1,0 +1,181 @@
+"""Mutation testing with mutmut: `make mutants`, or MUTATE='prices wire/decode' for some modules.
+
+mutmut changes one expression of a function at a time and runs the tests that call that function, in a fork of a process
+that has imported them: most mutants take a tenth of a second. Each module is mutated in a copy of the project, with
+its own tests alone. Properties, constants and functions with other decorators than classmethod and staticmethod are not
+mutated: mutmut cannot.
+
+A survivor needs a test, or a verdict in verdicts.toml that says why no test can fail.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from tests.architecture.layout import modules_of
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "mutants"
+VERDICTS = Path(__file__).with_name("verdicts.toml")
+COPIED = ("market_index", "market_index_feeds", "market_index_http", "market_index_cli", "tests")
+
+# Not mutated by default: what these do is shown by the tests of everything else.
+SKIPPED = frozenset({"market_index/__init__.py", "market_index/strategies.py", "market_index/hypothesis_plugin.py"})
+
+# Tests of a module beside those in its own files.
+MORE_TESTS: Mapping[str, Sequence[str]] = {
+    "market_index/chunked.py": ["tests/market_index/test_levels.py", "tests/market_index/test_index.py"],
+    "market_index/errors.py": ["tests/market_index/test_assets.py"],
+    "market_index/levels.py": ["tests/market_index/test_order_book.py", "tests/market_index/test_values.py"],
+    "market_index/index.py": ["tests/market_index/test_values.py"],
+    "market_index/order_book.py": ["tests/market_index/test_values.py"],
+    "market_index/orders.py": ["tests/market_index/test_values.py"],
+    "market_index/wire/encode.py": ["tests/market_index/test_levels.py"],
+}
+
+# Exit codes of pytest and mutmut in the process of one mutant.
+SURVIVED, NO_TESTS, NOT_RUN = (0,), (5, 33), (None, 2, 34)
+KILLED = (1, 3)
+
+
+@frozen
+class Mutant:
+    """One changed expression, by the lines of the source that it changes."""
+
+    module: str
+    function: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"{self.module}: {self.function}",
+                *(f"    - {line}" for line in self.old.splitlines()),
+                *(f"    + {line}" for line in self.new.splitlines()),
+            ]
+        )
+
+
+def mutable_modules() -> list[str]:
+    """Return the modules of the domain and the bodies of the HTTP adapter."""
+    domain = (path.relative_to(ROOT).as_posix() for path in (ROOT / "market_index").rglob("*.py"))
+    modules = (path for path in domain if not path.endswith("__init__.py") and path not in SKIPPED)
+    return [*sorted(modules), "market_index_http/bodies.py"]
+
+
+def tests_of(module: str) -> list[str]:
+    """Return the module's own test files, and those of MORE_TESTS."""
+    own = (path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").glob("market_index*/**/test_*.py")))
+    return [path for path in own if next(iter(existing(path)), None) == module] + [*MORE_TESTS.get(module, ())]
+
+
+def existing(test: str) -> Iterator[str]:
+    """Yield the modules that a test file is named after, the longest name first."""
+    return (module for module in modules_of(test) if (ROOT / module).exists())
+
+
+def run(module: str, processes: int) -> Path:
+    """Test the mutants of a module in a copy of the project, and return the folder of the copy."""
+    folder = BUILD / module.removesuffix(".py").replace("/", ".")
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in COPIED:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "conftest.py", folder)
+    settings = {
+        "source_paths": [module.partition("/")[0]],
+        "only_mutate": [module],
+        "also_copy": [*COPIED, "conftest.py"],
+        "pytest_add_cli_args_test_selection": tests_of(module),
+        "process_isolation": "forkserver",  # Hypothesis rejects a method that runs twice in a process
+        "timeout_multiplier": 5.0,
+        "use_git_change_detection": False,
+    }
+    lines = (f"{name} = {json.dumps(value)}" for name, value in settings.items())
+    project = (ROOT / "pyproject.toml").read_text()
+    (folder / "pyproject.toml").write_text("\n".join([project, "[tool.mutmut]", *lines, ""]))
+    (folder / "mutmut.log").write_text(mutmut(folder, "run", "--max-children", str(processes)))
+    return folder
+
+
+def mutmut(folder: Path, *arguments: str) -> str:
+    command = [str(Path(sys.executable).with_name("mutmut")), *arguments]
+    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"mutmut {' '.join(arguments)} failed in {folder}:\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def results(folder: Path, module: str) -> Mapping[str, int | None]:
+    """Return the exit code of each mutant, by its name."""
+    codes: Mapping[str, int | None] = json.loads((folder / "mutants" / f"{module}.meta").read_text())[
+        "exit_code_by_key"
+    ]
+    return codes
+
+
+def mutant(folder: Path, module: str, name: str) -> Mutant:
+    """Return what mutmut changed, from the difference that it shows."""
+    function = name.rpartition(".")[2].partition("__mutmut")[0].removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
+    lines = mutmut(folder, "show", name).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("@@"))
+    old, new = ("\n".join(line[1:].strip() for line in lines[start:] if line.startswith(sign)) for sign in "-+")
+    return Mutant(module, function, old, new)
+
+
+def verdicts() -> Mapping[Mutant, str]:
+    rows = tomllib.loads(VERDICTS.read_text())["equivalent"]
+    return {Mutant(row["module"], row["function"], row["old"], row["new"]): row["why"] for row in rows}
+
+
+def report(module: str, folder: Path, known: Mapping[Mutant, str]) -> Collection[Mutant]:
+    """Print how the mutants of a module ended, and return the survivors without a verdict."""
+    codes = results(folder, module)
+    survivors = [mutant(folder, module, name) for name, code in codes.items() if code in SURVIVED]
+    open_ones = [one for one in survivors if one not in known]
+    untested = [name for name, code in codes.items() if code in NO_TESTS]
+    killed = sum(code in KILLED for code in codes.values())
+    not_run = sum(code in NOT_RUN for code in codes.values())
+    timeouts = len(codes) - killed - len(survivors) - len(untested) - not_run
+    print(
+        f"{module}: {len(codes)} mutants, {killed} killed, {timeouts} timeouts, {len(survivors)} survivors "
+        f"({len(survivors) - len(open_ones)} with a verdict), {len(untested)} without a test, {not_run} not run",
+        flush=True,
+    )
+    for name in untested:
+        print(f"no test calls {name}")
+    for one in open_ones:
+        print(one, flush=True)
+    stale = {one for one in known if one.module == module} - set(survivors)
+    for one in stale:
+        print(f"verdict of a mutant that does not survive or does not exist:\n{one}")
+    return open_ones
+
+
+def is_named(module: str, names: Sequence[str]) -> bool:
+    return f"/{module.removesuffix('.py')}".endswith(tuple(f"/{name}" for name in names))
+
+
+def main(names: Sequence[str]) -> int:
+    modules = [one for one in mutable_modules() if not names or is_named(one, names)]
+    if not modules:
+        print(f"no module is named {' or '.join(names)}", file=sys.stderr)
+        return 2
+    os.nice(10)
+    known = verdicts()
+    open_ones = [one for module in modules for one in report(module, run(module, os.cpu_count() or 1), known)]
+    print(f"{len(open_ones)} survivors without a verdict")
+    return 1 if open_ones else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
