@@ -78,7 +78,7 @@ def test_every_token_comes_back_from_its_text(policy_id: bytes, asset_name: byte
         (f"{POLICY}:\ud800\ud800", "asset name is not hexadecimal"),
     ],
 )
-def test_what_is_not_an_identifier_is_refused_with_the_reason(text: str, reason: str):
+def test_an_invalid_identifier_is_rejected_with_the_reason(text: str, reason: str):
     with pytest.raises(InvalidAssetId) as refused:
         AssetId.parse(text)
     assert reason in str(refused.value)
@@ -88,7 +88,7 @@ def test_what_is_not_an_identifier_is_refused_with_the_reason(text: str, reason:
 
 
 @given(st.text(alphabet=st.sampled_from("0aF:gADé \n٣"), max_size=130))
-def test_whatever_is_read_is_what_the_contract_describes(text: str):
+def test_a_text_is_an_identifier_if_the_contract_says_so(text: str):
     hexadecimal = set("0123456789abcdefABCDEF")
     policy_id, colon, name = text.partition(":")
     is_token = (
@@ -106,7 +106,7 @@ def test_whatever_is_read_is_what_the_contract_describes(text: str):
 
 
 @given(invalid_asset_id_texts())
-def test_what_differs_little_from_an_identifier_is_refused(text: str):
+def test_an_identifier_with_one_fault_is_rejected(text: str):
     with pytest.raises(InvalidAssetId) as refused:
         AssetId.parse(text)
     assert str(refused.value).startswith(f"{text!r} is not an asset identifier: its "[:79]) or "no colon" in str(
@@ -121,7 +121,7 @@ def test_a_long_value_is_cut_in_the_message():
 
 
 @pytest.mark.parametrize("value", [None, 1, b"ADA", ["ADA"]])
-def test_what_is_no_text_is_refused(value: object):
+def test_a_value_that_is_not_a_text_is_rejected(value: object):
     with pytest.raises(InvalidAssetId, match="must be a str"):
         AssetId.parse(value)  # type: ignore[arg-type]  # a caller without types
 

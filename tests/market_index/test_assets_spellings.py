@@ -73,7 +73,7 @@ class TestDotted:
                 AssetId.from_dotted(text, ada=ada)
 
     @pytest.mark.parametrize("ada", ["", POLICY, f"{POLICY}.534e454b", None, [], b"."])
-    def test_what_ada_is_called_is_told_from_every_other_asset(self, ada: object):
+    def test_a_name_for_ada_that_another_asset_could_have_is_rejected(self, ada: object):
         with pytest.raises(ValueError, match=r"ada must be what ADA is called, such as 'lovelace' or '\.', not "):
             AssetId.from_dotted("lovelace", ada=ada)  # type: ignore[arg-type]  # a caller without types
 
@@ -104,7 +104,7 @@ def test_no_spelling_is_taken_for_another(asset: AssetId):
 
 @pytest.mark.parametrize("read", [AssetId.from_unit, AssetId.from_dotted])
 @pytest.mark.parametrize("value", [None, 1, b"lovelace", ADA])
-def test_what_is_no_text_is_refused(read, value: object):
+def test_a_value_that_is_not_a_text_is_rejected(read, value: object):
     with pytest.raises(InvalidAssetId, match="an asset identifier must be a str, not "):
         read(value)
 
@@ -120,7 +120,7 @@ class TestPycardano:
         value = MultiAsset.from_primitive({asset.policy_id: {asset.asset_name: 5}})
         assert [AssetId.from_pycardano(one, other) for one, names in value.items() for other in names] == [asset]
 
-    def test_what_has_no_bytes_or_too_few_is_refused(self):
+    def test_an_object_without_bytes_or_with_too_few_is_rejected(self):
         from pycardano import AssetName, ScriptHash
 
         with pytest.raises(InvalidAssetId, match="policy_id must be an object with __bytes__, not int: 28"):
@@ -134,7 +134,7 @@ class TestPycardano:
         with pytest.raises(InvalidAssetId, match="it has 0 bytes, not 28"):
             AssetId.from_pycardano(AssetName(b""), AssetName(b""))
 
-    def test_what_has_other_bytes_each_time_is_read_once(self):
+    def test_the_bytes_of_an_object_are_read_once(self):
         class Fickle:
             octets = b""
 

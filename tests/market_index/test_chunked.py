@@ -40,7 +40,7 @@ changes = st.lists(st.tuples(some_keys, st.sampled_from(["a", "b", "ab", None]))
 
 @pytest.mark.parametrize("order", [RISING, FALLING], ids=["rising", "falling"])
 @given(start=contents, steps=changes)
-def test_whatever_changed_it_equals_a_fresh_build(
+def test_a_changed_sequence_equals_a_fresh_build(
     order: KeyOrder[int, str], start: dict[int, str], steps: list[tuple[Iterable[int], str | None]]
 ):
     model = dict(start)
@@ -78,7 +78,7 @@ def test_a_key_is_found_where_it_is(start: dict[int, str], key: int):
         assert chunk.keys[position] == key
 
 
-def test_a_chunk_ends_at_the_keys_whose_hash_says_so_and_nowhere_else():
+def test_a_chunk_ends_at_the_keys_whose_hash_is_a_boundary():
     content = built(RISING, dict.fromkeys(range(1_000), "a"))
     assert list(content._bounds) == [key for key in ENDS if key < 1_000]
     assert [chunk.keys[-1] for chunk in content.chunks[:-1]] == list(content._bounds)

@@ -45,14 +45,14 @@ class TestFingerprint:
     """CIP-14."""
 
     @pytest.mark.parametrize(("policy_id", "asset_name", "fingerprint"), FINGERPRINTS)
-    def test_it_is_that_of_the_standard(self, policy_id: str, asset_name: str, fingerprint: str):
+    def test_fingerprints_match_the_standard(self, policy_id: str, asset_name: str, fingerprint: str):
         assert AssetId.parse(f"{policy_id}:{asset_name}").fingerprint == fingerprint
 
     def test_ada_has_none(self):
         assert ADA.fingerprint is None
 
     @given(asset_ids())
-    def test_it_is_what_another_encoder_says(self, asset: AssetId):
+    def test_another_encoder_computes_the_same_fingerprint(self, asset: AssetId):
         from hashlib import blake2b
 
         from pycardano.crypto import bech32

@@ -37,7 +37,7 @@ class TestAssetName:
     """Its label, as CIP-67 has it, and its text."""
 
     @pytest.mark.parametrize(("label", "prefix"), LABELS.items())
-    def test_a_label_is_told_apart_and_stripped(self, label: int, prefix: str):
+    def test_a_label_is_recognized_and_stripped(self, label: int, prefix: str):
         asset = named(bytes.fromhex(prefix) + b"SNEK")
         assert (asset.asset_name_label, asset.asset_name_text) == (label, "SNEK")
         assert (named(bytes.fromhex(prefix)).asset_name_label, named(bytes.fromhex(prefix)).asset_name_text) == (
@@ -55,12 +55,12 @@ class TestAssetName:
             pytest.param("000de1", id="too short"),
         ],
     )
-    def test_what_is_no_label_is_part_of_the_name(self, prefix: str):
+    def test_an_invalid_label_is_part_of_the_name(self, prefix: str):
         asset = named(bytes.fromhex(prefix))
         assert (asset.asset_name_label, asset.asset_name_text) == (None, None)
 
     @given(st.integers(0, 2**32 - 1) | st.sampled_from([int(prefix, 16) for prefix in LABELS.values()]))
-    def test_a_label_is_what_the_standard_says(self, bits: int):
+    def test_labels_match_the_standard(self, bits: int):
         digits = f"{bits:08x}"
         # binascii has the CRC of 16 bits alone: the one of 8 by long division of the polynomials, as text.
         dividend = int(digits[1:5], 16) << 8
@@ -84,7 +84,7 @@ class TestAssetName:
             ("SNE\u200bK".encode(), None),
         ],
     )
-    def test_the_text_is_there_where_it_can_be_printed(self, asset_name: bytes, text: str | None):
+    def test_a_name_that_can_be_printed_has_a_text(self, asset_name: bytes, text: str | None):
         assert named(asset_name).asset_name_text == text
 
     @given(asset_ids())

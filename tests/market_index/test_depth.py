@@ -139,7 +139,7 @@ class TestGrouped:
             (largest, 8),
         ]
 
-    def test_a_total_above_the_most_is_refused_with_its_price(self):
+    def test_a_total_above_the_maximum_is_rejected_with_its_price(self):
         book = OrderBook.from_levels(PAIR, asks=[("0.25", 2**64 - 1), ("0.26", 1)])
         with pytest.raises(InvalidOrderBook, match=r"the total of the asks at 0\.3 must be at most 2\^64-1, got \d+"):
             book.grouped("0.1")

@@ -205,7 +205,7 @@ class TestExamples:
             assert OrderBook(PAIR).simulate_fill(Side.BID, 1, unit) == nothing
             assert OrderBook(PAIR).simulate_fill(Side.BID, 0, unit).complete
 
-    def test_an_amount_may_be_larger_than_anything(self):
+    def test_an_amount_may_exceed_all_levels(self):
         for unit in ("base", "quote"):
             fill = self.BOOK.simulate_fill(Side.ASK, 10**5000, unit)
             assert (fill.filled, fill.complete) == (205, False)
@@ -233,7 +233,7 @@ class TestExamples:
             ((Side.ASK, 1, ["base"]), ValueError, "unit must be 'base' or 'quote', got ['base']"),
         ],
     )
-    def test_what_cannot_be_meant_is_refused(self, arguments, kind, reason):
+    def test_invalid_arguments_are_rejected(self, arguments, kind, reason):
         with pytest.raises(kind) as refused:
             self.BOOK.simulate_fill(*arguments)
         assert str(refused.value) == reason

@@ -102,7 +102,7 @@ assert st.from_type(MarketIndex).validate() is None
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_other_types_are_drawn_as_before():
+def test_the_strategies_of_other_types_do_not_change():
     script = """
 import collections.abc as abc
 import json, os, sys, typing

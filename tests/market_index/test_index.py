@@ -187,5 +187,5 @@ def test_the_same_object_published_again_is_no_change():
     assert index.with_books(equal).changes_since(index) == ((equal,), ())
 
 
-def test_an_index_says_how_many_pairs_it_has():
+def test_the_repr_of_an_index_has_the_number_of_pairs():
     assert repr(MarketIndex([OrderBook(numbered_pair(1))])) == "<MarketIndex: 1 pairs>"

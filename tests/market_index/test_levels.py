@@ -35,13 +35,13 @@ class TestPriceLevel:
     @pytest.mark.parametrize(
         "liquidity", [0, -1, 2**64, pytest.param(10**6000, id="huge"), True, 1.0, "1", Decimal(1), None]
     )
-    def test_any_other_liquidity_is_refused(self, liquidity: object):
+    def test_any_other_liquidity_is_rejected(self, liquidity: object):
         with pytest.raises(
             InvalidOrderBook, match=r"accumulated_liquidity must be a whole number \(int\) from 1 to 2\^64-1, got "
         ):
             PriceLevel(Decimal(1), liquidity)  # type: ignore[arg-type]  # a caller without types
 
-    def test_a_level_at_a_float_is_refused_and_told_what_to_pass(self):
+    def test_a_float_as_price_is_rejected_with_the_remedy(self):
         with pytest.raises(InvalidPrice, match=r"pass '0\.1' or Decimal\('0\.1'\)"):
             PriceLevel(0.1, 1)  # type: ignore[arg-type]  # a caller without types
 
@@ -158,7 +158,7 @@ class TestSharing:
         assert book.bids[: count // 2] == fresh.bids[: count // 2]
         assert book.depth(count // 2) == fresh.depth(count // 2)
 
-    def test_many_changes_of_a_small_book_at_once_cost_in_proportion(self, monkeypatch: pytest.MonkeyPatch):
+    def test_the_cost_of_many_changes_of_a_small_book_is_linear(self, monkeypatch: pytest.MonkeyPatch):
         with_key, copied = Chunk.with_key, []
 
         def counted(chunk: Chunk[Any, Any], *arguments: Any) -> Chunk[Any, Any]:

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from threading import Barrier, Event
 
 import pytest
 
 from market_index import ADA, AssetId, InvalidOrderBook, LiveIndex, MarketIndex, OrderBook, Pair
+from tests.waiting import DEADLINE_SECONDS
 
 
 def pair(number: int) -> Pair:
@@ -36,7 +37,7 @@ def test_update_retracts_and_publishes_in_one_swap():
     assert live.current == MarketIndex([OrderBook(pair(2), spot="5")])
 
 
-def test_a_refused_publish_changes_nothing():
+def test_a_rejected_publish_changes_nothing():
     live = LiveIndex([OrderBook(pair(1))])
     before = live.current
     with pytest.raises(InvalidOrderBook):
@@ -71,30 +72,34 @@ def test_what_is_published_may_publish_itself():
 
 def test_readers_see_whole_publishes_and_writers_lose_none():
     live = LiveIndex(OrderBook(pair(number)) for number in range(1, 301))
-    done = Event()
+    start, done = Barrier(6), Event()
 
-    def read() -> int:
-        reads = 0
-        while not done.is_set():
+    def read() -> None:
+        start.wait(DEADLINE_SECONDS)
+        is_last = False
+        while not is_last:
+            is_last = done.is_set()
             index = live.current
             # One publish moves all the spots of a writer's hundred pairs together.
-            for start in (0, 100, 200):
-                spots = {info.last_spot for info in index.pair_list()[start : start + 100]}
+            for first in (0, 100, 200):
+                spots = {info.last_spot for info in index.pair_list()[first : first + 100]}
                 assert len(spots) == 1, spots
-            reads += 1
-        return reads
 
     def write(first: int) -> None:
+        start.wait(DEADLINE_SECONDS)
         for spot in range(1, 11):
             live.publish(*(OrderBook(pair(number), spot=str(spot)) for number in range(first, first + 100)))
 
     with ThreadPoolExecutor(6) as threads:
         readers = [threads.submit(read) for _ in range(3)]
         writers = [threads.submit(write, first) for first in (1, 101, 201)]
-        for writer in writers:
-            writer.result()
-        done.set()
-        assert all(reader.result() > 0 for reader in readers)
+        try:
+            for writer in writers:
+                writer.result()
+        finally:
+            done.set()
+        for reader in readers:
+            reader.result()
     assert {info.last_spot for info in live.current.pair_list()} == {10}
 
 
@@ -133,7 +138,7 @@ assert len(live.current) >= 299
 
 
 def test_a_publish_of_a_signal_handler_that_interrupts_a_publish_is_rejected_and_does_not_hang():
-    subprocess.run([sys.executable, "-c", SIGNALLED], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", SIGNALLED], check=True, timeout=DEADLINE_SECONDS)
 
 
 FORKED = """
@@ -161,4 +166,4 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
 
 
 def test_a_child_that_was_forked_during_an_update_can_publish():
-    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=60)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=DEADLINE_SECONDS)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Order, OrderBook, Pair, PriceLevel, Side, wire
 from market_index.strategies import amounts, level_changes, order_books, orders, prices
 from tests.market_index.models import representable
+from tests.waiting import DEADLINE_SECONDS
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
 PAIR = Pair(SNEK, ADA)
@@ -70,7 +71,7 @@ class TestConstructor:
             ("bids", ((Decimal(1), 1),), "bids[0] must be a PriceLevel, got (Decimal('1'), 1)"),
         ],
     )
-    def test_anything_else_is_refused_with_its_place(self, side: str, levels: object, message: str):
+    def test_other_levels_are_rejected_with_their_place(self, side: str, levels: object, message: str):
         with pytest.raises(InvalidOrderBook) as refused:
             OrderBook(PAIR, **{side: levels})  # type: ignore[arg-type]  # a caller without types
         assert message in str(refused.value)
@@ -89,7 +90,7 @@ class TestConstructor:
             OrderBook.from_levels(PAIR, spot="0")
 
     @given(order_books())
-    def test_whatever_was_gathered_is_in_order(self, book: OrderBook):
+    def test_levels_of_a_book_are_accepted_by_the_constructor(self, book: OrderBook):
         assert OrderBook(book.pair, book.bids, book.asks, book.spot) == book
 
 
@@ -150,7 +151,7 @@ class TestGathering:
         orders = [Order(Side.ASK, str(7 + number * (2**61 - 1)), 1) for number in range(count)]
         assert len(OrderBook.from_orders(PAIR, orders).asks) == count
 
-    def test_a_sum_above_the_most_is_refused_with_its_price(self):
+    def test_a_sum_above_the_maximum_is_rejected_with_its_price(self):
         with pytest.raises(InvalidOrderBook, match=r"the asks at 0\.25 must be at most 2\^64-1, got \d+"):
             OrderBook.from_levels(PAIR, asks=[("0.25", 2**64 - 1), ("0.250", 1)])
 
@@ -171,13 +172,13 @@ class TestGathering:
             (None, "bids[1] must be a PriceLevel or (price, amount), got None"),
         ],
     )
-    def test_a_bad_entry_is_refused_with_its_place(self, entry, message):
+    def test_an_invalid_entry_is_rejected_with_its_place(self, entry, message):
         for refuse in (OrderBook(PAIR).apply, lambda bids: OrderBook.from_levels(PAIR, bids)):
             with pytest.raises((InvalidOrderBook, InvalidPrice)) as refused:
                 refuse(bids=[("2", 1), entry])
             assert message in str(refused.value)
 
-    def test_what_is_no_order_is_refused_with_its_place(self):
+    def test_an_entry_that_is_not_an_order_is_rejected_with_its_place(self):
         with pytest.raises(InvalidOrderBook, match=r"orders\[1\] must be an Order, got \('1', 1\)"):
             OrderBook.from_orders(PAIR, [Order(Side.BID, "1", 1), ("1", 1)])  # type: ignore[list-item]  # a caller without types
 
@@ -287,7 +288,7 @@ class TestApply:
         start = Barrier(4)
 
         def look(book: OrderBook) -> tuple[object, object, OrderBook]:
-            start.wait(20)
+            start.wait(DEADLINE_SECONDS)
             return book.best_ask, book.asks, book.apply(asks=[("1", 1)])
 
         for _ in range(20):

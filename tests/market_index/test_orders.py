@@ -52,6 +52,6 @@ class TestLevelPrice:
         assert type(Order(Side.BID, Fickle(1, 3), 1).price) is Fraction
 
     @pytest.mark.parametrize("ratio", [Fraction(0), Fraction(-1, 3), Fraction(1, 3 * 10**28), Fraction(2**97)])
-    def test_an_order_at_a_ratio_out_of_range_is_refused(self, ratio: Fraction):
+    def test_a_ratio_out_of_range_is_rejected(self, ratio: Fraction):
         with pytest.raises(InvalidPrice, match="is not a price: it is "):
             Order(Side.BID, ratio, 1)

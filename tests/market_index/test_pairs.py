@@ -34,7 +34,7 @@ def test_pairs_sort_by_base_and_then_by_quote(them: list[Pair]):
 
 
 @pytest.mark.parametrize("side", ["base", "quote"])
-def test_a_side_that_is_no_asset_identifier_is_refused(side: str):
+def test_a_side_that_is_not_an_asset_identifier_is_rejected(side: str):
     sides = {"base": ADA, "quote": SNEK} | {side: "ADA"}
     with pytest.raises(InvalidAssetId, match=f"{side} must be an AssetId, got str: 'ADA'"):
         Pair(**sides)  # type: ignore[arg-type]  # a caller without types

@@ -213,7 +213,7 @@ class TestParameters:
         st.sampled_from([None, True, False]),
         st.sampled_from([None, True, False]),
     )
-    def test_how_a_book_shall_be(
+    def test_sides_levels_crossed_and_locked_of_a_book(
         self, data: st.DataObject, sides: set[Side], one: int, other: int, crossed: bool | None, locked: bool | None
     ):
         least, most = sorted([one, other])

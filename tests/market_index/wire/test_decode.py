@@ -115,7 +115,7 @@ def is_accepted(text: bytes) -> bool:
     order=st.permutations(["base", "quote", "spot", "bids", "asks"]),
     indent=st.sampled_from([None, 0, 2]),
 )
-def test_a_book_is_decoded_whatever_the_order_of_its_keys(book: OrderBook, order: list[str], indent: int | None):
+def test_a_book_is_decoded_with_its_keys_in_any_order(book: OrderBook, order: list[str], indent: int | None):
     value = json.loads(wire.order_book_to_json(book))
     turned = [dict(reversed(level.items())) for level in value["bids"]]
     text = json.dumps({key: (value | {"bids": turned})[key] for key in order}, indent=indent).encode()
@@ -342,7 +342,7 @@ REPEATED = b'{"base":"%s","quote":"ADA","bids":[{"price":"2","accumulated_liquid
         (b"9" * 5_000 + b"x", InvalidOrderBook, "must be JSON, but is not at character 5000: Extra data: 'x'"),
     ],
 )
-def test_what_is_not_an_order_book_is_refused_with_place_and_value(
+def test_an_invalid_order_book_is_rejected_with_place_and_value(
     text: bytes, error: type[MarketIndexError], message: str
 ):
     with pytest.raises(MarketIndexError) as refused:
@@ -397,7 +397,7 @@ def test_what_is_not_an_order_book_is_refused_with_place_and_value(
         (b"nope", InvalidPairList, "must be JSON, but is not at character 0"),
     ],
 )
-def test_what_is_not_a_pair_list_is_refused_with_place_and_value(
+def test_an_invalid_pair_list_is_rejected_with_place_and_value(
     text: bytes, error: type[MarketIndexError], message: str
 ):
     with pytest.raises(MarketIndexError) as refused:
@@ -460,7 +460,7 @@ def test_nothing_but_the_librarys_errors_escapes_and_what_is_read_is_written_bac
 
 
 @given(st.data())
-def test_a_damaged_book_is_refused_or_read_as_what_it_then_says(data):
+def test_a_damaged_book_is_rejected_or_decoded_as_its_new_content(data):
     text = bytearray(encoded(BOOK))
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.integers(0, len(text) - 1))
