@@ -138,10 +138,13 @@ class Server:
             self.process = None
 
     def reload(self, more: str) -> None:
-        """Reload it with another configuration."""
+        """Reload it with another configuration, and wait until that is in force."""
         self.more = more
         self.configure()
+        reloaded = "Reloaded server configuration"
+        before = self.log.count(reloaded)
         self.send(signal.SIGHUP)
+        eventually(lambda: self.log.count(reloaded) > before)
 
     def empty(self) -> None:
         """Delete everything that it has stored."""
