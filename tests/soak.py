@@ -25,8 +25,8 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from tests.command import Running, running
-from tests.market_index_feeds.made_up import pair
 from tests.faults.publisher import PAIRS, bid_prices
+from tests.market_index_feeds.made_up import pair
 from tests.service import Client
 from tests.waiting import DEADLINE_SECONDS, eventually
 
