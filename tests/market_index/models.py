@@ -6,8 +6,12 @@ from decimal import ROUND_UP, Context, Inexact, Overflow, Rounded, Subnormal, Un
 from fractions import Fraction
 
 from market_index import OrderBook, Side
+from market_index.strategies import order_books
 
 LARGEST_COEFFICIENT = 2**96 - 1
+
+books = order_books(max_levels=4)
+"""Half as deep as by default, and drawn in half the time."""
 
 NARROW = Context(prec=1, rounding=ROUND_UP, Emin=0, Emax=0, traps=[Inexact, Rounded, Overflow, Underflow, Subnormal])
 """A caller's decimal context in which next to every operation raises."""

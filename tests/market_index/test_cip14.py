@@ -51,6 +51,7 @@ class TestFingerprint:
     def test_ada_has_none(self):
         assert ADA.fingerprint is None
 
+    @pytest.mark.thorough  # importing pycardano takes two seconds
     @given(asset_ids())
     def test_another_encoder_computes_the_same_fingerprint(self, asset: AssetId):
         from hashlib import blake2b

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, CumulativeLevel, InvalidOrderBook, InvalidPrice, Liquidity, OrderBook, Pair, Side
-from market_index.strategies import order_books, prices
-from tests.market_index.models import LARGEST_COEFFICIENT, NARROW, levels_of
+from market_index.strategies import prices
+from tests.market_index.models import LARGEST_COEFFICIENT, NARROW, books, levels_of
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
 SIDES = st.sampled_from(Side)
@@ -25,7 +25,7 @@ def at_least_as_good(side: Side, price: Fraction, other: Fraction) -> bool:
 class TestCumulative:
     """Running totals."""
 
-    @given(order_books(), SIDES)
+    @given(books, SIDES)
     def test_each_is_what_rests_at_its_price_or_better(self, book: OrderBook, side: Side):
         levels = levels_of(book, side)
         with localcontext(NARROW):
@@ -56,7 +56,7 @@ class TestCumulative:
 class TestLiquidityWithin:
     """What rests near the midpoint."""
 
-    @given(order_books(), SIDES, prices())
+    @given(books, SIDES, prices())
     def test_it_is_the_sum_of_what_is_no_further(self, book: OrderBook, side: Side, ratio: Decimal):
         with localcontext(NARROW):
             near = book.liquidity_within(side, ratio)
@@ -102,7 +102,7 @@ class TestLiquidityWithin:
 class TestGrouped:
     """Levels on a grid."""
 
-    @given(order_books(), prices())
+    @given(books, prices())
     def test_totals_are_kept_and_no_price_gets_better(self, book: OrderBook, step: Decimal):
         sums = [
             sum(amount for _, amount in cell) for side in Side for cell in cells(book, side, Fraction(step)).values()

@@ -23,8 +23,7 @@ from market_index import (
     Side,
     SimulatedFill,
 )
-from market_index.strategies import order_books
-from tests.market_index.models import NARROW, levels_of, representable
+from tests.market_index.models import NARROW, books, levels_of, representable
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
 SIDES = st.sampled_from(Side)
@@ -69,7 +68,7 @@ def consistent(fill: SimulatedFill, side: Side) -> bool:
 class TestBase:
     """An amount in base units."""
 
-    @given(st.data(), order_books(), SIDES)
+    @given(st.data(), books, SIDES)
     def test_it_takes_the_best_units_and_never_more_than_is_there(
         self, data: st.DataObject, book: OrderBook, side: Side
     ):
@@ -83,7 +82,7 @@ class TestBase:
         assert fill.complete == (amount <= total)
         assert fill == book.simulate_fill(side, amount, unit="base")
 
-    @given(st.data(), order_books(), SIDES)
+    @given(st.data(), books, SIDES)
     def test_one_fill_after_another_is_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
         first = book.simulate_fill(side, data.draw(amounts_near(Fraction(held(book, side)))))
         left = book_without(book, side, first)
@@ -93,7 +92,7 @@ class TestBase:
         assert Fraction(both.paid) == Fraction(first.paid) + Fraction(second.paid)
         assert both.complete == second.complete
 
-    @given(st.data(), order_books(), SIDES)
+    @given(st.data(), books, SIDES)
     def test_what_is_filled_and_paid_rises_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
         amounts = amounts_near(Fraction(held(book, side)))
         less, more = sorted([data.draw(amounts), data.draw(amounts)])
@@ -107,7 +106,7 @@ class TestBase:
                 small.average_price == large.average_price
             )
 
-    @given(order_books(), SIDES)
+    @given(books, SIDES)
     def test_the_fill_of_all_is_the_end_of_the_running_totals(self, book: OrderBook, side: Side):
         fill, totals = book.simulate_fill(side, held(book, side)), book.cumulative(side)
         assert fill.complete
@@ -124,7 +123,7 @@ def book_without(book: OrderBook, side: Side, fill: SimulatedFill) -> OrderBook:
 class TestQuote:
     """An amount in quote units."""
 
-    @given(st.data(), order_books())
+    @given(st.data(), books)
     def test_a_purchase_is_the_most_that_costs_no_more(self, data: st.DataObject, book: OrderBook):
         total = worth(book, Side.ASK, held(book, Side.ASK))
         amount = data.draw(amounts_near(total))
@@ -136,7 +135,7 @@ class TestQuote:
         assert fill.complete == (amount <= total)
         assert fill.levels == book.simulate_fill(Side.ASK, fill.filled).levels
 
-    @given(st.data(), order_books())
+    @given(st.data(), books)
     def test_a_sale_is_the_least_that_brings_no_less(self, data: st.DataObject, book: OrderBook):
         total = worth(book, Side.BID, held(book, Side.BID))
         amount = data.draw(amounts_near(total))
@@ -151,13 +150,13 @@ class TestQuote:
             assert fill.filled == held(book, Side.BID)
         assert fill.levels == book.simulate_fill(Side.BID, fill.filled).levels
 
-    @given(st.data(), order_books(), SIDES)
+    @given(st.data(), books, SIDES)
     def test_what_is_filled_rises_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
         amounts = amounts_near(worth(book, side, held(book, side)))
         less, more = sorted([data.draw(amounts), data.draw(amounts)])
         assert book.simulate_fill(side, less, "quote").filled <= book.simulate_fill(side, more, "quote").filled
 
-    @given(st.data(), order_books(), SIDES)
+    @given(st.data(), books, SIDES)
     def test_one_fill_after_another_is_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
         # What was over, or too much, of a first whole fill counts for the second.
         first = book.simulate_fill(side, data.draw(amounts_near(Fraction(held(book, side)))))

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Levels, OrderBook, Pair, PriceLevel, Side, wire
 from market_index.chunked import BOUNDARY_MASK, Chunk
-from market_index.strategies import order_books
+from tests.market_index.models import books
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
-books = order_books(max_levels=8)
 # Prices at which a chunk of a large side ends.
 ENDS = [price for price in range(1, 400) if not crc32(str(price).encode()) & BOUNDARY_MASK]
 positions = st.none() | st.integers(-12, 12)

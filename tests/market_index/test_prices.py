@@ -76,6 +76,13 @@ def test_a_column_of_prices_is_parsed_like_each_price_alone(column: list[str]):
         assert [str(price) for price in parse_prices(column)] == read
 
 
+@pytest.mark.parametrize("text", ["1 2", "1 2 3", "0.5 0.25"])
+def test_a_text_of_several_prices_is_rejected_in_a_column(text: str):
+    for column in ([text], ["1", text], [text, "1"]):
+        with pytest.raises(InvalidPrice, match=f"'{text}' is not a price"):
+            parse_prices(column)
+
+
 @given(st.text(alphabet="0012359..eE+-", max_size=9))
 @example("7e28")  # above 10^28 and below 2^96
 @example("8e28")
@@ -253,6 +260,9 @@ def test_no_text_is_read_but_digits_with_a_point_and_an_exponent(text: str):
         (Decimal("1e-29"), "more than 28 decimal places"),
         (0.1, r"not float \(0\.1\): pass '0\.1' or Decimal\('0\.1'\)"),
         (1, r"not int \(1\): pass '1' or Decimal\('1'\)"),
+        (0, r"not int \(0\): pass the price's text, or a Decimal"),
+        (LARGEST, rf"pass '{LARGEST}' or Decimal"),
+        (LARGEST + 1, r"pass the price's text, or a Decimal"),
         pytest.param(10**5000, r"not int \(<int>\): pass the price's text, or a Decimal", id="huge"),
         (float("nan"), r"not float \(nan\): pass the price's text, or a Decimal"),
         (-1.5, r"not float \(-1\.5\): pass the price's text, or a Decimal"),
@@ -267,6 +277,21 @@ def test_only_text_and_decimals_in_range_become_prices(value: object, reason: st
         to_price(value)  # type: ignore[arg-type]  # a caller without types
     with pytest.raises(InvalidPrice):
         format_price(value)  # type: ignore[arg-type]  # a caller without types
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (Decimal("NaN"), "Decimal('NaN') is not a price: it is not finite"),
+        (Decimal(-1), "Decimal('-1') is not a price: it must be greater than zero"),
+        (Decimal("1e29"), "Decimal('1E+29') is not a price: it is too large"),
+        (Decimal("1e-29"), "Decimal('1E-29') is not a price: it has more than 28 decimal places"),
+    ],
+)
+def test_a_decimal_that_is_no_price_is_rejected_with_its_repr(value: Decimal, message: str):
+    with pytest.raises(InvalidPrice) as rejected:
+        to_price(value)
+    assert str(rejected.value) == message
 
 
 def test_parse_price_takes_text_alone():
@@ -294,6 +319,9 @@ class TestRatios:
         assert price == ratio
         assert isinstance(price, Decimal) == (representable(ratio, up=False) == ratio)
 
+    def test_a_text_and_a_decimal_become_prices(self):
+        assert str(to_price_or_ratio("0.50")) == str(to_price_or_ratio(Decimal("0.50"))) == "0.5"
+
     def test_the_last_price_of_the_finer_grid_is_not_missed(self):
         ratio = Fraction(LARGEST + 2, 10)
         assert str(rounded_price(ratio, ROUND_FLOOR)) == "7922816251426433759354395033.5"
@@ -302,8 +330,8 @@ class TestRatios:
     @pytest.mark.parametrize(
         ("ratio", "reason"),
         [
-            (Fraction(0), "it is not at least 10^-28"),
-            (Fraction(-1, 3), "it is not at least 10^-28"),
+            (Fraction(0), "Fraction(0, 1) is not a price: it is not at least 10^-28"),
+            (Fraction(-1, 3), "Fraction(-1, 3) is not a price: it is not at least 10^-28"),
             (Fraction(1, 10**28 + 1), "it is not at least 10^-28"),
             (Fraction(LARGEST * 3 + 1, 3), "it is above 2^96-1"),
             (Fraction(10**5000), "<Fraction> is not a price: it is above 2^96-1"),

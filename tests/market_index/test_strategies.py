@@ -73,6 +73,7 @@ def is_book(book: object) -> bool:
 class TestValidity:
     """Every value is valid, by a reading of its own."""
 
+    @FEW
     @given(strategies.policy_ids(), strategies.asset_names(), strategies.asset_ids(), strategies.pairs())
     def test_assets_and_pairs(self, policy_id: bytes, asset_name: bytes, asset: AssetId, pair: Pair):
         assert len(policy_id) == 28
@@ -80,6 +81,7 @@ class TestValidity:
         assert is_asset_id(asset)
         assert is_book(OrderBook(pair))
 
+    @FEW
     @given(strategies.prices(), strategies.ratios(), strategies.amounts(), strategies.amounts(min_value=0))
     def test_numbers(self, price: Decimal, ratio: Fraction, liquidity: int, amount: int):
         assert is_price(price)
@@ -94,6 +96,7 @@ class TestValidity:
         assert all(is_book(book) for book in (*index.values(), *live.current.values()))
         assert len(index) <= 6
 
+    @FEW
     @given(strategies.price_levels(), strategies.orders(), strategies.pair_infos(), strategies.simulated_fills())
     def test_parts(self, level: PriceLevel, order: Order, pair_info: PairInfo, fill: SimulatedFill):
         assert is_price(level.price)
@@ -102,12 +105,14 @@ class TestValidity:
         assert pair_info.last_spot is None or is_price(pair_info.last_spot)
         assert fill.filled == sum(level.accumulated_liquidity for level in fill.levels)
 
+    @FEW
     @given(strategies.liquidities(), strategies.cumulative_levels())
     def test_totals(self, liquidity: Liquidity, total: CumulativeLevel):
         assert (liquidity.base == 0) == (liquidity.quote == 0)
         assert total.base >= 1
         assert Fraction(total.quote) <= Fraction(total.price) * total.base
 
+    @FEW
     @given(st.data())
     def test_changes(self, data: st.DataObject):
         book = data.draw(strategies.order_books())

@@ -16,6 +16,7 @@ from market_index import ADA, AssetId, OrderBook, Pair, parse_price, strategies
 SNEK = AssetId(bytes(28), b"SNEK")
 PAIR = Pair(SNEK, ADA)
 LARGEST = 2**96 - 1
+THOROUGH = pytest.mark.thorough
 
 WITHOUT_SHRINKING = settings(
     database=None,
@@ -83,11 +84,11 @@ class TestCorners:
         "corner",
         [
             pytest.param(lambda book: not book.bids and not book.asks, id="empty"),
-            pytest.param(lambda book: book.bids and not book.asks, id="bids alone"),
-            pytest.param(lambda book: book.asks and not book.bids, id="asks alone"),
-            pytest.param(lambda book: len(book.bids) == len(book.asks) == 1, id="one level a side"),
-            pytest.param(lambda book: len(book.bids) == 8, id="all bids"),
-            pytest.param(lambda book: len(book.asks) == 8, id="all asks"),
+            pytest.param(lambda book: book.bids and not book.asks, id="bids alone", marks=THOROUGH),
+            pytest.param(lambda book: book.asks and not book.bids, id="asks alone", marks=THOROUGH),
+            pytest.param(lambda book: len(book.bids) == len(book.asks) == 1, id="one level a side", marks=THOROUGH),
+            pytest.param(lambda book: len(book.bids) == 8, id="all bids", marks=THOROUGH),
+            pytest.param(lambda book: len(book.asks) == 8, id="all asks", marks=THOROUGH),
             pytest.param(lambda book: book.is_locked, id="locked"),
             pytest.param(lambda book: book.is_crossed, id="crossed"),
             pytest.param(
@@ -98,16 +99,18 @@ class TestCorners:
                     and book.asks[1].price > book.bids[0].price
                 ),
                 id="crossed by the best alone",
+                marks=THOROUGH,
             ),
             pytest.param(
                 lambda book: book.is_crossed and len(book.bids) > 1 and book.bids[-1].price > book.asks[-1].price,
                 id="crossed throughout",
+                marks=THOROUGH,
             ),
-            pytest.param(lambda book: book.spread is not None and book.spread > 0, id="open"),
-            pytest.param(lambda book: book.spot is None, id="no spot"),
-            pytest.param(lambda book: book.spot is not None, id="spot"),
+            pytest.param(lambda book: book.spread is not None and book.spread > 0, id="open", marks=THOROUGH),
+            pytest.param(lambda book: book.spot is None, id="no spot", marks=THOROUGH),
+            pytest.param(lambda book: book.spot is not None, id="spot", marks=THOROUGH),
             pytest.param(lambda book: ADA not in {book.pair.base, book.pair.quote}, id="two tokens"),
-            pytest.param(lambda book: book.pair.base == ADA, id="ADA as base"),
+            pytest.param(lambda book: book.pair.base == ADA, id="ADA as base", marks=THOROUGH),
         ],
     )
     def test_of_books(self, corner):
@@ -124,8 +127,8 @@ class TestCorners:
         "corner",
         [
             pytest.param(lambda fill: not fill.filled, id="nothing"),
-            pytest.param(lambda fill: fill.filled and not fill.complete, id="all there is"),
-            pytest.param(lambda fill: fill.complete and len(fill.levels) > 1, id="several levels"),
+            pytest.param(lambda fill: fill.filled and not fill.complete, id="all there is", marks=THOROUGH),
+            pytest.param(lambda fill: fill.complete and len(fill.levels) > 1, id="several levels", marks=THOROUGH),
         ],
     )
     def test_of_fills(self, corner):
