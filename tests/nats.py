@@ -48,6 +48,9 @@ def spare_port() -> int:
             return port
 
 
+_RELOADED = "Reloaded server configuration"
+
+
 class Server:
     """One server, with what it stores in a folder of its own. `prefix` is a command that runs it elsewhere."""
 
@@ -138,13 +141,12 @@ class Server:
             self.process = None
 
     def reload(self, more: str) -> None:
-        """Reload it with another configuration, and wait until that is in force."""
+        """Reload it with another configuration."""
+        reloads = self.log.count(_RELOADED)
         self.more = more
         self.configure()
-        reloaded = "Reloaded server configuration"
-        before = self.log.count(reloaded)
         self.send(signal.SIGHUP)
-        eventually(lambda: self.log.count(reloaded) > before)
+        eventually(lambda: self.log.count(_RELOADED) > reloads)
 
     def empty(self) -> None:
         """Delete everything that it has stored."""
@@ -295,13 +297,23 @@ def accounts(folder: Path) -> tuple[str, Path]:
 
 def leader_of(server: Server, bucket: str) -> str:
     """The name of the server that leads a bucket, empty while there is none."""
+    return str(_cluster_of(server, bucket).get("leader", ""))
 
-    async def work(client: Client) -> str:
+
+def current_of(server: Server, bucket: str) -> set[str]:
+    """The names of the servers that have all of a bucket, as its leader reports them."""
+    cluster = _cluster_of(server, bucket)
+    replicas = cluster.get("replicas", [])
+    return {cluster.get("leader", "")} | {one["name"] for one in replicas if one["current"] and not one.get("lag")}
+
+
+def _cluster_of(server: Server, bucket: str) -> dict[str, Any]:
+    async def work(client: Client) -> dict[str, Any]:
         try:
             answer = await client.request(f"$JS.API.STREAM.INFO.KV_{bucket}", timeout=1)
         except nats.errors.Error:
-            return ""
-        return str(json.loads(answer.data).get("cluster", {}).get("leader", ""))
+            return {}
+        return dict(json.loads(answer.data).get("cluster", {}))
 
     return plain(server, work)
 
@@ -320,17 +332,13 @@ def _noisy_bids() -> Levels:
 
 def opened(url: str) -> Store:
     """A store, once the servers have a leader."""
-    stores: list[Store] = []
-
-    def opens() -> bool:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
         try:
-            stores.append(open_store(url, wait=10))
+            return open_store(url, wait=10)
         except StoreError:
-            return False
-        return True
-
-    eventually(opens)
-    return stores[0]
+            if time.monotonic() > deadline:
+                raise
 
 
 def certified(folder: Path, more: str = "") -> str:

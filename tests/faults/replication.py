@@ -58,7 +58,8 @@ def numbers(found: dict[int, str | None]) -> dict[int, int]:
 class Publisher:
     """Publishes one book after the other, each with a higher price than all before, and notes what is acknowledged.
 
-    A failure does not end it.
+    A failure does not end it. `went_back` has the acknowledgements whose revision is not above all before: then one
+    that was acknowledged is lost.
     """
 
     def __init__(self, url: str, network: Network = HOST) -> None:
@@ -66,6 +67,8 @@ class Publisher:
         self.sent = 0
         self.acknowledged: dict[int, int] = {}
         self.failures: list[str] = []
+        self.went_back: list[str] = []
+        self._revision = 0
         self._network = network
         self._ending = Event()
         self._thread = Thread(target=self._run)
@@ -87,7 +90,10 @@ class Publisher:
                     store = open_store(self.url, wait=2)
                 self.sent += 1
                 spot = self.sent
-                store.publish(book(number % PAIRS, spot))
+                revision = store.publish(book(number % PAIRS, spot)).revision
+                if revision <= self._revision:
+                    self.went_back.append(f"from {self._revision} to {revision}")
+                self._revision = revision
                 self.acknowledged[number % PAIRS] = spot
                 number += 1
             except StoreError as error:
@@ -190,9 +196,15 @@ class Replication:
         for reader in self.readers:
             reader.await_later_than(self.publisher.sent)
 
+    def await_current(self, server: nats.Server) -> None:
+        """Wait until a server has caught up with the leader."""
+        asked = self.servers[0]
+        self._observer.inside(lambda: eventually(lambda: server.name in nats.current_of(asked, self.bucket)))
+
     def check(self) -> None:
         """End the publisher: what was acknowledged must be stored, and every reader must show what is stored."""
         self.publisher.end()
+        assert not self.publisher.went_back
         stored, revision = self._observer.inside(self._stored)
         assert len(stored) == PAIRS + 1
         for reader in self.readers:

@@ -1,0 +1,161 @@
+"""Networks that can be cut: network namespaces of Linux, connected by a bridge in another one.
+
+Each node has one link to the bridge. A link can be closed, which both its ends notice, or made to lose every packet
+silently; or one node's packets to another are lost, while those of the other arrive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from threading import Thread
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+_BRIDGE: Final = "bridge0"
+_LINK: Final = "link0"
+_CLONE_NEWNET: Final = 0x40000000
+_NOWHERE: Final = "02:00:00:00:00:01"
+"""A hardware address that no link has."""
+
+_networks = count()
+
+
+class Unavailable(Exception):
+    """This machine, or this user, cannot make network namespaces."""
+
+
+class Node:
+    """A namespace with one address."""
+
+    def __init__(self, network: Network, name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+        self.namespace = f"{network.name}-{name}"
+        self._network = network
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """The command that runs another one in this namespace."""
+        return ("ip", "netns", "exec", self.namespace)
+
+    def enter(self) -> None:
+        """Move this thread into the namespace, and with it every thread that it starts."""
+        descriptor = os.open(f"/run/netns/{self.namespace}", os.O_RDONLY)
+        try:
+            # The function of the library `os` is new in Python 3.12.
+            if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "cannot enter the namespace", self.namespace)
+        finally:
+            os.close(descriptor)
+
+    def inside(self, work: Callable[[], T]) -> T:
+        """Return what the work returns, done by a thread in the namespace."""
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self.enter()
+                results.append(work())
+            except BaseException as error:  # noqa: BLE001  # it is raised again, in the thread that waits
+                errors.append(error)
+
+        thread = Thread(target=run)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    @contextmanager
+    def closed_link(self) -> Iterator[None]:
+        """Close the link: both ends notice."""
+        self._network.at_bridge("set", "dev", self.name, "down")
+        try:
+            yield
+        finally:
+            self._network.at_bridge("set", "dev", self.name, "up")
+
+    @contextmanager
+    def silent_loss(self) -> Iterator[None]:
+        """Lose every packet in both directions, without a sign at either end."""
+        self._network.at_bridge("set", "dev", self.name, "nomaster")
+        try:
+            yield
+        finally:
+            self._network.at_bridge("set", "dev", self.name, "master", _BRIDGE)
+
+    @contextmanager
+    def lost_packets_to(self, *others: Node) -> Iterator[None]:
+        """Lose the packets to some nodes silently. Those from them arrive."""
+        with ExitStack() as stack:
+            for other in others:
+                _ip("-n", self.namespace, "neigh", "replace", other.address, "lladdr", _NOWHERE, "dev", _LINK)
+                stack.callback(_ip, "-n", self.namespace, "neigh", "del", other.address, "dev", _LINK)
+            yield
+
+
+class Network:
+    """Some nodes, by name. Its namespaces have names that no other process of the tests uses."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.name = f"market-index-{os.getpid()}-{next(_networks)}"
+        self.bridge = f"{self.name}-bridge"
+        self.nodes = {name: Node(self, name, f"10.77.0.{number}") for number, name in enumerate(names, 1)}
+
+    def at_bridge(self, *arguments: str) -> None:
+        """Run `ip link` at the end of the bridge."""
+        _ip("-n", self.bridge, "link", *arguments)
+
+    def make(self, stack: ExitStack) -> None:
+        """Make everything. The stack removes it."""
+        _make_namespace(self.bridge, stack)
+        self.at_bridge("add", _BRIDGE, "type", "bridge")
+        self.at_bridge("set", "dev", _BRIDGE, "up")
+        for node in self.nodes.values():
+            _make_namespace(node.namespace, stack)
+            self.at_bridge("add", node.name, "type", "veth", "peer", "name", _LINK, "netns", node.namespace)
+            self.at_bridge("set", "dev", node.name, "master", _BRIDGE, "up")
+            _ip("-n", node.namespace, "addr", "add", f"{node.address}/24", "dev", _LINK)
+            _ip("-n", node.namespace, "link", "set", "dev", _LINK, "up")
+
+
+@contextmanager
+def network(names: list[str]) -> Iterator[dict[str, Node]]:
+    """Make a network of nodes. Raises `Unavailable`."""
+    _require_support()
+    made = Network(names)
+    with ExitStack() as stack:
+        made.make(stack)
+        yield made.nodes
+
+
+def _require_support() -> None:
+    """Make one namespace with the devices that are needed, and remove it. Raises `Unavailable`."""
+    if shutil.which("ip") is None:
+        raise Unavailable("there is no command `ip` (iproute2)")
+    name = f"market-index-{os.getpid()}-probe"
+    with ExitStack() as stack:
+        try:
+            _make_namespace(name, stack)
+            _ip("-n", name, "link", "add", _BRIDGE, "type", "bridge")
+            _ip("-n", name, "link", "add", _LINK, "type", "veth")
+        except subprocess.CalledProcessError as error:
+            raise Unavailable(f"network namespaces cannot be made: {error.stderr.strip()}") from None
+
+
+def _make_namespace(name: str, stack: ExitStack) -> None:
+    _ip("netns", "add", name)
+    stack.callback(_ip, "netns", "del", name)
+    _ip("-n", name, "link", "set", "dev", "lo", "up")
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
