@@ -56,8 +56,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import `wire` when it is first used: it needs cattrs, which takes longer to import than all the rest."""
-    if name == "wire":
-        return import_module("market_index.wire")
-    raise AttributeError(f"module 'market_index' has no attribute {name!r}", name=name)
+if not TYPE_CHECKING:  # a type checker would accept any name
+
+    def __getattr__(name: str) -> Any:
+        """Import `wire` when it is first used: it needs cattrs, which takes longer to import than all the rest."""
+        if name == "wire":
+            return import_module("market_index.wire")
+        raise AttributeError(f"module 'market_index' has no attribute {name!r}", name=name)

@@ -24,7 +24,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, MutableSequence
 from functools import reduce
 from itertools import pairwise
-from typing import Any, Final, Generic, Self, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar, final
 
 from attrs import frozen
 
@@ -68,15 +68,15 @@ class Chunk(Generic[K, V]):
     def __init__(
         self, keys: list[K], values: MutableSequence[V], items: list[Any] | None = None, encoded: Any = None
     ) -> None:
-        self.keys = keys
-        self.values = values
-        self.items = items
-        self.encoded = encoded
+        self.keys: list[K] = keys
+        self.values: MutableSequence[V] = values
+        self.items: list[Any] | None = items
+        self.encoded: Any = encoded
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chunk) and self.keys == other.keys and self.values == other.values
 
-    __hash__ = None  # type: ignore[assignment]  # only a whole sequence is hashed, over its columns
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # only a whole sequence is hashed, over its columns
 
     def __getitem__(self, piece: slice) -> Chunk[K, V]:
         items = self.items

@@ -22,5 +22,5 @@ def main() -> None:
     """
 
 
-for command in (serve, publish, relay, retract, pairs, book):
-    main.add_command(command)
+for _command in (serve, publish, relay, retract, pairs, book):
+    main.add_command(_command)

@@ -122,10 +122,10 @@ class Follower:
     """Applies the updates of a source to a live index. `start` follows it, `read` reads it once."""
 
     def __init__(self, source: Source) -> None:
-        self.books = 0
-        self.rejected = 0
+        self.books: int = 0
+        self.rejected: int = 0
         self.revision: int | None = None
-        self.is_whole = False
+        self.is_whole: bool = False
         self._source = source
         self._ownership = Ownership()
         self._reported: set[Hashable] = set()

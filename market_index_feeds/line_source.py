@@ -182,7 +182,7 @@ class LineStream(LineSource):
     def __init__(self, name: str, stream: int | str) -> None:
         """`stream` is an open descriptor, or the path of what is opened when it is read."""
         super().__init__(name)
-        self.size = 0
+        self.size: int = 0
         self._stream = stream
 
     def batches(self, stop: Event) -> Generator[LineBatch, None, None]:

@@ -58,9 +58,9 @@ class Relay:
     """
 
     def __init__(self, feed: Feed, open_store: Callable[[], Store]) -> None:
-        self.feed = feed
-        self.live = LiveIndex()
-        self.target = ""
+        self.feed: Feed = feed
+        self.live: LiveIndex = LiveIndex()
+        self.target: str = ""
         self._open_store = open_store
         self._store: Store | None = None
         self._state = RelayState.COMPARING

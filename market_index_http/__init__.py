@@ -5,10 +5,10 @@ try:
     from market_index_http.operations.health import FeedStatus, health_route
     from market_index_http.operations.openapi import openapi_route
     from market_index_http.routes import ExactRoute, file_route
-except ModuleNotFoundError as missing:
+except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
-        f"market_index_http needs {missing.name}, which comes with its extra: pip install 'market-index[http]'",
-        name=missing.name,
+        f"market_index_http needs {_missing.name}, which comes with its extra: pip install 'market-index[http]'",
+        name=_missing.name,
     ) from None
 
 __all__ = ["ExactRoute", "FeedStatus", "create_app", "file_route", "health_route", "openapi_route"]

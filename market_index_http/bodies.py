@@ -58,8 +58,8 @@ class Body:
         compress: bool = True,
         fields: Fields = JSON_FIELDS,
     ) -> None:
-        self.content = content
-        self.digest = digest
+        self.content: bytes = content
+        self.digest: str = digest
         self._headers = (
             (b"etag", f'"{digest}"'.encode("ascii")),
             (b"cache-control", cache_control),

@@ -15,7 +15,7 @@ class Endpoints:
     """The two endpoints of one app. They answer what the fast path leaves to them."""
 
     def __init__(self, live: LiveIndex, bodies: Bodies) -> None:
-        self.fast_path = FastPath(live, bodies)
+        self.fast_path: FastPath = FastPath(live, bodies)
         self._live = live
         self._bodies = bodies
 

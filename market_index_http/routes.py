@@ -23,7 +23,7 @@ class ExactRoute(Route):
 
     def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[ASGIApp]]) -> None:
         super().__init__(path, endpoint, methods=["GET"])
-        self.path_regex = re.compile(re.escape(path) + r"\Z")
+        self.path_regex: re.Pattern[str] = re.compile(re.escape(path) + r"\Z")
 
 
 class JsonResponse(Response):

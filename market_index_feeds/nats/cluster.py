@@ -30,7 +30,7 @@ class Cluster:
         # does not depend on the order in which the servers are tried.
         self._failures: dict[str, str] = {}
         self.connection: Connection | None = None
-        self.max_value_bytes = 0
+        self.max_value_bytes: int = 0
 
     async def connect(self) -> Connection:
         """Return the connection to one of the servers, a new one if the last has ended.

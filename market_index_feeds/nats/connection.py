@@ -65,10 +65,10 @@ class Connection:
     """A connection to one server, until its first problem: then `ended` is set, and `fault` has the reason."""
 
     def __init__(self, address: Address) -> None:
-        self.ended = asyncio.Event()
-        self.fault = "the connection was closed"
-        self.prefix = key_prefix(address.bucket)
-        self.stream = stream_name(address.bucket)
+        self.ended: asyncio.Event = asyncio.Event()
+        self.fault: str = "the connection was closed"
+        self.prefix: str = key_prefix(address.bucket)
+        self.stream: str = stream_name(address.bucket)
         self._address = address
         self._client = _Client(is_secure=address.is_secure)
         self._is_denied = False

@@ -41,8 +41,8 @@ class Change:
     """The writes of one call, by key; None deletes the key."""
 
     def __init__(self, records: Mapping[str, Record | None]) -> None:
-        self.writes = [Write(key, record) for key, record in records.items()]
-        self.acknowledged_at = monotonic()
+        self.writes: list[Write] = [Write(key, record) for key, record in records.items()]
+        self.acknowledged_at: float = monotonic()
 
     @property
     def unfinished(self) -> list[Write]:
@@ -67,10 +67,10 @@ class Publisher:
     """
 
     def __init__(self, address: Address, target: str, wait: float) -> None:
-        self.cluster = Cluster(address)
+        self.cluster: Cluster = Cluster(address)
         self.sequences: dict[str, int] = {}
         self.unacknowledged: set[str] = set()
-        self.written = 0
+        self.written: int = 0
         self._replicas = address.replicas
         self._target = target
         self._wait = wait

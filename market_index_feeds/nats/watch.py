@@ -62,9 +62,9 @@ class Watch:
     _subscription: Subscription
 
     def __init__(self, connection: Connection, stored: State) -> None:
-        self.state = WatchState.CATCHING_UP
+        self.state: WatchState = WatchState.CATCHING_UP
         self.stored = stored
-        self.revision = 0
+        self.revision: int = 0
         self._connection = connection
         self._sequence = 0
         self._delivered = 0

@@ -48,9 +48,9 @@ class BookStream:
     """
 
     def __init__(self, lines: LineStream) -> None:
-        self.source = lines.name
-        self.books = 0
-        self.rejected = 0
+        self.source: str = lines.name
+        self.books: int = 0
+        self.rejected: int = 0
         self._lines = lines
 
     @property

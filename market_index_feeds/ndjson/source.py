@@ -27,7 +27,7 @@ class NdjsonSource(Source):
 
     def __init__(self, lines: LineSource) -> None:
         super().__init__(lines.name)
-        self.followed_by_many = not lines.is_stream
+        self.followed_by_many: bool = not lines.is_stream
         self._lines = lines
         self._files = 0
 

@@ -61,8 +61,8 @@ class Change:
         last = last_position(connection)
         continues = last == own
         self.connection = connection
-        self.position = Position(last.token if continues else secrets.token_bytes(16), last.revision + 1)
-        self.total = last_total(connection)
+        self.position: Position = Position(last.token if continues else secrets.token_bytes(16), last.revision + 1)
+        self.total: int = last_total(connection)
         if not continues:
             connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?)", (*[self.revision] * 2, self.position.token, b""))
             connection.execute(
