@@ -1,0 +1,175 @@
+"""Correct and incorrect uses of `market_index`, for type checkers alone."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import assert_type
+
+import market_index
+from market_index import (
+    ADA,
+    AssetId,
+    CumulativeLevel,
+    InvalidPrice,
+    Levels,
+    Liquidity,
+    LiveIndex,
+    MarketIndex,
+    MarketIndexError,
+    Order,
+    OrderBook,
+    Pair,
+    PairInfo,
+    PairNotFound,
+    PriceLevel,
+    Side,
+    SimulatedFill,
+    format_price,
+    parse_price,
+)
+from market_index.errors import safe_repr
+
+str(market_index.unknown_name)  # error: mypy[attr-defined] pyright[reportAttributeAccessIssue]
+
+# Assets and pairs
+
+token = AssetId(bytes(28), b"SNEK")
+assert_type(token.policy_id, bytes)
+assert_type(token.unit, str)
+assert_type(token.fingerprint, str | None)
+assert_type(token.asset_name_label, int | None)
+assert_type(AssetId.parse("ADA"), AssetId)
+assert_type(AssetId.from_unit("lovelace"), AssetId)
+assert_type(sorted([token, ADA]), list[AssetId])
+
+AssetId(bytes(28), "SNEK")  # error: mypy[arg-type] pyright[reportArgumentType]
+AssetId("00" * 28, b"SNEK")  # error: mypy[arg-type] pyright[reportArgumentType]
+AssetId.parse(b"ADA")  # error: mypy[arg-type] pyright[reportArgumentType]
+token.policy_id = b""  # error: mypy[misc] pyright[reportAttributeAccessIssue]
+bool(token < "ADA")  # error: mypy[operator] pyright[reportOperatorIssue]
+
+pair = Pair(token, ADA)
+assert_type(pair.base, AssetId)
+assert_type({pair: 1}[pair], int)
+
+Pair("ADA", token)  # error: mypy[arg-type] pyright[reportArgumentType]
+Pair(token)  # error: mypy[call-arg] pyright[reportCallIssue]
+
+# Prices and levels
+
+assert_type(parse_price("0.5"), Decimal)
+assert_type(format_price(Decimal("0.5")), str)
+
+parse_price(0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
+format_price(0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
+
+level = PriceLevel("0.5", 7)
+assert_type(level.price, Decimal)
+assert_type(level.accumulated_liquidity, int)
+
+PriceLevel(0.5, 7)  # error: mypy[arg-type] pyright[reportArgumentType]
+PriceLevel("0.5", 7.0)  # error: mypy[arg-type] pyright[reportArgumentType]
+PriceLevel("0.5", "7")  # error: mypy[arg-type] pyright[reportArgumentType]
+
+# Order books
+
+book = OrderBook.from_levels(pair, bids=[("0.5", 7), (Decimal(1), 2), level], asks=iter([("2", 1)]))
+assert_type(book.pair, Pair)
+assert_type(book.bids, Levels)
+side: Sequence[PriceLevel] = book.bids
+assert_type(book.bids[0], PriceLevel)
+assert_type(book.bids[:2], tuple[PriceLevel, ...])
+assert_type([level.price for level in reversed(book.asks)], list[Decimal])
+
+OrderBook.from_levels(pair, bids=[(0.5, 7)])  # error: mypy[list-item] pyright[reportArgumentType]
+OrderBook.from_levels(pair, bids=[("0.5", 7.0)])  # error: mypy[list-item] pyright[reportArgumentType]
+OrderBook.from_levels("ADA/x")  # error: mypy[arg-type] pyright[reportArgumentType]
+OrderBook(pair, bids=[("0.5", 7)])  # error: mypy[list-item] pyright[reportArgumentType]
+book.bids[0] = level  # error: mypy[index] pyright[reportIndexIssue]
+book.bids["0.5"]  # error: mypy[call-overload] pyright[reportCallIssue, reportArgumentType]
+book.bids = book.asks  # error: mypy[misc] pyright[reportAttributeAccessIssue]
+
+# A spot may be missing, and a side may be empty.
+
+assert_type(OrderBook(pair, spot=None).spot, Decimal | None)
+assert_type(book.best_bid, PriceLevel | None)
+assert_type(book.spread, Decimal | None)
+assert_type(book.is_crossed, bool)
+if book.spot is not None and book.best_ask is not None:
+    assert_type(book.spot + book.best_ask.price, Decimal)
+
+OrderBook(pair, spot=0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
+str(book.spot + 1)  # error: mypy[operator] pyright[reportOptionalOperand]
+str(book.best_bid.price)  # error: mypy[union-attr] pyright[reportOptionalMemberAccess]
+
+# Changes and analysis
+
+assert_type(book.apply(), OrderBook)
+assert_type(book.apply(bids=[("0.5", 0)], spot=None), OrderBook)
+assert_type(book.depth(3), OrderBook)
+assert_type(book.cumulative(Side.BID), tuple[CumulativeLevel, ...])
+assert_type(book.liquidity_within(Side.ASK, "0.01"), Liquidity | None)
+fill = book.simulate_fill(Side.ASK, 5, "quote")
+assert_type(fill, SimulatedFill)
+assert_type(fill.average_price, Decimal | None)
+
+book.apply(spot=0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
+book.liquidity_within(Side.ASK, 0.01)  # error: mypy[arg-type] pyright[reportArgumentType]
+book.simulate_fill(Side.ASK, 5, "USD")  # error: mypy[arg-type] pyright[reportArgumentType]
+book.simulate_fill("ask", 5)  # error: mypy[arg-type] pyright[reportArgumentType]
+book.simulate_fill(Side.ASK, 5.0)  # error: mypy[arg-type] pyright[reportArgumentType]
+
+order = Order(Side.BID, Fraction(1, 3), 5)
+assert_type(order.price, Decimal | Fraction)
+assert_type(order.level_price, Decimal)
+assert_type(OrderBook.from_orders(pair, [order], spot="0.5"), OrderBook)
+
+Order(Side.BID, 0.5, 5)  # error: mypy[arg-type] pyright[reportArgumentType]
+Order("bid", "0.5", 5)  # error: mypy[arg-type] pyright[reportArgumentType]
+OrderBook.from_orders(pair, [level])  # error: mypy[list-item] pyright[reportArgumentType]
+
+# Indexes
+
+index = MarketIndex([book])
+books: Mapping[Pair, OrderBook] = index
+assert_type(index[pair], OrderBook)
+assert_type(index.get(pair), OrderBook | None)
+assert_type(list(index), list[Pair])
+assert_type(index.order_book(pair), OrderBook)
+assert_type(index.pair_list(), tuple[PairInfo, ...])
+assert_type(index.pair_list()[0].last_spot, Decimal | None)
+assert_type(index.with_books(book).without(pair), MarketIndex)
+assert_type(index.changes_since(MarketIndex()), tuple[tuple[OrderBook, ...], tuple[Pair, ...]])
+
+MarketIndex(book)  # error: mypy[arg-type] pyright[reportArgumentType]
+MarketIndex({pair: book})  # error: mypy[dict-item] pyright[reportArgumentType]
+index["ADA/x"]  # error: mypy[index] pyright[reportArgumentType]
+index[pair] = book  # error: mypy[index] pyright[reportIndexIssue]
+index.with_books([book])  # error: mypy[arg-type] pyright[reportArgumentType]
+PairInfo(token, ADA, 0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
+
+live = LiveIndex(index.values())
+assert_type(live.current, MarketIndex)
+assert_type(live.publish(book, book), MarketIndex)
+assert_type(live.retract(pair), MarketIndex)
+assert_type(live.update([book], retract=[pair]), MarketIndex)
+
+LiveIndex(book)  # error: mypy[arg-type] pyright[reportArgumentType]
+live.publish([book])  # error: mypy[arg-type] pyright[reportArgumentType]
+live.retract(book)  # error: mypy[arg-type] pyright[reportArgumentType]
+live.current = index  # error: mypy[misc] pyright[reportAttributeAccessIssue]
+
+# Errors
+
+invalid: ValueError = InvalidPrice("'-1' is not a price")
+assert_type(InvalidPrice("'-1' is not a price").at("bids[3].price"), InvalidPrice)
+missing: KeyError = PairNotFound(pair)
+assert_type(PairNotFound(pair).pair, Pair)
+errors: list[MarketIndexError] = [PairNotFound(pair), InvalidPrice()]
+assert_type(safe_repr(object()), str)
+
+PairNotFound("ADA/x")  # error: mypy[arg-type] pyright[reportArgumentType]
+
+
+class MyBook(OrderBook):  # error: mypy[misc] pyright[reportGeneralTypeIssues]
+    pass
