@@ -31,7 +31,7 @@ PAGES = [
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PROGRAM = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
-_MACHINES = "wants three machines of these names; nats/test_faults.py has three servers on one"
+_MACHINES = "wants three machines of these names; tests/faults has three servers on one"
 
 NOT_RUN = {
     "make serve": "sets up an environment from the package index, and listens on a port that others may use",

@@ -7,8 +7,13 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Final
 
+from hypothesis import Phase
+
 DEADLINE_SECONDS: Final = 60.0
 """How long a test waits for an event before it fails. Only a defect reaches it, however slow the machine is."""
+
+WITHOUT_SHRINKING: Final = (Phase.explicit, Phase.generate)
+"""The phases of properties of real threads, files and servers: each shrunk failure would wait for the deadline."""
 
 
 def eventually(holds: Callable[[], object], seconds: float = DEADLINE_SECONDS) -> None:

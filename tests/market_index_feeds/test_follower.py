@@ -10,7 +10,7 @@ from threading import enumerate as threads
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from market_index import LiveIndex, MarketIndex, Pair
@@ -20,7 +20,7 @@ from market_index_feeds.errors import Unavailable
 from market_index_feeds.follower import Follower, State
 from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
+from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually, raised_in_thread
 
 
 @pytest.fixture(autouse=True)
@@ -135,6 +135,7 @@ class TestOwnership:
     ) | st.just(Snapshot(is_blank=True))
     deltas = st.builds(Delta, books=books, removed=pairs, rejected=rejections, unfinished=names)
 
+    @settings(phases=WITHOUT_SHRINKING)
     @given(st.lists(snapshots | deltas, max_size=8))
     def test_a_model_that_looks_at_each_pair_by_itself_agrees(self, script: list[Snapshot | Delta]):
         live, seen = LiveIndex(), list[set[Pair]]()

@@ -27,7 +27,7 @@ from market_index_feeds import Feed, FeedError, Receipt, Store, StoreError, open
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.media import Bucket, File, Medium
-from tests.waiting import eventually, in_thread
+from tests.waiting import WITHOUT_SHRINKING, eventually, in_thread
 
 
 @pytest.fixture(params=["file", "bucket"])
@@ -93,7 +93,7 @@ class TestPublishing:
         assert feed.books == 4
         assert live.current.order_book(pair(1)) is kept
 
-    @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=20, phases=WITHOUT_SHRINKING, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(index=strategies.market_indexes())
     def test_every_book_comes_back_as_it_was(self, store: Store, medium: Medium, index: MarketIndex):
         store.replace(index.values())

@@ -26,7 +26,7 @@ from market_index_feeds.http.source import HttpSource
 from market_index_http import create_app
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.service import served
-from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
+from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually, raised_in_thread
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,7 @@ def served_index() -> Iterator[tuple[LiveIndex, str]]:
         yield served_index, f"http://127.0.0.1:{one.port}"
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, phases=WITHOUT_SHRINKING)
 @given(index=strategies.market_indexes())
 def test_what_is_served_is_what_is_read(served_index: tuple[LiveIndex, str], index: MarketIndex):
     live, url = served_index

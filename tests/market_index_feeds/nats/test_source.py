@@ -15,7 +15,7 @@ from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import settings
 from hypothesis.stateful import initialize, rule
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -42,7 +42,7 @@ from tests import nats
 from tests.market_index_feeds.followed import Followed
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
-from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thread
+from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually, in_thread, raised_in_thread
 
 
 class TestNoticing:
@@ -477,6 +477,6 @@ class FollowedBucket(Followed):
 def test_a_reader_shows_what_the_bucket_holds(nats_server: nats.Server):
     FollowedBucket.server = nats_server
     FollowedBucket.TestCase.settings = settings(
-        max_examples=8, stateful_step_count=12, deadline=None, phases=[Phase.explicit, Phase.generate]
+        max_examples=8, stateful_step_count=12, deadline=None, phases=WITHOUT_SHRINKING
     )
     FollowedBucket.TestCase().runTest()

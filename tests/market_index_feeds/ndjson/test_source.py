@@ -20,7 +20,7 @@ from market_index_feeds.line_source import MAX_LINE_BYTES
 from tests.market_index_feeds.checks import checked
 from tests.market_index_feeds.made_up import pair, spots
 from tests.market_index_feeds.ndjson.lines import line, rename_over
-from tests.waiting import eventually
+from tests.waiting import WITHOUT_SHRINKING, eventually
 
 
 @pytest.fixture
@@ -378,7 +378,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, phases=WITHOUT_SHRINKING)
 @given(changes)
 def test_the_index_follows_any_sequence_of_changes(tmp_path_factory: Any, changes: list[Any]):
     path = tmp_path_factory.mktemp("feed") / "books.ndjson"

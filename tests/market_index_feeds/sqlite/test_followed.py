@@ -8,12 +8,13 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from hypothesis import Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from market_index_feeds import Store, open_store
 from tests.market_index_feeds.followed import Followed
+from tests.waiting import WITHOUT_SHRINKING
 
 
 class FollowedFile(Followed):
@@ -65,8 +66,7 @@ class FollowedFile(Followed):
             shutil.rmtree(self.folder)
 
 
-# Real threads and files: shrinking would run each failing example again and again, up to its deadline.
 FollowedFile.TestCase.settings = settings(
-    max_examples=10, stateful_step_count=12, deadline=None, phases=[Phase.explicit, Phase.generate]
+    max_examples=10, stateful_step_count=12, deadline=None, phases=WITHOUT_SHRINKING
 )
 TestFollowed = FollowedFile.TestCase
