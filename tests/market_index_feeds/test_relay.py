@@ -265,9 +265,20 @@ def test_a_book_that_is_too_large_costs_nothing_else(source: Store, tmp_path: Pa
             comes_to_hold(target, {1: "2", 2: "2", 1001: "3"})
 
 
-@pytest.mark.parametrize("moment", range(1, 30))
-def test_a_signal_handler_may_close_it_at_any_moment(source: Store, tmp_path: Path, moment: int):
-    """As a handler does, the trace function interrupts the thread that runs the relay between two lines."""
+def test_a_signal_handler_may_close_it_at_any_moment(source: Store, tmp_path: Path):
+    for moment in range(1, 30):
+        with open_feed(source.target) as feed:
+            relay = Relay(feed, lambda: open_store(tmp_path / "copy.db", synchronous="normal"))
+            relay.start()
+            run_and_close(relay, moment)
+            assert relay.is_closing
+
+
+def run_and_close(relay: Relay, moment: int) -> None:
+    """Run a relay, and close it before a line of its code.
+
+    As a handler does, the trace function interrupts the thread that runs the relay between two lines.
+    """
     lines = 0
 
     def interrupt(frame: FrameType, event: str, argument: Any) -> Any:
@@ -284,14 +295,10 @@ def test_a_signal_handler_may_close_it_at_any_moment(source: Store, tmp_path: Pa
         finally:
             sys.settrace(None)
 
-    with open_feed(source.target) as feed:
-        relay = Relay(feed, lambda: open_store(tmp_path / "copy.db", synchronous="normal"))
-        relay.start()
-        running = Thread(target=run, daemon=True)
-        running.start()
-        running.join(DEADLINE_SECONDS)
-        assert not running.is_alive()
-        assert relay.is_closing
+    running = Thread(target=run, daemon=True)
+    running.start()
+    running.join(DEADLINE_SECONDS)
+    assert not running.is_alive(), f"closed at line {moment}, it did not end"
 
 
 def test_what_cannot_be_opened_at_the_start_is_an_error(source: Store, tmp_path: Path):

@@ -183,7 +183,7 @@ class TestNoticing:
             assert len(live.current) == 2_000
 
     def test_more_than_a_server_sends_before_an_answer(
-        self, store: Store, bucket: str, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, bucket: str, nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch
     ):
         """It continues once the watch answers that everything sent so far was read."""
         answers: list[str] = []
@@ -194,8 +194,16 @@ class TestNoticing:
             await reply(self, subject)
 
         monkeypatch.setattr(Connection, "reply", counted)
-        store.publish(*map(nats.noise, range(40)))
-        assert len(open_feed(bucket).read()) == 40
+
+        async def work(client: Client) -> None:
+            for number in range(40):
+                await client.jetstream().publish(f"$KV.{nats.name_of(bucket)}.noise.{number}", bytes(100_000))
+
+        nats.plain(nats_server, work)
+        store.publish(book(1, 1))
+        with open_feed(bucket) as feed:
+            assert spots(feed.read()) == {1: "1"}
+            assert feed.rejected == 40
         assert answers
 
     @pytest.mark.thorough
