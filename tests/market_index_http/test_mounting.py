@@ -52,7 +52,7 @@ def test_it_answers_mounted_under_any_path(make_host, lifespan: Literal["on", "o
     if lifespan == "off":
         live.publish(ONE)
     host = make_host([Mount(path, create_app(live))], fill if lifespan == "on" else None)
-    with served(host, uvicorn.Server(uvicorn.Config(host, lifespan=lifespan, log_config=None))) as service:
+    with served(host, uvicorn.Server(uvicorn.Config(host, lifespan=lifespan, ws="none", log_config=None))) as service:
         assert service.ask("/hello").body == b"the host's own"
         assert len(service.pair_list(path).json["pairs"]) == 1
         assert service.order_book(str(ONE.pair.base), "ADA", path).json["bids"][0]["price"] == "1"
