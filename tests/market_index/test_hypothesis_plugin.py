@@ -63,10 +63,10 @@ def test_a_type_is_enough(of_type: type):
 
 def test_a_type_hint_is_enough_with_no_import_of_ours():
     script = """
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from market_index import OrderBook, Side
 
-@settings(max_examples=20, database=None)
+@settings(max_examples=20, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(...)
 def each(book: OrderBook, side: Side) -> None:
     assert type(book) is OrderBook and type(side) is Side

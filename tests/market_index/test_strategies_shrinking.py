@@ -69,10 +69,10 @@ def test_a_price_shrinks_to_the_smallest_whole_number_that_fails():
 @pytest.mark.thorough
 def test_a_failing_test_prints_the_values_and_not_the_calls_that_drew_them():
     script = """
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from market_index.strategies import amounts, order_books, pairs, prices
 
-@settings(database=None)
+@settings(database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(order_books(min_levels=1), amounts(), prices(), pairs())
 def each(book, amount, price, pair):
     assert False

@@ -93,7 +93,11 @@ class TestPublishing:
         assert feed.books == 4
         assert live.current.order_book(pair(1)) is kept
 
-    @settings(max_examples=20, phases=WITHOUT_SHRINKING, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=20,
+        phases=WITHOUT_SHRINKING,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
     @given(index=strategies.market_indexes())
     def test_every_book_comes_back_as_it_was(self, store: Store, medium: Medium, index: MarketIndex):
         store.replace(index.values())

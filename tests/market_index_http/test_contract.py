@@ -295,7 +295,7 @@ def test_head_answers_as_get_does_without_the_body(service: Service, target: str
     assert int(head.headers["content-length"]) == len(got.body)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(index=market_indexes())
 def test_every_answer_equals_the_domain(running: Service, live: LiveIndex, index: MarketIndex):
     live.update(index.values(), list(live.current))

@@ -244,11 +244,11 @@ BY_TYPE_HINT = """
 import sys
 from market_index import OrderBook
 print("hypothesis" in sys.modules)
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 
 drawn = []
 
-@settings(database=None, max_examples=100)
+@settings(database=None, max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(...)
 def each(book: OrderBook) -> None:
     drawn.append(type(book))
