@@ -165,6 +165,15 @@ def test_what_is_in_range_is_read_however_it_is_written(text: str, canonical: st
     assert format_price(parse_price(text)) == canonical
 
 
+REASONS = {
+    "it must be ASCII digits with an optional point, and an optional exponent",
+    "it is zero",
+    "it is too large",
+    "it has more than 28 decimal places",
+    "its coefficient is not below 2^96",
+}
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -180,6 +189,10 @@ def test_what_is_in_range_is_read_however_it_is_written(text: str, canonical: st
         ("-1", "ASCII digits"),
         (" 1", "ASCII digits"),
         ("1\n", "ASCII digits"),
+        ("1.5 ", "ASCII digits"),
+        ("1.50\n", "ASCII digits"),
+        ("1.5X", "ASCII digits"),
+        ("1XX.XX", "ASCII digits"),
         ("1_000", "ASCII digits"),
         ("0x10", "ASCII digits"),
         ("NaN", "ASCII digits"),
@@ -203,6 +216,7 @@ def test_what_is_in_range_is_read_however_it_is_written(text: str, canonical: st
         ("1e999999999999999999999999999999", "too large"),
         ("7.9228162514264337593543950336", "coefficient is not below 2^96"),
         ("1" * 29 + ".1", "coefficient is not below 2^96"),
+        ("1" * 29 + "0", "too large"),
         ("1" * 100_000, "too large"),
     ],
 )
@@ -210,6 +224,7 @@ def test_an_invalid_price_is_rejected_with_the_reason(text: str, reason: str):
     with pytest.raises(InvalidPrice) as refused:
         parse_price(text)
     assert reason in str(refused.value)
+    assert str(refused.value).partition(" is not a price: ")[2] in REASONS
     assert str(refused.value).startswith(repr(text)[:79])
     assert isinstance(refused.value, MarketIndexError)
     assert isinstance(refused.value, ValueError)
@@ -295,7 +310,7 @@ def test_a_decimal_that_is_no_price_is_rejected_with_its_repr(value: Decimal, me
 
 
 def test_parse_price_takes_text_alone():
-    with pytest.raises(InvalidPrice, match="must be a str, not Decimal"):
+    with pytest.raises(InvalidPrice, match=r"must be a str, not Decimal: Decimal\('1'\)$"):
         parse_price(Decimal(1))  # type: ignore[arg-type]  # a caller without types
 
 

@@ -17,9 +17,11 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import chdir
 from pathlib import Path
 
 from attrs import frozen
+from mutmut.mutation.diff_apply import get_diff_for_mutant
 
 from tests.architecture.layout import modules_of
 
@@ -33,7 +35,6 @@ SKIPPED = frozenset({"market_index/__init__.py", "market_index/strategies.py", "
 
 # Tests of a module beside those in its own files.
 MORE_TESTS: Mapping[str, Sequence[str]] = {
-    "market_index/chunked.py": ["tests/market_index/test_levels.py", "tests/market_index/test_index.py"],
     "market_index/errors.py": ["tests/market_index/test_assets.py"],
     "market_index/levels.py": ["tests/market_index/test_order_book.py", "tests/market_index/test_values.py"],
     "market_index/index.py": ["tests/market_index/test_values.py"],
@@ -103,16 +104,12 @@ def run(module: str, processes: int) -> Path:
     lines = (f"{name} = {json.dumps(value)}" for name, value in settings.items())
     project = (ROOT / "pyproject.toml").read_text()
     (folder / "pyproject.toml").write_text("\n".join([project, "[tool.mutmut]", *lines, ""]))
-    (folder / "mutmut.log").write_text(mutmut(folder, "run", "--max-children", str(processes)))
-    return folder
-
-
-def mutmut(folder: Path, *arguments: str) -> str:
-    command = [str(Path(sys.executable).with_name("mutmut")), *arguments]
-    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    command = [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(processes)]
+    with (folder / "mutmut.log").open("w") as log:
+        done = subprocess.run(command, cwd=folder, check=False, stdout=log, stderr=subprocess.STDOUT)
     if done.returncode:
-        raise SystemExit(f"mutmut {' '.join(arguments)} failed in {folder}:\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+        raise SystemExit(f"mutmut failed: {log.name}")
+    return folder
 
 
 def results(folder: Path, module: str) -> Mapping[str, int | None]:
@@ -126,9 +123,9 @@ def results(folder: Path, module: str) -> Mapping[str, int | None]:
 def mutant(folder: Path, module: str, name: str) -> Mutant:
     """Return what mutmut changed, from the difference that it shows."""
     function = name.rpartition(".")[2].partition("__mutmut")[0].removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
-    lines = mutmut(folder, "show", name).splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("@@"))
-    old, new = ("\n".join(line[1:].strip() for line in lines[start:] if line.startswith(sign)) for sign in "-+")
+    with chdir(folder):
+        lines = get_diff_for_mutant(name, path=module).splitlines()[2:]
+    old, new = ("\n".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
     return Mutant(module, function, old, new)
 
 
