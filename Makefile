@@ -117,7 +117,7 @@ bench: .venv/bench.installed ## measure against named peers, in a quarter of an 
 	$(BIN)/python -m pip install --quiet --group mutants
 	@touch $@
 
-mutants: .venv/mutants.installed ## change the code of the domain at one place after the other, and list each change that no test notices (MUTATE='prices wire/decode' for some modules)
+mutants: .venv/mutants.installed ## change the code of the domain at one place after the other, and list each change that no test notices, in an hour or less (MUTATE='prices wire/decode' for some modules)
 	$(BIN)/python -m tests.mutants $(MUTATE)
 
 clean: ## remove everything that the other tasks made

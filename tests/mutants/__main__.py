@@ -21,7 +21,6 @@ from contextlib import chdir
 from pathlib import Path
 
 from attrs import frozen
-from mutmut.mutation.diff_apply import get_diff_for_mutant
 
 from tests.architecture.layout import modules_of
 
@@ -74,7 +73,7 @@ def mutable_modules() -> list[str]:
     return [*sorted(modules), "market_index_http/bodies.py"]
 
 
-def tests_of(module: str) -> list[str]:
+def own_tests(module: str) -> list[str]:
     """Return the module's own test files, and those of MORE_TESTS."""
     own = (path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").glob("market_index*/**/test_*.py")))
     return [path for path in own if next(iter(existing(path)), None) == module] + [*MORE_TESTS.get(module, ())]
@@ -96,9 +95,11 @@ def run(module: str, processes: int) -> Path:
         "source_paths": [module.partition("/")[0]],
         "only_mutate": [module],
         "also_copy": [*COPIED, "conftest.py"],
-        "pytest_add_cli_args_test_selection": tests_of(module),
+        "pytest_add_cli_args_test_selection": own_tests(module),
         "process_isolation": "forkserver",  # Hypothesis rejects a method that runs twice in a process
-        "timeout_multiplier": 5.0,
+        # The timeout is wall clock: (seconds of the tests + 20) * 2. A busy machine must not look like an endless loop.
+        "timeout_constant": 20.0,
+        "timeout_multiplier": 4.0,
         "use_git_change_detection": False,
     }
     lines = (f"{name} = {json.dumps(value)}" for name, value in settings.items())
@@ -123,6 +124,8 @@ def results(folder: Path, module: str) -> Mapping[str, int | None]:
 def mutant(folder: Path, module: str, name: str) -> Mutant:
     """Return what mutmut changed, from the difference that it shows."""
     function = name.rpartition(".")[2].partition("__mutmut")[0].removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
+    from mutmut.mutation.diff_apply import get_diff_for_mutant  # here: only `make mutants` installs it
+
     with chdir(folder):
         lines = get_diff_for_mutant(name, path=module).splitlines()[2:]
     old, new = ("\n".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+")

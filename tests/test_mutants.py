@@ -1,0 +1,23 @@
+"""The settings of `make mutants` match the code."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mutants.__main__ import MORE_TESTS, ROOT, SKIPPED, Mutant, mutable_modules, own_tests, verdicts
+
+
+@pytest.mark.parametrize("module", mutable_modules())
+def test_a_mutated_module_has_tests(module: str):
+    assert own_tests(module)
+    assert all((ROOT / test).is_file() for test in own_tests(module))
+
+
+def test_modules_with_settings_exist():
+    assert {*MORE_TESTS, *SKIPPED} <= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("market_index/**/*.py")}
+
+
+@pytest.mark.parametrize("mutant", verdicts(), ids=lambda mutant: f"{mutant.module} {mutant.function}")
+def test_a_verdict_is_about_code_that_exists(mutant: Mutant):
+    lines = {line.strip() for line in (ROOT / mutant.module).read_text().splitlines()}
+    assert set(mutant.old.splitlines()) <= lines
