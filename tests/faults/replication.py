@@ -5,16 +5,17 @@ Nothing acknowledged may be lost, and every reader has to show what is stored.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 from typing import Final, Protocol, TypeVar
 
 from market_index import LiveIndex
-from market_index_feeds import Feed, Store, StoreError, open_feed, open_store
+from market_index_feeds import Feed, FeedError, Store, StoreError, open_feed, open_store
 from tests import nats
 from tests.market_index_feeds.made_up import book, spots
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 T = TypeVar("T")
 
@@ -48,7 +49,14 @@ HOST: Final = Host()
 
 
 def read_spots(url: str) -> dict[int, str | None]:
-    return spots(open_feed(url).read())
+    """Return what is stored, read again while servers that were cut off catch up."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        try:
+            return spots(open_feed(url).read())
+        except FeedError:
+            if time.monotonic() > deadline:
+                raise
 
 
 def numbers(found: dict[int, str | None]) -> dict[int, int]:
