@@ -20,8 +20,7 @@ THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 DOMAIN = Path(__file__).with_name("market_index")
 
 # On a busy machine drawing and testing take any time.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-UNTIMED = settings.get_profile("untimed")
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", UNTIMED, max_examples=60, derandomize=True, database=None)
 settings.register_profile("random", UNTIMED, max_examples=60, print_blob=True)
 settings.register_profile("random domain", UNTIMED, max_examples=400, print_blob=True)
