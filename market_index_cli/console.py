@@ -6,6 +6,8 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from math import inf
+from time import monotonic
 from typing import Any, Final
 
 import click
@@ -27,6 +29,27 @@ def log_with_times(*, with_process: bool = False) -> None:
     logging.basicConfig(format=f"%(asctime)s %(levelname)s %(name)s{process}: %(message)s", level=logging.WARNING)
     logging.getLogger("market_index_feeds").setLevel(logging.INFO)
     logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+    logging.getLogger("uvicorn.error").addFilter(OncePerSecond())
+
+
+class OncePerSecond(logging.Filter):
+    """Passes each message at most once per second, because clients can cause it as often as they like.
+
+    Messages that differ in their arguments only are one message.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._passed: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record is the first of its message within a second."""
+        now = self._clock()
+        if now < self._passed.get(record.msg, -inf) + 1:
+            return False
+        self._passed[record.msg] = now
+        return True
 
 
 @contextmanager

@@ -85,6 +85,35 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     help="Let web pages of ORIGIN, such as https://example.com, read the API; * for any. Can be given more than once.",
 )
 @click.option(
+    "--head-timeout",
+    default=10,
+    metavar="SECONDS",
+    envvar="MARKET_INDEX_HEAD_TIMEOUT",
+    show_default=True,
+    show_envvar=True,
+    type=click.IntRange(1),
+    help="How long the head of a request may take to arrive, and a new connection may be silent.",
+)
+@click.option(
+    "--keep-alive-timeout",
+    default=5,
+    metavar="SECONDS",
+    envvar="MARKET_INDEX_KEEP_ALIVE_TIMEOUT",
+    show_default=True,
+    show_envvar=True,
+    type=click.IntRange(1),
+    help="How long a connection may be idle after a response.",
+)
+@click.option(
+    "--max-connections",
+    default=None,
+    metavar="N",
+    envvar="MARKET_INDEX_MAX_CONNECTIONS",
+    show_envvar=True,
+    type=click.IntRange(1),
+    help="Open connections per process; further ones get 503. By default the limit of open files (ulimit -n) less 64.",
+)
+@click.option(
     "--page/--no-page",
     default=True,
     envvar="MARKET_INDEX_PAGE",
@@ -102,6 +131,9 @@ def serve(
     max_age: int | None,
     max_stale: float | None,
     cors_origins: tuple[str, ...],
+    head_timeout: int,
+    keep_alive_timeout: int,
+    max_connections: int | None,
     page: bool,
 ) -> None:
     """Serve FEED over HTTP: the pair list and the order book of every pair.
@@ -113,6 +145,8 @@ def serve(
     FEED as well.
     """
     with server_imports():
+        from market_index_cli.server.connection import Limits, connections_allowed  # noqa: PLC0415  # as below
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
-    settings = Settings(source, access_log, max_age, max_stale, cors_origins, workers, page)
+    limits = Limits(head_timeout, keep_alive_timeout, max_connections or connections_allowed())
+    settings = Settings(source, access_log, max_age, max_stale, cors_origins, limits, workers, page)
     raise SystemExit(run(settings, host, port))

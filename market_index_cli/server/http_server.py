@@ -1,16 +1,17 @@
-"""uvicorn with the settings of the command. No other module imports uvicorn."""
+"""uvicorn with the settings of the command. Only this module and `connection` import it."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, cast
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from market_index import wire
+from market_index_cli.server.connection import Connection, Limits
 
 GRACE_SECONDS: Final = 10
 """How long a shutdown waits for responses in flight."""
@@ -44,17 +45,21 @@ class Server(uvicorn.Server):
         app: ASGIApp,
         *,
         access_log: bool = False,
+        limits: Limits | None = None,
         on_listening: Callable[[socket.socket], object] | None = None,
     ) -> None:
+        limits = limits or Limits()
         super().__init__(
             uvicorn.Config(
                 app,
-                http=_ErrorBodyProtocol,
+                # uvicorn calls it as it calls a class.
+                http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits, waiting={})),
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=access_log,
                 server_header=False,
+                timeout_keep_alive=limits.keep_alive_seconds,
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
@@ -71,19 +76,3 @@ class Server(uvicorn.Server):
         """Ask the server to end, also before it runs: then `should_exit` is set."""
         # uvicorn raises the signal that ended it again; by then the caller's handler has nothing left to do.
         self.should_exit = True
-
-
-class _ErrorBodyProtocol(HttpToolsProtocol):
-    """Sends the error body when the parser rejects a request, such as one with a target above 64 KiB."""
-
-    def send_400_response(self, msg: str) -> None:
-        body = wire.error_to_json(msg)
-        fields = [
-            *self.server_state.default_headers,
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-            (b"connection", b"close"),
-        ]
-        lines = [b"HTTP/1.1 400 Bad Request", *(b"%s: %s" % field for field in fields), b"", body]
-        self.transport.write(b"\r\n".join(lines))
-        self.transport.close()

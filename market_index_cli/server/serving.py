@@ -15,6 +15,7 @@ from market_index import LiveIndex
 from market_index_cli.console import loading_progress, log_with_times
 from market_index_cli.errors import feed_errors, listen_errors
 from market_index_cli.page.routes import page_routes
+from market_index_cli.server.connection import Limits
 from market_index_cli.server.cross_origin import CrossOrigin
 from market_index_cli.server.http_server import GRACE_SECONDS, Server, bind
 from market_index_cli.server.workers import supervise
@@ -32,6 +33,7 @@ class Settings:
     max_age: int | None
     max_stale: float | None
     cors_origins: tuple[str, ...]
+    limits: Limits
     workers: int
     page: bool
 
@@ -72,7 +74,8 @@ def _serve(
             on_serving()
 
     live = LiveIndex()
-    server = Server(_app(settings, live, feed), access_log=settings.access_log, on_listening=on_listening)
+    app = _app(settings, live, feed)
+    server = Server(app, access_log=settings.access_log, limits=settings.limits, on_listening=on_listening)
     with ended_by_signals(server.end):
         with loading_progress(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)

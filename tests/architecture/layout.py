@@ -16,7 +16,6 @@ from attrs import frozen
 TESTED_BY: Mapping[str, tuple[str, str]] = {
     "market_index/__init__.py": ("tests/test_requirements.py", "a lazy import: what an import of the package loads"),
     "market_index_cli/__main__.py": ("tests/market_index_cli/test_main.py", "starts the group of commands"),
-    "market_index_cli/console.py": ("tests/market_index_cli/test_publish.py", "logs and progress on a real terminal"),
     "market_index_cli/errors.py": ("tests/market_index_cli/test_main.py", "the exit codes of the commands"),
     "market_index_cli/options.py": ("tests/market_index_cli/test_serve.py", "parameters, which only commands have"),
     "market_index_cli/signals.py": ("tests/market_index_cli/test_publish.py", "signals to a real process"),

@@ -17,6 +17,7 @@ import pytest
 
 from market_index import OrderBook, wire
 from market_index_cli.server import serving, workers
+from market_index_cli.server.connection import Limits
 from market_index_feeds import open_feed, open_store
 from tests.command import SAMPLE, Running, invoke, run, running
 from tests.market_index_feeds.made_up import pair
@@ -247,7 +248,14 @@ def test_a_store_that_no_worker_can_read_is_exit_code_3(tmp_path: Path, store: P
 def serve_as_worker(store: Path, listener: socket.socket) -> object:
     """Serve in this process: what a worker of its own has covered can be lost when it ends. Return the exit code."""
     settings = serving.Settings(
-        str(store), access_log=False, max_age=None, max_stale=None, cors_origins=(), workers=2, page=True
+        str(store),
+        access_log=False,
+        max_age=None,
+        max_stale=None,
+        cors_origins=(),
+        limits=Limits(),
+        workers=2,
+        page=True,
     )
     with pytest.raises(SystemExit) as ended:
         serving.serve_as_worker(settings, listener, lambda: None)

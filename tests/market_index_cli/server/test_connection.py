@@ -1,0 +1,184 @@
+"""Limits on the size and the duration of requests, and on the number of connections, through real sockets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+
+import pytest
+
+from market_index import LiveIndex
+from market_index_cli.server.connection import (
+    MAX_HEAD_BYTES,
+    MAX_PARAMETERS,
+    MAX_TARGET_BYTES,
+    RESERVED_DESCRIPTORS,
+    Limits,
+    connections_allowed,
+)
+from market_index_cli.server.http_server import Server
+from market_index_http import create_app
+from tests.service import Client, Service, served
+from tests.waiting import DEADLINE_SECONDS, eventually
+
+LIST = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
+
+
+@contextmanager
+def limited(**limits: int) -> Iterator[Service]:
+    app = create_app(LiveIndex())
+    with served(app, Server(app, limits=Limits(**limits))) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with limited(head_seconds=600) as running:
+        yield running
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[Client]:
+    client = Client(service.port)
+    yield client
+    client.close()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server closed the connection; waits for it."""
+    with suppress(ConnectionResetError):
+        while connection.recv(65536):
+            pass
+    return True
+
+
+class TestHead:
+    def head(self, size: int) -> bytes:
+        """A request whose head counts as `size` bytes: the target, and each field with its separators."""
+        target, host = len("/trading-view/pair-list"), len("host: test\r\n")
+        return LIST + b"X: %s\r\n\r\n" % (b"x" * (size - target - host - len("x: \r\n")))
+
+    def test_a_head_at_the_limit_is_answered(self, client: Client):
+        assert client.send(self.head(MAX_HEAD_BYTES)).status == 200
+        assert client.send(self.head(MAX_HEAD_BYTES)).status == 200
+
+    def test_a_head_above_the_limit_is_431_and_the_connection_is_closed(self, client: Client):
+        answer = client.send(self.head(MAX_HEAD_BYTES + 1))
+        assert (answer.status, answer.headers["connection"]) == (431, "close")
+        assert answer.json == {"error": "The request head must have at most 65536 bytes"}
+        assert is_closed(client.socket)
+
+    @pytest.mark.parametrize("field", [b"X: x\r\n", b"X: %s\r\n" % (b"x" * 1000), b"x" * 10_000_000])
+    def test_a_head_without_end_is_431_long_before_it_ends(self, client: Client, field: bytes):
+        with suppress(ConnectionError):
+            client.socket.sendall(LIST + field * (10_000_000 // len(field)))
+        assert client.send(b"").status == 431
+
+    def test_line_ends_without_a_request_are_431(self, client: Client):
+        assert client.send(b"\r\n" * 50_000).status == 431
+
+    def test_trailers_count(self, client: Client):
+        body = b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
+        client.socket.sendall(LIST + body)
+        with suppress(ConnectionError):
+            client.socket.sendall(b"X: x\r\n" * 1_000_000)
+        assert is_closed(client.socket)
+
+    def test_a_large_body_is_no_head(self, client: Client):
+        post = LIST.replace(b"GET", b"POST") + b"Content-Length: 1000000\r\n\r\n"
+        assert client.send(post + b"x" * 1_000_000).status == 405
+        assert client.ask("/trading-view/pair-list").status == 200
+
+    def test_many_requests_that_arrive_together_are_no_large_head(self, service: Service):
+        count = 2_000
+        with socket.create_connection(("127.0.0.1", service.port), timeout=DEADLINE_SECONDS) as connection:
+            connection.sendall((LIST + b"\r\n") * (count - 1) + LIST + b"Connection: close\r\n\r\n")
+            received = b""
+            while chunk := connection.recv(65536):
+                received += chunk
+        assert received.count(b"HTTP/1.1 200 OK") == count
+
+
+class TestTarget:
+    def target(self, size: int) -> str:
+        return "/" + "x" * (size - 1)
+
+    def test_a_target_at_the_limit_is_answered(self, client: Client):
+        assert client.ask(self.target(MAX_TARGET_BYTES)).status == 404
+
+    @pytest.mark.parametrize("size", [MAX_TARGET_BYTES + 1, 60_000, 1_000_000])
+    def test_a_target_above_the_limit_is_400(self, client: Client, size: int):
+        answer = client.ask(self.target(size))
+        assert (answer.status, answer.json) == (400, {"error": "The request target must have at most 8192 bytes"})
+        assert is_closed(client.socket)
+
+    def test_parameters_up_to_the_limit_are_read(self, client: Client):
+        answer = client.ask("/trading-view/order-book?" + "&".join(["base=ADA"] * MAX_PARAMETERS))
+        assert "is given 32 times" in answer.json["error"]
+
+    def test_more_parameters_are_400(self, client: Client):
+        answer = client.ask("/trading-view/order-book?" + "&".join(["base=ADA"] * (MAX_PARAMETERS + 1)))
+        assert (answer.status, answer.json) == (400, {"error": "The query must have at most 32 parameters"})
+        assert is_closed(client.socket)
+
+
+class TestTime:
+    @pytest.mark.parametrize("sent", [b"", b"\r\n", LIST, LIST + b"Content-Length: 5\r\n\r\nabc"])
+    def test_an_incomplete_request_is_closed(self, sent: bytes):
+        with limited(head_seconds=1, keep_alive_seconds=1) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(sent)
+            assert is_closed(client.socket)
+
+    @pytest.mark.parametrize("byte", [b"x", b"\n"])
+    def test_single_bytes_do_not_extend_the_time(self, byte: bytes):
+        with limited(head_seconds=1) as service, closing(Client(service.port)) as client:
+            assert client.ask("/trading-view/pair-list").status == 200
+            client.socket.settimeout(0.1)
+
+            def is_closed_after_a_byte() -> bool:
+                try:
+                    client.socket.sendall(byte)
+                    return client.socket.recv(1) == b""
+                except ConnectionError:
+                    return True
+                except TimeoutError:
+                    return False
+
+            eventually(is_closed_after_a_byte)
+
+    def test_an_idle_connection_is_closed(self):
+        with limited(keep_alive_seconds=1, head_seconds=600) as service, closing(Client(service.port)) as client:
+            assert client.ask("/trading-view/pair-list").status == 200
+            assert is_closed(client.socket)
+
+
+class TestNumber:
+    def test_connections_above_the_limit_are_503_until_others_close(self, caplog: pytest.LogCaptureFixture):
+        with limited(connections=2) as service, ExitStack() as stack:
+            first, second, third = (stack.enter_context(closing(Client(service.port))) for _ in range(3))
+            assert first.ask("/trading-view/pair-list").status == 200
+            assert second.ask("/trading-view/pair-list").status == 200
+            answer = third.send(b"")
+            assert (answer.status, answer.json) == (503, {"error": "Too many connections"})
+            assert is_closed(third.socket)
+            assert "connection rejected: 2 are open, which is the limit" in caplog.text
+            first.close()
+            eventually(lambda: service.ask("/trading-view/pair-list").status == 200)
+
+    def test_a_connection_without_a_request_makes_room(self, caplog: pytest.LogCaptureFixture):
+        with limited(connections=2, head_seconds=600) as service, ExitStack() as stack:
+            silent, used, third = (stack.enter_context(closing(Client(service.port))) for _ in range(3))
+            assert used.ask("/trading-view/pair-list").status == 200
+            assert third.ask("/trading-view/pair-list").status == 200
+            assert is_closed(silent.socket)
+            assert "connection without a request closed: 2 are open" in caplog.text
+            assert used.ask("/trading-view/pair-list").status == 200
+
+    def test_the_limit_leaves_files_for_feeds(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": 1024}.__getitem__)
+        assert connections_allowed() == Limits().connections == 1024 - RESERVED_DESCRIPTORS
+        monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": 10}.__getitem__)
+        assert connections_allowed() == 1
+        monkeypatch.delattr("os.sysconf")
+        assert connections_allowed() == 1024 - RESERVED_DESCRIPTORS
