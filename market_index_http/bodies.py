@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from threading import Lock
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, TypeVar, final
 from weakref import ref
 
 from anyio import to_thread
@@ -12,13 +13,25 @@ from starlette.types import Message, Receive, Scope, Send
 
 from market_index import MarketIndex, OrderBook, Pair
 from market_index.errors import safe_repr
-from market_index.wire import EncodedPart, digest_of, encoded_order_book, encoded_pair_list, text_of
+from market_index.wire import (
+    EncodedPart,
+    digest_of,
+    encoded_order_book,
+    encoded_pair_list,
+    text_of,
+    with_identifiers,
+)
 from market_index_http import compression
 from market_index_http.compression import LARGE_BODY_BYTES, MIN_GZIP_BYTES
 from market_index_http.negotiation import names_entity_tag, prefers_gzip
 
+V = TypeVar("V", OrderBook, MarketIndex)
+
 MAX_AGE_SECONDS: Final = 2**31
 """The longest time that Cache-Control can express everywhere (RFC 9111, 1.2.2)."""
+
+MAX_ENTRIES_ON_LOOP: Final = 10_000
+"""More levels or pairs than these are encoded in a thread. So many take 2 to 4 ms, which blocks the event loop."""
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Header fields of a response, their names in lower case."""
@@ -147,22 +160,57 @@ class Bodies:
         self._order_books: dict[Pair, _CachedBody] = {}
         # The index and its body are replaced as one, because several threads may serve the same app.
         self._pair_list: tuple[ref[MarketIndex], Body] | None = None
+        self._encoding = Lock()
+
+    async def order_book_from_thread(self, book: OrderBook) -> Body:
+        """Return the body of a book; if it is large and not cached, encode it in a thread, once."""
+        if not self.is_slow_book(book):
+            return self.order_book(book)
+        return await to_thread.run_sync(self._in_turn, self.order_book, book)
+
+    async def pair_list_from_thread(self, index: MarketIndex) -> Body:
+        """Return the body of the pair list; if it is large and not cached, encode it in a thread, once."""
+        if not self.is_slow_list(index):
+            return self.pair_list(index)
+        return await to_thread.run_sync(self._in_turn, self.pair_list, index)
+
+    def is_slow_book(self, book: OrderBook) -> bool:
+        """Whether the body of a book would block the event loop, because it is large and not cached."""
+        if len(book.bids) + len(book.asks) <= MAX_ENTRIES_ON_LOOP:
+            return False
+        cached = self._order_books.get(book.pair)
+        return cached is None or cached() is not book
+
+    def is_slow_list(self, index: MarketIndex) -> bool:
+        """Whether the body of the pair list would block the event loop, because it is large and not cached."""
+        if len(index) <= MAX_ENTRIES_ON_LOOP:
+            return False
+        return self._pair_list is None or self._pair_list[0]() is not index
+
+    def _in_turn(self, encode: Callable[[V], Body], value: V) -> Body:
+        # Those who wait find the body cached.
+        with self._encoding:
+            return encode(value)
 
     def order_book(self, book: OrderBook) -> Body:
         """Return the body of a book, with canonical identifiers."""
         cached = self._order_books.get(book.pair)
         if cached is None or cached() is not book:
             cached = _CachedBody(book, self._forget)
-            cached.pair, cached.body = book.pair, self._encoded(book)
+            parts = encoded_order_book(book)
+            cached.pair, cached.body = book.pair, self._body(parts, digest_of(parts).hex())
             self._order_books[book.pair] = cached
         return cached.body
 
-    def order_book_as_asked(self, book: OrderBook, base: str, quote: str) -> Body:
-        """Return the body of a book that echoes other spellings of its identifiers.
+    def as_asked(self, body: Body, pair: Pair, base: str, quote: str) -> Body:
+        """Return the body of a pair's book with other spellings of its identifiers.
 
-        It is neither cached nor compressed: there are more spellings than can be cached.
+        It is made from the cached body, and is neither cached nor compressed: there are more spellings than can be
+        cached.
         """
-        return self._encoded(book, base=base, quote=quote, compress=False)
+        spelled = blake2b(f"{body.digest} {base}/{quote}".encode("ascii"), digest_size=16)
+        content = with_identifiers(body.content, pair, base, quote)
+        return Body(content, spelled.hexdigest(), self._cache_control, compress=False)
 
     def pair_list(self, index: MarketIndex) -> Body:
         """Return the body of the pair list; the one before it if the list did not change."""
@@ -177,17 +225,11 @@ class Bodies:
         self._pair_list = ref(index), body
         return body
 
-    def _encoded(
-        self, book: OrderBook, *, base: str | None = None, quote: str | None = None, compress: bool = True
-    ) -> Body:
-        parts = encoded_order_book(book, base=base, quote=quote)
-        return self._body(parts, digest_of(parts).hex(), compress=compress)
-
-    def _body(self, parts: tuple[EncodedPart, ...], digest: str, *, compress: bool = True) -> Body:
+    def _body(self, parts: tuple[EncodedPart, ...], digest: str) -> Body:
         content = text_of(parts)
         # The parts of a small body would only keep its text in memory twice.
         parts = parts if len(content) >= LARGE_BODY_BYTES else ()
-        return Body(content, digest, self._cache_control, parts=parts, compress=compress)
+        return Body(content, digest, self._cache_control, parts=parts)
 
     def _forget(self, cached: _CachedBody) -> None:
         """Drop the body of a book that no longer exists; a reference that was replaced is never called back."""

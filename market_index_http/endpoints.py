@@ -21,7 +21,7 @@ class Endpoints:
 
     async def pair_list(self, _: Request) -> Body:
         """Respond with every tracked pair."""
-        return self._bodies.pair_list(self._live.current)
+        return await self._bodies.pair_list_from_thread(self._live.current)
 
     async def order_book(self, request: Request) -> Body:
         """Respond with the book of the pair that the query names."""
@@ -31,10 +31,11 @@ class Endpoints:
             book = self._live.current.order_book(Pair(base_asset, quote_asset))
         except PairNotFound:
             raise HTTPException(404, f"Pair {base}/{quote} not found") from None
+        body = await self._bodies.order_book_from_thread(book)
         if (base, quote) != (str(base_asset), str(quote_asset)):
-            return self._bodies.order_book_as_asked(book, base, quote)
+            return self._bodies.as_asked(body, book.pair, base, quote)
         self.fast_path.remember(request.scope["query_string"], book.pair)
-        return self._bodies.order_book(book)
+        return body
 
 
 def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:

@@ -66,7 +66,7 @@ class FastPath:
             if path == ORDER_BOOK_PATH:
                 body = self._order_book(scope["query_string"])
             else:
-                body = self._bodies.pair_list(self._live.current) if path == PAIR_LIST_PATH else None
+                body = self._pair_list() if path == PAIR_LIST_PATH else None
             return None if body is None else body.answer(scope)
         except Exception:  # noqa: BLE001  # what fails here fails in the route too, where it is answered and logged
             return None
@@ -83,6 +83,10 @@ class FastPath:
                 self._pairs.clear()
             self._pairs[query] = pair
 
+    def _pair_list(self) -> Body | None:
+        index = self._live.current
+        return None if self._bodies.is_slow_list(index) else self._bodies.pair_list(index)
+
     def _order_book(self, query: bytes) -> Body | None:
         index = self._live.current
         current, bodies = self._current
@@ -94,7 +98,10 @@ class FastPath:
             pair = self._pairs.get(query)
             if pair is None:
                 return None
-            body = self._bodies.order_book(index.order_book(pair))
+            book = index.order_book(pair)
+            if self._bodies.is_slow_book(book):
+                return None
+            body = self._bodies.order_book(book)
             if len(bodies) < MAX_QUERIES:
                 bodies[query] = body
         return body

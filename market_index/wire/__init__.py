@@ -26,6 +26,7 @@ from market_index.wire.encode import (
     order_book_to_json,
     pair_list_to_json,
     text_of,
+    with_identifiers,
 )
 
 __all__ = [
@@ -40,4 +41,5 @@ __all__ = [
     "pair_list_to_json",
     "pair_named_in",
     "text_of",
+    "with_identifiers",
 ]

@@ -16,7 +16,7 @@ from market_index.chunked import Chunk
 from market_index.index import MarketIndex
 from market_index.levels import Levels
 from market_index.order_book import OrderBook
-from market_index.pairs import LedgerOrder, PairInfo
+from market_index.pairs import LedgerOrder, Pair, PairInfo
 from market_index.prices import price_text
 
 _DIGEST_BYTES: Final = 16
@@ -45,23 +45,23 @@ _PAIR_LIST_START: Final = _part(b'{"pairs":[')
 _ARRAY_AND_OBJECT_END: Final = _part(b"]}")
 
 
-def encoded_order_book(
-    book: OrderBook, *, base: str | None = None, quote: str | None = None
-) -> tuple[EncodedPart, ...]:
-    """Return the answer of the order-book endpoint in parts: one line of ASCII.
-
-    Args:
-        book: The book to encode.
-        base: Text that replaces the canonical base identifier, for an answer that echoes how it was asked.
-        quote: The same for the quote identifier.
-    """
-    start = (
-        f'{{"base":{_text_to_json(book.pair.base if base is None else base)},'
-        f'"quote":{_text_to_json(book.pair.quote if quote is None else quote)},'
-        f'"spot":{_price_to_json(book.spot)},"bids":['
-    )
+def encoded_order_book(book: OrderBook) -> tuple[EncodedPart, ...]:
+    """Return the answer of the order-book endpoint in parts: one line of ASCII."""
+    start = f'{_identifiers(book.pair.base, book.pair.quote)},"spot":{_price_to_json(book.spot)},"bids":['
     bids, asks = _level_parts(book.bids), _level_parts(book.asks)
     return _part(start.encode("ascii")), *bids, _BIDS_TO_ASKS, *asks, _ARRAY_AND_OBJECT_END
+
+
+def with_identifiers(text: bytes, pair: Pair, base: str, quote: str) -> bytes:
+    """Return the JSON of an order book with other texts as its identifiers, for an answer that echoes what was asked.
+
+    Args:
+        text: The JSON of a book, as `order_book_to_json` returns it.
+        pair: The pair of the book.
+        base: The text that replaces the canonical base identifier.
+        quote: The same for the quote identifier.
+    """
+    return _identifiers(base, quote).encode("ascii") + text[len(_identifiers(pair.base, pair.quote)) :]
 
 
 def encoded_pair_list(index: MarketIndex) -> tuple[EncodedPart, ...]:
@@ -159,6 +159,10 @@ def _encode_entries(chunk: Chunk[LedgerOrder, OrderBook]) -> EncodedPart:
 def _entry(base: AssetId, quote: AssetId, last_spot: Decimal | None) -> bytes:
     text = f'{{"base":{_text_to_json(base)},"quote":{_text_to_json(quote)},"last_spot":{_price_to_json(last_spot)}}}'
     return text.encode("ascii")
+
+
+def _identifiers(base: str | AssetId, quote: str | AssetId) -> str:
+    return f'{{"base":{_text_to_json(base)},"quote":{_text_to_json(quote)}'
 
 
 def _text_to_json(value: str | AssetId) -> str:

@@ -27,8 +27,9 @@ def test_an_order_book_is_one_line_in_the_shape_of_the_contract():
 
 def test_the_identifiers_can_be_echoed_as_they_were_asked():
     book = wire.order_book_from_json(encoded(BOOK))
-    for changed in ({"base": TOKEN.upper()}, {"quote": '"'}):
-        assert json.loads(wire.text_of(wire.encoded_order_book(book, **changed))) == BOOK | changed
+    text = wire.order_book_to_json(book)
+    for asked in ({"base": TOKEN.upper(), "quote": "ADA"}, {"base": "", "quote": '"'}):
+        assert json.loads(wire.with_identifiers(text, book.pair, **asked)) == BOOK | asked
 
 
 def test_a_pair_list_is_in_the_shape_of_the_contract():
