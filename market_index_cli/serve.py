@@ -85,6 +85,15 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     help="Let web pages of ORIGIN, such as https://example.com, read the API; * for any. Can be given more than once.",
 )
 @click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="HOST",
+    envvar="MARKET_INDEX_ALLOWED_HOST",
+    show_envvar=True,
+    help="Reject requests whose Host field names another host. Can be given more than once. By default any is allowed.",
+)
+@click.option(
     "--head-timeout",
     default=10,
     metavar="SECONDS",
@@ -131,6 +140,7 @@ def serve(
     max_age: int | None,
     max_stale: float | None,
     cors_origins: tuple[str, ...],
+    allowed_hosts: tuple[str, ...],
     head_timeout: int,
     keep_alive_timeout: int,
     max_connections: int | None,
@@ -148,5 +158,5 @@ def serve(
         from market_index_cli.server.connection import Limits, connections_allowed  # noqa: PLC0415  # as below
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
     limits = Limits(head_timeout, keep_alive_timeout, max_connections or connections_allowed())
-    settings = Settings(source, access_log, max_age, max_stale, cors_origins, limits, workers, page)
+    settings = Settings(source, access_log, max_age, max_stale, cors_origins, allowed_hosts, limits, workers, page)
     raise SystemExit(run(settings, host, port))

@@ -16,6 +16,10 @@ from market_index_cli.server.connection import Connection, Limits
 GRACE_SECONDS: Final = 10
 """How long a shutdown waits for responses in flight."""
 
+# On every response, errors of the server included.
+_NOT_SNIFFED: Final = [("x-content-type-options", "nosniff")]
+_SAME_ORIGIN: Final = [("cross-origin-resource-policy", "same-origin")]
+
 
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket bound to the address. It does not listen yet, so connections fail until the app is served.
@@ -38,7 +42,10 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Serves one app, and calls `on_listening` with each socket once it listens."""
+    """Serves one app, and calls `on_listening` with each socket once it listens.
+
+    Unless `any_origin` is set, browsers keep responses from pages of other origins that embed them.
+    """
 
     def __init__(
         self,
@@ -46,6 +53,7 @@ class Server(uvicorn.Server):
         *,
         access_log: bool = False,
         limits: Limits | None = None,
+        any_origin: bool = False,
         on_listening: Callable[[socket.socket], object] | None = None,
     ) -> None:
         limits = limits or Limits()
@@ -59,6 +67,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=access_log,
                 server_header=False,
+                headers=_NOT_SNIFFED if any_origin else [*_NOT_SNIFFED, *_SAME_ORIGIN],
                 timeout_keep_alive=limits.keep_alive_seconds,
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )

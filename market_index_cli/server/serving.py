@@ -15,6 +15,7 @@ from market_index import LiveIndex
 from market_index_cli.console import loading_progress, log_with_times
 from market_index_cli.errors import feed_errors, listen_errors
 from market_index_cli.page.routes import page_routes
+from market_index_cli.server.allowed_hosts import AllowedHosts
 from market_index_cli.server.connection import Limits
 from market_index_cli.server.cross_origin import CrossOrigin
 from market_index_cli.server.http_server import GRACE_SECONDS, Server, bind
@@ -33,6 +34,7 @@ class Settings:
     max_age: int | None
     max_stale: float | None
     cors_origins: tuple[str, ...]
+    allowed_hosts: tuple[str, ...]
     limits: Limits
     workers: int
     page: bool
@@ -75,7 +77,13 @@ def _serve(
 
     live = LiveIndex()
     app = _app(settings, live, feed)
-    server = Server(app, access_log=settings.access_log, limits=settings.limits, on_listening=on_listening)
+    server = Server(
+        app,
+        access_log=settings.access_log,
+        limits=settings.limits,
+        any_origin=bool(settings.cors_origins),
+        on_listening=on_listening,
+    )
     with ended_by_signals(server.end):
         with loading_progress(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)
@@ -92,7 +100,8 @@ def _app(settings: Settings, live: LiveIndex, feed: Feed) -> ASGIApp:
     app.router.routes += [health_route(live, feed, settings.max_stale), openapi_route()]
     if settings.page:
         app.router.routes += page_routes()
-    return CrossOrigin(app, settings.cors_origins) if settings.cors_origins else app
+    outer: ASGIApp = CrossOrigin(app, settings.cors_origins) if settings.cors_origins else app
+    return AllowedHosts(outer, settings.allowed_hosts) if settings.allowed_hosts else outer
 
 
 def _bound(host: str, port: int) -> socket.socket:

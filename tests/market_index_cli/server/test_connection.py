@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from market_index_cli.server.connection import (
 )
 from market_index_cli.server.http_server import Server
 from market_index_http import create_app
+from tests.command import SAMPLE, running
 from tests.service import Client, Service, served
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -182,3 +184,17 @@ class TestNumber:
         assert connections_allowed() == 1
         monkeypatch.delattr("os.sysconf")
         assert connections_allowed() == 1024 - RESERVED_DESCRIPTORS
+
+
+@pytest.mark.parametrize("target", ["/trading-view/pair-list", "/nothing", "/" + "x" * 10_000])
+def test_browsers_neither_guess_the_type_nor_embed_it_in_other_pages(client: Client, target: str):
+    headers = client.ask(target).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_pages_of_other_origins_may_embed_it_if_they_may_read_it(tmp_path: Path):
+    with running(tmp_path, SAMPLE, "--port", 0, "--cors-origin", "*") as command:
+        headers = command.service.pair_list().headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "cross-origin-resource-policy" not in headers

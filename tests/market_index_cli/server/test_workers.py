@@ -253,6 +253,7 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         max_age=None,
         max_stale=None,
         cors_origins=(),
+        allowed_hosts=(),
         limits=Limits(),
         workers=2,
         page=True,
