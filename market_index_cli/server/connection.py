@@ -40,7 +40,8 @@ RESERVED_DESCRIPTORS: Final = 64
 _SLICE_BYTES: Final = 16 * 1024
 
 _LINGER_SECONDS: Final = 1.0
-"""How long a rejected client may send. If the socket were closed immediately, the client would lose the response."""
+_LINGER_BYTES: Final = 1024 * 1024
+"""How much longer a rejected client may send. If the socket were closed immediately, it would lose the response."""
 
 
 def connections_allowed() -> int:
@@ -101,6 +102,7 @@ class Connection(HttpToolsProtocol):
         """Pass data on to the parser, up to the limit."""
         for start in range(0, len(data), _SLICE_BYTES):
             if self._is_rejected:
+                self._drop(data)
                 return
             part = data[start : start + _SLICE_BYTES] if len(data) > _SLICE_BYTES else data
             self._received += len(part)
@@ -158,6 +160,11 @@ class Connection(HttpToolsProtocol):
         self._stop_head_timer()
         self._write_error(status, message)
         self.loop.call_later(_LINGER_SECONDS, self.transport.close)
+
+    def _drop(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._received > _LINGER_BYTES:
+            self.transport.close()
 
     def _write_error(self, status: int, message: str) -> None:
         body = wire.error_to_json(message)
