@@ -1,0 +1,35 @@
+"""A real service stays in service while hostile clients attack it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from functools import partial
+
+import pytest
+
+from tests.faults.hostile_clients import HEAD, MIB, PAIR_LIST, half_open, sent_until_closed, target
+from tests.service import Client
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.mark.parametrize("piece", [b"X: %s\r\n" % (b"x" * 1000) * 64, b"x" * 65536])
+def test_a_request_head_without_end_takes_no_memory(piece: bytes):
+    with target() as attacked, closing(Client(attacked.port)) as honest, closing(Client(attacked.port)) as hostile:
+        before = attacked.peak_mib
+        hostile.socket.sendall(HEAD)
+        assert sent_until_closed(hostile, piece, 300 * MIB) < 300 * MIB
+        assert honest.ask(PAIR_LIST).status == 200
+        assert attacked.peak_mib < before + 16
+
+
+@pytest.mark.parametrize(("open_files", "connections"), [(128, 200), (1024, 1000)])
+def test_changes_are_shown_while_half_open_connections_fill_the_limit(open_files: int, connections: int):
+    with target(open_files=open_files) as attacked, ExitStack() as stack:
+        half_open(attacked.port, connections, stack)
+        for spot in range(2, 5):
+            attacked.publish(spot)
+            with closing(Client(attacked.port)) as honest:
+                eventually(partial(attacked.shows, honest, spot))
+                assert honest.ask("/healthz").status == 200
