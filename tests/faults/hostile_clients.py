@@ -13,6 +13,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from http.client import HTTPException
+from math import inf
 from pathlib import Path
 from statistics import median
 from threading import Event, Thread
@@ -88,7 +90,12 @@ class Observer:
         def observe() -> None:
             while not is_over.is_set():
                 start = time.perf_counter()
-                self.client.ask(self.target)
+                try:
+                    self.client.ask(self.target)
+                except (OSError, HTTPException):
+                    # The connection is lost.
+                    self.milliseconds.append(inf)
+                    return
                 self.milliseconds.append(1000 * (time.perf_counter() - start))
                 is_over.wait(0.001)
 
