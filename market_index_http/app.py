@@ -63,11 +63,11 @@ class _App(Starlette):
         return len(first) == len(self._own_routes) and all(map(is_, first, self._own_routes))
 
 
-def _http_error(_: Request, error: Exception) -> JsonResponse:
+async def _http_error(_: Request, error: Exception) -> JsonResponse:
     http_error = cast(HTTPException, error)
     return JsonResponse(wire.error_to_json(http_error.detail), http_error.status_code, http_error.headers)
 
 
-def _server_error(_: Request, __: Exception) -> JsonResponse:
+async def _server_error(_: Request, __: Exception) -> JsonResponse:
     # No detail for the client. Starlette raises the exception again after this response, for the server's log.
     return JsonResponse(wire.error_to_json("Internal Server Error"), 500)

@@ -111,3 +111,13 @@ def test_another_spelling_of_a_large_book_is_made_from_the_cached_body(monkeypat
         monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
         assert books(spelled) == HUGE
         assert gate.threads == []
+
+
+def test_an_error_takes_no_thread(monkeypatch: pytest.MonkeyPatch):
+    threads: list[object] = []
+    monkeypatch.setattr("anyio.to_thread.run_sync", lambda *work, **_: threads.append(work))
+    with served(create_app(LiveIndex())) as service:
+        targets = ("/nothing", "/trading-view/order-book", "/trading-view/order-book?base=ADA&quote=ADA")
+        assert [service.ask(one).status for one in targets] == [404, 400, 404]
+        assert service.ask(PAIR_LIST, "POST").status == 405
+    assert threads == []
