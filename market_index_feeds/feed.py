@@ -47,7 +47,10 @@ class Feed(Opened):
 
     @property
     def rejected(self) -> int:
-        """The number of records rejected so far, because they contain no valid order book. Each was logged."""
+        """The number of records rejected so far, because they contain no valid order book.
+
+        The first 20 within a minute are logged, then their number.
+        """
         return self._follower.rejected
 
     @property
@@ -88,5 +91,8 @@ class Feed(Opened):
         return self._follower.read_order_book(pair)
 
     def close(self) -> None:
-        """Stop following. What is live stays live. Closing twice does no harm."""
+        """Stop following, within 2 seconds. What is live stays live. Closing twice does no harm.
+
+        A thread that is in a system call is abandoned. It publishes nothing, and closes the source when that returns.
+        """
         self._follower.close()

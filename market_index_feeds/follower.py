@@ -17,7 +17,9 @@ each check that finds none. The follower applies them to the live index, each in
   without a problem leads back to FOLLOWING. Each distinct problem is logged once.
 - ENDED: the source has no more, as a stream at its end. What is live stays live.
 - `close` may be called by any thread, in any state. Every transition is made under one lock, and no transition leaves
-  CLOSED: a `close` while it loads makes `start` raise.
+  CLOSED: a `close` while it loads makes `start` raise. The live index is updated under the same lock, so that nothing
+  is published after `close`: a thread that does not end in time, as in a system call, is abandoned. It closes the
+  source once the call returns.
 
 Which pairs in the live index belong to the feed is decided here alone, by `Ownership`.
 """
@@ -29,7 +31,7 @@ from collections.abc import Collection, Generator, Hashable
 from contextlib import closing
 from enum import Enum
 from math import inf
-from threading import Event, Lock, Thread, current_thread
+from threading import Event, RLock, Thread, current_thread
 from time import monotonic
 from typing import Final
 
@@ -37,8 +39,12 @@ from market_index import LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import FeedError, Unavailable, reason_of
 from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.rejections import RejectionLog
 
 LOG: Final = logging.getLogger(__name__)
+
+CLOSE_SECONDS: Final = 1.5
+"""How long `close` waits for the thread that follows."""
 
 
 class State(Enum):
@@ -129,10 +135,12 @@ class Follower:
         self._source = source
         self._ownership = Ownership()
         self._reported: set[Hashable] = set()
+        self._rejections = RejectionLog(source.name, source.record)
         self._problem: str | None = None
         self._failing_since = 0.0
         self._healthy_at = -inf
-        self._lock = Lock()
+        # Reentrant: a signal handler may close the feed while this thread holds the lock.
+        self._lock = RLock()
         self._state = State.IDLE
         self._stop = Event()
         self._thread: Thread | None = None
@@ -181,6 +189,7 @@ class Follower:
             raise self._unreadable(error) from None
         finally:
             self.close()
+            self._rejections.close()
 
     def read_order_book(self, pair: Pair) -> OrderBook:
         """Return the book of one pair, and close. Raises `FeedError` and `PairNotFound`."""
@@ -194,14 +203,19 @@ class Follower:
             self.close()
 
     def close(self) -> None:
-        """Stop, and wait until the source is closed, unless the caller is the thread that follows it."""
+        """Stop, and wait until the source is closed, unless the caller is the thread that follows it.
+
+        Nothing is published after it. A thread that is still in a system call after `CLOSE_SECONDS` is abandoned.
+        """
         with self._lock:
             self._state = State.CLOSED
             self._stop.set()
             thread = self._thread
         self._source.interrupt()
         if thread is not None and thread is not current_thread():
-            thread.join()
+            thread.join(CLOSE_SECONDS)
+            if thread.is_alive():
+                LOG.warning("%s: closed, while a read of it has not returned yet", self._source.name)
 
     def _begin(self) -> None:
         with self._lock:
@@ -256,6 +270,12 @@ class Follower:
 
     def _run(self, updates: Generator[Update, None, None], live: LiveIndex) -> None:
         """Apply updates until the source ends or the follower is closed."""
+        try:
+            self._apply_all(updates, live)
+        finally:
+            self._rejections.close()
+
+    def _apply_all(self, updates: Generator[Update, None, None], live: LiveIndex) -> None:
         backoff = 0.0
         while True:
             try:
@@ -279,6 +299,7 @@ class Follower:
             else:
                 self._end()
                 return
+            self._rejections.end_minute()
             backoff = next_backoff(backoff)
             if self._stop.wait(backoff):
                 return
@@ -286,6 +307,7 @@ class Follower:
 
     def _apply(self, update: Update, live: LiveIndex) -> None:
         """Apply one update in one swap."""
+        self._rejections.end_minute()
         if isinstance(update, Loading):
             self._reject(update.rejected)
             return
@@ -296,7 +318,10 @@ class Follower:
         self._log_dropped(update, retracted)
         # After what is logged of it: the log explains what a reader of the live index sees.
         if update.books or retracted:
-            live.update(update.books, retracted)
+            with self._lock:
+                if self._stop.is_set():
+                    return
+                live.update(update.books, retracted)
         self.is_whole = update.is_whole
         self.revision = self.revision if update.revision is None else update.revision
         if owned.is_blank:
@@ -313,10 +338,10 @@ class Follower:
             self._reported.difference_update([book.pair for book in update.books], update.removed)
 
     def _reject(self, records: Collection[Rejected]) -> None:
-        """Count and log each rejected record once, until it is good or gone."""
+        """Count each rejected record once, until it is good or gone, and log the first ones."""
         for rejected in records:
             if rejected.record is None or rejected.record not in self._reported:
-                LOG.warning("%s %s rejected: %s", self._source.name, rejected.place, rejected.reason)
+                self._rejections.add(rejected.place, rejected.reason)
                 self.rejected += 1
             if rejected.record is not None:
                 self._reported.add(rejected.record)

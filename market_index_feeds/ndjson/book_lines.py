@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator
 from contextlib import closing
 from threading import Event
-from typing import Final
 
 from attrs import frozen
 
 from market_index import MarketIndexError, OrderBook, Pair, wire
-from market_index_feeds.errors import FeedError, Unavailable, reason_of
+from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.line_source import MAX_LINE_BYTES, Line, LineBatch, LineStream, open_stream
 from market_index_feeds.medium import Names, Rejected
-
-LOG: Final = logging.getLogger(__name__)
+from market_index_feeds.rejections import RejectionLog
 
 
 @frozen
@@ -44,7 +41,7 @@ class BookStream:
     """Order books that are read once, to the end, as they come.
 
     `source` is the name it was opened by. `size` is the number of bytes of a file, else 0. `books` counts the order
-    books read so far, `rejected` the lines without one; each of those is logged.
+    books read so far, `rejected` the lines without one, of which the first in each minute are logged.
     """
 
     def __init__(self, lines: LineStream) -> None:
@@ -61,16 +58,17 @@ class BookStream:
     def batches(self) -> Generator[BookBatch, None, None]:
         """Yield what there is to read, as much at a time as is there without waiting. Raises `FeedError`."""
         try:
-            with closing(self._lines.batches(Event())) as batches:
+            rejections = RejectionLog(self.source, "lines")
+            with closing(rejections), closing(self._lines.batches(Event())) as batches:
                 for batch in batches:
                     read = read_books(batch)
                     self.books += len(read.books)
                     self.rejected += len(read.rejected)
                     for line in read.rejected:
-                        LOG.warning("%s line %d rejected: %s", self.source, line.number, line.reason)
+                        rejections.add(f"line {line.number}", line.reason)
                     if read.books or read.rejected:
                         yield read
-        except (OSError, Unavailable) as error:
+        except OSError as error:
             raise FeedError(f"{self.source} cannot be read: {reason_of(error)}") from None
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from market_index import LiveIndex, MarketIndex, Pair
-from market_index_feeds import Feed, FeedError, backoff
+from market_index_feeds import Feed, FeedError, backoff, rejections
 from market_index_feeds import follower as follower_module
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.follower import Follower, State
@@ -223,6 +223,40 @@ class TestCounting:
             eventually(lambda: not source.left)
             assert feed.rejected == 3
 
+    def test_all_are_counted_and_the_first_of_a_minute_are_logged(
+        self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+    ):
+        now = [0.0]
+        monkeypatch.setattr(rejections, "monotonic", lambda: now[0])
+        source = Scripted(
+            Loading(rejected=[bad(1)] * 15),
+            Snapshot(rejected=[bad(1)] * 15),
+            lambda: now.__setitem__(0, 60.0),
+            Delta(),
+            lambda: minutes.append(logged.messages[-1]),
+            Delta(rejected=[bad(1)] * 1000),
+        )
+        minutes: list[str] = []
+        with Feed(source) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+            assert feed.rejected == 1030
+        assert minutes == ["a script: 10 more records rejected within a minute"]
+        assert logged.messages[-1] == "a script: 980 more records rejected within a minute"
+        assert logged.text.count("a script record rejected: no book") == 40
+
+    def test_those_of_a_source_that_fails_are_reported_at_the_end_of_the_minute_too(
+        self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+    ):
+        now = [0.0]
+        monkeypatch.setattr(rejections, "monotonic", lambda: now[0])
+        source = Scripted(
+            Snapshot(rejected=[bad(1)] * 21), lambda: now.__setitem__(0, 60.0), *[Unavailable("gone")] * 2, lambda: None
+        )
+        with Feed(source) as feed:
+            feed.start(live)
+            eventually(lambda: "a script: 1 more records rejected within a minute" in logged.messages)
+
     def test_books_and_revisions_are_those_that_are_live(self):
         source = Scripted(
             Snapshot(books=[book(1)], books_read=5, revision=7), Delta(books=[book(2)]), Delta(revision=9)
@@ -423,21 +457,48 @@ class TestClosing:
                 work(feed)
         assert len(live.current) == 0
 
-    def test_a_close_once_the_first_snapshot_is_live_closes_the_source(self, live: LiveIndex):
+    def test_a_close_while_the_first_snapshot_is_applied_closes_the_source_and_publishes_nothing(self, live: LiveIndex):
         class Closing(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
                 feed.close()
 
         handler = Closing()
         feed = Feed(source := Scripted(Snapshot(books=[book(1)], rejected=[bad(2)])))
-        follower_module.LOG.addHandler(handler)
+        rejections.LOG.addHandler(handler)
         try:
             with pytest.raises(FeedError, match="was closed while it was loaded"):
                 feed.start(live)
         finally:
-            follower_module.LOG.removeHandler(handler)
+            rejections.LOG.removeHandler(handler)
         assert source.closed == 1
+        assert spots(live) == {}
+
+    def test_a_thread_that_is_stuck_is_abandoned_and_publishes_nothing(
+        self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+    ):
+        monkeypatch.setattr(follower_module, "CLOSE_SECONDS", 0.05)
+        stuck, released = Event(), Event()
+
+        def read() -> None:
+            stuck.set()
+            released.wait(DEADLINE_SECONDS)
+
+        feed = Feed(source := Scripted(Snapshot(books=[book(1)]), read, Delta(books=[book(2)])))
+        feed.start(live)
+        assert stuck.wait(DEADLINE_SECONDS)
+        feed.close()
+        assert (source.closed, "a script: closed, while a read of it has not returned yet" in logged.text) == (0, True)
+        released.set()
+        eventually(lambda: source.closed)
         assert spots(live) == {1: None}
+
+    def test_a_close_just_before_an_update_is_applied_keeps_it_from_being_published(self, live: LiveIndex):
+        feed = Feed(source := Scripted(Snapshot(books=[book(1)])))
+        feed.start(live)
+        feed._follower._stop.set()
+        feed._follower._apply(Delta(books=[book(2)]), live)
+        feed.close()
+        assert (source.closed, spots(live)) == (1, {1: None})
 
     def test_the_thread_that_follows_may_close(self, live: LiveIndex):
         closed_by: list[str] = []

@@ -1,0 +1,49 @@
+"""The log of rejected records, which stays small however many there are."""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from typing import Final
+
+LOG: Final = logging.getLogger(__name__)
+
+LOGGED_PER_MINUTE: Final = 20
+"""How many rejections of one source are logged within a minute; the others are counted."""
+
+MINUTE_SECONDS: Final = 60.0
+
+
+class RejectionLog:
+    """Logs the first rejections of each minute, and the number of the others once the minute is over.
+
+    A minute starts with the first rejection after the last one. `record` is what the records are called: lines, rows.
+    """
+
+    def __init__(self, name: str, record: str) -> None:
+        self._name = name
+        self._record = record
+        self._logged = self._unlogged = 0
+        self._ends_at = 0.0
+
+    def add(self, place: str, reason: str) -> None:
+        """Log or count one rejection."""
+        self.end_minute()
+        if not self._logged:
+            self._ends_at = monotonic() + MINUTE_SECONDS
+        if self._logged < LOGGED_PER_MINUTE:
+            self._logged += 1
+            LOG.warning("%s %s rejected: %s", self._name, place, reason)
+        else:
+            self._unlogged += 1
+
+    def end_minute(self) -> None:
+        """Log what was counted if the minute is over. Call it now and then."""
+        if self._logged and monotonic() >= self._ends_at:
+            self.close()
+
+    def close(self) -> None:
+        """Log what was counted."""
+        if self._unlogged:
+            LOG.warning("%s: %d more %s rejected within a minute", self._name, self._unlogged, self._record)
+        self._logged = self._unlogged = 0
