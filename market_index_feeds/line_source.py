@@ -19,8 +19,9 @@ from typing import ClassVar, Final
 
 from attrs import frozen
 
-from market_index_feeds.errors import FeedError, Unavailable, reason_of
+from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.opened import shown_name
+from market_index_feeds.regular_files import open_regular, open_without_waiting
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """The most bytes of a line, without its newline. A longer line is rejected, and never held in memory whole."""
@@ -122,7 +123,7 @@ class LineSource(ABC):
 
     @abstractmethod
     def batches(self, stop: Event) -> Generator[LineBatch, None, None]:
-        """Yield batches until `stop` is set or the lines end. Raises `OSError` and `Unavailable`."""
+        """Yield batches until `stop` is set or the lines end. Raises `OSError`."""
 
 
 class LineFile(LineSource):
@@ -137,9 +138,7 @@ class LineFile(LineSource):
     def batches(self, stop: Event) -> Generator[LineBatch, None, None]:
         """Yield all that the file contains, then what is appended to it, and the whole of a file that replaces it."""
         while not stop.is_set():
-            with FileIO(self._path, opener=_open_without_waiting) as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise Unavailable("it is not a file")
+            with open_regular(self._path) as file:
                 yield from self._batches(file, stop)
 
     def _batches(self, file: FileIO, stop: Event) -> Generator[LineBatch, None, None]:
@@ -190,7 +189,7 @@ class LineStream(LineSource):
         if isinstance(self._stream, int):
             yield from self._batches(self._stream, stop)
         else:
-            descriptor = _open_without_waiting(self._stream, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            descriptor = open_without_waiting(self._stream, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
             try:
                 yield from self._batches(descriptor, stop)
             finally:
@@ -236,11 +235,6 @@ def open_stream(source: str) -> LineStream:
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISREG(mode)):
         raise FeedError(f"{name} cannot be opened: it is not a file")
     return LineStream(name, source)
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    # Else opening a pipe blocks until there is a writer.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _read_within(descriptor: int, seconds: float) -> bytes | None:

@@ -8,13 +8,17 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
 from market_index_feeds import errors
+from market_index_feeds.regular_files import open_regular, require_regular_if_any
+
+Identity: TypeAlias = tuple[int, int]
+"""The device and inode of a file, which no other file has while it is open or exists."""
 
 APPLICATION_ID: Final = int.from_bytes(b"mkti")
 """What the header of the file says that it is."""
@@ -22,6 +26,11 @@ APPLICATION_ID: Final = int.from_bytes(b"mkti")
 SCHEMA_VERSION: Final = 1
 
 _LOG_HEADER_BYTES: Final = 32
+
+_BESIDE: Final = ("-wal", "-shm", "-journal")
+"""The suffixes of the files that SQLite opens beside a store."""
+
+_OPEN_FILES: Final = Path("/dev/fd")
 
 _SCHEMA: Final = f"""
 PRAGMA journal_mode = WAL;
@@ -48,8 +57,13 @@ class Header:
 
 
 def create(path: Path) -> None:
-    """Make an empty store atomically."""
+    """Make an empty store atomically. Raises `Unusable` beside the log of a file that is missing."""
     path.parent.stat()  # SQLite would not say that it is missing
+    if log_header_of(path):
+        raise Unusable(
+            f"it is missing, but its log ({path.name}-wal) is there: put it back, "
+            "or end all publishers and readers and remove the log"
+        )
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
         with closing(sqlite3.connect(f"{new.as_uri()}?mode=rwc", uri=True, isolation_level=None)) as connection:
@@ -72,6 +86,8 @@ def require_store(path: Path) -> None:
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise Unusable("it is not a file")
+    for suffix in _BESIDE:
+        require_regular_if_any(Path(f"{os.path.realpath(path)}{suffix}"))
     if not found.st_size:
         raise Unusable("it is an empty file, not a store (remove it to have one made)")
     header = read_header(path)
@@ -104,17 +120,29 @@ def read_header(path: Path) -> Header | None:
 def connect(path: Path, mode: Literal["ro", "rw"], wait: float) -> sqlite3.Connection:
     """Open an existing store in autocommit mode, for one thread at a time; texts are read as bytes.
 
-    SQLite waits up to `wait` seconds for locks. Raises `Unusable` and `sqlite3.Error`.
+    SQLite waits up to `wait` seconds for locks. Raises `Unusable`, `OSError` and `sqlite3.Error`.
     """
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     with ExitStack() as stack:
         connection = sqlite3.connect(uri, uri=True, timeout=wait, isolation_level=None, check_same_thread=False)
-        stack.callback(connection.close)
+        stack.callback(close_without_copying, connection, path)
         connection.text_factory = bytes
         # Again: the log may contain a later version than the file.
         _require_schema(connection.execute("PRAGMA user_version").fetchone()[0])
+        require_open(path, identity_if_any(index_path(path)))
         stack.pop_all()
     return connection
+
+
+def close_without_copying(connection: sqlite3.Connection, path: Path) -> None:
+    """Close a connection, and leave the log as it is.
+
+    SQLite copies the log into the file when the last connection is closed, unless that is read-only.
+    """
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as last:
+        with suppress(sqlite3.Error):  # the log may be cut short: then the connection is the last one nevertheless
+            last.execute("PRAGMA user_version").fetchone()
+        connection.close()
 
 
 @contextmanager
@@ -136,33 +164,64 @@ def log_path(path: Path) -> Path:
     return Path(f"{os.path.realpath(path)}-wal")
 
 
+def index_path(path: Path) -> Path:
+    """Return the path of the index of the log: the memory that is shared by all processes with the store open.
+
+    A process that has a deleted index open does not see what others write into the log, and overwrites it.
+    """
+    return Path(f"{os.path.realpath(path)}-shm")
+
+
 def log_header_of(path: Path) -> bytes:
     """Return the header of the log of a store, which differs between logs; empty if there is no log."""
     try:
-        with log_path(path).open("rb") as log:
-            return log.read(_LOG_HEADER_BYTES)
+        with open_regular(log_path(path)) as log:
+            return log.read(_LOG_HEADER_BYTES) or b""
     except FileNotFoundError:
         return b""
 
 
-def log_inode_of(path: Path) -> int:
-    """Return the inode of the log of a store, 0 if there is no log."""
-    try:
-        return log_path(path).stat().st_ino
-    except FileNotFoundError:
-        return 0
-
-
-def identity_of(path: Path) -> tuple[int, int]:
-    """Return the device and inode of a file, which no other file has while it is open or exists."""
+def identity_of(path: Path) -> Identity:
+    """Return the identity of a file."""
     found = path.stat()
     return found.st_dev, found.st_ino
+
+
+def identity_if_any(path: Path) -> Identity | None:
+    """Return the identity of a file, None if there is no file."""
+    try:
+        return identity_of(path)
+    except FileNotFoundError:
+        return None
+
+
+def require_open(path: Path, *identities: Identity | None) -> None:
+    """Raise `Unusable` if this process does not have these files of a store open, but has deleted ones.
+
+    SQLite opens the index once per process: a connection that is made later shares the one that is open.
+    """
+    try:
+        descriptors = list(_OPEN_FILES.iterdir())
+    except OSError:  # this system does not list them
+        return
+    found = set()
+    for descriptor in descriptors:
+        with suppress(OSError):  # closed in the meantime
+            status = os.fstat(int(descriptor.name))
+            found.add((status.st_dev, status.st_ino))
+    if not found.issuperset(identities):
+        raise Unusable(
+            f"its log ({path.name}-wal) or index (-shm) was deleted while this process has it open: "
+            "close everything that has it open"
+        )
 
 
 def reason_of(error: BaseException) -> str:
     """Return what is wrong, for a message."""
     if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_CANTOPEN:
         return f"{error} (its folder has to be writable, for the files that those who have it open share)"
+    if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_IOERR:
+        return f"{error} (if its log, -wal, was removed, end all publishers and readers that have it open)"
     return errors.reason_of(error)
 
 

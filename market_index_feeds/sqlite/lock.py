@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +14,8 @@ from typing import Final
 from weakref import WeakSet
 
 _RETRY_SECONDS: Final = 0.001
+
+_OPEN_FLAGS: Final = os.O_RDWR | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 
 
 class Busy(Exception):
@@ -23,9 +27,13 @@ class WriterLock:
 
     SQLite's own lock is not enough: it is released before a checkpoint, and before SQLite 3.51.3 a checkpoint could
     damage the file when another connection wrote at that instant.
+
+    A process that can open the lock file can hold the lock, and block all publishers. So the file has the owner and
+    group of the store, and those who may write the store may open it; readers may not.
     """
 
     def __init__(self, path: Path) -> None:
+        self._store = path
         self._path = Path(f"{path}-lock")
         self._descriptor = self._open()
         _LOCKS.add(self)
@@ -51,7 +59,18 @@ class WriterLock:
             self._descriptor = -1
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        try:
+            descriptor = os.open(self._path, _OPEN_FLAGS | os.O_CREAT, 0o600)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise OSError(error.errno, f"{self._path.name} must be a file, but is a link") from None
+            raise
+        try:
+            _restrict(descriptor, self._store.stat())
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def _is_in_place(self) -> bool:
         """Whether other stores find the same lock file; if not, open the one that they find."""
@@ -80,6 +99,9 @@ if sys.platform == "win32":  # pragma: no cover  # not tried: SQLite's own lock 
     def _unlock(_: int) -> None:
         pass
 
+    def _restrict(_descriptor: int, _store: os.stat_result) -> None:
+        pass
+
 else:
     import fcntl
 
@@ -94,3 +116,16 @@ else:
 
     def _unlock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def _restrict(descriptor: int, store: os.stat_result) -> None:
+        """Let those open the lock file who may write the store."""
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "the lock file must be a file")
+        may_write = store.st_mode & 0o222
+        mode = may_write | may_write << 1
+        # Not that of another user, nor one that has another name: it may be a link to any file of this user.
+        if found.st_uid == os.geteuid() and found.st_nlink == 1 and stat.S_IMODE(found.st_mode) != mode:
+            with suppress(PermissionError):  # the group of the store is none of this user's
+                os.fchown(descriptor, store.st_uid if found.st_uid == 0 else -1, store.st_gid)
+            os.fchmod(descriptor, mode)

@@ -16,11 +16,14 @@ from market_index_feeds.errors import FeedError, Unavailable
 from market_index_feeds.medium import Delta, Progress, Rejected, Snapshot, Source, Update
 from market_index_feeds.opened import shown_name
 from market_index_feeds.sqlite.file import (
+    Identity,
     Unusable,
     connect,
+    identity_if_any,
     identity_of,
+    index_path,
     log_header_of,
-    log_inode_of,
+    log_path,
     read_header,
     reason_of,
     require_store,
@@ -70,7 +73,7 @@ class SqliteSource(Source):
         super().__init__(name)
         self._path = path
         self._position = NEVER_PUBLISHED
-        self._identity: tuple[int, int] | None = None
+        self._identity: Identity | None = None
         # The header of its log when it was last read.
         self._log_header = b""
 
@@ -117,12 +120,12 @@ class SqliteSource(Source):
             name = self._path.name
             raise Unusable(
                 "it took the place of another, whose log is still there: "
-                f"end all publishers, then remove {name}-wal and {name}-shm"
+                f"end all publishers and readers, then remove {name}-wal"
             )
         sleep(_PARTING_SECONDS)
 
     def _follow(
-        self, connection: sqlite3.Connection, state: tuple[int, ...], stop: Event, progress: Progress | None
+        self, connection: sqlite3.Connection, state: tuple[object, ...], stop: Event, progress: Progress | None
     ) -> Generator[Update, None, None]:
         """Yield updates until the file changes in a way that only a new connection is sure to notice."""
         version: tuple[int] | None = None
@@ -137,8 +140,9 @@ class SqliteSource(Source):
                 else:
                     update, position = self._read(connection, progress)
                     log_header = log_header_of(self._path)
-                    if identity_of(self._path) != state[:2]:
-                        # Its log may be that of the file in its place, so that what was read is a mixture of both.
+                    if self._state()[:3] != state[:3]:
+                        # The log may be that of the file in its place, or be overwritten, so that what was read is a
+                        # mixture.
                         return
                     self._log_header = log_header
                     yield update
@@ -146,14 +150,15 @@ class SqliteSource(Source):
             polls += 1
             stop.wait(POLL_SECONDS)
 
-    def _state(self) -> tuple[int, ...]:
-        """Return what differs if another file is at the path, or if the file was written to.
+    def _state(self) -> tuple[object, ...]:
+        """Return what differs if another file, log or index is at the path, or if the file was written to.
 
         SQLite writes to it when it copies the log into the file. Another program may, too: connections that are open
         may never see that.
         """
         found = self._path.stat()
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, log_inode_of(self._path)
+        log, index = identity_if_any(log_path(self._path)), identity_if_any(index_path(self._path))
+        return (found.st_dev, found.st_ino), log, index, found.st_size, found.st_mtime_ns
 
     def _read(self, connection: sqlite3.Connection, progress: Progress | None) -> tuple[Update, Position]:
         """Return what has changed since the last position, or everything if the file does not reach that."""

@@ -9,19 +9,25 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import count, islice
 from pathlib import Path
 from threading import RLock
+from time import monotonic
 from typing import Final, Literal, TypeAlias
 
 from market_index import OrderBook, Pair
 from market_index.errors import safe_repr
 from market_index_feeds.opened import shown_name
 from market_index_feeds.sqlite.file import (
+    Identity,
     Unusable,
+    close_without_copying,
     connect,
     create,
-    identity_of,
+    identity_if_any,
+    index_path,
     is_busy,
+    log_header_of,
     log_path,
     reason_of,
+    require_open,
     require_store,
     transaction,
 )
@@ -45,6 +51,9 @@ Synchronous: TypeAlias = Literal["full", "normal"]
 """SQLite's `PRAGMA synchronous`: acknowledged changes survive a power cut, or only a crash of programs."""
 
 _ROWS_STAGED_AT_ONCE: Final = 256
+
+_CLOSE_WAIT_SECONDS: Final = 0.1
+"""How long `close` waits for others, before it leaves the log to the process that has the file open last."""
 
 _MAX_WAIT_SECONDS: Final = 1_000_000.0
 """SQLite and the system count milliseconds in 32 bits, and overflow above."""
@@ -71,7 +80,8 @@ class SqliteStore(Store):
     """The file, opened for publishing.
 
     Processes take turns to write, so that any number may have it open. One that waits longer than `wait` seconds raises
-    `StoreBusy`. A file that is replaced or deleted while it is open is noticed: nothing is published into it.
+    `StoreBusy`. If the file, its log or the index of that is replaced or deleted while it is open, nothing more is
+    published into it.
     """
 
     def __init__(self, target: str, given: Path, wait: float, synchronous: Synchronous) -> None:
@@ -79,7 +89,7 @@ class SqliteStore(Store):
         path = Path(os.path.realpath(given))
         # Not resolved, so that a link that is switched over is noticed. Absolute, in case the process changes folder.
         self._given = given.absolute()
-        self._log = log_path(path)
+        self._path = path
         self._wait = wait
         self._process = os.getpid()
         # Reentrant: a thread that makes a change within a change gets an error; with a plain lock it would deadlock.
@@ -91,18 +101,20 @@ class SqliteStore(Store):
         self._left: Position | None = None
         self._connection: sqlite3.Connection | None = None
         with ExitStack() as stack:
-            identity = identity_of(path)
+            file = identity_if_any(path)
             self._writing = WriterLock(path)
             stack.callback(self._writing.close)
             require_own_log(path)
             connection = connect(path, "rw", min(wait, _MAX_WAIT_SECONDS))
-            stack.callback(connection.close)
+            stack.callback(close_without_copying, connection, path)
             connection.create_function("digest_of", 2, _digest_of_text, deterministic=True)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             connection.execute(_CREATE_STAGED)
             last_position(connection)
-            self._identities = identity, identity_of(self._log)
+            self._identities = file, *self._found()[1:]
+            # After they are recorded: they may have been replaced since the file was opened.
+            require_open(path, *self._identities[1:])
             stack.pop_all()
         self._connection = connection
 
@@ -141,11 +153,30 @@ class SqliteStore(Store):
             connection, self._connection = self._connection, None
             if connection is not None:
                 # If this fails, nothing is lost: the next process to open the file finds the log.
-                with suppress(Busy, OSError, sqlite3.Error), self._writing.held(self._wait):
-                    if self._is_in_place():
-                        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                with suppress(Busy, OSError, sqlite3.Error):
+                    self._copy_log(connection)
+                with suppress(OSError, sqlite3.Error):
+                    if not self._may_copy_log():
+                        close_without_copying(connection, self._path)
                 connection.close()
                 self._writing.close()
+
+    def _copy_log(self, connection: sqlite3.Connection) -> None:
+        wait = min(self._wait, _CLOSE_WAIT_SECONDS)
+        with self._writing.held(wait):
+            if self._may_copy_log():
+                _wait_at_most(connection, wait)
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._repair_index()
+
+    def _may_copy_log(self) -> bool:
+        """Whether the log and the index of this connection are those of the file.
+
+        A log that was deleted is still open here. It is that of the file until another process writes one.
+        """
+        file, log, index = self._found()
+        is_own_log = log == self._identities[1] or not log_header_of(self._path)
+        return (file, index) == (self._identities[0], self._identities[2]) and is_own_log
 
     def _publish(self, books: list[OrderBook]) -> Receipt:
         rows = dict(map(row_of, books))
@@ -205,7 +236,10 @@ class SqliteStore(Store):
     @contextmanager
     def _change(self) -> Iterator[Change]:
         """Make one change: it is stored at the end of the body, and not at all if that raises."""
+        deadline = monotonic() + self._wait
         with self._connected() as connection, self._writing.held(self._wait):
+            # One deadline for the threads of this process, other publishers, and other programs.
+            _wait_at_most(connection, deadline - monotonic())
             with transaction(connection, "BEGIN IMMEDIATE"):
                 # Again: it may have waited for the lock.
                 self._require_in_place()
@@ -216,6 +250,7 @@ class SqliteStore(Store):
                     change.finish()
                     self._require_in_place()
             if made:
+                self._repair_index()
                 continues = self._left is not None and self._left.revision == change.revision - 1
                 self._own = change.position
                 self._left = self._own if continues else None
@@ -245,16 +280,29 @@ class SqliteStore(Store):
         return StoreBusy(f"{self.target} was not written to: others have been writing for {self._wait:g} seconds")
 
     def _require_in_place(self) -> None:
-        if not self._is_in_place():
+        if self._found() != self._identities:
             raise StoreError(
-                f"{self.target} was deleted or replaced since it was opened, or its log (-wal) was: nothing was written"
+                f"{self.target} was deleted or replaced since it was opened, or its log (-wal) or index (-shm) was: "
+                "nothing was written; close the store and open it again"
             )
 
-    def _is_in_place(self) -> bool:
-        try:
-            return (identity_of(self._given), identity_of(self._log)) == self._identities
-        except FileNotFoundError:
-            return False
+    def _repair_index(self) -> None:
+        """Delete the index that is at the path now, if that is not the one that the last change was written with.
+
+        It may lack the change. The next index is made from the log, with the change. Call it with the lock held: until
+        then no other store uses the index at the path to write.
+        """
+        file, log, index = self._found()
+        if (file, log) == self._identities[:2] and index != self._identities[2]:
+            index_path(self._path).unlink(missing_ok=True)
+
+    def _found(self) -> tuple[Identity | None, Identity | None, Identity | None]:
+        """Return the identities of the file, of its log and of its index."""
+        return (
+            identity_if_any(self._given),
+            identity_if_any(log_path(self._path)),
+            identity_if_any(index_path(self._path)),
+        )
 
 
 class _KeepFailed(Exception):
@@ -270,6 +318,12 @@ def _ask(keep: Callable[[Pair], bool], pair: Pair) -> bool:
         return keep(pair)
     except Exception as error:
         raise _KeepFailed(error) from error
+
+
+def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
+    """Let SQLite wait so long for locks."""
+    milliseconds = int(min(max(seconds, 0), _MAX_WAIT_SECONDS) * 1000)
+    connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
 
 def _digest_of_text(revision: int, text: str | None) -> bytes | None:

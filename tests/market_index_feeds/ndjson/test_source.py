@@ -254,7 +254,7 @@ class TestFollowing:
         assert caplog.text.count(told) == 1
         path.unlink()
         path.mkdir()
-        eventually(lambda: "cannot be read: Is a directory" in caplog.text)
+        eventually(lambda: "cannot be read: it is not a file" in caplog.text)
         path.rmdir()
         path.write_bytes(line(9))
         eventually(lambda: spots(live) == {9: None})

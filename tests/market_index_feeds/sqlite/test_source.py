@@ -178,7 +178,7 @@ class TestFollowing:
             other.publish(book(2, 5))
         (tmp_path / "other.db").rename(path)
         eventually(
-            lambda: "log is still there: end all publishers, then remove market.db-wal and market.db-shm" in logged.text
+            lambda: "log is still there: end all publishers and readers, then remove market.db-wal" in logged.text
         )
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         for name in ("market.db-wal", "market.db-shm"):

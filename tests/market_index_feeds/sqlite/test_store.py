@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
@@ -19,7 +22,10 @@ import pytest
 from market_index import LiveIndex
 from market_index_feeds import Feed, Receipt, Store, StoreBusy, StoreError, open_feed, open_store
 from market_index_feeds.sqlite import lock
+from market_index_feeds.sqlite import store as store_module
 from market_index_feeds.sqlite.lock import Busy, WriterLock
+from market_index_feeds.sqlite.revisions import Change
+from market_index_feeds.sqlite.store import SqliteStore
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.sqlite.files import elsewhere, plain
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thread
@@ -169,8 +175,72 @@ class TestWriters:
     def test_a_log_that_was_removed_is_noticed(self, store: Store, path: Path):
         store.publish(book(1, 1))
         Path(f"{path}-wal").unlink()
-        with pytest.raises(StoreError, match=r"or its log \(-wal\) was: nothing was written"):
+        with pytest.raises(StoreError, match=r"or its log \(-wal\) or index \(-shm\) was: nothing was written; close"):
             store.publish(book(1, 2))
+
+    def test_a_log_that_was_removed_is_copied_into_the_file_when_its_publisher_closes(
+        self, store: Store, feed: Feed, path: Path
+    ):
+        log = Path(f"{path}-wal")
+        log.unlink()
+        eventually(log.exists)  # the reader has made another one, which is empty
+        store.close()
+        feed.close()
+        assert spots(open_feed(path).read()) == {1: "1", 2: "2", 3: "3"}
+
+    def test_an_index_that_was_removed_is_noticed_and_the_log_stays_as_it_is(self, store: Store, path: Path):
+        """SQLite would copy the log by the former index, although another process has written into it since."""
+        store.publish(book(1, 1))
+        Path(f"{path}-shm").unlink()
+        script = (
+            "import sys\n"
+            "from market_index_feeds import open_store\n"
+            "from tests.market_index_feeds.made_up import book\n"
+            "with open_store(sys.argv[1]) as store:\n"
+            "    for spot in range(2, 50):\n"
+            "        store.publish(*(book(number, spot) for number in range(20)))\n"
+        )
+        elsewhere(script, path)
+        with pytest.raises(StoreError, match="nothing was written; close the store and open it again"):
+            store.publish(book(1, 2))
+        with pytest.raises(StoreError, match="cannot be opened"):
+            open_store(path)  # SQLite would use the former index, which this process has open
+        store.close()
+        assert spots(open_feed(path).read()) == dict.fromkeys(range(20), "49")
+        assert plain(path, "PRAGMA integrity_check") == [("ok",)]
+        with open_store(path) as again:
+            assert again.publish(book(1, 50)).revision == 50
+
+    def test_an_index_that_is_removed_during_a_change_costs_nothing(
+        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Another process makes the next index before the change is in the log, so that it lacks the change."""
+        store.publish(book(1, 1))
+        finish = Change.finish
+
+        def finish_late(change: Change) -> None:
+            finish(change)
+            monkeypatch.setattr(SqliteStore, "_require_in_place", lambda _: None)
+            Path(f"{path}-shm").unlink()
+            elsewhere(
+                "import sys; from market_index_feeds import open_feed; print(len(open_feed(sys.argv[1]).read()))", path
+            )
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Change, "finish", finish_late)
+            assert store.publish(book(2, 2)).revision == 2
+        monkeypatch.undo()
+        store.close()
+        with open_store(path) as again:
+            assert again.publish(book(3, 3)).revision == 3
+        assert spots(open_feed(path).read()) == {1: "1", 2: "2", 3: "3"}
+
+    def test_a_store_is_not_made_beside_the_log_of_a_former_one(self, store: Store, path: Path):
+        store.publish(book(1, 1))
+        path.unlink()
+        with pytest.raises(StoreError, match=r"it is missing, but its log \(market.db-wal\) is there: put it back"):
+            open_store(path)
+        assert not path.exists()
 
     def test_to_close_one_that_was_replaced_costs_nobody_anything(self, store: Store, path: Path, tmp_path: Path):
         """To put the log into the file would put that of the other into this one, and empty it."""
@@ -276,11 +346,77 @@ class TestWriters:
             assert "StoreBusy" in raised_in_thread(lambda: store.publish(book(1)))
 
     def test_a_lock_whose_file_was_removed_keeps_others_out_again(self, path: Path):
+        path.touch()
         with closing(WriterLock(path)) as one, closing(WriterLock(path)) as other:
             Path(f"{path}-lock").unlink()
             with one.held(0.5), pytest.raises(Busy), other.held(0.05):
                 pass
             one.close()
+
+    @pytest.mark.parametrize(("mode", "of_lock"), [(0o644, 0o600), (0o664, 0o660), (0o600, 0o600)])
+    def test_the_lock_can_be_held_by_those_alone_who_may_write(self, store: Store, path: Path, mode: int, of_lock: int):
+        store.close()
+        lock_path = Path(f"{path}-lock")
+        path.chmod(mode)
+        for of_former in (None, 0o666):
+            lock_path.unlink() if of_former is None else lock_path.chmod(of_former)
+            open_store(path).close()
+            assert stat.S_IMODE(lock_path.stat().st_mode) == of_lock
+
+    def test_the_mode_of_a_file_that_has_another_name_is_not_changed(self, store: Store, path: Path, tmp_path: Path):
+        store.close()
+        other = tmp_path / "other"
+        other.touch(0o644)
+        Path(f"{path}-lock").unlink()
+        Path(f"{path}-lock").hardlink_to(other)
+        open_store(path).close()
+        assert stat.S_IMODE(other.stat().st_mode) == 0o644
+
+    @pytest.mark.parametrize(
+        ("make", "reason"),
+        [
+            (lambda lock: lock.symlink_to(lock.with_name("other")), "market.db-lock must be a file, but is a link"),
+            (os.mkfifo, "the lock file must be a file"),
+            (Path.mkdir, "Is a directory"),
+        ],
+    )
+    def test_the_lock_must_be_a_file(self, store: Store, path: Path, make: Callable[[Path], object], reason: str):
+        store.close()
+        lock_path = Path(f"{path}-lock")
+        lock_path.unlink()
+        make(lock_path)
+        with pytest.raises(StoreError, match=reason):
+            open_store(path)
+        assert not path.with_name("other").exists()
+
+    def test_all_that_a_change_waits_for_has_one_deadline(self, path: Path, monkeypatch: pytest.MonkeyPatch):
+        """The clock stands still, but for the time that waiting for the lock of publishers takes."""
+        now = [0.0]
+        for module in (lock, store_module):
+            monkeypatch.setattr(module, "monotonic", lambda: now[0])
+        waits: list[float] = []
+        wait_at_most = store_module._wait_at_most
+
+        def noting(connection: sqlite3.Connection, seconds: float) -> None:
+            waits.append(seconds)
+            wait_at_most(connection, 0)
+
+        monkeypatch.setattr(store_module, "_wait_at_most", noting)
+        with open_store(path, wait=10) as store, closing(sqlite3.connect(path, isolation_level=None)) as writing:
+            writing.execute("BEGIN IMMEDIATE")
+            with ExitStack() as holding:
+                other = holding.enter_context(closing(WriterLock(path)))
+                holding.enter_context(other.held(0))
+
+                def sleep(_: float) -> None:
+                    now[0] = 4.0
+                    holding.close()
+
+                monkeypatch.setattr(lock, "sleep", sleep)
+                with pytest.raises(StoreBusy):
+                    store.publish(book(1))
+            writing.execute("COMMIT")
+        assert waits == [6, 0.1]
 
     def test_a_forked_process_is_told_and_harms_nothing(self, store: Store, path: Path):
         store.publish(book(1, 1))

@@ -1,0 +1,41 @@
+"""Files at paths that others can change: only regular files are opened, and opening never blocks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import ExitStack
+from io import FileIO
+from pathlib import Path
+
+
+def open_without_waiting(path: str, flags: int) -> int:
+    """Open a file, and return its descriptor. Otherwise, opening a pipe blocks until it has a writer."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open a regular file for reading. Raises `OSError`, also if it is something else."""
+    # Before it is opened: opening a device may have an effect, and opening a pipe releases its writer.
+    _require_regular("it", path.stat())
+    with ExitStack() as stack:
+        file = stack.enter_context(FileIO(path, opener=open_without_waiting))
+        # Again: it may have been replaced in between.
+        _require_regular("it", os.fstat(file.fileno()))
+        stack.pop_all()
+    return file
+
+
+def require_regular_if_any(path: Path) -> None:
+    """Raise `OSError` if something other than a regular file is at the path."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return
+    _require_regular(path.name, found)
+
+
+def _require_regular(name: str, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, f"{name} is not a file")

@@ -1,0 +1,110 @@
+"""Publishers of one file, whose shared-memory index (`-shm`) is deleted again and again.
+
+`python -m tests.faults.deleted_index [RUNS]` prints what was acknowledged, and what is stored and shown after it. It
+runs against any build.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from attrs import define
+
+from market_index import LiveIndex
+from market_index_feeds import FeedError, StoreError, open_feed, open_store
+from tests.market_index_feeds.made_up import book, spots
+from tests.waiting import eventually
+
+PUBLISHERS = 3
+DELETIONS = 40
+_BASE = 100_000
+
+
+@define
+class Outcome:
+    """What publishers were acknowledged in one run, and what became of it."""
+
+    acknowledged: set[int]
+    revisions: list[int]
+    stored: set[int]
+    shown: set[int]
+
+    @property
+    def repeated(self) -> int:
+        """The number of revisions that were issued again."""
+        return len(self.revisions) - len(set(self.revisions))
+
+    def __str__(self) -> str:
+        lost, unseen = len(self.acknowledged - self.stored), len(self.stored - self.shown)
+        return (
+            f"{len(self.acknowledged)} acknowledged, {lost} of them lost, {self.repeated} revisions issued again, "
+            f"{unseen} stored books not shown to a follower"
+        )
+
+
+def publish(path: str, first: int) -> None:
+    """Publish one pair per change, and print its number and revision. Open the store again after an error."""
+    number = first
+    while True:
+        with suppress(StoreError), open_store(path, synchronous="normal") as store:
+            while True:
+                print(number, store.publish(book(number, 1)).revision, flush=True)
+                number += 1
+
+
+def run(folder: Path) -> Outcome:
+    """Start publishers while the index is deleted, kill them, and return what they did."""
+    path = folder / "market.db"
+    with open_store(path) as store:
+        store.publish(book(0, 1))
+    index = Path(f"{path}-shm")
+    live = LiveIndex()
+    printed = []
+    with ExitStack() as stack:
+        feed = stack.enter_context(open_feed(path))
+        feed.start(live)
+        processes: list[subprocess.Popen[str]] = []
+        for number in range(DELETIONS):
+            if number % (DELETIONS // PUBLISHERS) == 0 and len(processes) < PUBLISHERS:
+                processes.append(_publisher(path, _BASE * (len(processes) + 1)))
+            time.sleep(0.05)  # publishers write in the meantime
+            index.unlink(missing_ok=True)
+        for process in processes:
+            process.kill()
+            printed += [line.split() for line in process.communicate()[0].splitlines(keepends=True) if line[-1] == "\n"]
+        stored: set[int] = set()
+
+        def is_readable() -> bool:
+            # A reader may find an index that was just deleted; it is rejected, and read again.
+            with suppress(FeedError):
+                stored.update(spots(open_feed(path).read()))
+            return bool(stored)
+
+        eventually(is_readable)
+        with suppress(AssertionError):
+            eventually(lambda: set(spots(live)) == stored, seconds=20)
+        shown = set(spots(live))
+    return Outcome({int(number) for number, _ in printed}, [int(one) for _, one in printed], stored, shown)
+
+
+def _publisher(path: Path, first: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.faults.deleted_index", "publish", str(path), str(first)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def main() -> None:
+    for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 5):
+        with tempfile.TemporaryDirectory() as folder:
+            print(run(Path(folder)), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["publish"]:
+        publish(sys.argv[2], int(sys.argv[3]))
+    else:
+        main()
