@@ -24,7 +24,6 @@ from market_index_feeds import Feed, Receipt, Store, StoreBusy, StoreError, open
 from market_index_feeds.sqlite import lock
 from market_index_feeds.sqlite import store as store_module
 from market_index_feeds.sqlite.lock import Busy, WriterLock
-from market_index_feeds.sqlite.revisions import Change
 from market_index_feeds.sqlite.store import SqliteStore
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.sqlite.files import elsewhere, plain
@@ -193,12 +192,13 @@ class TestWriters:
         store.publish(book(1, 1))
         Path(f"{path}-shm").unlink()
         script = (
-            "import sys\n"
+            "import os, sys\n"
             "from market_index_feeds import open_store\n"
             "from tests.market_index_feeds.made_up import book\n"
-            "with open_store(sys.argv[1]) as store:\n"
-            "    for spot in range(2, 50):\n"
-            "        store.publish(*(book(number, spot) for number in range(20)))\n"
+            "store = open_store(sys.argv[1])\n"
+            "for spot in range(2, 50):\n"
+            "    store.publish(*(book(number, spot) for number in range(20)))\n"
+            "os._exit(0)\n"
         )
         elsewhere(script, path)
         with pytest.raises(StoreError, match="nothing was written; close the store and open it again"):
@@ -215,25 +215,33 @@ class TestWriters:
         self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """Another process makes the next index before the change is in the log, so that it lacks the change."""
+        script = (
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(*c.execute('SELECT count(*) FROM books'));"
+            "print(flush=True); sys.stdin.read()"
+        )
         store.publish(book(1, 1))
-        finish = Change.finish
+        require_in_place, checks = SqliteStore._require_in_place, []
+        with ExitStack() as stack:
 
-        def finish_late(change: Change) -> None:
-            finish(change)
-            monkeypatch.setattr(SqliteStore, "_require_in_place", lambda _: None)
-            Path(f"{path}-shm").unlink()
-            elsewhere(
-                "import sys; from market_index_feeds import open_feed; print(len(open_feed(sys.argv[1]).read()))", path
-            )
+            def require(store: SqliteStore) -> None:
+                require_in_place(store)
+                checks.append(store)
+                if len(checks) == 3:  # the last before it is written
+                    Path(f"{path}-shm").unlink()
+                    command = [sys.executable, "-c", script, path]
+                    other = stack.enter_context(
+                        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                    )
+                    assert other.stdout
+                    assert other.stdout.readline() == b"(1,)\n"
 
-        with monkeypatch.context() as patch:
-            patch.setattr(Change, "finish", finish_late)
-            assert store.publish(book(2, 2)).revision == 2
-        monkeypatch.undo()
-        store.close()
-        with open_store(path) as again:
-            assert again.publish(book(3, 3)).revision == 3
-        assert spots(open_feed(path).read()) == {1: "1", 2: "2", 3: "3"}
+            with monkeypatch.context() as patch:
+                patch.setattr(SqliteStore, "_require_in_place", require)
+                assert store.publish(book(2, 2)).revision == 2
+            store.close()
+            with open_store(path) as again:
+                assert again.publish(book(3, 3)).revision == 3
+            assert spots(open_feed(path).read()) == {1: "1", 2: "2", 3: "3"}
 
     def test_a_store_is_not_made_beside_the_log_of_a_former_one(self, store: Store, path: Path):
         store.publish(book(1, 1))
