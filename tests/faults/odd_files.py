@@ -1,0 +1,178 @@
+"""Pipes and devices at the paths that `market-index serve` follows.
+
+`python -m tests.faults.odd_files` prints what each of them does to the server. It runs against any build.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from urllib.request import urlopen
+
+from attrs import frozen
+
+from market_index import wire
+from market_index_feeds import open_store
+from tests.market_index_feeds.made_up import book
+from tests.waiting import eventually
+
+SERVE: Final = """
+import sys
+from market_index_cli.main import main
+main(["serve", sys.argv[1], "--port", "0"])
+"""
+
+SERVE_SWAPPED: Final = """
+import os, sys
+from market_index_cli.main import main
+from market_index_feeds.sqlite import source
+require_store = source.require_store
+
+def swap(path):
+    require_store(path)
+    if os.path.exists(sys.argv[2]):
+        os.replace(sys.argv[2], path)
+
+source.require_store = swap
+main(["serve", sys.argv[1], "--port", "0"])
+"""
+"""Replaces the file by a pipe after it was checked, just before SQLite opens it: that call never returns."""
+
+CASES: Final = {
+    "a pipe instead of books.ndjson": ("books.ndjson", "", "pipe"),
+    "a link to /dev/zero instead of books.ndjson": ("books.ndjson", "", "device"),
+    "a pipe instead of market.db": ("market.db", "", "pipe"),
+    "a link to /dev/zero instead of market.db": ("market.db", "", "device"),
+    "a pipe instead of market.db-wal": ("market.db", "-wal", "pipe"),
+    "a pipe instead of market.db-journal": ("market.db", "-journal", "pipe"),
+}
+
+
+@frozen
+class Outcome:
+    """What the server did within so many seconds."""
+
+    logged: bool
+    resumed: bool
+    ended: bool
+
+
+class Server:
+    """A server in a process of its own, on a file with one book."""
+
+    def __init__(self, script: str, path: Path, *arguments: Path) -> None:
+        self._log = path.with_name("log")
+        with self._log.open("wb") as log:
+            command = [sys.executable, "-c", script, str(path), *map(str, arguments)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        eventually(lambda: "listening on" in self.log)
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs that it serves."""
+        address = self.log.partition("listening on ")[2].split()[0]
+        with urlopen(f"{address}/healthz", timeout=5) as response:
+            return int(json.load(response)["pairs"])
+
+    def ends(self, seconds: float) -> bool:
+        """Whether SIGTERM ends it; if not, it is killed."""
+        self._process.terminate()
+        try:
+            return self._process.wait(seconds) == 0
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return False
+
+
+def put(path: Path, number: int) -> None:
+    """Put another file with this number of books at the path."""
+    books = map(book, range(number))
+    if path.suffix == ".db":
+        with open_store(path) as store:
+            store.replace(books)
+    else:
+        new = path.with_name("new")
+        new.write_bytes(b"".join(wire.order_book_to_json(one) + b"\n" for one in books))
+        new.replace(path)
+
+
+def put_odd(path: Path, kind: str) -> None:
+    new = path.with_name("odd")
+    if kind == "pipe":
+        os.mkfifo(new)
+    else:
+        new.symlink_to("/dev/zero")
+    new.replace(path)
+
+
+def run(folder: Path, name: str, suffix: str, kind: str, seconds: float) -> Outcome:
+    """Replace a file of a server by something odd, put a regular file back, replace that again, and end the server."""
+    path = folder / name
+    odd = Path(f"{path}{suffix}")
+    put(path, 1)
+    server = Server(SERVE, path)
+
+    def replace() -> None:
+        if not suffix:
+            with suppress(FileNotFoundError):
+                path.rename(folder / "kept")
+        put_odd(odd, kind)
+        os.utime(path)
+
+    def put_back() -> None:
+        odd.unlink()
+        if not suffix:
+            (folder / "kept").rename(path)
+        put(path, 2)
+
+    replace()
+    logged = _within(seconds, lambda: "is not a file; keeping its 1 pairs" in server.log)
+    put_back()
+    resumed = _within(seconds, lambda: server.pairs == 2)
+    before = server.log
+    replace()
+    _within(seconds, lambda: server.log != before)
+    return Outcome(logged, resumed, server.ends(seconds))
+
+
+def run_swapped(folder: Path, seconds: float) -> Outcome:
+    """Let the thread of a server be stuck in a system call, and end the server."""
+    path, pipe = folder / "market.db", folder / "pipe"
+    put(path, 1)
+    server = Server(SERVE_SWAPPED, path, pipe)
+    os.mkfifo(pipe)
+    os.utime(path)  # so that it is opened again
+    eventually(lambda: not pipe.exists())
+    return Outcome(logged=False, resumed=False, ended=server.ends(seconds))
+
+
+def _within(seconds: float, holds: Callable[[], object]) -> bool:
+    try:
+        eventually(holds, seconds)
+    except AssertionError:
+        return False
+    return True
+
+
+def main() -> None:
+    for title, case in CASES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            print(f"{title}: {run(Path(folder), *case, seconds=6)}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"a pipe instead of market.db while it is opened: {run_swapped(Path(folder), 6)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
