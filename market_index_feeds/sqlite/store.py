@@ -90,6 +90,7 @@ class SqliteStore(Store):
         # Not resolved, so that a link that is switched over is noticed. Absolute, in case the process changes folder.
         self._given = given.absolute()
         self._path = path
+        self._log, self._index = log_path(path), index_path(path)
         self._wait = wait
         self._process = os.getpid()
         # Reentrant: a thread that makes a change within a change gets an error; with a plain lock it would deadlock.
@@ -294,15 +295,11 @@ class SqliteStore(Store):
         """
         file, log, index = self._found()
         if (file, log) == self._identities[:2] and index != self._identities[2]:
-            index_path(self._path).unlink(missing_ok=True)
+            self._index.unlink(missing_ok=True)
 
     def _found(self) -> tuple[Identity | None, Identity | None, Identity | None]:
         """Return the identities of the file, of its log and of its index."""
-        return (
-            identity_if_any(self._given),
-            identity_if_any(log_path(self._path)),
-            identity_if_any(index_path(self._path)),
-        )
+        return identity_if_any(self._given), identity_if_any(self._log), identity_if_any(self._index)
 
 
 class _KeepFailed(Exception):

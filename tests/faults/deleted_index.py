@@ -85,7 +85,8 @@ def run(folder: Path) -> Outcome:
                 stored.update(spots(open_feed(path).read()))
             return bool(stored)
 
-        eventually(is_readable)
+        with suppress(AssertionError):  # the file is damaged
+            eventually(is_readable, seconds=20)
         with suppress(AssertionError):
             eventually(lambda: set(spots(live)) == stored, seconds=20)
         shown = set(spots(live))

@@ -11,10 +11,11 @@ import pytest
 from attrs import frozen
 
 from market_index import LiveIndex, wire
-from market_index_feeds import FeedError, Store, StoreError, open_feed, open_store
+from market_index_feeds import Feed, FeedError, Store, StoreError, open_feed, open_store
 from market_index_feeds.sqlite import file, revisions
 from tests.market_index_feeds.made_up import book, spots
 from tests.market_index_feeds.sqlite.files import plain
+from tests.waiting import eventually
 
 
 @frozen
@@ -136,6 +137,33 @@ class TestOpening:
                 store.publish(book(1, spot))
                 store.publish(book(1, spot))
         assert plain(path, "SELECT first, last FROM runs") == [(9, 10), (11, 12), (13, 14)]
+
+    def test_a_reader_whose_index_was_deleted_opens_the_next_one(
+        self, store: Store, feed: Feed, path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture
+    ):
+        """SQLite shares one index per process: the reader cannot open the next while the store has the former open."""
+        index = Path(f"{path}-shm")
+        index.unlink()
+        eventually(lambda: "was deleted while this process has it open: close everything" in logged.text)
+        store.close()
+        with open_store(path) as again:
+            again.publish(book(4, 4))
+            eventually(lambda: 4 in spots(live))
+
+    def test_a_store_opens_where_the_system_does_not_list_open_files(
+        self, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(file, "_OPEN_FILES", tmp_path / "missing")
+        with open_store(path) as store:
+            store.publish(book(1, 1))
+        assert spots(open_feed(path).read()) == {1: "1"}
+
+    def test_an_error_of_the_disk_names_the_remedy_for_a_log_that_was_removed(self, store: Store, path: Path):
+        store.publish(book(1, 1))
+        log = Path(f"{path}-wal")
+        log.unlink()
+        with pytest.raises(FeedError, match=r"disk I/O error \(if its log, -wal, was removed, end all publishers"):
+            open_feed(path).read()
 
     def test_an_error_of_the_disk_is_not_taken_for_another_format(self):
         with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):

@@ -228,7 +228,7 @@ class TestWriters:
                 checks.append(store)
                 if len(checks) == 3:  # the last before it is written
                     Path(f"{path}-shm").unlink()
-                    command = [sys.executable, "-c", script, path]
+                    command = [sys.executable, "-c", script, str(path)]
                     other = stack.enter_context(
                         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
                     )
