@@ -251,6 +251,11 @@ class SqliteStore(Store):
                     change.finish()
                     self._require_in_place()
             if made:
+                if self._found()[:2] != self._identities[:2]:
+                    raise StoreError(
+                        f"{self.target} or its log (-wal) was deleted or replaced while it was written to: "
+                        "the change may be lost; close the store and open it again"
+                    )
                 self._repair_index()
                 continues = self._left is not None and self._left.revision == change.revision - 1
                 self._own = change.position
@@ -293,8 +298,8 @@ class SqliteStore(Store):
         It may lack the change. The next index is made from the log, with the change. Call it with the lock held: until
         then no other store uses the index at the path to write.
         """
-        file, log, index = self._found()
-        if (file, log) == self._identities[:2] and index != self._identities[2]:
+        file, _, index = self._found()
+        if file == self._identities[0] and index != self._identities[2]:
             self._index.unlink(missing_ok=True)
 
     def _found(self) -> tuple[Identity | None, Identity | None, Identity | None]:

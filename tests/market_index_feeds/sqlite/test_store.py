@@ -24,6 +24,7 @@ from market_index_feeds import Feed, Receipt, Store, StoreBusy, StoreError, open
 from market_index_feeds.sqlite import lock
 from market_index_feeds.sqlite import store as store_module
 from market_index_feeds.sqlite.lock import Busy, WriterLock
+from market_index_feeds.sqlite.revisions import Change
 from market_index_feeds.sqlite.store import SqliteStore
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.sqlite.files import elsewhere, plain
@@ -242,6 +243,20 @@ class TestWriters:
             with open_store(path) as again:
                 assert again.publish(book(3, 3)).revision == 3
             assert spots(open_feed(path).read()) == {1: "1", 2: "2", 3: "3"}
+
+    def test_a_change_during_which_the_log_is_removed_is_not_acknowledged(
+        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        store.publish(book(1, 1))
+        finish = Change.finish
+
+        def finish_late(change: Change) -> None:
+            finish(change)
+            monkeypatch.setattr(SqliteStore, "_require_in_place", lambda _: Path(f"{path}-wal").unlink())
+
+        monkeypatch.setattr(Change, "finish", finish_late)
+        with pytest.raises(StoreError, match="while it was written to: the change may be lost; close the store"):
+            store.publish(book(2, 2))
 
     def test_a_store_is_not_made_beside_the_log_of_a_former_one(self, store: Store, path: Path):
         store.publish(book(1, 1))
