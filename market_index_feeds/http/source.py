@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator
 from contextlib import closing
+from itertools import takewhile
+from math import inf
 from threading import Event
+from time import monotonic
 from typing import Final
 from urllib.parse import urlencode
 
@@ -16,6 +20,18 @@ from market_index_feeds.opened import shown_name
 
 POLL_SECONDS: Final = 1.0
 """How long to wait between the end of one round of questions and the start of the next."""
+
+ROUND_SECONDS: Final = 60.0
+"""After how long a round ends though some pairs were not asked for. The next round starts with these."""
+
+MAX_PAIRS: Final = 20_000
+"""How many pairs a service may list."""
+
+MAX_LIST_BYTES: Final = 8 * 1024 * 1024
+"""The size of the largest pair list, with the head of the answer."""
+
+MAX_BOOK_BYTES: Final = 16 * 1024 * 1024
+"""The size of the largest order book, with the head of the answer: about that of the longest line in a file."""
 
 PAIR_LIST: Final = "/trading-view/pair-list"
 ORDER_BOOK: Final = "/trading-view/order-book"
@@ -35,6 +51,8 @@ class HttpSource(Source):
         self._url = url
         self._connections: Connections | None = None
         self._pairs: tuple[Pair, ...] = ()
+        # The position in `_pairs` at which a round starts.
+        self._first = 0
         # The entity tags of what is live, by pair; None for the pair list.
         self._etags: dict[Pair | None, str] = {}
 
@@ -48,9 +66,9 @@ class HttpSource(Source):
 
     def read_order_book(self, pair: Pair) -> OrderBook | None:
         """Return the book of one pair without asking for the others."""
-        with closing(Connections(self._url)) as connections:
+        with closing(Connections(self._url)) as self._connections:
             try:
-                return _book(_ask_for(connections, pair, ""), pair)
+                return _book(_ask_for(self._connections, pair, ""), pair)
             except NotFound:
                 raise PairNotFound(pair) from None
             except MarketIndexError as error:
@@ -64,17 +82,29 @@ class HttpSource(Source):
 
     def _round(self, connections: Connections, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Ask for everything once. An entity tag is stored once its book is delivered: else it would be missed."""
-        pairs, list_etag = self._pair_list(connections)
+        pairs, list_etag = self._pair_list(connections, progress)
+        is_first = None not in self._etags
+        until = inf if is_first else monotonic() + ROUND_SECONDS
+        order = deque(pairs)
+        order.rotate(-self._first)
         read = _Round()
-        answers = connections.map(lambda pair: _ask_if_listed(connections, pair, self._etags.get(pair, "")), pairs)
-        for pair, answer in zip(pairs, answers, strict=True):
+        for pair, answer in connections.map(
+            lambda pair: (pair, _ask_if_listed(connections, pair, self._etags.get(pair, ""))),
+            takewhile(lambda _: monotonic() < until, order),
+            progress,
+        ):
             read.add(pair, answer)
-            if progress is not None:
-                progress(0, 0)
-        if stop.is_set():
-            return
-        if read.problem is not None and None not in self._etags:
-            raise Unavailable(read.problem)
+            if stop.is_set():
+                return
+            if is_first and read.problem is not None:
+                raise Unavailable(read.problem)
+        if read.asked == len(pairs):
+            self._first = 0
+        else:
+            self._first = (self._first + read.asked) % len(pairs)
+            read.problem = read.problem or (
+                f"only {read.asked} of {len(pairs)} pairs were answered in {ROUND_SECONDS:g} seconds"
+            )
         if read.is_empty and pairs == self._pairs:
             yield Delta()
         else:
@@ -84,17 +114,23 @@ class HttpSource(Source):
         self._pairs = pairs
         self._etags.update({None: list_etag, **read.etags})
 
-    def _pair_list(self, connections: Connections) -> tuple[tuple[Pair, ...], str]:
+    def _pair_list(self, connections: Connections, progress: Progress | None) -> tuple[tuple[Pair, ...], str]:
+        etag = self._etags.get(None, "")
         try:
-            answer = connections.get(PAIR_LIST, self._etags.get(None, ""))
+            (answer,) = connections.map(
+                lambda target: connections.get(target, etag, MAX_LIST_BYTES), [PAIR_LIST], progress
+            )
         except NotFound as error:
             raise Unavailable(f"there is no pair list below this URL: {error}") from None
         if answer.body is None:
             return self._pairs, answer.etag
         try:
-            return tuple(info.pair for info in wire.pair_list_from_json(answer.body)), answer.etag
+            pairs = tuple(info.pair for info in wire.pair_list_from_json(answer.body))
         except MarketIndexError as error:
             raise Unavailable(f"its pair list: {error}") from None
+        if len(pairs) > MAX_PAIRS:
+            raise Unavailable(f"its pair list has {len(pairs)} pairs, more than {MAX_PAIRS}")
+        return pairs, answer.etag
 
 
 class _Round:
@@ -105,6 +141,7 @@ class _Round:
         self.rejected: list[Rejected] = []
         self.etags: dict[Pair | None, str] = {}
         self.problem: str | None = None
+        self.asked = 0
 
     @property
     def is_empty(self) -> bool:
@@ -113,6 +150,7 @@ class _Round:
 
     def add(self, pair: Pair, answer: Answer | Unavailable | None) -> None:
         """Add the answer to the question for one pair."""
+        self.asked += 1
         if isinstance(answer, Unavailable):
             self.problem = self.problem or answer.reason
         elif answer is not None and answer.body is not None:
@@ -136,7 +174,7 @@ def open_http_source(source: str) -> HttpSource:
 
 
 def _ask_for(connections: Connections, pair: Pair, etag: str) -> Answer:
-    return connections.get(f"{ORDER_BOOK}?{urlencode({'base': pair.base, 'quote': pair.quote})}", etag)
+    return connections.get(f"{ORDER_BOOK}?{urlencode({'base': pair.base, 'quote': pair.quote})}", etag, MAX_BOOK_BYTES)
 
 
 def _ask_if_listed(connections: Connections, pair: Pair, etag: str) -> Answer | Unavailable | None:

@@ -1,0 +1,191 @@
+"""Hostile upstreams of an http feed. `python -m tests.faults.upstreams` prints what a reader does."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
+from typing import Final
+
+from market_index import MarketIndex, wire
+from tests.market_index_feeds.made_up import book
+
+BOOK: Final = wire.order_book_to_json(book(1, 1))
+LIST: Final = wire.pair_list_to_json(MarketIndex([book(1)]).pair_list())
+
+READER: Final = """
+import logging, sys
+from market_index import LiveIndex
+from market_index_feeds import FeedError, open_feed
+from market_index_cli.console import loading_progress
+from market_index_cli.signals import ended_by_signals
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+ending = []
+feed = open_feed(sys.argv[1])
+with feed, ended_by_signals(lambda: ending.append(1)):
+    print("asks", flush=True)
+    with loading_progress("", lambda: bool(ending)) as progress:
+        try:
+            feed.start(LiveIndex(), progress)
+        except FeedError as error:
+            sys.exit(str(error))
+"""
+
+Answer = Callable[[socket.socket, bytes, Event], None]
+"""Answers the first request of a connection."""
+
+
+def answered(body: bytes, status: bytes = b"200 OK", more: bytes = b"") -> bytes:
+    """Return a whole answer, with more headers."""
+    return b"HTTP/1.1 %b\r\nContent-Length: %d\r\n%b\r\n%b" % (status, len(body), more, body)
+
+
+def lists_one(connection: socket.socket, request: bytes, _: Event) -> None:
+    """List one pair, and answer with its book, one answer per connection. This is no attack."""
+    connection.sendall(answered(LIST if b"pair-list" in request else BOOK))
+
+
+def continues(connection: socket.socket, _: bytes, done: Event) -> None:
+    """Answer `100 Continue` without end."""
+    while not done.wait(0.1):
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def floods(connection: socket.socket, _: bytes, done: Event) -> None:
+    """Answer `100 Continue` without end, as fast as it is read."""
+    while not done.is_set():
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+
+
+def drips_head(connection: socket.socket, _: bytes, done: Event) -> None:
+    """Answer one byte of the head per second."""
+    for byte in answered(LIST):
+        if done.wait(1):
+            return
+        connection.sendall(bytes([byte]))
+
+
+def lists_a_million(connection: socket.socket, _: bytes, done: Event) -> None:
+    """List a million pairs, of which no book is ever answered."""
+    entries = (b'{"base":"%056x:","quote":"ADA","last_spot":null}' % number for number in range(1_000_000))
+    connection.sendall(answered(b'{"pairs":[%b]}' % b",".join(entries)))
+    while connection.recv(4096) and not done.is_set():
+        connection.sendall(answered(b"{}", b"404 Not Found"))
+
+
+def speaks_to_terminals(connection: socket.socket, _: bytes, __: Event) -> None:
+    """Answer escape sequences instead of HTTP."""
+    connection.sendall(b"\x1b]0;owned\x07\x1b[2J\x1b[31mall is well\r\n")
+
+
+def lists_and_stalls(connection: socket.socket, request: bytes, done: Event) -> None:
+    """Answer the question for the pair list, and no other."""
+    if b"pair-list" in request:
+        connection.sendall(answered(LIST))
+    done.wait()
+
+
+ATTACKS: Final[dict[str, Answer]] = {
+    answer.__name__: answer
+    for answer in (continues, floods, drips_head, lists_a_million, speaks_to_terminals, lists_and_stalls)
+}
+
+
+@contextmanager
+def upstream(answer: Answer, asked: Event | None = None, *, reads: bool = True) -> Iterator[str]:
+    """Run a service that answers like that on every connection, and yield its base URL; `asked` is set by a request.
+
+    Unless it `reads`, the request is empty, and left to `answer`.
+    """
+    done = Event()
+
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            request = connection.recv(4096) if reads else b""
+            if asked is not None:
+                asked.set()
+            answer(connection, request, done)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                Thread(target=serve, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        done.set()
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def unconnectable() -> Iterator[str]:
+    """Yield the base URL of a host that accepts no connection: its backlog is full."""
+    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for filler in (first, second):
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def reader(url: str) -> subprocess.Popen[str]:
+    """Start a reader in a process of its own, and return it when it asks."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", READER, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "asks\n"
+    return process
+
+
+def peak_megabytes(process: subprocess.Popen[str]) -> int:
+    """Return the peak of the memory of a process that runs."""
+    found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
+    return int(found[1]) // 1024 if found else 0
+
+
+def report(name: str, url: str, seconds: float) -> None:
+    """Print whether the reader ends by itself, and otherwise whether SIGTERM ends it."""
+    process = reader(url)
+    began, peak = monotonic(), 0
+    while process.poll() is None and monotonic() < began + seconds:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+        if process.poll() is None:
+            peak = max(peak, peak_megabytes(process))
+    what = f"ended by itself after {monotonic() - began:.1f} s"
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        began = monotonic()
+        try:
+            process.wait(15)
+            what = f"no end in {seconds:g} s; SIGTERM ended it in {monotonic() - began:.1f} s"
+        except subprocess.TimeoutExpired:
+            process.kill()
+            what = f"no end in {seconds:g} s; SIGTERM did not end it in 15 s"
+    print(f"{name}: {what}; {peak} MB; {process.communicate()[1][-160:]!r}", flush=True)
+
+
+def main() -> None:
+    """Print one line per attack."""
+    for name, answer in ATTACKS.items():
+        with upstream(answer) as url:
+            report(f"{name}, ended early", url, 1)
+        with upstream(answer) as url:
+            report(name, url, 40)
+    with unconnectable() as url:
+        report("unconnectable", url, 3)
+
+
+if __name__ == "__main__":
+    main()
