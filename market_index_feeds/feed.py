@@ -68,6 +68,22 @@ class Feed(Opened):
         """Seconds since the source was last healthy: read, or checked and unchanged; infinite before the start."""
         return self._follower.age
 
+    @property
+    def current_rejections(self) -> int:
+        """The number of records that are rejected now: neither overwritten by a valid one yet, nor gone.
+
+        Lines that name the same pair count as one, and so do all lines that name none.
+        """
+        return self._follower.current_rejections
+
+    @property
+    def retained_age(self) -> float | None:
+        """Seconds since the oldest retained book was last what the source contains; None if no book is retained.
+
+        A book is retained if it is live although the source contains another, invalid record of its pair.
+        """
+        return self._follower.retained_age
+
     def start(self, live: LiveIndex, progress: Progress | None = None) -> None:
         """Put what the source contains now into `live`, then follow the source in a thread until `close`.
 

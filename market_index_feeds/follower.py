@@ -21,7 +21,7 @@ each check that finds none. The follower applies them to the live index, each in
   is published after `close`: a thread that does not end in time, as in a system call, is abandoned. It closes the
   source once the call returns.
 
-Which pairs in the live index belong to the feed is decided here alone, by `Ownership`.
+Which pairs in the live index belong to the feed is decided by `Ownership` alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from typing import Final
 from market_index import LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import FeedError, Unavailable, reason_of
-from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.medium import Delta, Loading, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.ownership import Ownership
 from market_index_feeds.rejections import RejectionLog
 
 LOG: Final = logging.getLogger(__name__)
@@ -58,72 +59,6 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Ownership:
-    """Which pairs of the live index belong to one feed, and which of them the source has dropped.
-
-    A pair belongs to the feed from its first book until it is retracted. It is retracted when the source drops it: when
-    a delta removes it, or when a snapshot does not name it. It is kept, though the source does not name it,
-
-    - as long as a rejected or unfinished record names it, or may name any pair: a bad record costs no good book;
-    - as long as the source is blank.
-    """
-
-    def __init__(self) -> None:
-        self._named: set[Pair] = set()
-        self._kept: set[Pair] = set()
-        self._rejected: set[Pair | Names] = set()
-        self._unfinished: Pair | Names = Names.NONE
-        self._is_blank = False
-
-    def __len__(self) -> int:
-        return len(self._named) + len(self._kept)
-
-    @property
-    def kept(self) -> int:
-        """The number of pairs that belong to the feed although its source does not name them."""
-        return len(self._kept)
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether pairs are kept because the source contains nothing."""
-        return self._is_blank and bool(self._kept)
-
-    def replace(self, snapshot: Snapshot) -> set[Pair]:
-        """Take over a snapshot, and return the pairs to retract."""
-        owned = self._named | self._kept
-        self._named = owned.intersection(snapshot.unchanged)
-        self._named.update(book.pair for book in snapshot.books)
-        self._kept = owned - self._named
-        self._rejected = {rejected.names for rejected in snapshot.rejected} | set(snapshot.rejected_names)
-        self._unfinished = snapshot.unfinished
-        self._is_blank = snapshot.is_blank
-        return self._dropped()
-
-    def change(self, delta: Delta) -> set[Pair]:
-        """Take over a delta, and return the pairs to retract."""
-        published = {book.pair for book in delta.books}
-        removed = set(delta.removed) - published
-        # The source may have contained only a bad book of a pair: then the pair in the live index is not the feed's.
-        retracted = {pair for pair in removed if pair in self._named or pair in self._kept}
-        self._named -= removed
-        self._named |= published
-        self._kept -= removed | published
-        self._rejected -= removed | published
-        self._rejected.update(rejected.names for rejected in delta.rejected)
-        self._unfinished = delta.unfinished
-        if published or removed or delta.rejected or delta.unfinished is not Names.NONE:
-            self._is_blank = False
-        return retracted | self._dropped()
-
-    def _dropped(self) -> set[Pair]:
-        doubts = self._rejected | {self._unfinished}
-        if self._is_blank or Names.ANY in doubts:
-            return set()
-        dropped = self._kept - doubts
-        self._kept -= dropped
-        return dropped
-
-
 class Follower:
     """Applies the updates of a source to a live index. `start` follows it, `read` reads it once."""
 
@@ -139,6 +74,9 @@ class Follower:
         self._problem: str | None = None
         self._failing_since = 0.0
         self._healthy_at = -inf
+        # Since when each retained book is retained, on the monotonic clock.
+        self._retained: dict[Pair, float] = {}
+        self._oldest_retained = inf
         # Reentrant: a signal handler may close the feed while this thread holds the lock.
         self._lock = RLock()
         self._state = State.IDLE
@@ -154,6 +92,17 @@ class Follower:
     def age(self) -> float:
         """Seconds since the source was last healthy: read, or checked and unchanged; infinite before the start."""
         return monotonic() - self._healthy_at
+
+    @property
+    def current_rejections(self) -> int:
+        """The number of records that are rejected now."""
+        return self._ownership.rejections
+
+    @property
+    def retained_age(self) -> float | None:
+        """Seconds since the oldest retained book was last what the source contains; None if no book is retained."""
+        oldest = self._oldest_retained
+        return None if oldest == inf else monotonic() - oldest
 
     def start(self, live: LiveIndex, progress: Progress | None) -> None:
         """Apply the first snapshot, then start the thread that applies all further updates. Raises `FeedError`."""
@@ -313,6 +262,7 @@ class Follower:
             return
         owned = self._ownership
         retracted = owned.replace(update) if isinstance(update, Snapshot) else owned.change(update)
+        self._note_retained()
         self._count(update)
         self._reject(update.rejected)
         self._log_dropped(update, retracted)
@@ -328,6 +278,12 @@ class Follower:
             self._report("contains no order book")
         else:
             self._report(None if update.problem is None else f"cannot be read: {update.problem}")
+
+    def _note_retained(self) -> None:
+        """Note since when books are retained: since the last check at which the source was healthy."""
+        since = monotonic() if self._healthy_at == -inf else self._healthy_at
+        self._retained = {pair: self._retained.get(pair, since) for pair in self._ownership.retained}
+        self._oldest_retained = min(self._retained.values(), default=inf)
 
     def _count(self, update: Snapshot | Delta) -> None:
         """Count the books, and forget the rejections of records that are good or gone."""

@@ -51,6 +51,8 @@ class HttpSource(Source):
         self._url = url
         self._connections: Connections | None = None
         self._pairs: tuple[Pair, ...] = ()
+        # Whether the last round rejected books. Their pairs may be answered with 304 in the next one.
+        self._has_rejected = False
         # The position in `_pairs` at which a round starts.
         self._first = 0
         # The entity tags of what is live, by pair; None for the pair list.
@@ -105,13 +107,13 @@ class HttpSource(Source):
             read.problem = read.problem or (
                 f"only {read.asked} of {len(pairs)} pairs were answered in {ROUND_SECONDS:g} seconds"
             )
-        if read.is_empty and pairs == self._pairs:
+        if read.is_empty and pairs == self._pairs and not self._has_rejected:
             yield Delta()
         else:
             yield Snapshot(books=read.books, rejected=read.rejected, unchanged=pairs, problem=read.problem)
         for pair in set(self._pairs).difference(pairs):
             self._etags.pop(pair, None)
-        self._pairs = pairs
+        self._pairs, self._has_rejected = pairs, bool(read.rejected)
         self._etags.update({None: list_etag, **read.etags})
 
     def _pair_list(self, connections: Connections, progress: Progress | None) -> tuple[tuple[Pair, ...], str]:

@@ -26,9 +26,17 @@ class FeedStatus(Protocol):
     def age(self) -> float:
         """Seconds since the source was last known to be healthy."""
 
+    @property
+    def current_rejections(self) -> int:
+        """The number of records that are rejected now."""
+
+    @property
+    def retained_age(self) -> float | None:
+        """Seconds since the oldest retained book was last what the source contains; None if no book is retained."""
+
 
 def health_route(live: LiveIndex, feed: FeedStatus, max_stale: float | None = None) -> ExactRoute:
-    """Return the route `/healthz`: the number of pairs, the revision and age of the feed, and the process id.
+    """Return the route `/healthz`: the number of pairs, the state of the feed, and the process id.
 
     It answers 503 while the feed is older than `max_stale` seconds; None means never. The pairs are served all the
     same. The process id matters where several workers share one address: each has its own feed.
@@ -39,7 +47,9 @@ def health_route(live: LiveIndex, feed: FeedStatus, max_stale: float | None = No
         status: dict[str, object] = {
             "pairs": len(live.current),
             "revision": feed.revision,
-            "age_seconds": round(age, 3) if isfinite(age) else None,
+            "age_seconds": _rounded(age),
+            "current_rejections": feed.current_rejections,
+            "oldest_retained_seconds": _rounded(feed.retained_age),
             "process": os.getpid(),
         }
         stale = max_stale is not None and age > max_stale
@@ -49,3 +59,7 @@ def health_route(live: LiveIndex, feed: FeedStatus, max_stale: float | None = No
         return JsonResponse(body, 503 if stale else 200, {"Cache-Control": "no-store"})
 
     return ExactRoute(HEALTH_PATH, health)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None or not isfinite(seconds) else round(seconds, 3)

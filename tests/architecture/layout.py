@@ -27,6 +27,7 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
         "tests/market_index_feeds/test_follower.py",
         "what a source yields to its follower",
     ),
+    "market_index_feeds/ownership.py": ("tests/market_index_feeds/test_follower.py", "what a follower retracts"),
     "market_index_feeds/sources.py": ("tests/market_index_feeds/test_stores.py", "opens each medium by its name"),
     "market_index_feeds/store.py": (
         "tests/market_index_feeds/test_stores.py",

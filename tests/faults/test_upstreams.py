@@ -1,14 +1,22 @@
-"""A reader in a process of its own, against hostile upstreams: it can be ended while it loads."""
+"""A reader in a process of its own, against hostile upstreams: it can be ended, and reports what it rejects."""
 
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
+from starlette.responses import Response
 
+from market_index import LiveIndex
+from market_index_http import create_app
+from tests.command import running
 from tests.faults import upstreams
-from tests.waiting import DEADLINE_SECONDS
+from tests.market_index_feeds.made_up import book
+from tests.service import served
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 pytestmark = pytest.mark.thorough
 
@@ -20,6 +28,31 @@ def test_a_signal_ends_a_reader_of_a_slow_service(answer: upstreams.Answer):
         assert asked.wait(DEADLINE_SECONDS)
         process.send_signal(signal.SIGTERM)
         assert "cannot be read" not in process.communicate(timeout=DEADLINE_SECONDS)[1], "it ended by itself"
+
+
+def test_books_that_are_all_rejected_do_not_look_current(tmp_path: Path):
+    """The service that is followed answers quickly, so it is reachable, and none of its answers contains a book."""
+    upstream = create_app(LiveIndex([book(number, number) for number in (1, 2, 3)]))
+    is_spoiled = Event()
+
+    async def spoiling(scope: Any, receive: Any, send: Any) -> None:
+        app = Response(b"{}") if is_spoiled.is_set() and scope["path"].endswith("order-book") else upstream
+        await app(scope, receive, send)
+
+    with served(spoiling) as one, running(tmp_path, f"http://127.0.0.1:{one.port}", "--port", 0) as command:
+
+        def health() -> Any:
+            return command.service.ask("/healthz").json
+
+        assert (health()["current_rejections"], health()["oldest_retained_seconds"]) == (0, None)
+        is_spoiled.set()
+        eventually(lambda: health()["current_rejections"] == 3)
+        # The feed is asked once a second, and is healthy each time.
+        eventually(lambda: health()["oldest_retained_seconds"] > 2 > health()["age_seconds"])
+        assert len(command.service.pair_list().json["pairs"]) == 3
+        is_spoiled.clear()
+        eventually(lambda: health()["oldest_retained_seconds"] is None)
+        assert health()["current_rejections"] == 0
 
 
 def test_a_signal_ends_a_reader_that_connects():

@@ -389,7 +389,13 @@ def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Pat
         # A busy machine may read the store later than after half a second.
         status.pop("error", None)
         assert status.pop("age_seconds") >= 0
-        assert status == {"pairs": 13, "revision": 1, "process": command.process.pid}
+        assert status == {
+            "pairs": 13,
+            "revision": 1,
+            "current_rejections": 0,
+            "oldest_retained_seconds": None,
+            "process": command.process.pid,
+        }
         with open_store(store) as publishing:
             publishing.publish(book(1))
         eventually(lambda: service.ask("/healthz").json["revision"] == 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Hashable
 from contextlib import suppress
+from math import inf
 from threading import Barrier, Event, Thread, current_thread
 from threading import enumerate as threads
 from typing import Any
@@ -217,6 +218,50 @@ class TestCounting:
             eventually(lambda: not source.left)
             assert (feed.rejected, reported, spots(live)) == (2, [1], {1: None})
 
+    def test_what_is_rejected_now_is_counted_and_the_oldest_retained_book_has_an_age(self, live: LiveIndex):
+        shown: list[tuple[int, bool]] = []
+        rejecting = Delta(rejected=[bad(1, pair(1)), bad(Names.NONE, "odd"), bad(2, pair(2))])
+
+        def show() -> None:
+            shown.append((feed.current_rejections, feed.retained_age is not None))
+
+        source = Scripted(
+            Snapshot(books=[book(1), book(3)]),
+            show,
+            rejecting,
+            show,
+            # The same again, then a check that finds no change.
+            rejecting,
+            Delta(),
+            show,
+            Delta(books=[book(1)]),
+            show,
+            Snapshot(unchanged=[pair(1), pair(3)]),
+            show,
+            Snapshot(rejected=[bad(Names.ANY)]),
+            show,
+        )
+        with Feed(source) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        # No book of pair 2 is live, so none is retained.
+        assert shown == [(0, False), (3, True), (3, True), (2, False), (0, False), (1, True)]
+
+    def test_a_retained_book_is_older_than_the_last_check(self, live: LiveIndex):
+        source = Scripted(Snapshot(books=[book(1)]), Delta(rejected=[bad(1, pair(1))]), *[Delta()] * 3)
+        with Feed(source) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+            age = feed.age
+            assert feed.retained_age is not None
+            assert feed.retained_age > age
+
+    def test_a_book_that_is_retained_from_the_start_has_an_age(self, live: LiveIndex):
+        with Feed(Scripted(Snapshot(books=[book(1)], rejected=[bad(1)]))) as feed:
+            feed.start(live)
+            assert feed.retained_age is not None
+            assert feed.retained_age < inf
+
     def test_lines_are_each_reported(self):
         with Feed(source := Scripted(Snapshot(rejected=[bad(1)]), Delta(rejected=[bad(1), bad(1)]))) as feed:
             feed.start(LiveIndex())
@@ -387,6 +432,14 @@ class TestFailing:
             eventually(lambda last=last: last in logged.text)  # type: ignore[misc]  # a default has no type
             follower.close()
             assert (source.opened, source.closed, spots(live)) == (1, 1, {1: None})
+
+    def test_a_source_that_has_ended_grows_old(self, live: LiveIndex):
+        """Its producer may have died, so its books are stale: `/healthz` answers 503 with `--max-stale`."""
+        follower = Follower(Scripted(Snapshot(books=[book(1)]), ends=True))
+        follower.start(live, None)
+        eventually(lambda: follower.state is State.ENDED)
+        age = follower.age
+        eventually(lambda: follower.age > age)
 
     def test_what_cannot_be_loaded_is_an_error_and_can_be_tried_again(self, live: LiveIndex):
         source = Scripted(Unavailable("it is damaged"), OSError(5, "Input/output error"), Snapshot(books=[book(1)]))

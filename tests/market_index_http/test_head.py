@@ -17,6 +17,8 @@ class Feed:
     """A feed of any age."""
 
     revision = None
+    current_rejections = 0
+    retained_age = None
 
     def __init__(self, age: float) -> None:
         self.age = age

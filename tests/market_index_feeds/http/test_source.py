@@ -173,6 +173,23 @@ def test_an_answer_that_holds_no_book_leaves_the_last_good_one(live: LiveIndex, 
         assert feed.rejected == 2
 
 
+def test_a_rejection_ends_with_an_answer_that_the_book_has_not_changed(upstream: LiveIndex, live: LiveIndex):
+    app = create_app(upstream)
+    spoiled: list[bool] = []
+
+    async def sometimes(scope: Any, receive: Any, send: Any) -> None:
+        is_spoiled = spoiled and scope["path"] == BOOK
+        await (Response(b"{}") if is_spoiled else app)(scope, receive, send)
+
+    with served(sometimes) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+        feed.start(live)
+        spoiled.append(True)
+        eventually(lambda: (feed.current_rejections, feed.retained_age is None) == (3, False))
+        spoiled.clear()
+        eventually(lambda: (feed.current_rejections, feed.retained_age is None) == (0, True))
+        assert feed.books == 3
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [

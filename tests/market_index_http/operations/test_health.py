@@ -20,6 +20,8 @@ class Feed:
 
     revision: int | None = None
     age: float = 0.0
+    current_rejections: int = 0
+    retained_age: float | None = None
 
 
 @pytest.fixture
@@ -37,11 +39,18 @@ def service(feed: Feed) -> Iterator[Service]:
 
 
 def test_it_reports_the_pairs_and_the_feed(service: Service, feed: Feed):
-    feed.revision, feed.age = 7, 1.23456
+    feed.revision, feed.age, feed.current_rejections, feed.retained_age = 7, 1.23456, 2, 98.76543
     answer = service.ask("/healthz")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert answer.headers["cache-control"] == "no-store"
-    assert answer.json == {"pairs": 1, "revision": 7, "age_seconds": 1.235, "process": os.getpid()}
+    assert answer.json == {
+        "pairs": 1,
+        "revision": 7,
+        "age_seconds": 1.235,
+        "current_rejections": 2,
+        "oldest_retained_seconds": 98.765,
+        "process": os.getpid(),
+    }
 
 
 @pytest.mark.parametrize(("age", "status"), [(60.0, 200), (60.001, 503), (1e9, 503)])
@@ -61,6 +70,8 @@ def test_a_stale_answer_has_the_error_and_the_rest(service: Service, feed: Feed)
         "pairs": 1,
         "revision": None,
         "age_seconds": 61.04,
+        "current_rejections": 0,
+        "oldest_retained_seconds": None,
         "process": os.getpid(),
     }
 

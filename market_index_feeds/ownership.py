@@ -1,0 +1,90 @@
+"""Which pairs of a live index belong to one feed, and which of them are retracted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+
+from market_index import Pair
+from market_index_feeds.medium import Delta, Names, Rejected, Snapshot
+
+
+class Ownership:
+    """Which pairs of the live index belong to one feed, and which of them the source has dropped.
+
+    A pair belongs to the feed from its first book until it is retracted. It is retracted when the source drops it: when
+    a delta removes it, or when a snapshot does not name it. It is kept, though the source does not name it,
+
+    - as long as a rejected or unfinished record names it, or may name any pair: a bad record costs no good book;
+    - as long as the source is blank.
+    """
+
+    def __init__(self) -> None:
+        self._named: set[Pair] = set()
+        self._kept: set[Pair] = set()
+        # What the records name that are rejected now. A record without an identity is identified by what it names.
+        self._rejected: dict[Hashable, Pair | Names] = {}
+        self._unfinished: Pair | Names = Names.NONE
+        self._is_blank = False
+
+    def __len__(self) -> int:
+        return len(self._named) + len(self._kept)
+
+    @property
+    def kept(self) -> int:
+        """The number of pairs that belong to the feed although its source does not name them."""
+        return len(self._kept)
+
+    @property
+    def rejections(self) -> int:
+        """The number of records that are rejected now."""
+        return len(self._rejected)
+
+    @property
+    def retained(self) -> set[Pair]:
+        """The pairs whose last valid book is live instead of what the source contains now."""
+        return self._kept | self._named.intersection(self._rejected.values())
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether pairs are kept because the source contains nothing."""
+        return self._is_blank and bool(self._kept)
+
+    def replace(self, snapshot: Snapshot) -> set[Pair]:
+        """Take over a snapshot, and return the pairs to retract."""
+        owned = self._named | self._kept
+        self._named = owned.intersection(snapshot.unchanged)
+        self._named.update(book.pair for book in snapshot.books)
+        self._kept = owned - self._named
+        self._rejected = {names: names for names in snapshot.rejected_names} | _names_by_record(snapshot.rejected)
+        self._unfinished = snapshot.unfinished
+        self._is_blank = snapshot.is_blank
+        return self._dropped()
+
+    def change(self, delta: Delta) -> set[Pair]:
+        """Take over a delta, and return the pairs to retract."""
+        published = {book.pair for book in delta.books}
+        removed = set(delta.removed) - published
+        # The source may have contained only a bad book of a pair: then the pair in the live index is not the feed's.
+        retracted = {pair for pair in removed if pair in self._named or pair in self._kept}
+        self._named -= removed
+        self._named |= published
+        self._kept -= removed | published
+        for pair in removed | published:
+            self._rejected.pop(pair, None)
+        self._rejected |= _names_by_record(delta.rejected)
+        self._unfinished = delta.unfinished
+        if published or removed or delta.rejected or delta.unfinished is not Names.NONE:
+            self._is_blank = False
+        return retracted | self._dropped()
+
+    def _dropped(self) -> set[Pair]:
+        doubts = {*self._rejected.values(), self._unfinished}
+        if self._is_blank or Names.ANY in doubts:
+            return set()
+        dropped = self._kept - doubts
+        self._kept -= dropped
+        return dropped
+
+
+def _names_by_record(records: Collection[Rejected]) -> dict[Hashable, Pair | Names]:
+    return {one.names if one.record is None else one.record: one.names for one in records}
