@@ -212,6 +212,16 @@ def put(server: Server, bucket: str, key: str, value: bytes, headers: dict[str, 
     plain(server, work)
 
 
+def ask(server: Server, subject: str, body: object) -> None:
+    """Ask the API of JetStream, as the command `nats` does."""
+
+    async def asking(client: Client) -> None:
+        answer = json.loads((await client.request(f"$JS.API.{subject}", json.dumps(body).encode())).data)
+        assert "error" not in answer, answer
+
+    plain(server, asking)
+
+
 def purge(server: Server, bucket: str) -> None:
     async def work(client: Client) -> None:
         await client.jetstream().purge_stream(f"KV_{bucket}")

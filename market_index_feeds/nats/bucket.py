@@ -18,13 +18,15 @@ _MARKER_HEADER: Final = "Nats-Marker-Reason"
 class State:
     """A bucket at one moment: its creation time, the sequence of its last message, its number of keys, its bytes.
 
-    A deleted key counts as long as the message that deleted it is stored.
+    A deleted key counts as long as the message that deleted it is stored. `discards_above` is the limit above which the
+    servers delete the oldest message to store a new one; empty if they never do.
     """
 
     created: str
     last_sequence: int
     keys: int
     length: int
+    discards_above: str = ""
 
 
 @frozen(slots=True, eq=False)
@@ -69,7 +71,15 @@ def state_of(answer: Mapping[str, Any]) -> State:
         # A server that lost its disk reports an empty bucket until it has found the others.
         raise Unanswered("the servers have not agreed who leads")
     state = answer["state"]
-    return State(answer["created"], state["last_seq"], state.get("num_subjects", 0), state["bytes"])
+    limits = _discards_above(answer.get("config", {}))
+    return State(answer["created"], state["last_seq"], state.get("num_subjects", 0), state["bytes"], limits)
+
+
+def _discards_above(config: Mapping[str, Any]) -> str:
+    """Return the limits of a configuration above which the servers delete old messages."""
+    if config.get("discard") == "new":
+        return ""
+    return ", ".join(f"{name} {config[name]}" for name in ("max_bytes", "max_msgs") if config.get(name, -1) > 0)
 
 
 def message_of(found: Mapping[str, Any], prefix: str) -> Message:

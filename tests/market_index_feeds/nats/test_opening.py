@@ -18,6 +18,7 @@ from market_index_feeds import (
 )
 from market_index_feeds.nats import open_nats_store
 from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.bucket import configuration
 from market_index_feeds.nats.cluster import Cluster
 from market_index_feeds.nats.errors import Unreachable
 from tests import nats
@@ -53,6 +54,23 @@ class TestOpening:
         finally:
             starting.join()
             server.kill()
+
+    @pytest.mark.parametrize("limit", ["max_bytes", "max_msgs"])
+    def test_a_bucket_that_discards_books_is_rejected_until_it_keeps_them(
+        self, bucket: str, nats_server: nats.Server, limit: str
+    ):
+        """The server would acknowledge all fifty books, and hold the last twenty-two."""
+        name = nats.name_of(bucket)
+        config = configuration(name, 1) | {limit: 5000, "discard": "old"}
+        nats.ask(nats_server, f"STREAM.CREATE.KV_{name}", config)
+        with pytest.raises(
+            StoreError, match=rf"discards old books .* \({limit} 5000\); run: nats stream edit KV_{name} "
+        ):
+            open_store(bucket)
+        assert len(open_feed(bucket).read()) == 0, "a feed may follow it"
+        for remedy in ({"discard": "new"}, {limit: -1}):
+            nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", config | remedy)
+            open_store(bucket).close()
 
     def test_without_jetstream_there_is_no_bucket(self, tmp_path: Path):
         with (
