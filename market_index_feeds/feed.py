@@ -6,7 +6,7 @@ from typing import final
 
 from market_index import LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_feeds.follower import Follower
-from market_index_feeds.medium import Progress, Source
+from market_index_feeds.medium import Names, Progress, Source
 from market_index_feeds.opened import Opened
 
 
@@ -57,6 +57,11 @@ class Feed(Opened):
     def revision(self) -> int | None:
         """The source's own count of its changes, as far as they are live; None where it has none."""
         return self._follower.revision
+
+    @property
+    def doubted(self) -> frozenset[Pair | Names]:
+        """What the records name that are rejected or unfinished now: pairs, any pair, or none."""
+        return self._follower.doubted
 
     @property
     def is_whole(self) -> bool:

@@ -38,7 +38,7 @@ from typing import Final
 from market_index import LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import FeedError, Unavailable, reason_of
-from market_index_feeds.medium import Delta, Loading, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
 from market_index_feeds.ownership import Ownership
 from market_index_feeds.rejections import RejectionLog
 
@@ -67,6 +67,7 @@ class Follower:
         self.rejected: int = 0
         self.revision: int | None = None
         self.is_whole: bool = False
+        self.doubted: frozenset[Pair | Names] = frozenset()
         self._source = source
         self._ownership = Ownership()
         self._reported: set[Hashable] = set()
@@ -272,6 +273,8 @@ class Follower:
                 if self._stop.is_set():
                     return
                 live.update(update.books, retracted)
+        # After the books: who reads this before the index never misses a book of a pair that is not doubted any more.
+        self.doubted = owned.doubted
         self.is_whole = update.is_whole
         self.revision = self.revision if update.revision is None else update.revision
         if owned.is_blank:

@@ -40,6 +40,11 @@ class Ownership:
         return len(self._rejected)
 
     @property
+    def doubted(self) -> frozenset[Pair | Names]:
+        """What the records name that are rejected or unfinished now."""
+        return frozenset((*self._rejected.values(), self._unfinished))
+
+    @property
     def retained(self) -> set[Pair]:
         """The pairs whose last valid book is live instead of what the source contains now."""
         return self._kept | self._named.intersection(self._rejected.values())
@@ -78,7 +83,7 @@ class Ownership:
         return retracted | self._dropped()
 
     def _dropped(self) -> set[Pair]:
-        doubts = {*self._rejected.values(), self._unfinished}
+        doubts = self.doubted
         if self._is_blank or Names.ANY in doubts:
             return set()
         dropped = self._kept - doubts

@@ -13,8 +13,8 @@ Theory of operation
   second the store is checked: if another program has changed it, it is compared again.
 - FAILING: the store could not be opened or written to. It is opened again after a backoff, and compared.
 
-Nothing is retracted that the feed may still name: no pair before the feed had a book; and if the feed rejected a
-record, or is a stream before its end, only pairs that it had and dropped.
+Nothing is retracted that the feed may still name: no pair before the feed had a book; no pair that a rejected record
+names or may name, as long as it is rejected; and of a stream before its end, only pairs that it had and dropped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Final
 from market_index import LiveIndex, MarketIndex, Pair
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.feed import Feed
-from market_index_feeds.medium import Progress
+from market_index_feeds.medium import Names, Progress
 from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreError
 
 LOG: Final = logging.getLogger(__name__)
@@ -71,6 +71,9 @@ class Relay:
         self._relayed = self.live.current
         self._seen: set[Pair] = set()
         self._too_large: set[Pair] = set()
+        # What rejected records named at the last comparison, and the pairs that it kept for that.
+        self._doubted = self.feed.doubted
+        self._kept: set[Pair] = set()
         # Whether the feed was whole when the store was last compared.
         self._was_whole = False
 
@@ -131,6 +134,9 @@ class Relay:
         if self.feed.is_whole and not self._was_whole:
             # Now it is known which pairs it does not name.
             self._state = RelayState.COMPARING
+        elif not all(_is_doubted(pair, self.feed.doubted) for pair in self._kept):
+            # The record that may have named it is valid now, or gone.
+            self._state = RelayState.COMPARING
         elif not self._is_closing and not self._store.is_as_left():
             LOG.warning("%s: another program changed it; making it the same as %s", self.target, self.feed.source)
             self._state = RelayState.COMPARING
@@ -161,6 +167,9 @@ class Relay:
     def _compare(self, store: Store) -> Receipt:
         """Make all of the store the same as the feed."""
         self._was_whole = self.feed.is_whole
+        self._kept.clear()
+        # Before the index: a pair that is not doubted any more is in it.
+        self._doubted = self.feed.doubted
         index = self.live.current
         self._seen.update(index)
         if self._seen:
@@ -176,7 +185,11 @@ class Relay:
 
     def _may_be_named(self, pair: Pair) -> bool:
         """Whether the feed may name a pair that it has not brought."""
-        return pair not in self._seen and (self.feed.rejected > 0 or not self._was_whole)
+        if pair in self._seen:
+            return False
+        if _is_doubted(pair, self._doubted):
+            self._kept.add(pair)
+        return pair in self._kept or not self._was_whole
 
     def _write(self, write: Callable[[], Receipt]) -> Receipt:
         """Return the receipt. Log books that are too large once a pair; the rest was written."""
@@ -192,3 +205,8 @@ class Relay:
         store, self._store = self._store, None
         if store is not None:
             store.close()
+
+
+def _is_doubted(pair: Pair, doubted: frozenset[Pair | Names]) -> bool:
+    """Whether a rejected record names a pair, or may name it."""
+    return pair in doubted or Names.ANY in doubted

@@ -251,6 +251,26 @@ def test_what_a_rejected_record_may_name_is_not_retracted(source: Store, bucket:
         comes_to_hold(bucket, {1: "1", 2: "2", 3: "3"})
 
 
+def test_a_rejected_record_keeps_its_own_pair_alone_and_only_until_it_is_corrected(source: Store, bucket: str):
+    source.publish(book(1, 1), book(2, 2), book(3, 3), book(9, 1))
+    with open_store(bucket) as before:
+        before.publish(book(2, 7), book(8, 8), book(9, 9))
+    File(source.target).spoil(pair(2), b"nonsense")
+    File(source.target).spoil(pair(9), b"nonsense")
+    with relaying(source, bucket) as relay:
+        assert read(bucket) == {1: "1", 2: "7", 3: "3", 9: "9"}
+        assert relay.feed.current_rejections == 2
+        source.publish(book(1, 4), book(2, 5))
+        comes_to_hold(bucket, {1: "4", 2: "5", 3: "3", 9: "9"})
+        source.retract(pair(9))
+        comes_to_hold(bucket, {1: "4", 2: "5", 3: "3"})
+        source.retract(pair(3))
+        comes_to_hold(bucket, {1: "4", 2: "5"})
+        with open_store(bucket) as other:
+            other.publish(book(3, 6))
+        comes_to_hold(bucket, {1: "4", 2: "5"})
+
+
 def test_a_book_that_is_too_large_costs_nothing_else(source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture):
     with nats.served(tmp_path / "small", "max_payload: 16384") as server:
         target = f"{server.url}/books"
