@@ -24,7 +24,15 @@ from nats.aio.subscription import Subscription as ClientSubscription
 from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message, State, configuration, key_prefix, message_of, state_of, stream_name
-from market_index_feeds.nats.errors import NO_CLUSTER, NoMessage, Rejected, Unanswered, Unreachable, error_of
+from market_index_feeds.nats.errors import (
+    NO_CLUSTER,
+    NoMessage,
+    Rejected,
+    Unanswered,
+    Unreachable,
+    error_of,
+    shown_text,
+)
 
 CONNECT_SECONDS: Final = 2.0
 """Timeout of connecting to one server."""
@@ -95,8 +103,8 @@ class Connection:
             if not isinstance(error, Exception):
                 raise
             if "authorization" in reason.lower() or "authentication" in reason.lower():
-                raise PermissionError(f"{server} refuses the credentials") from None
-            raise Unreachable(f"{server}: {reason}") from None
+                raise PermissionError(f"{shown_text(server)} refuses the credentials") from None
+            raise Unreachable(f"{shown_text(server)}: {reason}") from None
 
     async def close(self) -> None:
         """Disconnect. Closing twice does no harm."""
@@ -286,7 +294,7 @@ def _reason(error: BaseException | None) -> str:
         return "no answer in time"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
-    return reason_of(error).removeprefix("nats: ").strip("'")
+    return shown_text(reason_of(error).removeprefix("nats: ").strip("'"))
 
 
 def _is_ip_address(host: str | None) -> bool:

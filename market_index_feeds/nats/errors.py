@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from market_index.errors import safe_repr
+
 # Error codes of the servers.
 NO_STREAM: Final = 10059
 NO_CLUSTER: Final = 10074
@@ -23,6 +25,7 @@ TOO_LARGE: Final = {10054}
 
 _NO_MESSAGE: Final = 10037
 _UNAVAILABLE: Final = 503
+_MAX_TEXT_LENGTH: Final = 400  # a permission violation shows a key
 
 
 class Unreachable(Exception):
@@ -60,9 +63,14 @@ BUCKET_ERRORS: Final = (Unreachable, Rejected, NoBucket, Lost, OSError)
 """Every error of work on a bucket that is no defect. `OSError`: credentials, certificates, or too many open files."""
 
 
+def shown_text(text: str) -> str:
+    """Return the text of a server for a message: escaped and cut if it is long, or contains control characters."""
+    return text if text.isprintable() and len(text) <= _MAX_TEXT_LENGTH else safe_repr(text)
+
+
 def error_of(error: Mapping[str, Any]) -> Exception:
     """Return the error that a server's answer contains."""
-    code, description = error.get("err_code", 0), error.get("description", "")
+    code, description = error.get("err_code", 0), shown_text(str(error.get("description", "")))
     if code == NO_STREAM:
         return NoBucket()
     if code == _NO_MESSAGE:

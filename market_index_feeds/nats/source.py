@@ -18,7 +18,7 @@ from market_index_feeds.medium import Delta, Names, Progress, Rejected, Snapshot
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message
 from market_index_feeds.nats.cluster import Cluster
-from market_index_feeds.nats.errors import BUCKET_ERRORS, Lost
+from market_index_feeds.nats.errors import BUCKET_ERRORS, Lost, shown_text
 from market_index_feeds.nats.event_loop import EventLoop
 from market_index_feeds.nats.records import book_of, key_of, pair_of
 from market_index_feeds.nats.retry import OPENING, Patience, retry
@@ -199,7 +199,9 @@ class _Contents:
             except MarketIndexError as error:
                 pair = pair_of(key)
                 names = Names.NONE if pair is None else pair
-                self.rejected[key] = Rejected(f"value {key}", str(error), names, record=key if pair is None else pair)
+                self.rejected[key] = Rejected(
+                    f"value {shown_text(key)}", str(error), names, record=key if pair is None else pair
+                )
 
 
 def open_nats_source(source: str, opening: Patience = OPENING) -> NatsSource:

@@ -37,7 +37,7 @@ from attrs import define
 
 from market_index_feeds.nats.bucket import OPERATION_HEADER
 from market_index_feeds.nats.connection import Connection, Delivery
-from market_index_feeds.nats.errors import NO_STREAM, TOO_LARGE, WRONG_SEQUENCE, Rejected
+from market_index_feeds.nats.errors import NO_STREAM, TOO_LARGE, WRONG_SEQUENCE, Rejected, shown_text
 from market_index_feeds.nats.records import DIGEST_HEADER, Record
 
 MAX_IN_FLIGHT: Final = 256
@@ -153,7 +153,7 @@ class InFlight:
         answer = json.loads(reply.data)
         if "error" in answer:
             error = answer["error"]
-            write.reject(Rejected(error.get("err_code", 0), error.get("description", "")))
+            write.reject(Rejected(error.get("err_code", 0), shown_text(str(error.get("description", "")))))
         else:
             write.acknowledge(answer["seq"])
             self.acknowledged_at = monotonic()

@@ -10,6 +10,7 @@ from threading import Event
 import pytest
 
 from market_index import LiveIndex
+from market_index.errors import safe_repr
 from market_index_feeds import (
     FeedError,
     StoreError,
@@ -20,7 +21,7 @@ from market_index_feeds.nats import open_nats_store
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import configuration
 from market_index_feeds.nats.cluster import Cluster
-from market_index_feeds.nats.errors import Unreachable
+from market_index_feeds.nats.errors import Rejected, Unreachable, error_of
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
@@ -71,6 +72,14 @@ class TestOpening:
         for remedy in ({"discard": "new"}, {limit: -1}):
             nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", config | remedy)
             open_store(bucket).close()
+
+    @pytest.mark.parametrize("text", ["\x1b]0;owned\x07", "x" * 1000])
+    def test_the_text_of_a_server_is_escaped_and_cut(self, text: str):
+        with nats.listening(f"-ERR '{text}'\r\n".encode()) as port, pytest.raises(FeedError) as raised:
+            impatient_feed(f"nats://127.0.0.1:{port}/books").read()
+        assert str(raised.value).isprintable()
+        assert len(str(raised.value)) < 300
+        assert str(error_of({"description": text})) == str(Rejected(0, safe_repr(text)))
 
     def test_without_jetstream_there_is_no_bucket(self, tmp_path: Path):
         with (
