@@ -30,7 +30,7 @@ from market_index import LiveIndex, MarketIndex, Pair
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.feed import Feed
 from market_index_feeds.medium import Names, Progress
-from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreError
+from market_index_feeds.store import BookRefused, BookTooLarge, Receipt, Store, StoreError
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -82,7 +82,14 @@ class Relay:
         self.feed.start(self.live, progress)
         self._store = self._open_store()
         self.target = self._store.target
-        return self._compare(self._store)
+        try:
+            return self._compare(self._store)
+        except BookRefused as error:
+            # One book must not stop the others: `run` retries it.
+            LOG.warning("%s: %s; retrying", self.feed.source, error)
+            receipt = Receipt(self._store.revision)
+            self._fail(0)
+            return receipt
 
     def run(self) -> None:
         """Keep the store the same until `close`. Call it once, after `start`."""

@@ -55,6 +55,10 @@ class BookTooLarge(StoreError):
         self.receipt = receipt
 
 
+class BookRefused(StoreError):
+    """The servers of a store reject the book of a pair, for another reason than its size. Others were written."""
+
+
 class Store(Opened):
     """Where books are published. Open one with `open_store`, close it when done.
 

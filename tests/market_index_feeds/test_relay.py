@@ -17,6 +17,7 @@ import pytest
 from market_index import MarketIndex, OrderBook, wire
 from market_index_feeds import FeedError, Relay, Store, StoreError, backoff, open_feed, open_store
 from market_index_feeds import relay as relay_module
+from market_index_feeds.nats.bucket import configuration
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.media import Bucket, File
@@ -283,6 +284,26 @@ def test_a_book_that_is_too_large_costs_nothing_else(source: Store, tmp_path: Pa
             assert logged.text.count("does not take the book of") == 1
             source.publish(OrderBook(large.pair, spot="3"))
             comes_to_hold(target, {1: "2", 2: "2", 1001: "3"})
+
+
+def test_a_book_that_the_servers_reject_stops_no_other(
+    source: Store, bucket: str, nats_server: nats.Server, logged: pytest.LogCaptureFixture
+):
+    """The bucket has no room for it, neither at the start nor later, until it is smaller."""
+    name = nats.name_of(bucket)
+    nats.ask(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_bytes": 40_000})
+    large = nats.noise(1)
+    source.publish(large, book(1, 1), book(2, 2))
+    with relaying(source, bucket) as relay:
+        assert relay.target == bucket
+        comes_to_hold(bucket, {1: "1", 2: "2"})
+        source.publish(book(1, 9), book(3, 3))
+        source.retract(pair(2))
+        comes_to_hold(bucket, {1: "9", 3: "3"})
+        assert logged.text.count(f"refused {large.pair}: maximum bytes exceeded") == 1
+        source.publish(OrderBook(large.pair, spot="4"))
+        comes_to_hold(bucket, {1: "9", 3: "3", 1001: "4"})
+        eventually(lambda: f"{bucket}: written to again" in logged.text)
 
 
 def test_a_signal_handler_may_close_it_at_any_moment(source: Store, tmp_path: Path):
