@@ -353,6 +353,13 @@ def test_a_round_ends_in_time_and_the_next_one_starts_with_the_other_pairs(
         eventually(lambda: "recovered" in quick.text)
 
 
+def test_a_feed_that_was_not_started_can_be_closed():
+    feed = open_feed("http://127.0.0.1:1")
+    feed.close()
+    with pytest.raises(RuntimeError, match="started once"):
+        feed.read()
+
+
 def test_nobody_there_is_one_clear_error(live: LiveIndex):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
