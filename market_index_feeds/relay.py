@@ -30,7 +30,7 @@ from market_index import LiveIndex, MarketIndex, Pair
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.feed import Feed
 from market_index_feeds.medium import Names, Progress
-from market_index_feeds.store import BookRefused, BookTooLarge, Receipt, Store, StoreError
+from market_index_feeds.store import BookRejected, BookTooLarge, Receipt, Store, StoreError
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Relay:
         self.target = self._store.target
         try:
             return self._compare(self._store)
-        except BookRefused as error:
+        except BookRejected as error:
             # One book must not stop the others: `run` retries it.
             LOG.warning("%s: %s; retrying", self.feed.source, error)
             receipt = Receipt(self._store.revision)

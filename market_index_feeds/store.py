@@ -55,7 +55,7 @@ class BookTooLarge(StoreError):
         self.receipt = receipt
 
 
-class BookRefused(StoreError):
+class BookRejected(StoreError):
     """The servers of a store reject the book of a pair, for another reason than its size. Others were written."""
 
 

@@ -18,7 +18,7 @@ from market_index_feeds.nats.errors import NO_STREAM, NoBucket, Unreachable
 from market_index_feeds.nats.records import DIGEST_HEADER, Record, pair_of
 from market_index_feeds.nats.watch import Watch, WatchState
 from market_index_feeds.nats.writes import FINAL, InFlight, Write, WriteState
-from market_index_feeds.store import BookRefused, StoreBusy, StoreError, Unacknowledged
+from market_index_feeds.store import BookRejected, StoreBusy, StoreError, Unacknowledged
 
 ATTEMPT_SECONDS: Final = 2.0
 """How long one server is waited for: another may answer."""
@@ -200,13 +200,13 @@ class Publisher:
                 change.acknowledged_at = monotonic()
 
     async def _require_accepted(self, connection: Connection, change: Change) -> None:
-        """Raise `BookRefused` for a rejected write, and `NoBucket` if no stream took one because the bucket is gone."""
+        """Raise `BookRejected` for a rejected write, and `NoBucket` if none was stored because the bucket is gone."""
         rejected = change.of(WriteState.REJECTED)
         for write in rejected:
             if write.rejection is not None and write.rejection.code != NO_STREAM:
                 written = len(change.of(WriteState.ACKNOWLEDGED))
-                raise BookRefused(
-                    f"{self._target} refused {pair_of(write.key)}: {write.rejection}; "
+                raise BookRejected(
+                    f"{self._target} rejected {pair_of(write.key)}: {write.rejection}; "
                     f"{written} of {len(change.writes)} changes were made"
                 )
         if rejected:

@@ -300,7 +300,7 @@ def test_a_book_that_the_servers_reject_stops_no_other(
         source.publish(book(1, 9), book(3, 3))
         source.retract(pair(2))
         comes_to_hold(bucket, {1: "9", 3: "3"})
-        assert logged.text.count(f"refused {large.pair}: maximum bytes exceeded") == 1
+        assert logged.text.count(f"rejected {large.pair}: maximum bytes exceeded") == 1
         source.publish(OrderBook(large.pair, spot="4"))
         comes_to_hold(bucket, {1: "9", 3: "3", 1001: "4"})
         eventually(lambda: f"{bucket}: written to again" in logged.text)
