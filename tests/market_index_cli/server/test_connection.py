@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from market_index import LiveIndex
 from market_index_cli.server.connection import (
@@ -22,7 +26,7 @@ from market_index_cli.server.http_server import Server
 from market_index_http import create_app
 from tests.command import SAMPLE, running
 from tests.service import Client, Service, served
-from tests.waiting import DEADLINE_SECONDS, eventually
+from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
 
 LIST = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
 
@@ -94,6 +98,23 @@ class TestHead:
         post = LIST.replace(b"GET", b"POST") + b"Content-Length: 1000000\r\n\r\n"
         assert client.send(post + b"x" * 1_000_000).status == 405
         assert client.ask("/trading-view/pair-list").status == 200
+
+    @settings(max_examples=20, phases=WITHOUT_SHRINKING, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def test_valid_requests_are_answered_however_their_bytes_arrive(self, service: Service, data: st.DataObject):
+        chunked = b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: trailer\r\n\r\n"
+        known = {self.head(60_000): b"200", LIST + b"\r\n": b"200", chunked: b"404"}
+        requests = data.draw(st.lists(st.sampled_from(list(known)), min_size=1, max_size=5))
+        sent = b"".join(requests) + LIST + b"Connection: close\r\n\r\n"
+        ends = sorted(data.draw(st.sets(st.integers(1, len(sent)), max_size=20)) | {len(sent)})
+        with socket.create_connection(("127.0.0.1", service.port), timeout=DEADLINE_SECONDS) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for start, end in pairwise([0, *ends]):
+                connection.sendall(sent[start:end])
+            received = b""
+            while chunk := connection.recv(65536):
+                received += chunk
+        assert re.findall(rb"HTTP/1.1 (\d+)", received) == [*map(known.__getitem__, requests), b"200"]
 
     def test_many_requests_that_arrive_together_are_no_large_head(self, service: Service):
         count = 2_000
