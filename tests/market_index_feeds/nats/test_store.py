@@ -99,7 +99,7 @@ class TestLimits:
         nats.plain(nats_server, work)
         with (
             open_store(bucket) as store,
-            pytest.raises(StoreError, match=r"refused .*maximum bytes exceeded; \d+ of 50"),
+            pytest.raises(StoreError, match=r"rejected .*maximum bytes exceeded; \d+ of 50"),
         ):
             store.publish(*map(book, range(50)))
 
