@@ -10,8 +10,9 @@ Theory of operation
     Time: while no response is being made, one timer runs. It is uvicorn's keep-alive timer until a byte arrives, and
     then the head timer, which further bytes do not extend. A connection that sent nothing yet has the head timer too.
 
-    Number: above the limit, the connection that waits longest for a request is closed to make room. If there is none,
-    the new connection gets 503 before its request is read. So clients that send nothing cannot keep others out.
+    Number: above the limit, the connection that waits longest is closed to make room: for a request, or after its
+    timer for a client that does not read. If there is none, the new connection gets 503 before its request is read.
+    So clients that send or read nothing cannot keep others out.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class Connection(HttpToolsProtocol):
         self.url = b""
         self._limits = limits
         self._received = 0
-        # The head timers of all connections of this server; the one that waits longest is first.
+        # The connections that wait for a request, or whose client does not read what it asked for, and their timers.
+        # The one that waits longest is first.
         self._waiting = waiting
         self._rejection = 400, ""
         self._is_rejected = False
@@ -95,11 +97,22 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer."""
-        self._stop_head_timer()
+        self._stop_timer()
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Note since when the connection is idle."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            # It closes once the client has read the response.
+            self._start_head_timer()
+        elif self.timeout_keep_alive_task is not None:
+            self._waiting[self] = self.timeout_keep_alive_task
 
     def data_received(self, data: bytes) -> None:
         """Pass data on to the parser, up to the limit."""
+        if self.timeout_keep_alive_task is not None:
+            self._stop_timer()
         for start in range(0, len(data), _SLICE_BYTES):
             if self._is_rejected:
                 self._drop(data)
@@ -110,12 +123,12 @@ class Connection(HttpToolsProtocol):
             if self._received > MAX_HEAD_BYTES + _SLICE_BYTES and not self._is_rejected:
                 self._reject(*self._excess())
         is_answering = self.cycle is not None and not self.cycle.response_complete
-        if self not in self._waiting and self.timeout_keep_alive_task is None and not is_answering:
+        if self not in self._waiting and not is_answering:
             self._start_head_timer()
 
     def on_headers_complete(self) -> None:
         """Check the size of the head and the target, then start the response."""
-        self._stop_head_timer()
+        self._stop_timer()
         query = self.url.partition(b"?")[2]
         too_long = self._received > MAX_HEAD_BYTES and self._head_bytes() > MAX_HEAD_BYTES
         if too_long or len(self.url) > MAX_TARGET_BYTES or query.count(b"&") >= MAX_PARAMETERS:
@@ -134,11 +147,11 @@ class Connection(HttpToolsProtocol):
         self._reject(*(self._rejection if self._rejection[1] else (400, msg)))
 
     def _make_room(self) -> bool:
-        """Close the connection that waits longest for a request. Return whether there is one."""
+        """Close the connection that waits longest. Return whether there is one."""
         longest = next(iter(self._waiting), None)
         if longest is None:
             return False
-        self.logger.warning("connection without a request closed: %d are open", self._limits.connections)
+        self.logger.warning("idle connection closed: %d are open, which is the limit", self._limits.connections)
         self._waiting.pop(longest).cancel()
         longest.transport.abort()
         return True
@@ -157,7 +170,7 @@ class Connection(HttpToolsProtocol):
     def _reject(self, status: int, message: str) -> None:
         """Send the error, read and drop what else arrives for a moment, and close."""
         self._is_rejected = True
-        self._stop_head_timer()
+        self._stop_timer()
         self._write_error(status, message)
         self.loop.call_later(_LINGER_SECONDS, self.transport.close)
 
@@ -180,7 +193,7 @@ class Connection(HttpToolsProtocol):
     def _start_head_timer(self) -> None:
         self._waiting[self] = self.loop.call_later(self._limits.head_seconds, self.transport.close)
 
-    def _stop_head_timer(self) -> None:
+    def _stop_timer(self) -> None:
         timer = self._waiting.pop(self, None)
         if timer is not None:
             timer.cancel()

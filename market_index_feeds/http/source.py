@@ -52,7 +52,7 @@ class HttpSource(Source):
         self._connections: Connections | None = None
         self._pairs: tuple[Pair, ...] = ()
         # Whether the last round rejected books. Their pairs may be answered with 304 in the next one.
-        self._has_rejected = False
+        self._rejected: dict[Pair, Rejected] = {}
         # The position in `_pairs` at which a round starts.
         self._first = 0
         # The entity tags of what is live, by pair; None for the pair list.
@@ -107,13 +107,15 @@ class HttpSource(Source):
             read.problem = read.problem or (
                 f"only {read.asked} of {len(pairs)} pairs were answered in {ROUND_SECONDS:g} seconds"
             )
-        if read.is_empty and pairs == self._pairs and not self._has_rejected:
+        rejected = {pair: one for pair, one in self._rejected.items() if pair not in read.valid} | read.rejected
+        rejected = {pair: rejected[pair] for pair in pairs if pair in rejected}
+        if read.is_empty and pairs == self._pairs and rejected == self._rejected:
             yield Delta()
         else:
-            yield Snapshot(books=read.books, rejected=read.rejected, unchanged=pairs, problem=read.problem)
+            yield Snapshot(books=read.books, rejected=rejected.values(), unchanged=pairs, problem=read.problem)
         for pair in set(self._pairs).difference(pairs):
             self._etags.pop(pair, None)
-        self._pairs, self._has_rejected = pairs, bool(read.rejected)
+        self._pairs, self._rejected = pairs, rejected
         self._etags.update({None: list_etag, **read.etags})
 
     def _pair_list(self, connections: Connections, progress: Progress | None) -> tuple[tuple[Pair, ...], str]:
@@ -140,7 +142,9 @@ class _Round:
 
     def __init__(self) -> None:
         self.books: list[OrderBook] = []
-        self.rejected: list[Rejected] = []
+        self.rejected: dict[Pair, Rejected] = {}
+        self.valid: set[Pair] = set()
+        """The pairs whose book is valid, or is the last valid one (304)."""
         self.etags: dict[Pair | None, str] = {}
         self.problem: str | None = None
         self.asked = 0
@@ -155,12 +159,14 @@ class _Round:
         self.asked += 1
         if isinstance(answer, Unavailable):
             self.problem = self.problem or answer.reason
-        elif answer is not None and answer.body is not None:
+        elif answer is not None:
             try:
-                self.books.append(_book(answer, pair))
-                self.etags[pair] = answer.etag
+                if answer.body is not None:
+                    self.books.append(_book(answer, pair))
+                    self.etags[pair] = answer.etag
+                self.valid.add(pair)
             except MarketIndexError as error:
-                self.rejected.append(Rejected(f"the order book of {pair}", str(error), pair, pair))
+                self.rejected[pair] = Rejected(f"the order book of {pair}", str(error), pair, pair)
 
 
 def open_http_source(source: str) -> HttpSource:

@@ -77,8 +77,9 @@ class WriterLock:
         with suppress(FileNotFoundError):
             if os.path.samestat(self._path.stat(), os.fstat(self._descriptor)):
                 return True
-        os.close(self._descriptor)
-        self._descriptor = self._open()
+        # If it cannot be opened, the descriptor stays open: its number must not become that of another file.
+        former, self._descriptor = self._descriptor, self._open()
+        os.close(former)
         return False
 
 

@@ -238,7 +238,7 @@ class SqliteStore(Store):
     def _change(self) -> Iterator[Change]:
         """Make one change: it is stored at the end of the body, and not at all if that raises."""
         deadline = monotonic() + self._wait
-        with self._connected() as connection, self._writing.held(self._wait):
+        with self._connected() as connection, self._writing.held(max(0, deadline - monotonic())):
             # One deadline for the threads of this process, other publishers, and other programs.
             _wait_at_most(connection, deadline - monotonic())
             with transaction(connection, "BEGIN IMMEDIATE"):

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import pytest
+from anyio import to_thread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.types import Receive, Scope, Send
 
-from market_index import LiveIndex
+from market_index import LiveIndex, OrderBook
 from market_index_cli.server.connection import (
     MAX_HEAD_BYTES,
     MAX_PARAMETERS,
@@ -25,6 +28,7 @@ from market_index_cli.server.connection import (
 from market_index_cli.server.http_server import Server
 from market_index_http import create_app
 from tests.command import SAMPLE, running
+from tests.market_index_feeds.made_up import pair
 from tests.service import Client, Service, served
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
 
@@ -180,27 +184,57 @@ class TestTime:
 
 
 class TestNumber:
-    def test_connections_above_the_limit_are_503_until_others_close(self, caplog: pytest.LogCaptureFixture):
-        with limited(connections=2, keep_alive_seconds=600) as service, ExitStack() as stack:
-            first, second = (stack.enter_context(closing(Client(service.port))) for _ in range(2))
-            assert first.ask("/trading-view/pair-list").status == 200
-            assert second.ask("/trading-view/pair-list").status == 200
-            third = stack.enter_context(closing(Client(service.port)))
-            answer = third.send(b"")
-            assert (answer.status, answer.json) == (503, {"error": "Too many connections"})
-            assert is_closed(third.socket)
-            assert "connection rejected: 2 are open, which is the limit" in caplog.text
-            first.close()
-            eventually(lambda: service.ask("/trading-view/pair-list").status == 200)
+    def test_connections_above_the_limit_are_503_while_others_wait_for_a_response(
+        self, caplog: pytest.LogCaptureFixture
+    ):
+        answering, go_on = Event(), Event()
 
-    def test_a_connection_without_a_request_makes_room(self, caplog: pytest.LogCaptureFixture):
+        async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+            answering.set()
+            await to_thread.run_sync(go_on.wait, DEADLINE_SECONDS)
+            await create_app(LiveIndex())(scope, receive, send)
+
+        with served(slow, Server(slow, limits=Limits(connections=1))) as service, ExitStack() as stack:
+            first = stack.enter_context(closing(Client(service.port)))
+            first.socket.sendall(LIST + b"\r\n")
+            assert answering.wait(DEADLINE_SECONDS)
+            second = stack.enter_context(closing(Client(service.port)))
+            answer = second.send(b"")
+            assert (answer.status, answer.json) == (503, {"error": "Too many connections"})
+            assert is_closed(second.socket)
+            assert "connection rejected: 1 are open, which is the limit" in caplog.text
+            go_on.set()
+            assert first.send(b"").status == 200
+
+    def test_the_connection_that_waits_longest_makes_room(self, caplog: pytest.LogCaptureFixture):
         with limited(connections=2, head_seconds=600, keep_alive_seconds=600) as service, ExitStack() as stack:
             silent, used, third = (stack.enter_context(closing(Client(service.port))) for _ in range(3))
             assert used.ask("/trading-view/pair-list").status == 200
             assert third.ask("/trading-view/pair-list").status == 200
             assert is_closed(silent.socket)
-            assert "connection without a request closed: 2 are open" in caplog.text
+            assert "idle connection closed: 2 are open, which is the limit" in caplog.text
             assert used.ask("/trading-view/pair-list").status == 200
+            # Now the third has been idle for longer.
+            fourth = stack.enter_context(closing(Client(service.port)))
+            assert fourth.ask("/trading-view/pair-list").status == 200
+            assert is_closed(third.socket)
+            assert used.ask("/trading-view/pair-list").status == 200
+
+    @pytest.mark.parametrize("field", [b"", b"Connection: close\r\n"])
+    def test_a_client_that_does_not_read_makes_room(self, field: bytes):
+        live = LiveIndex([OrderBook.from_levels(pair(1), bids=[(str(price), 2**60) for price in range(1, 150_000)])])
+        app = create_app(live)
+        target = f"GET /trading-view/order-book?base={pair(1).base}&quote=ADA HTTP/1.1\r\nHost: x\r\n".encode()
+        with served(app, Server(app, limits=Limits(connections=1))) as service, ExitStack() as stack:
+            unread = stack.enter_context(closing(Client(service.port)))
+            unread.socket.sendall(target + field + b"\r\n")
+            assert unread.socket.recv(1) == b"H"
+
+            def is_answered() -> bool:
+                with closing(Client(service.port)) as other:
+                    return other.ask("/trading-view/pair-list").status == 200
+
+            eventually(is_answered)
 
     def test_the_limit_leaves_files_for_feeds(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": 1024}.__getitem__)

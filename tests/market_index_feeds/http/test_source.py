@@ -173,6 +173,29 @@ def test_an_answer_that_holds_no_book_leaves_the_last_good_one(live: LiveIndex, 
         assert feed.rejected == 2
 
 
+def test_a_pair_stays_rejected_while_its_book_is_not_answered(live: LiveIndex, quick: pytest.LogCaptureFixture):
+    first = str(pair(1).base)
+    answers = {first: Response(b"nonsense"), str(pair(2).base): Response(wire.order_book_to_json(book(2, 2)))}
+    asked: list[str] = []
+
+    async def answer(request: Request) -> Response:
+        if request.url.path == LIST:
+            return Response(wire.pair_list_to_json(MarketIndex([book(1), book(2)]).pair_list()))
+        asked.append(request.query_params["base"])
+        return answers[asked[-1]]
+
+    service = served(Starlette(routes=[Route("/{path:path}", answer)]))
+    with service as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+        feed.start(live)
+        assert (spots(live), feed.current_rejections) == ({2: "2"}, 1)
+        answers[first] = Response(b"", 500)
+        before = asked.count(first)
+        eventually(lambda: asked.count(first) > before + 3)
+        assert (feed.current_rejections, pair(1) in feed.doubted) == (1, True)
+        answers[first] = Response(wire.order_book_to_json(book(1, 1)))
+        eventually(lambda: (spots(live), feed.current_rejections) == ({1: "1", 2: "2"}, 0))
+
+
 def test_a_rejection_ends_with_an_answer_that_the_book_has_not_changed(upstream: LiveIndex, live: LiveIndex):
     app = create_app(upstream)
     spoiled: list[bool] = []

@@ -412,6 +412,17 @@ class TestWriters:
             open_store(path)
         assert not path.with_name("other").exists()
 
+    def test_a_lock_that_cannot_be_opened_again_costs_no_other_file(self, store: Store, path: Path, tmp_path: Path):
+        store.publish(book(1, 1))
+        lock_path = Path(f"{path}-lock")
+        lock_path.unlink()
+        lock_path.symlink_to(tmp_path / "other")
+        for _ in range(2):
+            with pytest.raises(StoreError, match="must be a file, but is a link"):
+                store.publish(book(1, 2))
+        lock_path.unlink()
+        assert store.publish(book(1, 3)).revision == 2
+
     def test_all_that_a_change_waits_for_has_one_deadline(self, path: Path, monkeypatch: pytest.MonkeyPatch):
         """The clock stands still, but for the time that waiting for the lock of publishers takes."""
         now = [0.0]
