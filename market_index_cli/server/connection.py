@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from typing import Any, Final
 
 from attrs import field, frozen
@@ -49,7 +50,8 @@ def connections_allowed() -> int:
     """Return how many connections the limit of open files (RLIMIT_NOFILE) allows, at least 1."""
     sysconf = getattr(os, "sysconf", None)
     open_files: int = sysconf("SC_OPEN_MAX") if sysconf else 1024
-    return max(1, open_files - RESERVED_DESCRIPTORS)
+    # A negative number says that there is no limit.
+    return sys.maxsize if open_files < 0 else max(1, open_files - RESERVED_DESCRIPTORS)
 
 
 @frozen

@@ -241,6 +241,8 @@ class TestNumber:
         assert connections_allowed() == Limits().connections == 1024 - RESERVED_DESCRIPTORS
         monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": 10}.__getitem__)
         assert connections_allowed() == 1
+        monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": -1}.__getitem__)
+        assert connections_allowed() > 1_000_000
         monkeypatch.delattr("os.sysconf")
         assert connections_allowed() == 1024 - RESERVED_DESCRIPTORS
 
