@@ -59,9 +59,9 @@ class Feed(Opened):
         return self._follower.revision
 
     @property
-    def doubted(self) -> frozenset[Pair | Names]:
+    def unresolved(self) -> frozenset[Pair | Names]:
         """What the records name that are rejected or unfinished now: pairs, any pair, or none."""
-        return self._follower.doubted
+        return self._follower.unresolved
 
     @property
     def is_whole(self) -> bool:

@@ -67,7 +67,7 @@ class Follower:
         self.rejected: int = 0
         self.revision: int | None = None
         self.is_whole: bool = False
-        self.doubted: frozenset[Pair | Names] = frozenset()
+        self.unresolved: frozenset[Pair | Names] = frozenset()
         self._source = source
         self._ownership = Ownership()
         self._reported: set[Hashable] = set()
@@ -273,8 +273,8 @@ class Follower:
                 if self._stop.is_set():
                     return
                 live.update(update.books, retracted)
-        # After the books: who reads this before the index never misses a book of a pair that is not doubted any more.
-        self.doubted = owned.doubted
+        # After the books: a caller that reads this before the index misses no book of a pair that was resolved.
+        self.unresolved = owned.unresolved
         self.is_whole = update.is_whole
         self.revision = self.revision if update.revision is None else update.revision
         if owned.is_blank:

@@ -40,7 +40,7 @@ class Ownership:
         return len(self._rejected)
 
     @property
-    def doubted(self) -> frozenset[Pair | Names]:
+    def unresolved(self) -> frozenset[Pair | Names]:
         """What the records name that are rejected or unfinished now."""
         return frozenset((*self._rejected.values(), self._unfinished))
 
@@ -83,10 +83,10 @@ class Ownership:
         return retracted | self._dropped()
 
     def _dropped(self) -> set[Pair]:
-        doubts = self.doubted
-        if self._is_blank or Names.ANY in doubts:
+        unresolved = self.unresolved
+        if self._is_blank or Names.ANY in unresolved:
             return set()
-        dropped = self._kept - doubts
+        dropped = self._kept - unresolved
         self._kept -= dropped
         return dropped
 

@@ -72,7 +72,7 @@ class Relay:
         self._seen: set[Pair] = set()
         self._too_large: set[Pair] = set()
         # What rejected records named at the last comparison, and the pairs that it kept for that.
-        self._doubted = self.feed.doubted
+        self._unresolved = self.feed.unresolved
         self._kept: set[Pair] = set()
         # Whether the feed was whole when the store was last compared.
         self._was_whole = False
@@ -141,7 +141,7 @@ class Relay:
         if self.feed.is_whole and not self._was_whole:
             # Now it is known which pairs it does not name.
             self._state = RelayState.COMPARING
-        elif not all(_is_doubted(pair, self.feed.doubted) for pair in self._kept):
+        elif not all(_is_unresolved(pair, self.feed.unresolved) for pair in self._kept):
             # The record that may have named it is valid now, or gone.
             self._state = RelayState.COMPARING
         elif not self._is_closing and not self._store.is_as_left():
@@ -175,8 +175,8 @@ class Relay:
         """Make all of the store the same as the feed."""
         self._was_whole = self.feed.is_whole
         self._kept.clear()
-        # Before the index: a pair that is not doubted any more is in it.
-        self._doubted = self.feed.doubted
+        # Before the index: the book of a pair that was resolved is in it.
+        self._unresolved = self.feed.unresolved
         index = self.live.current
         self._seen.update(index)
         if self._seen:
@@ -194,7 +194,7 @@ class Relay:
         """Whether the feed may name a pair that it has not brought."""
         if pair in self._seen:
             return False
-        if _is_doubted(pair, self._doubted):
+        if _is_unresolved(pair, self._unresolved):
             self._kept.add(pair)
         return pair in self._kept or not self._was_whole
 
@@ -214,6 +214,6 @@ class Relay:
             store.close()
 
 
-def _is_doubted(pair: Pair, doubted: frozenset[Pair | Names]) -> bool:
+def _is_unresolved(pair: Pair, unresolved: frozenset[Pair | Names]) -> bool:
     """Whether a rejected record names a pair, or may name it."""
-    return pair in doubted or Names.ANY in doubted
+    return pair in unresolved or Names.ANY in unresolved

@@ -198,15 +198,15 @@ class TestReplacing:
 
     def test_what_is_to_be_kept_is_asked_once_all_is_read(self, store: Store, feed: Feed, live: LiveIndex):
         asked = []
-        doubted: set[Pair] = set()
+        unresolved: set[Pair] = set()
 
         def books() -> Iterator[OrderBook]:
             yield book(1, 7)
-            doubted.add(pair(2))
+            unresolved.add(pair(2))
 
         def keep(one: Pair) -> bool:
             asked.append(one)
-            return one in doubted
+            return one in unresolved
 
         receipt = store.replace(books(), keep)
         assert (receipt.published, receipt.retracted) == (1, 1)

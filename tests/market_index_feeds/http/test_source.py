@@ -191,7 +191,7 @@ def test_a_pair_stays_rejected_while_its_book_is_not_answered(live: LiveIndex, q
         answers[first] = Response(b"", 500)
         before = asked.count(first)
         eventually(lambda: asked.count(first) > before + 3)
-        assert (feed.current_rejections, pair(1) in feed.doubted) == (1, True)
+        assert (feed.current_rejections, pair(1) in feed.unresolved) == (1, True)
         answers[first] = Response(wire.order_book_to_json(book(1, 1)))
         eventually(lambda: (spots(live), feed.current_rejections) == ({1: "1", 2: "2"}, 0))
 
