@@ -155,7 +155,7 @@ def serve(
     FEED as well.
     """
     with server_imports():
-        from market_index_cli.server.connection import Limits, connections_allowed  # noqa: PLC0415  # as below
+        from market_index_cli.server.connection import Limits, connections_allowed  # noqa: PLC0415  # no web stack elsewhere
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
     limits = Limits(head_timeout, keep_alive_timeout, max_connections or connections_allowed())
     settings = Settings(source, access_log, max_age, max_stale, cors_origins, allowed_hosts, limits, workers, page)

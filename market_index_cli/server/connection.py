@@ -39,6 +39,8 @@ MAX_PARAMETERS: Final = 32
 RESERVED_DESCRIPTORS: Final = 64
 """Open files that connections leave to feeds, stores, logs and the event loop."""
 
+_HEAD_TOO_LARGE: Final = 431, f"The request head must have at most {MAX_HEAD_BYTES} bytes"
+
 _SLICE_BYTES: Final = 16 * 1024
 
 _LINGER_SECONDS: Final = 1.0
@@ -77,13 +79,15 @@ class Connection(HttpToolsProtocol):
         self, *args: Any, limits: Limits, waiting: dict[Connection, asyncio.TimerHandle], **options: Any
     ) -> None:
         super().__init__(*args, **options)
+        # Both are read before the first request has begun.
         self.url = b""
+        self.headers = []
         self._limits = limits
         self._received = 0
         # The connections that wait for a request, or whose client does not read what it asked for, and their timers.
         # The one that waits longest is first.
         self._waiting = waiting
-        self._rejection = 400, ""
+        self._rejection: tuple[int, str] | None = None
         self._is_rejected = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
@@ -123,7 +127,7 @@ class Connection(HttpToolsProtocol):
             self._received += len(part)
             super().data_received(part)
             if self._received > MAX_HEAD_BYTES + _SLICE_BYTES and not self._is_rejected:
-                self._reject(*self._excess())
+                self._reject(*(self._excess() or _HEAD_TOO_LARGE))
         is_answering = self.cycle is not None and not self.cycle.response_complete
         if self not in self._waiting and not is_answering:
             self._start_head_timer()
@@ -131,10 +135,8 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Check the size of the head and the target, then start the response."""
         self._stop_timer()
-        query = self.url.partition(b"?")[2]
-        too_long = self._received > MAX_HEAD_BYTES and self._head_bytes() > MAX_HEAD_BYTES
-        if too_long or len(self.url) > MAX_TARGET_BYTES or query.count(b"&") >= MAX_PARAMETERS:
-            self._rejection = self._excess()
+        self._rejection = self._excess()
+        if self._rejection is not None:
             raise _RequestRejected
         self._received = 0
         super().on_headers_complete()
@@ -146,7 +148,7 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Send the error body when the parser stops, at a limit or because the request is not HTTP."""
-        self._reject(*(self._rejection if self._rejection[1] else (400, msg)))
+        self._reject(*(self._rejection or (400, msg)))
 
     def _make_room(self) -> bool:
         """Close the connection that waits longest. Return whether there is one."""
@@ -161,13 +163,16 @@ class Connection(HttpToolsProtocol):
     def _head_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
 
-    def _excess(self) -> tuple[int, str]:
-        """Return the status and the message for what exceeds a limit."""
+    def _excess(self) -> tuple[int, str] | None:
+        """Return the status and the message for what exceeds a limit in the head received so far; None if nothing."""
         if len(self.url) > MAX_TARGET_BYTES:
             return 400, f"The request target must have at most {MAX_TARGET_BYTES} bytes"
-        if self.url.count(b"&") >= MAX_PARAMETERS:
+        if self.url.partition(b"?")[2].count(b"&") >= MAX_PARAMETERS:
             return 400, f"The query must have at most {MAX_PARAMETERS} parameters"
-        return 431, f"The request head must have at most {MAX_HEAD_BYTES} bytes"
+        # The sum is exact, and is computed only for what may be too large.
+        if self._received > MAX_HEAD_BYTES and self._head_bytes() > MAX_HEAD_BYTES:
+            return _HEAD_TOO_LARGE
+        return None
 
     def _reject(self, status: int, message: str) -> None:
         """Send the error, read and drop what else arrives for a moment, and close."""

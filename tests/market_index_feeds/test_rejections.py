@@ -10,7 +10,7 @@ from market_index_feeds.rejections import RejectionLog
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A clock that stands still until its only item is changed."""
+    """A clock that advances only when its only item is changed."""
     clock = [1000.0]
     monkeypatch.setattr(rejections, "monotonic", lambda: clock[0])
     return clock

@@ -424,7 +424,7 @@ class TestWriters:
         assert store.publish(book(1, 3)).revision == 2
 
     def test_all_that_a_change_waits_for_has_one_deadline(self, path: Path, monkeypatch: pytest.MonkeyPatch):
-        """The clock stands still, but for the time that waiting for the lock of publishers takes."""
+        """The clock advances only while a change waits for the lock of publishers."""
         now = [0.0]
         for module in (lock, store_module):
             monkeypatch.setattr(module, "monotonic", lambda: now[0])
