@@ -81,7 +81,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **options)
         # Both are read before the first request has begun.
         self.url = b""
-        self.headers = []
+        self.headers: list[tuple[bytes, bytes]] = []
         self._limits = limits
         self._received = 0
         # The connections that wait for a request, or whose client does not read what it asked for, and their timers.
