@@ -61,18 +61,22 @@ def target(*books: OrderBook, command: Path = COMMAND, open_files: int = 1024) -
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         store = stack.enter_context(open_store(f"{folder}/market.db"))
         store.publish(*(books or [book(1, 1)]))
-        log = Path(folder, "log")
-        with log.open("wb") as errors:
-            process = subprocess.Popen(
-                ["bash", "-c", f'ulimit -n {open_files}; exec "$0" serve "$1" --port 0', command, store.target],
-                stderr=errors,
-            )
-        running = Running(process, log)
-        try:
-            yield Target(running, store, running.service.port)
-        finally:
-            process.kill()
-            process.wait(DEADLINE_SECONDS)
+        running = stack.enter_context(serving(store.target, Path(folder, "log"), command, open_files))
+        yield Target(running, store, running.service.port)
+
+
+@contextmanager
+def serving(feed: str, log: Path, command: Path = COMMAND, open_files: int = 1024) -> Iterator[Running]:
+    """Serve a feed by a process that may open so many files."""
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            ["bash", "-c", f'ulimit -n {open_files}; exec "$0" serve "$1" --port 0', command, feed], stderr=errors
+        )
+    try:
+        yield Running(process, log)
+    finally:
+        process.kill()
+        process.wait(DEADLINE_SECONDS)
 
 
 @define

@@ -6,7 +6,7 @@ from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair
 
 
 def pair(number: int) -> Pair:
-    return Pair(AssetId(number.to_bytes(28, "big"), b"x"), ADA)
+    return Pair(AssetId(number.to_bytes(28, "big"), b"z"), ADA)
 
 
 def book(number: int, spot: object = None) -> OrderBook:
