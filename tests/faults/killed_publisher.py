@@ -7,8 +7,9 @@ import sys
 import time
 from pathlib import Path
 
+from market_index import LiveIndex
 from tests.faults.files import stored_spots
-from tests.faults.publisher import PAIRS
+from tests.faults.publisher import PAIRS, books
 
 
 class KilledPublisher:
@@ -44,3 +45,12 @@ class KilledPublisher:
         assert len(set(found)) == 1
         self.generation = int(str(found[0]))
         assert self.generation in {self.acknowledged, self.acknowledged + 1}
+
+    def is_shown_by(self, live: LiveIndex) -> bool:
+        """Whether a reader shows what is stored now.
+
+        If the publisher was killed while it synchronized the log, its last change is in the log, but not in the index.
+        So it is stored, and shown, once the index is made again.
+        """
+        self.check()
+        return tuple(live.current.values()) == (tuple(books(self.generation)) if self.generation else ())

@@ -14,7 +14,7 @@ from market_index_feeds import Feed, open_feed, open_store
 from tests import nats
 from tests.faults import replication
 from tests.faults.killed_publisher import KilledPublisher
-from tests.faults.publisher import PAIRS, books
+from tests.faults.publisher import books
 from tests.faults.replication import Publisher, read_spots
 from tests.market_index_feeds.made_up import spots
 from tests.waiting import eventually
@@ -41,13 +41,12 @@ def test_a_killed_publisher_loses_no_acknowledged_change(tmp_path: Path, kills: 
             if feed is None:
                 feed = stack.enter_context(open_feed(publisher.path))
                 feed.start(live)
-            generation = publisher.generation
-            expected = {pair: str(generation) for pair in range(PAIRS)} if generation else {}
-            eventually(lambda expected=expected: spots(live) == expected)  # type: ignore[misc]  # a default has no type
+            if number % 2:
+                # The reader opens the file again. If it is alone, SQLite makes the index again from the log.
+                os.utime(publisher.path)
+            eventually(lambda: publisher.is_shown_by(live))
             assert (feed.revision or 0) >= revision
             revision = feed.revision or 0
-            if generation:
-                assert tuple(live.current.values()) == tuple(books(generation))
         generation = publisher.generation
         assert generation > kills // 4, "it was killed before it had done anything, again and again"
         with open_store(publisher.path) as store:
