@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,11 @@ import pytest
 
 from market_index import LiveIndex, PairNotFound
 from market_index_feeds import Feed, FeedError, Receipt, Store, StoreError, open_feed, open_store
-from market_index_feeds.sqlite import file
+from market_index_feeds.sqlite import file, source
 from market_index_feeds.sqlite.source import SqliteSource
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.sqlite.files import elsewhere, plain
-from tests.waiting import eventually
+from tests.waiting import eventually, in_thread
 
 
 class TestFollowing:
@@ -34,6 +36,25 @@ class TestFollowing:
         store.close()
         # Empty, or gone: SQLite removes it where the reader is just opening the file anew.
         assert file.log_header_of(Path(feed.source)) == b""
+
+    def test_a_publisher_that_always_copies_its_log_into_the_file_does_not_keep_it_from_being_read(
+        self, store: Store, path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        store.publish(book(1, 1))
+        numbers = count(1)
+
+        def connect(*arguments: Any) -> sqlite3.Connection:
+            connection = file.connect(*arguments)
+            os.utime(path, ns=(0, next(numbers)))
+            return connection
+
+        monkeypatch.setattr(source, "connect", connect)
+        with open_feed(path) as feed:
+            starting = in_thread(lambda: feed.start(live))
+            eventually(lambda: spots(live) == {1: "1"})
+            starting.join()
+            store.publish(book(1, 2))
+            eventually(lambda: spots(live) == {1: "2"})
 
     def test_loading_tells_how_it_gets_on(self, store: Store, path: Path):
         store.publish(*map(book, range(600)))
