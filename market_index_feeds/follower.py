@@ -19,7 +19,8 @@ each check that finds none. The follower applies them to the live index, each in
 - `close` may be called by any thread, in any state. Every transition is made under one lock, and no transition leaves
   CLOSED: a `close` while it loads makes `start` raise. The live index is updated under the same lock, so that nothing
   is published after `close`: a thread that does not end in time, as in a system call, is abandoned. It closes the
-  source once the call returns.
+  source once the call returns. `close` waits for the lock for as long as for the thread: a signal handler that calls it
+  may have interrupted an update of the live index, which the holder of the lock waits for.
 
 Which pairs in the live index belong to the feed is decided by `Ownership` alone.
 """
@@ -45,7 +46,7 @@ from market_index_feeds.rejections import RejectionLog
 LOG: Final = logging.getLogger(__name__)
 
 CLOSE_SECONDS: Final = 1.5
-"""How long `close` waits for the thread that follows."""
+"""How long `close` waits: for what the source is interrupted in, and for the thread that follows."""
 
 
 class State(Enum):
@@ -115,7 +116,7 @@ class Follower:
             raise
         try:
             with self._lock:
-                if self._state is State.LOADING:
+                if self._state is State.LOADING and not self._stop.is_set():
                     thread = Thread(
                         target=self._run, args=(updates, live), name=f"feed {self._source.name}", daemon=True
                     )
@@ -155,17 +156,24 @@ class Follower:
     def close(self) -> None:
         """Stop, and wait until the source is closed, unless the caller is the thread that follows it.
 
-        Nothing is published after it. A thread that is still in a system call after `CLOSE_SECONDS` is abandoned.
+        Nothing is published after it, except the update of a live index that waits for one that the caller interrupted,
+        as a signal handler does. A thread that has not ended after `CLOSE_SECONDS` is abandoned.
         """
-        with self._lock:
-            self._state = State.CLOSED
-            self._stop.set()
-            thread = self._thread
+        deadline = monotonic() + CLOSE_SECONDS
+        # First, so that nothing more is published, however long the lock is held.
+        self._stop.set()
         self._source.interrupt()
+        is_locked = self._lock.acquire(timeout=max(deadline - monotonic(), 0))
+        try:
+            self._state, thread = State.CLOSED, self._thread
+        finally:
+            if is_locked:
+                self._lock.release()
         if thread is not None and thread is not current_thread():
-            thread.join(CLOSE_SECONDS)
+            thread.join(max(deadline - monotonic(), 0))
             if thread.is_alive():
-                LOG.warning("%s: closed, while a read of it has not returned yet", self._source.name)
+                what = "a read of it" if is_locked else "an update from it"
+                LOG.warning("%s: closed, while %s has not returned yet", self._source.name, what)
 
     def _begin(self) -> None:
         with self._lock:

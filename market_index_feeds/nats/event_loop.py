@@ -6,12 +6,15 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import CancelledError, Future, wait
-from threading import Event, Lock, Thread
+from threading import Event, RLock, Thread
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
 PROGRESS_SECONDS: Final = 0.1
+
+CLOSE_SECONDS: Final = 1.0
+"""How long `close` waits for the thread of the loop."""
 
 
 class EventLoop:
@@ -21,7 +24,8 @@ class EventLoop:
         self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._work: set[asyncio.Task[Any]] = set()
-        self._lock = Lock()
+        # Reentrant: a signal handler may close the loop while this thread holds the lock.
+        self._lock = RLock()
         self._is_closed = False
         self._ended = asyncio.Event()
         self._cleanup: Callable[[], Coroutine[Any, Any, None]] = _nothing
@@ -65,7 +69,8 @@ class EventLoop:
     def close(self, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Cancel the work that runs, run `cleanup`, then end the loop and its thread. Closing twice does no harm.
 
-        In a forked process it does nothing: the thread exists only in the parent.
+        A thread that has not ended after `CLOSE_SECONDS` ends later. In a forked process `close` does nothing: the
+        thread exists only in the parent.
         """
         if not self.is_ours:
             return
@@ -78,7 +83,7 @@ class EventLoop:
             if not self._is_closed:
                 self._is_closed = True
                 self._loop.call_soon_threadsafe(end)
-        self._thread.join()
+        self._thread.join(CLOSE_SECONDS)
 
     async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.current_task()

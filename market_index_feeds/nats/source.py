@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from threading import Event, Lock
+from threading import Event, RLock
 from typing import TypeAlias
 
 from market_index import MarketIndexError, OrderBook, Pair, PairNotFound
@@ -44,7 +44,8 @@ class NatsSource(Source):
         self._was_delivered = False
         # The messages of the live books, by key: whatever happens to the bucket, they are not decoded again.
         self._live: dict[str, Identity] = {}
-        self._lock = Lock()
+        # Reentrant: a signal handler may interrupt it while this thread holds the lock.
+        self._lock = RLock()
         self._loop: EventLoop | None = None
         self._is_interrupted = False
 
@@ -93,6 +94,9 @@ class NatsSource(Source):
             except RuntimeError as error:  # there are too many threads
                 raise Unavailable(reason_of(error)) from None
         try:
+            # Again: a signal handler may have interrupted it while the loop was made.
+            if self._is_interrupted:
+                raise CancelledError
             yield loop
         except BUCKET_ERRORS as error:
             raise Unavailable(reason_of(error)) from None

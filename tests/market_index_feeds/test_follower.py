@@ -68,6 +68,13 @@ def live_after(*script: Any) -> dict[int, str | None]:
     return spots(live)
 
 
+def require_free(lock: Any) -> None:
+    """Raise `RuntimeError` if another thread holds the lock."""
+    if not lock.acquire(blocking=False):
+        raise RuntimeError
+    lock.release()
+
+
 def bad(names: int | Names, record: Hashable = None) -> Rejected:
     named: Pair | Names = pair(names) if isinstance(names, int) else names
     return Rejected("record", "no book", named, record)
@@ -544,6 +551,23 @@ class TestClosing:
         released.set()
         eventually(lambda: source.closed)
         assert spots(live) == {1: None}
+
+    def test_a_close_in_the_middle_of_an_update_of_the_live_index_returns(
+        self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+    ):
+        """As in a signal handler, which interrupts the update that the follower waits for."""
+        monkeypatch.setattr(follower_module, "CLOSE_SECONDS", 0.05)
+        held = Event()
+        feed = Feed(source := Scripted(Snapshot(books=[book(1)]), held.wait, Delta(books=[book(2)])))
+        feed.start(live)
+        with live._lock:
+            held.set()
+            eventually(lambda: raised_in_thread(lambda: require_free(feed._follower._lock)))
+            feed.close()
+            assert "a script: closed, while an update from it has not returned yet" in logged.text
+            assert feed._follower.state is State.CLOSED
+        eventually(lambda: source.closed)
+        assert spots(live) == {1: None, 2: None}
 
     def test_a_close_just_before_an_update_is_applied_keeps_it_from_being_published(self, live: LiveIndex):
         feed = Feed(source := Scripted(Snapshot(books=[book(1)])))

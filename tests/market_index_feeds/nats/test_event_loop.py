@@ -8,7 +8,9 @@ from threading import Event, Thread
 
 import pytest
 
+from market_index_feeds.nats import event_loop
 from market_index_feeds.nats.event_loop import EventLoop
+from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
 
 
 async def nothing() -> None:
@@ -43,6 +45,34 @@ def test_closing_cancels_the_work_before_the_cleanup():
     loop.close(cleanup)
     assert future.cancelled()
     assert steps == ["work", "cleanup"]
+
+
+def test_closing_does_not_wait_for_a_thread_that_is_stuck(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(event_loop, "CLOSE_SECONDS", 0.01)
+    loop = EventLoop("stuck")
+    started, released = Event(), Event()
+
+    async def work() -> None:
+        started.set()
+        released.wait(DEADLINE_SECONDS)
+
+    future = loop.start(work())
+    assert started.wait(DEADLINE_SECONDS)
+    loop.close(nothing)
+    assert not future.done()
+    released.set()
+    eventually(lambda: not loop._thread.is_alive())
+
+
+def test_a_signal_handler_may_close_it_while_its_thread_starts_work():
+    loop = EventLoop("closed")
+
+    def work() -> None:
+        with loop._lock:
+            loop.close(nothing)
+
+    assert raised_in_thread(work) == ""
+    assert not loop._thread.is_alive()
 
 
 def test_what_progress_raises_cancels_the_work():

@@ -33,9 +33,11 @@ from market_index_feeds.errors import Unavailable
 from market_index_feeds.medium import Delta, Snapshot
 from market_index_feeds.nats import connection, open_nats_source, open_nats_store, watch
 from market_index_feeds.nats import records as nats_records
+from market_index_feeds.nats import source as nats_source
 from market_index_feeds.nats.bucket import State, state_of
 from market_index_feeds.nats.connection import Connection
 from market_index_feeds.nats.errors import Unreachable
+from market_index_feeds.nats.event_loop import EventLoop
 from market_index_feeds.nats.retry import Patience
 from market_index_feeds.nats.watch import Watch
 from tests import nats
@@ -328,6 +330,16 @@ class TestClosing:
         assert list(source.updates(Event(), None)) == []
         with pytest.raises(Unavailable, match="it was closed"):
             source.read_order_book(pair(1))
+
+    def test_a_signal_handler_may_interrupt_it_while_it_begins(self, bucket: str, monkeypatch: pytest.MonkeyPatch):
+        source = open_nats_source(bucket)
+
+        def loop(name: str) -> EventLoop:
+            source.interrupt()
+            return EventLoop(name)
+
+        monkeypatch.setattr(nats_source, "EventLoop", loop)
+        assert list(source.updates(Event(), None)) == []
 
     def test_a_source_that_is_to_stop_does_not_read_again(self, watches: list[Watch], store: Store, bucket: str):
         store.publish(book(1, 1))
