@@ -302,7 +302,8 @@ class Follower:
         if isinstance(update, Snapshot):
             self._reported.intersection_update([rejected.record for rejected in update.rejected])
         else:
-            self._reported.difference_update([book.pair for book in update.books], update.removed)
+            gone = *update.removed, *update.removed_records
+            self._reported.difference_update([book.pair for book in update.books], gone)
 
     def _reject(self, records: Collection[Rejected]) -> None:
         """Count each rejected record once, until it is good or gone, and log the first ones."""

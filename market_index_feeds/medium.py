@@ -99,6 +99,9 @@ class Delta(_Update):
     removed: Collection[Pair] = ()
     """A pair that is in `books` too gets its book."""
 
+    removed_records: Collection[Hashable] = ()
+    """What identified rejected records that are gone and named no pair."""
+
 
 @frozen(kw_only=True)
 class Loading:

@@ -74,8 +74,8 @@ class Ownership:
         self._named -= removed
         self._named |= published
         self._kept -= removed | published
-        for pair in removed | published:
-            self._rejected.pop(pair, None)
+        for record in (*removed, *published, *delta.removed_records):
+            self._rejected.pop(record, None)
         self._rejected |= _names_by_record(delta.rejected)
         self._unfinished = delta.unfinished
         if published or removed or delta.rejected or delta.unfinished is not Names.NONE:

@@ -129,6 +129,7 @@ class NatsSource(Source):
                 yield Delta(
                     books=changes.books.values(),
                     removed=_pairs(changes.deleted),
+                    removed_records=[key for key in changes.deleted if pair_of(key) is None],
                     rejected=changes.rejected.values(),
                     revision=watch.revision,
                 )

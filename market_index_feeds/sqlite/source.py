@@ -172,10 +172,17 @@ class SqliteSource(Source):
                 return self._snapshot(connection, position, progress), position
             if position != before:
                 rows = connection.execute(CHANGED_ROWS, (before.revision,)).fetchall()
-        removed = [pair for row in rows if row[2] is None and (pair := pair_of(row[0])) is not None]
+        removed = {row[0]: pair_of(row[0]) for row in rows if row[2] is None}
         read = [read_row(row) for row in rows if row[2] is not None]
         books, rejected = _sorted_out(read)
-        return Delta(books=books, rejected=rejected, removed=removed, revision=position.revision), position
+        delta = Delta(
+            books=books,
+            rejected=rejected,
+            removed=[pair for pair in removed.values() if pair is not None],
+            removed_records=[record for record, pair in removed.items() if pair is None],
+            revision=position.revision,
+        )
+        return delta, position
 
     def _snapshot(self, connection: sqlite3.Connection, position: Position, progress: Progress | None) -> Snapshot:
         before = self._position

@@ -201,7 +201,7 @@ class TestCounting:
             Snapshot(rejected=rejected),
             Delta(books=[book(1)]),
             Delta(rejected=rejected),
-            Delta(removed=[pair(1)]),
+            Delta(removed=[pair(1)], removed_records=["odd"]),
             Delta(rejected=rejected),
             Snapshot(),
             Snapshot(rejected=rejected),
@@ -209,7 +209,7 @@ class TestCounting:
         with Feed(source) as feed:
             feed.start(live)
             eventually(lambda: not source.left)
-            assert feed.rejected == logged.text.count("a script record rejected: no book") == 6
+            assert feed.rejected == logged.text.count("a script record rejected: no book") == 7
 
     def test_what_is_rejected_while_a_snapshot_is_read_is_reported_at_once(self, live: LiveIndex):
         source = Scripted(
@@ -243,6 +243,8 @@ class TestCounting:
             show,
             Delta(books=[book(1)]),
             show,
+            Delta(removed_records=["odd", "another"]),
+            show,
             Snapshot(unchanged=[pair(1), pair(3)]),
             show,
             Snapshot(rejected=[bad(Names.ANY)]),
@@ -252,7 +254,7 @@ class TestCounting:
             feed.start(live)
             eventually(lambda: not source.left)
         # No book of pair 2 is live, so none is retained.
-        assert shown == [(0, False), (3, True), (3, True), (2, False), (0, False), (1, True)]
+        assert shown == [(0, False), (3, True), (3, True), (2, False), (1, False), (0, False), (1, True)]
 
     def test_a_retained_book_is_older_than_the_last_check(self, live: LiveIndex):
         source = Scripted(Snapshot(books=[book(1)]), Delta(rejected=[bad(1, pair(1))]), *[Delta()] * 3)

@@ -322,6 +322,18 @@ class TestNoticing:
         nats.plain(nats_server, work)
         eventually(lambda: spots(live) == {3: "3"})
 
+    def test_a_value_under_a_key_of_no_pair_is_no_current_rejection_once_it_is_gone(
+        self, store: Store, feed: Feed, bucket: str, nats_server: nats.Server
+    ):
+        nats.put(nats_server, nats.name_of(bucket), "odd", b"{}")
+        eventually(lambda: feed.current_rejections == 1)
+
+        async def work(client: Client) -> None:
+            await (await client.jetstream().key_value(nats.name_of(bucket))).delete("odd")
+
+        nats.plain(nats_server, work)
+        eventually(lambda: feed.current_rejections == 0)
+
 
 class TestClosing:
     def test_an_interrupted_source_reads_no_more(self, store: Store, bucket: str):

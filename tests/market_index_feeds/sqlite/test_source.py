@@ -372,6 +372,16 @@ class TestFollowing:
             assert spots(feed.read()) == {2: "2"}
             assert feed.rejected == 0
 
+    def test_a_row_without_a_name_is_no_current_rejection_once_it_is_gone(
+        self, feed: Feed, store: Store, path: Path, live: LiveIndex
+    ):
+        plain(path, "UPDATE books SET pair = 'nobody', revision = 2 WHERE pair = ?", str(pair(1)))
+        plain(path, "UPDATE runs SET last = 2")
+        eventually(lambda: feed.current_rejections == 1)
+        store.replace([book(2, 2), book(3, 3)])
+        eventually(lambda: feed.current_rejections == 0)
+        assert feed.rejected == 1
+
     def test_a_book_that_is_not_there_or_not_readable_is_told_of(self, store: Store, path: Path):
         store.publish(book(1), book(2))
         store.retract(pair(2))
