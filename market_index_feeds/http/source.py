@@ -53,6 +53,8 @@ class HttpSource(Source):
         self._pairs: tuple[Pair, ...] = ()
         # Whether the last round rejected books. Their pairs may be answered with 304 in the next one.
         self._rejected: dict[Pair, Rejected] = {}
+        # The listed pairs whose book was not found when it was last asked for.
+        self._missing: set[Pair] = set()
         # The position in `_pairs` at which a round starts.
         self._first = 0
         # The entity tags of what is live, by pair; None for the pair list.
@@ -107,8 +109,7 @@ class HttpSource(Source):
             read.problem = read.problem or (
                 f"only {read.asked} of {len(pairs)} pairs were answered in {ROUND_SECONDS:g} seconds"
             )
-        rejected = {pair: one for pair, one in self._rejected.items() if pair not in read.valid} | read.rejected
-        rejected = {pair: rejected[pair] for pair in pairs if pair in rejected}
+        rejected = self._rejected_after(read, pairs)
         if read.is_empty and pairs == self._pairs and rejected == self._rejected:
             yield Delta()
         else:
@@ -116,7 +117,14 @@ class HttpSource(Source):
         for pair in set(self._pairs).difference(pairs):
             self._etags.pop(pair, None)
         self._pairs, self._rejected = pairs, rejected
+        self._missing = self._missing.difference(read.valid).intersection(pairs) | read.missing
         self._etags.update({None: list_etag, **read.etags})
+
+    def _rejected_after(self, read: _Round, pairs: tuple[Pair, ...]) -> dict[Pair, Rejected]:
+        """Return what is rejected after a round, in the order of the pair list."""
+        read.reject(self._missing & read.missing)
+        rejected = {pair: one for pair, one in self._rejected.items() if pair not in read.valid} | read.rejected
+        return {pair: rejected[pair] for pair in pairs if pair in rejected}
 
     def _pair_list(self, connections: Connections, progress: Progress | None) -> tuple[tuple[Pair, ...], str]:
         etag = self._etags.get(None, "")
@@ -143,6 +151,8 @@ class _Round:
     def __init__(self) -> None:
         self.books: list[OrderBook] = []
         self.rejected: dict[Pair, Rejected] = {}
+        self.missing: set[Pair] = set()
+        """The pairs whose book is not found, although they are listed."""
         self.valid: set[Pair] = set()
         """The pairs whose book is valid, or is the last valid one (304)."""
         self.etags: dict[Pair | None, str] = {}
@@ -159,7 +169,9 @@ class _Round:
         self.asked += 1
         if isinstance(answer, Unavailable):
             self.problem = self.problem or answer.reason
-        elif answer is not None:
+        elif answer is None:
+            self.missing.add(pair)
+        else:
             try:
                 if answer.body is not None:
                     self.books.append(_book(answer, pair))
@@ -167,6 +179,15 @@ class _Round:
                 self.valid.add(pair)
             except MarketIndexError as error:
                 self.rejected[pair] = Rejected(f"the order book of {pair}", str(error), pair, pair)
+
+    def reject(self, pairs: set[Pair]) -> None:
+        """Reject the answers for pairs that are missing for the second time.
+
+        Once is no fault: the service may drop a pair after it has answered the list. Then the next list lacks it.
+        """
+        for pair in pairs:
+            reason = "it is not found, although the pair list contains it"
+            self.rejected[pair] = Rejected(f"the order book of {pair}", reason, pair, pair)
 
 
 def open_http_source(source: str) -> HttpSource:
@@ -186,7 +207,7 @@ def _ask_for(connections: Connections, pair: Pair, etag: str) -> Answer:
 
 
 def _ask_if_listed(connections: Connections, pair: Pair, etag: str) -> Answer | Unavailable | None:
-    """Ask for the book of a pair; None if the service has dropped it since it answered the list."""
+    """Ask for the book of a pair; None if it is not found, as when it was dropped after the list was answered."""
     try:
         return _ask_for(connections, pair, etag)
     except NotFound:

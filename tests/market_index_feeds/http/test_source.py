@@ -196,6 +196,40 @@ def test_a_pair_stays_rejected_while_its_book_is_not_answered(live: LiveIndex, q
         eventually(lambda: (spots(live), feed.current_rejections) == ({1: "1", 2: "2"}, 0))
 
 
+def test_a_listed_pair_without_a_book_is_rejected_from_the_second_time_on(
+    live: LiveIndex, quick: pytest.LogCaptureFixture
+):
+    listed = MarketIndex([book(1), book(2), book(3)])
+    answers = {str(pair(number).base): Response(wire.order_book_to_json(book(number, number))) for number in (1, 2, 3)}
+    missing = Response(b"no", 404)
+    asked: list[str] = []
+
+    async def answer(request: Request) -> Response:
+        nonlocal listed
+        if request.url.path == LIST:
+            return Response(wire.pair_list_to_json(listed.pair_list()))
+        asked.append(request.query_params["base"])
+        if answers[asked[-1]] is missing and asked[-1] == str(pair(3).base):
+            listed = listed.without(pair(3))
+        return answers[asked[-1]]
+
+    service = served(Starlette(routes=[Route("/{path:path}", answer)]))
+    with service as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+        feed.start(live)
+        # The service drops one, as it may at any time.
+        answers[str(pair(3).base)] = missing
+        eventually(lambda: spots(live) == {1: "1", 2: "2"})
+        assert feed.rejected == 0
+        answers[str(pair(1).base)] = missing
+        eventually(lambda: (feed.current_rejections, feed.retained_age is None) == (1, False))
+        assert says(quick, f"the order book of {pair(1)} rejected: it is not found, although the pair list contains it")
+        before = asked.count(str(pair(1).base))
+        eventually(lambda: asked.count(str(pair(1).base)) > before + 3)
+        assert (feed.current_rejections, feed.rejected, spots(live)) == (1, 1, {1: "1", 2: "2"})
+        answers[str(pair(1).base)] = Response(wire.order_book_to_json(book(1, 5)))
+        eventually(lambda: (spots(live), feed.current_rejections) == ({1: "5", 2: "2"}, 0))
+
+
 def test_a_rejection_ends_with_an_answer_that_the_book_has_not_changed(upstream: LiveIndex, live: LiveIndex):
     app = create_app(upstream)
     spoiled: list[bool] = []
