@@ -11,6 +11,7 @@ Theory of operation
 - COMPARING: all of the store is made the same as the feed.
 - PUBLISHING: each change of the feed is published; if a pair changed several times meanwhile, its last book. Once a
   second the store is checked: if another program has changed it, it is compared again.
+  Books that the servers of the store reject are published again then; those that are too large are not.
 - FAILING: the store could not be opened or written to. It is opened again after a backoff, and compared.
 
 Nothing is retracted that the feed may still name: no pair before the feed had a book; no pair that a rejected record
@@ -20,13 +21,13 @@ names or may name, as long as it is rejected; and of a stream before its end, on
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from threading import Thread
 from time import monotonic, sleep
 from typing import Final
 
-from market_index import LiveIndex, MarketIndex, Pair
+from market_index import LiveIndex, OrderBook, Pair
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.feed import Feed
 from market_index_feeds.medium import Names, Progress
@@ -70,7 +71,9 @@ class Relay:
         # What the store contains, as far as the relay wrote it.
         self._relayed = self.live.current
         self._seen: set[Pair] = set()
-        self._too_large: set[Pair] = set()
+        # The pairs that the store did not take at the last attempt, and those of them to try again.
+        self._not_taken: set[Pair] = set()
+        self._rejected: set[Pair] = set()
         # What rejected records named at the last comparison, and the pairs that it kept for that.
         self._unresolved = self.feed.unresolved
         self._kept: set[Pair] = set()
@@ -82,14 +85,7 @@ class Relay:
         self.feed.start(self.live, progress)
         self._store = self._open_store()
         self.target = self._store.target
-        try:
-            return self._compare(self._store)
-        except BookRejected as error:
-            # One book must not stop the others: `run` retries it.
-            LOG.warning("%s: %s; retrying", self.feed.source, error)
-            receipt = Receipt(self._store.revision)
-            self._fail(0)
-            return receipt
+        return self._compare(self._store)
 
     def run(self) -> None:
         """Keep the store the same until `close`. Call it once, after `start`."""
@@ -137,6 +133,8 @@ class Relay:
             self._store = self._open_store()
         if self._state is not RelayState.PUBLISHING:
             self._compare(self._store)
+        elif self._rejected:
+            self._publish_again(self._store)
         self._publish_changes(self._store)
         if self.feed.is_whole and not self._was_whole:
             # Now it is known which pairs it does not name.
@@ -160,16 +158,21 @@ class Relay:
         while monotonic() < until and self._sleeps(POLL_SECONDS):
             current = self.live.current
             if current is not self._relayed:
-                self._publish(store, current)
+                self._publish(store, *current.changes_since(self._relayed))
+                self._relayed = current
 
-    def _publish(self, store: Store, current: MarketIndex) -> None:
-        books, gone = current.changes_since(self._relayed)
+    def _publish_again(self, store: Store) -> None:
+        """Publish what the servers rejected."""
+        books = [book for pair in self._rejected if (book := self._relayed.get(pair)) is not None]
+        self._publish(store, books, [pair for pair in self._rejected if pair not in self._relayed])
+
+    def _publish(self, store: Store, books: Collection[OrderBook], gone: Collection[Pair]) -> None:
         if books:
-            self._seen.update(book.pair for book in books)
-            self._write(lambda: store.publish(*books))
+            pairs = {book.pair for book in books}
+            self._seen |= pairs
+            self._write(lambda: store.publish(*books), pairs)
         if gone:
-            store.retract(*gone)
-        self._relayed = current
+            self._write(lambda: store.retract(*gone), set(gone))
 
     def _compare(self, store: Store) -> Receipt:
         """Make all of the store the same as the feed."""
@@ -180,7 +183,7 @@ class Relay:
         index = self.live.current
         self._seen.update(index)
         if self._seen:
-            receipt = self._write(lambda: store.replace(index.values(), self._may_be_named))
+            receipt = self._write(lambda: store.replace(index.values(), self._may_be_named), set(self._not_taken))
         else:
             receipt = store.replace((), lambda _: True)
             LOG.warning("%s: no order book yet; nothing of %s is retracted", self.feed.source, store.target)
@@ -198,15 +201,23 @@ class Relay:
             self._kept.add(pair)
         return pair in self._kept or not self._was_whole
 
-    def _write(self, write: Callable[[], Receipt]) -> Receipt:
-        """Return the receipt. Log books that are too large once a pair; the rest was written."""
+    def _write(self, write: Callable[[], Receipt], pairs: set[Pair]) -> Receipt:
+        """Write these pairs, and return the receipt. Log once which of them the store does not take."""
+        not_taken, rejected = set[Pair](), set[Pair]()
         try:
-            return write()
-        except BookTooLarge as error:
-            if not self._too_large.issuperset(error.pairs):
+            receipt = write()
+        except (BookTooLarge, BookRejected) as error:
+            # The rest was written.
+            receipt, not_taken = error.receipt, set(error.pairs)
+            rejected = not_taken if isinstance(error, BookRejected) else rejected
+            if not not_taken <= self._not_taken:
                 LOG.warning("%s", error)
-            self._too_large.update(error.pairs)
-            return error.receipt
+        taken = self._not_taken & pairs - not_taken
+        if taken:
+            LOG.info("%s: took %d pairs that it did not take before", self.target, len(taken))
+        self._not_taken = self._not_taken - pairs | not_taken
+        self._rejected = self._rejected - pairs | rejected
+        return receipt
 
     def _close_store(self) -> None:
         store, self._store = self._store, None

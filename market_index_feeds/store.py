@@ -56,7 +56,15 @@ class BookTooLarge(StoreError):
 
 
 class BookRejected(StoreError):
-    """The servers of a store reject the book of a pair, for another reason than its size. Others were written."""
+    """The servers of a store reject the books of `pairs`, or their removal, for another reason than their size.
+
+    These stay as they were; some may be too large as well. All else was written, as `receipt` says.
+    """
+
+    def __init__(self, message: str, pairs: tuple[Pair, ...], receipt: Receipt) -> None:
+        super().__init__(message, pairs, receipt)
+        self.pairs = pairs
+        self.receipt = receipt
 
 
 class Store(Opened):

@@ -13,12 +13,11 @@ from market_index_feeds.backoff import SHORTEST_SECONDS, next_backoff
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message, State
 from market_index_feeds.nats.cluster import Cluster
-from market_index_feeds.nats.connection import Connection
-from market_index_feeds.nats.errors import NO_STREAM, NoBucket, Unreachable
+from market_index_feeds.nats.errors import NoBucket, Unreachable
 from market_index_feeds.nats.records import DIGEST_HEADER, Record, pair_of
 from market_index_feeds.nats.watch import Watch, WatchState
 from market_index_feeds.nats.writes import FINAL, InFlight, Write, WriteState
-from market_index_feeds.store import BookRejected, StoreBusy, StoreError, Unacknowledged
+from market_index_feeds.store import StoreBusy, StoreError, Unacknowledged
 
 ATTEMPT_SECONDS: Final = 2.0
 """How long one server is waited for: another may answer."""
@@ -46,13 +45,18 @@ class Change:
 
     @property
     def unfinished(self) -> list[Write]:
-        """The writes that are neither acknowledged nor too large."""
+        """The writes that are neither acknowledged, nor too large, nor rejected."""
         return [write for write in self.writes if write.state not in FINAL]
 
     @property
     def revision(self) -> int:
         """The sequence of the last acknowledged write; 0 if there is none."""
         return max((write.sequence or 0 for write in self.of(WriteState.ACKNOWLEDGED)), default=0)
+
+    @property
+    def written(self) -> set[str]:
+        """The keys of the acknowledged writes."""
+        return {write.key for write in self.of(WriteState.ACKNOWLEDGED)}
 
     def of(self, state: WriteState) -> list[Write]:
         """Return the writes in a state."""
@@ -134,7 +138,7 @@ class Publisher:
         return watch.revision, stored
 
     async def write(self, change: Change) -> None:
-        """Write a change until every write is acknowledged or too large.
+        """Write a change until every write is acknowledged, too large or rejected.
 
         Raises `Unacknowledged`, `StoreBusy` or `StoreError`, also if nothing was acknowledged for `wait` seconds.
         """
@@ -166,7 +170,8 @@ class Publisher:
         finally:
             self._learn(writes)
             change.acknowledged_at = in_flight.acknowledged_at or change.acknowledged_at
-        await self._require_accepted(connection, change)
+        if change.of(WriteState.NO_STREAM):
+            await connection.state()  # raises NoBucket if it is gone
 
     def _learn(self, writes: list[Write]) -> None:
         """Take over what an attempt showed of its keys."""
@@ -198,19 +203,6 @@ class Publisher:
                 contested[key].acknowledge(last.sequence)
                 self._acknowledged(key, last.sequence)
                 change.acknowledged_at = monotonic()
-
-    async def _require_accepted(self, connection: Connection, change: Change) -> None:
-        """Raise `BookRejected` for a rejected write, and `NoBucket` if none was stored because the bucket is gone."""
-        rejected = change.of(WriteState.REJECTED)
-        for write in rejected:
-            if write.rejection is not None and write.rejection.code != NO_STREAM:
-                written = len(change.of(WriteState.ACKNOWLEDGED))
-                raise BookRejected(
-                    f"{self._target} rejected {pair_of(write.key)}: {write.rejection}; "
-                    f"{written} of {len(change.writes)} changes were made"
-                )
-        if rejected:
-            await connection.state()
 
     def _error_of(self, change: Change, problem: str) -> StoreError:
         """Return the error of a change that is not acknowledged in time."""

@@ -25,7 +25,7 @@ from market_index_feeds.nats.records import Record, key_of, pair_of, record_of
 from market_index_feeds.nats.retry import OPENING, Patience, retry
 from market_index_feeds.nats.writes import WriteState
 from market_index_feeds.opened import shown_name
-from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreBusy, StoreError, require_book
+from market_index_feeds.store import BookRejected, BookTooLarge, Receipt, Store, StoreBusy, StoreError, require_book
 
 T = TypeVar("T")
 
@@ -94,10 +94,9 @@ class NatsStore(Store):
             self._replaced = revision, self._publisher.written
             change = Change(written | dict.fromkeys(deleted))
             do(self._publisher.write(change))
-        too_large = {write.key for write in change.of(WriteState.TOO_LARGE)}
-        retracted = sum(key in stored and not stored[key].is_deletion for key in deleted)
-        receipt = Receipt(change.revision or revision, len(written.keys() - too_large), retracted)
-        return self._receipt(records, change, receipt)
+        retracted = sum(key in stored and not stored[key].is_deletion for key in change.written.intersection(deleted))
+        receipt = Receipt(change.revision or revision, len(change.written & written.keys()), retracted)
+        return self._receipt(records.too_large, change, receipt)
 
     def is_as_left(self) -> bool:
         """Whether no other publisher has changed it since the last `replace` of this store; see `Store.is_as_left`.
@@ -128,8 +127,7 @@ class NatsStore(Store):
         with self._in_turn() as do:
             do(self._publisher.write(change))
             revision = change.revision or do(retry(self._publisher.revision, self._patience))
-        published = len(change.of(WriteState.ACKNOWLEDGED))
-        return self._receipt(records, change, Receipt(revision, published=published))
+        return self._receipt(records.too_large, change, Receipt(revision, published=len(change.written)))
 
     def _retract(self, pairs: tuple[Pair, ...]) -> Receipt:
         keys = {key_of(pair) for pair in pairs}
@@ -144,7 +142,8 @@ class NatsStore(Store):
                 return Receipt(do(retry(publisher.revision, self._patience)))
             change = Change(dict.fromkeys(deleted))
             do(publisher.write(change))
-        return Receipt(change.revision, retracted=len(stored))
+            revision = change.revision or do(retry(publisher.revision, self._patience))
+        return self._receipt({}, change, Receipt(revision, retracted=len(stored & change.written)))
 
     def _records(self, books: Iterable[OrderBook]) -> _Records:
         """Return the records of the books. If a pair repeats, its last book wins."""
@@ -218,20 +217,30 @@ class NatsStore(Store):
             future.cancel()
             raise
 
-    def _receipt(self, records: _Records, change: Change, receipt: Receipt) -> Receipt:
-        """Return the receipt. Raises `BookTooLarge`, which contains it, if books were too large."""
-        rejected = [write.record for write in change.of(WriteState.TOO_LARGE)]
-        lengths = {one.pair: len(one.value) for one in (*records.too_large.values(), *rejected) if one is not None}
-        if not lengths:
-            return receipt
-        pair, length = next(iter(lengths.items()))
-        others = f", nor of {len(lengths) - 1} others," if len(lengths) > 1 else ""
-        raise BookTooLarge(
-            f"{self.target} does not take the book of {pair}{others}: it has {length} bytes, deflated, and the servers "
-            f"take {self._publisher.cluster.max_value_bytes}; all else was written",
-            tuple(lengths),
-            receipt,
-        )
+    def _receipt(self, too_large: dict[str, Record], change: Change, receipt: Receipt) -> Receipt:
+        """Return the receipt. Raises `BookTooLarge` or `BookRejected`, which contain it, if it is not all."""
+        larger = [write.record for write in change.of(WriteState.TOO_LARGE)]
+        lengths = {one.pair: len(one.value) for one in (*too_large.values(), *larger) if one is not None}
+        rejections = {pair: one.rejection for one in change.of(WriteState.REJECTED) if (pair := pair_of(one.key))}
+        if rejections:
+            pair, reason = next(iter(rejections.items()))
+            written, others = len(change.written), f" and {len(rejections) - 1} others" if len(rejections) > 1 else ""
+            raise BookRejected(
+                f"{self.target} rejected {pair}{others}: {reason}; "
+                f"{written} of {len(change.writes) + len(too_large)} changes were made",
+                (*rejections, *lengths),
+                receipt,
+            )
+        if lengths:
+            pair, length = next(iter(lengths.items()))
+            others = f", nor of {len(lengths) - 1} others," if len(lengths) > 1 else ""
+            raise BookTooLarge(
+                f"{self.target} does not take the book of {pair}{others}: it has {length} bytes, deflated, and the "
+                f"servers take {self._publisher.cluster.max_value_bytes}; all else was written",
+                tuple(lengths),
+                receipt,
+            )
+        return receipt
 
 
 def open_nats_store(target: str, *, wait: float, make: bool = True, opening: Patience = OPENING) -> NatsStore:

@@ -11,14 +11,15 @@ most one is stored, and a write that arrives late never replaces a newer one.
                          ├──another message is the last one of the key──▶ CONTESTED
                          ├──the connection ends, or no answer in time───▶ UNACKNOWLEDGED
                          ├──it exceeds the limit of server or bucket────▶ TOO_LARGE
+                         ├──no stream takes it──────────────────────────▶ NO_STREAM
                          └──the server rejects it───────────────────────▶ REJECTED
 
-- ACKNOWLEDGED and TOO_LARGE are final.
+- ACKNOWLEDGED, TOO_LARGE and REJECTED are final.
 - CONTESTED: the publisher reads the last message of the key. If that has the content of the write, which an earlier
   attempt may have stored, the write is ACKNOWLEDGED. Otherwise it is QUEUED again, with the sequence of that message.
   If the key has no unacknowledged write, the error of the server suffices: it contains the sequence.
 - UNACKNOWLEDGED: it may be stored now or later. The write is QUEUED again, with the same expected sequence.
-- REJECTED raises `StoreError`. Only if no stream takes the message, it is QUEUED again: the leader may be changing.
+- NO_STREAM: the leader may be changing. The write is QUEUED again, unless the bucket does not exist.
 
 `Publisher.unacknowledged` has the keys with an unacknowledged write beyond the call, until a later write of the key is
 acknowledged: from then on the unacknowledged one expects too old a sequence.
@@ -56,10 +57,11 @@ class WriteState(Enum):
     CONTESTED = "not stored: another message is the last one of the key"
     UNACKNOWLEDGED = "sent without an answer: it may be stored, or be stored later"
     TOO_LARGE = "not stored: it exceeds the limit of the server or of the bucket"
+    NO_STREAM = "not stored: no stream takes it"
     REJECTED = "not stored: the server rejects it"
 
 
-FINAL: Final = {WriteState.ACKNOWLEDGED, WriteState.TOO_LARGE}
+FINAL: Final = {WriteState.ACKNOWLEDGED, WriteState.TOO_LARGE, WriteState.REJECTED}
 
 
 @define(eq=False)
@@ -93,6 +95,8 @@ class Write:
             self.state, self.sequence = WriteState.CONTESTED, int(last[1]) if last else None
         elif rejection.code in TOO_LARGE and self.record is not None:
             self.state = WriteState.TOO_LARGE
+        elif rejection.code == NO_STREAM:
+            self.state = WriteState.NO_STREAM
         else:
             self.state, self.rejection = WriteState.REJECTED, rejection
 

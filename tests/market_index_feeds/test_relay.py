@@ -301,9 +301,26 @@ def test_a_book_that_the_servers_reject_stops_no_other(
         source.retract(pair(2))
         comes_to_hold(bucket, {1: "9", 3: "3"})
         assert logged.text.count(f"rejected {large.pair}: maximum bytes exceeded") == 1
-        source.publish(OrderBook(large.pair, spot="4"))
-        comes_to_hold(bucket, {1: "9", 3: "3", 1001: "4"})
-        eventually(lambda: f"{bucket}: written to again" in logged.text)
+        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_bytes": 400_000})
+        eventually(lambda: f"{bucket}: took 1 pairs that it did not take before" in logged.text)
+        assert set(read(bucket)) == {1, 3, 1001}
+        assert "retrying" not in logged.text
+
+
+def test_a_removal_that_the_servers_reject_is_made_once_they_accept_it(
+    source: Store, bucket: str, nats_server: nats.Server, logged: pytest.LogCaptureFixture
+):
+    name = nats.name_of(bucket)
+    source.publish(book(1, 1), book(2, 2))
+    with relaying(source, bucket):
+        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
+        source.retract(pair(1))
+        eventually(lambda: f"rejected {pair(1)}: message size exceeds maximum allowed" in logged.text)
+        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1))
+        comes_to_hold(bucket, {2: "2"})
+        source.publish(book(2, 3))
+        comes_to_hold(bucket, {2: "3"})
+        assert "retrying" not in logged.text
 
 
 def test_a_signal_handler_may_close_it_at_any_moment(source: Store, tmp_path: Path):

@@ -23,7 +23,9 @@ from market_index_feeds import (
     open_store,
 )
 from market_index_feeds.nats import records as nats_records
+from market_index_feeds.nats.bucket import configuration
 from market_index_feeds.nats.writes import InFlight
+from market_index_feeds.store import BookRejected
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
@@ -92,16 +94,48 @@ class TestLimits:
             store.publish(book(2, 2))
             assert spots(open_feed(bucket).read()) == {2: "2"}
 
-    def test_a_rejected_write_raises(self, bucket: str, nats_server: nats.Server):
+    def test_books_that_the_servers_reject_cost_nothing_else(self, bucket: str, nats_server: nats.Server):
         async def work(client: Client) -> None:
             await client.jetstream().create_key_value(bucket=nats.name_of(bucket), max_bytes=2000)
 
         nats.plain(nats_server, work)
-        with (
-            open_store(bucket) as store,
-            pytest.raises(StoreError, match=r"rejected .*maximum bytes exceeded; \d+ of 50"),
-        ):
-            store.publish(*map(book, range(50)))
+        large = nats.noise(1)
+        with open_store(bucket) as store:
+            with pytest.raises(BookRejected, match=r"rejected .* others: maximum bytes exceeded; \d+ of 50") as raised:
+                store.publish(*map(book, range(50)))
+            stored = set(open_feed(bucket).read())
+            assert stored == set(map(pair, range(50))) - set(raised.value.pairs)
+            assert raised.value.receipt == Receipt(len(stored), published=len(stored))
+            nats.ask(nats_server, f"STREAM.PURGE.KV_{nats.name_of(bucket)}", {})
+            with pytest.raises(BookRejected, match=f"rejected {large.pair}: maximum bytes exceeded; 2 of 3") as raised:
+                store.replace([book(1, 1), large, book(2, 2)])
+            assert (raised.value.pairs, raised.value.receipt.published) == ((large.pair,), 2)
+            assert spots(open_feed(bucket).read()) == {1: "1", 2: "2"}
+
+    def test_removals_that_the_servers_reject_cost_nothing_else(
+        self, store: Store, bucket: str, nats_server: nats.Server
+    ):
+        name = nats.name_of(bucket)
+        store.publish(book(1, 1))
+        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
+        with pytest.raises(BookRejected, match=r"message size exceeds maximum allowed; 0 of 1 changes") as raised:
+            store.retract(pair(1))
+        assert (raised.value.pairs, raised.value.receipt) == ((pair(1),), Receipt(1))
+        with pytest.raises(BookRejected, match=r"message size exceeds maximum allowed; 0 of 1 changes") as raised:
+            store.replace([])
+        assert (raised.value.pairs, raised.value.receipt) == ((pair(1),), Receipt(1))
+
+    def test_books_too_large_are_named_with_those_that_are_rejected(self, bucket: str, nats_server: nats.Server):
+        async def work(client: Client) -> None:
+            name = nats.name_of(bucket)
+            await client.jetstream().create_key_value(bucket=name, max_bytes=2000, max_value_size=1000)
+
+        nats.plain(nats_server, work)
+        with open_store(bucket) as store:
+            with pytest.raises(BookRejected, match="of 51 changes were made") as raised:
+                store.publish(nats.noise(1), *map(book, range(50)))
+            assert raised.value.pairs[-1] == nats.noise(1).pair
+            assert len(raised.value.pairs) == 51 - raised.value.receipt.published
 
     def test_the_limit_of_the_servers_may_become_lower(self, own_server: nats.Server):
         url = f"{own_server.url}/books"

@@ -55,6 +55,7 @@ class TestStates:
             (10164, "wrong last sequence", WriteState.CONTESTED, None),
             (10054, "message size exceeds maximum allowed", WriteState.TOO_LARGE, None),
             (10077, "maximum bytes exceeded", WriteState.REJECTED, None),
+            (10059, "stream not found", WriteState.NO_STREAM, None),
         ],
     )
     def test_an_error_of_the_server(self, code: int, text: str, state: WriteState, sequence: int | None):
