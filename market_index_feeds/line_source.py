@@ -17,7 +17,7 @@ from threading import Event
 from time import monotonic
 from typing import ClassVar, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.opened import shown_name
@@ -183,31 +183,50 @@ class LineStream(LineSource):
         super().__init__(name)
         self.size: int = 0
         self._stream = stream
+        self._restart()
 
     def batches(self, stop: Event) -> Generator[LineBatch, None, None]:
-        """Yield what can be read without waiting, and an empty batch after each `STREAM_PAUSE_SECONDS` of silence."""
+        """Yield what can be read without waiting, and an empty batch after each `STREAM_PAUSE_SECONDS` of silence.
+
+        If it is called again, it continues after the last batch that was delivered: a stream cannot be read again. Only
+        a file that is opened by its path is.
+        """
         if isinstance(self._stream, int):
             yield from self._batches(self._stream, stop)
         else:
             descriptor = open_without_waiting(self._stream, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
             try:
+                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    self._restart()
                 yield from self._batches(descriptor, stop)
             finally:
                 os.close(descriptor)
 
+    def _restart(self) -> None:
+        self._cutter = LineCutter()
+        self._offset = 0
+        # Whether a batch was delivered that was caught up: the lines after it do not start anew.
+        self._is_loaded = False
+        self._undelivered: LineBatch | None = None
+
     def _batches(self, descriptor: int, stop: Event) -> Generator[LineBatch, None, None]:
         found = os.fstat(descriptor)
         self.size = found.st_size if stat.S_ISREG(found.st_mode) else 0
-        cutter, offset, loaded_at = LineCutter(), 0, monotonic() + STREAM_LOAD_SECONDS
-        is_start, is_end = True, False
+        loaded_at = monotonic() + STREAM_LOAD_SECONDS
+        is_start, is_end = not self._is_loaded, False
         while not is_end and not stop.is_set():
-            chunk = _read_within(descriptor, STREAM_PAUSE_SECONDS)
-            is_end = chunk == b""
-            offset += len(chunk or b"")
-            lines = list(cutter.feed(chunk or b""))
-            unfinished = cutter.unfinished if not chunk or monotonic() > loaded_at else None
-            yield LineBatch(lines, unfinished, offset, self.size, is_start, is_end)
-            is_start = False
+            batch = self._undelivered = self._undelivered or self._read(descriptor, loaded_at)
+            yield evolve(batch, is_start=is_start)
+            self._undelivered = None
+            self._is_loaded = self._is_loaded or batch.is_caught_up
+            is_start, is_end = False, batch.is_end
+
+    def _read(self, descriptor: int, loaded_at: float) -> LineBatch:
+        chunk = _read_within(descriptor, STREAM_PAUSE_SECONDS)
+        self._offset += len(chunk or b"")
+        lines = list(self._cutter.feed(chunk or b""))
+        unfinished = self._cutter.unfinished if not chunk or monotonic() > loaded_at else None
+        return LineBatch(lines, unfinished, self._offset, self.size, is_end=chunk == b"")
 
 
 def open_lines(source: str) -> LineFile | LineStream:

@@ -34,12 +34,13 @@ class NdjsonSource(Source):
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Yield a snapshot of each file, and a delta of each batch of lines that is appended."""
         reading: _Reading | None = None
-        offset = -1
+        seen: tuple[int, bool] | None = None
         unfinished: Pair | Names = Names.NONE
         with closing(self._lines.batches(stop)) as batches:
             for batch in batches:
-                if batch.offset != offset or batch.is_end:
-                    offset, unfinished = batch.offset, _unfinished(batch)
+                state = batch.offset, batch.is_caught_up
+                if state != seen or batch.is_end:
+                    seen, unfinished = state, _unfinished(batch)
                 if batch.is_start:
                     reading = _Reading()
                 if reading is None:

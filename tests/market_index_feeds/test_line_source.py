@@ -124,6 +124,41 @@ class TestStreams:
             *_, last = batches
             assert (last.unfinished, last.is_end) == (Line(2, b"b"), True)
 
+    def test_it_continues_where_it_was_interrupted(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(line_source, "STREAM_PAUSE_SECONDS", 0.01)
+        reading, writing = os.pipe()
+        stream = LineStream("a pipe", reading)
+
+        def interrupted(text: bytes) -> tuple[list[Line], bool]:
+            os.write(writing, text)
+            with closing(stream.batches(Event())) as batches:
+                batch = next(batches)
+                return batch.lines, batch.is_start
+
+        # Until it is caught up, the lines are those of a start.
+        assert interrupted(b"a\nb") == ([Line(1, b"a")], True)
+        assert interrupted(b"b\n") == ([Line(1, b"a")], True)
+        with closing(stream.batches(Event())) as batches:
+            assert [next(batches).is_start, next(batches).lines, next(batches).is_caught_up] == [
+                True,
+                [Line(2, b"bb")],
+                True,
+            ]
+            next(batches)
+        assert interrupted(b"c\n") == ([], False)
+        with closing(stream.batches(Event())) as batches:
+            assert [next(batches).lines, next(batches).lines] == [[], [Line(3, b"c")]]
+        os.close(writing)
+        os.close(reading)
+
+    def test_a_file_is_read_again_from_its_start(self, tmp_path: Path):
+        path = tmp_path / "lines"
+        path.write_bytes(b"a\n")
+        stream = LineStream("lines", str(path))
+        for _ in range(2):
+            first, last = stream.batches(Event())
+            assert (first.lines, first.is_start, last.offset) == ([Line(1, b"a")], True, 2)
+
     def test_it_ends_when_it_is_stopped(self):
         reading, writing = os.pipe()
         stop = Event()

@@ -13,6 +13,7 @@ import pytest
 from market_index import LiveIndex
 from market_index_feeds import Feed, FeedError, open_feed
 from market_index_feeds.line_source import LineStream
+from market_index_feeds.medium import Names
 from market_index_feeds.ndjson.source import NdjsonSource
 from tests.market_index_feeds.checks import checked
 from tests.market_index_feeds.made_up import spots
@@ -78,6 +79,44 @@ def test_a_stream_is_loaded_at_its_first_pause(pipe: Path, live: LiveIndex):
         # On a busy machine the writer may pause, too.
         eventually(lambda: len(live.current) == feed.books == 5_000)
     writing.join()
+
+
+def test_nothing_is_unresolved_at_a_pause_between_two_lines(
+    pipe: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+):
+    writer = writing_to(pipe)
+    with open_feed(pipe) as feed, writer:
+        writer.write(line(1))
+        feed.start(live)
+        eventually(lambda: feed.unresolved == {Names.NONE})
+        writer.write(line(2) + line(3)[:30])
+        eventually(lambda: feed.unresolved == {Names.ANY} and len(live.current) == 2)
+        writer.write(line(3)[30:])
+        eventually(lambda: feed.unresolved == {Names.NONE} and len(live.current) == 3)
+    assert "waits for its newline" not in caplog.text
+
+
+def test_a_stream_continues_after_a_defect(
+    pipe: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """It cannot be read again, so that neither what it named before is retracted, nor what it names then is missed."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    writer = writing_to(pipe)
+    with open_feed(pipe) as feed, writer:
+        writer.write(line(1) + line(2))
+        feed.start(live)
+        with monkeypatch.context() as broken:
+            broken.setattr(LiveIndex, "update", fail)
+            writer.write(line(3) + line(4)[:30])
+            eventually(lambda: "RuntimeError: a defect" in caplog.text)
+        eventually(lambda: set(spots(live)) == {1, 2, 3})
+        writer.write(line(4)[30:] + b"nonsense\n")
+        eventually(lambda: set(spots(live)) == {1, 2, 3, 4})
+        eventually(lambda: "line 5 rejected" in caplog.text)
+        assert "reloaded" not in caplog.text
 
 
 def test_nothing_goes_live_once_it_is_closed(pipe: Path, live: LiveIndex):
