@@ -30,7 +30,10 @@ class RejectedLine:
 
 @frozen
 class BookBatch:
-    """The order books and rejected lines that could be read at once; `offset` is the number of bytes read so far."""
+    """The order books and rejected lines that could be read at once; `offset` is the number of bytes read so far.
+
+    It contains neither if all lines were blank.
+    """
 
     books: list[OrderBook]
     rejected: list[RejectedLine]
@@ -58,7 +61,7 @@ class BookStream:
     def batches(self) -> Generator[BookBatch, None, None]:
         """Yield what there is to read, as much at a time as is there without waiting. Raises `FeedError`."""
         try:
-            rejections = RejectionLog(self.source, "lines")
+            rejections, offset = RejectionLog(self.source, "lines"), 0
             with closing(rejections), closing(self._lines.batches(Event())) as batches:
                 for batch in batches:
                     read = read_books(batch)
@@ -66,7 +69,8 @@ class BookStream:
                     self.rejected += len(read.rejected)
                     for line in read.rejected:
                         rejections.add(f"line {line.number}", line.reason)
-                    if read.books or read.rejected:
+                    if read.rejected or read.offset != offset:
+                        offset = read.offset
                         yield read
         except OSError as error:
             raise FeedError(f"{self.source} cannot be read: {reason_of(error)}") from None

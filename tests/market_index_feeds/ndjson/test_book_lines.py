@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from market_index_feeds import BookStream, FeedError, open_book_stream
+from market_index_feeds import BookStream, FeedError, line_source, open_book_stream
 from market_index_feeds.line_source import LineStream
 from tests.market_index_feeds.made_up import pair
 from tests.market_index_feeds.ndjson.lines import line
@@ -34,6 +34,11 @@ def test_what_cannot_be_read_is_an_error():
     os.close(writing)
 
 
-def test_blank_lines_are_not_a_batch(path: Path):
-    path.write_bytes(b"\n \r\n")
-    assert list(open_book_stream(str(path)).batches()) == []
+def test_blank_lines_count_as_read(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(line_source, "_CHUNK_BYTES", len(line(1)))
+    path.write_bytes(line(1) + b"\n \r\n")
+    stream = open_book_stream(str(path))
+    assert [(len(batch.books), batch.offset) for batch in stream.batches()] == [
+        (1, len(line(1))),
+        (0, path.stat().st_size),
+    ]
