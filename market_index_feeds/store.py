@@ -71,8 +71,9 @@ class Store(Opened):
     """Where books are published. Open one with `open_store`, close it when done.
 
     In a file each call is one change: whole in the store when the call returns, and not there at all when it raises
-    `StoreError`. In a bucket each book is one: all are there when the call returns, and some may be when it raises. Any
-    thread may call; calls take turns. `target` is the name that the store was opened by, without credentials.
+    `StoreError`, unless the error says that it was written, or may be lost: then files were removed meanwhile. In a
+    bucket each book is one: all are there when the call returns, and some may be when it raises. Any thread may call;
+    calls take turns. `target` is the name that the store was opened by, without credentials.
     """
 
     def __init__(self, target: str) -> None:

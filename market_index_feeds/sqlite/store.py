@@ -251,15 +251,27 @@ class SqliteStore(Store):
                     change.finish()
                     self._require_in_place()
             if made:
-                if self._found()[:2] != self._identities[:2]:
-                    raise StoreError(
-                        f"{self.target} or its log (-wal) was deleted or replaced while it was written to: "
-                        "the change may be lost; close the store and open it again"
-                    )
-                self._repair_index()
-                continues = self._left is not None and self._left.revision == change.revision - 1
-                self._own = change.position
-                self._left = self._own if continues else None
+                self._finish(change)
+
+    def _finish(self, change: Change) -> None:
+        """Record a change that was written. Raises `StoreError` if it may be lost."""
+        try:
+            if self._found()[:2] != self._identities[:2]:
+                raise StoreError(
+                    f"{self.target} or its log (-wal) was deleted or replaced while it was written to: "
+                    "the change may be lost; close the store and open it again"
+                )
+            continues = self._left is not None and self._left.revision == change.revision - 1
+            self._own = change.position
+            self._left = self._own if continues else None
+            self._repair_index()
+        except OSError as error:
+            # Others that use the index at the path do not see the change, and write over it.
+            raise StoreError(
+                f"{self.target} was written to (revision {change.revision}), but its index (-shm) was replaced "
+                f"meanwhile, and cannot be removed: {reason_of(error)}; the change may be lost unless all publishers "
+                f"and readers are ended and {self._index.name} is removed before anything else is published"
+            ) from error
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:

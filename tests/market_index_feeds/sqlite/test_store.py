@@ -212,6 +212,29 @@ class TestWriters:
         with open_store(path) as again:
             assert again.publish(book(1, 50)).revision == 50
 
+    def test_a_change_is_reported_as_written_although_its_index_cannot_be_repaired(
+        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        store.publish(book(1, 1))
+        index = Path(f"{path}-shm")
+        require_in_place, checks = SqliteStore._require_in_place, []
+
+        def require(store: SqliteStore) -> None:
+            require_in_place(store)
+            checks.append(store)
+            if len(checks) == 3:  # the last before it is written
+                index.unlink()
+                index.mkdir()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteStore, "_require_in_place", require)
+            message = r"was written to \(revision 2\), but its index .* cannot be removed: .*; the change may be lost"
+            with pytest.raises(StoreError, match=message):
+                store.publish(book(2, 2))
+        store.close()
+        index.rmdir()
+        assert spots(open_feed(path).read()) == {1: "1", 2: "2"}
+
     def test_an_index_that_is_removed_during_a_change_costs_nothing(
         self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
     ):
