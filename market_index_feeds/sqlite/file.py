@@ -139,9 +139,10 @@ def close_without_copying(connection: sqlite3.Connection, path: Path) -> None:
 
     SQLite copies the log into the file when the last connection is closed, unless that is read-only.
     """
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as last:
-        with suppress(sqlite3.Error):  # the log may be cut short: then the connection is the last one nevertheless
-            last.execute("PRAGMA user_version").fetchone()
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    with closing(connection), suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as last:
+        # Fails if the file is missing, or the log is cut short: then the connection is the last one nevertheless.
+        last.execute("PRAGMA user_version").fetchone()
         connection.close()
 
 

@@ -41,6 +41,16 @@ CASES = {
 }
 
 
+def test_a_connection_is_closed_although_its_file_is_gone(tmp_path: Path):
+    path = tmp_path / "market.db"
+    open_store(path).close()
+    connection = file.connect(path, "rw", 1.0)
+    path.unlink()
+    file.close_without_copying(connection, path)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        connection.execute("SELECT 1")
+
+
 class TestOpening:
     """What is no store is left as it is, and one line says what is wrong with it."""
 
