@@ -81,6 +81,7 @@ def soak(folder: Path, is_over: Callable[[Sequence[Actor]], bool]) -> None:
                 server.sample()
 
         run(actors, observe, lambda: is_over(actors))
+        publishers.publisher.publish()
         assert_shows(store.service.port, publishers.publisher.generation)
         assert_shows(lines.service.port, file.generation)
         eventually(lambda: shown_by(service) == hostile_upstream.generation)
