@@ -11,7 +11,7 @@ from typing import Final, cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from market_index_cli.server.connection import Connection, Limits
+from market_index_cli.server.connection import Connection, Limits, Waiting, close_overdue
 
 GRACE_SECONDS: Final = 10
 """How long a shutdown waits for responses in flight."""
@@ -57,18 +57,18 @@ class Server(uvicorn.Server):
         on_listening: Callable[[socket.socket], object] | None = None,
     ) -> None:
         limits = limits or Limits()
+        self._waiting: Waiting = {}
         super().__init__(
             uvicorn.Config(
                 app,
                 # uvicorn calls it as it calls a class.
-                http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits, waiting={})),
+                http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits, waiting=self._waiting)),
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=access_log,
                 server_header=False,
                 headers=_NOT_SNIFFED if any_origin else [*_NOT_SNIFFED, *_SAME_ORIGIN],
-                timeout_keep_alive=limits.keep_alive_seconds,
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
@@ -80,6 +80,11 @@ class Server(uvicorn.Server):
         if self._on_listening is not None:
             for listener in sockets or ():
                 self._on_listening(listener)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close what is overdue; uvicorn calls this ten times a second."""
+        close_overdue(self._waiting, asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     def end(self) -> None:
         """Ask the server to end, also before it runs: then `should_exit` is set."""

@@ -22,6 +22,7 @@ from market_index_cli.server.connection import (
     MAX_PARAMETERS,
     MAX_TARGET_BYTES,
     RESERVED_DESCRIPTORS,
+    Connection,
     Limits,
     connections_allowed,
 )
@@ -33,6 +34,25 @@ from tests.service import Client, Service, served
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
 
 LIST = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
+
+
+def deep_book() -> tuple[LiveIndex, bytes]:
+    """A book whose response is larger than the buffers of a connection, and the start of a request for it."""
+    book = OrderBook.from_levels(pair(1), bids=[(str(price), 2**60) for price in range(1, 150_000)])
+    target = f"/trading-view/order-book?base={book.pair.base}&quote=ADA"
+    return LiveIndex([book]), f"GET {target} HTTP/1.1\r\nHost: test\r\n".encode()
+
+
+class Slow:
+    """An app that answers once it may."""
+
+    def __init__(self) -> None:
+        self.answering, self.go_on = Event(), Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.answering.set()
+        await to_thread.run_sync(self.go_on.wait, DEADLINE_SECONDS)
+        await create_app(LiveIndex())(scope, receive, send)
 
 
 @contextmanager
@@ -55,11 +75,22 @@ def client(service: Service) -> Iterator[Client]:
     client.close()
 
 
+def all_of(connection: socket.socket) -> bytes:
+    """What the server sends until it closes the connection."""
+    received = b""
+    while chunk := connection.recv(65536):
+        received += chunk
+    return received
+
+
+def statuses(received: bytes) -> list[bytes]:
+    return re.findall(rb"HTTP/1.1 (\d+)", received)
+
+
 def is_closed(connection: socket.socket) -> bool:
     """Whether the server closed the connection; waits for it."""
     with suppress(ConnectionResetError):
-        while connection.recv(65536):
-            pass
+        all_of(connection)
     return True
 
 
@@ -115,19 +146,15 @@ class TestHead:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for start, end in pairwise([0, *ends]):
                 connection.sendall(sent[start:end])
-            received = b""
-            while chunk := connection.recv(65536):
-                received += chunk
-        assert re.findall(rb"HTTP/1.1 (\d+)", received) == [*map(known.__getitem__, requests), b"200"]
+            received = all_of(connection)
+        assert statuses(received) == [*map(known.__getitem__, requests), b"200"]
 
     def test_many_requests_that_arrive_together_are_no_large_head(self, service: Service):
         count = 2_000
         with socket.create_connection(("127.0.0.1", service.port), timeout=DEADLINE_SECONDS) as connection:
             connection.sendall((LIST + b"\r\n") * (count - 1) + LIST + b"Connection: close\r\n\r\n")
-            received = b""
-            while chunk := connection.recv(65536):
-                received += chunk
-        assert received.count(b"HTTP/1.1 200 OK") == count
+            received = all_of(connection)
+        assert statuses(received) == [b"200"] * count
 
 
 class TestTarget:
@@ -182,28 +209,93 @@ class TestTime:
             assert client.ask("/trading-view/pair-list").status == 200
             assert is_closed(client.socket)
 
+    @pytest.mark.parametrize("sent", [b"x", b""])
+    def test_a_client_reads_its_whole_response_after_the_time(self, sent: bytes, monkeypatch: pytest.MonkeyPatch):
+        overdue = Event()
+        really = Connection.close_or_wait
+
+        def close_or_wait(connection: Connection) -> None:
+            really(connection)
+            overdue.set()
+
+        monkeypatch.setattr(Connection, "close_or_wait", close_or_wait)
+        live, request = deep_book()
+        app = create_app(live)
+        limits = Limits(head_seconds=1, keep_alive_seconds=1)
+        with served(app, Server(app, limits=limits)) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(request + b"Content-Length: 1000000\r\n\r\n")
+            assert client.socket.recv(1) == b"H"
+            client.socket.sendall(sent)
+            assert overdue.wait(DEADLINE_SECONDS)
+            client.socket.sendall(sent)
+            head, _, body = all_of(client.socket).partition(b"\r\n\r\n")
+            assert head.endswith(b"content-length: %d" % len(body))
+
+    def test_a_client_that_sends_a_slow_body_gets_its_response(self):
+        with limited(head_seconds=1) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(LIST.replace(b"GET", b"POST") + b"Content-Length: 1000000\r\n\r\n")
+
+            def is_cut_off_after_a_byte() -> bool:
+                try:
+                    client.socket.sendall(b"x")
+                except ConnectionError:
+                    return True
+                return False
+
+            eventually(is_cut_off_after_a_byte)
+            assert statuses(all_of(client.socket)) == [b"405"]
+
+
+class TestOrder:
+    """Responses are in the order of the requests (RFC 9112, 9.3.2)."""
+
+    LARGE = LIST + b"X: %s\r\n\r\n" % (b"x" * 84_000)
+    CHUNKED = LIST.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n\r\n"
+
+    @pytest.mark.parametrize(
+        ("requests", "expected"),
+        [
+            (LIST + b"\r\n" + b"garbage\r\n\r\n", [b"200", b"400"]),
+            (LIST + b"\r\n" + b"garbage\r\n\r\n" + b"x" * 500_000, [b"200", b"400"]),
+            (LIST + b"\r\n" + LARGE, [b"200", b"431"]),
+            ((LIST + b"\r\n") * 2 + b"garbage\r\n\r\n", [b"200", b"200", b"400"]),
+            (CHUNKED + b"no length\r\n", [b"405"]),
+            (LIST + b"\r\n" + CHUNKED + b"no length\r\n", [b"200", b"405"]),
+        ],
+        ids=range(6),
+    )
+    def test_an_error_follows_the_responses_before_it(
+        self, requests: bytes, expected: list[bytes], caplog: pytest.LogCaptureFixture
+    ):
+        slow = Slow()
+        with served(slow, Server(slow)) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(requests)
+            assert slow.answering.wait(DEADLINE_SECONDS)
+            eventually(lambda: "Invalid HTTP request received" in caplog.text)
+            slow.go_on.set()
+            assert statuses(all_of(client.socket)) == expected
+
+    def test_a_request_that_has_a_response_gets_no_error(self, client: Client):
+        assert client.send(self.CHUNKED).status == 405
+        client.socket.sendall(b"no length\r\n")
+        assert all_of(client.socket) == b""
+
 
 class TestNumber:
     def test_connections_above_the_limit_are_503_while_others_wait_for_a_response(
         self, caplog: pytest.LogCaptureFixture
     ):
-        answering, go_on = Event(), Event()
-
-        async def slow(scope: Scope, receive: Receive, send: Send) -> None:
-            answering.set()
-            await to_thread.run_sync(go_on.wait, DEADLINE_SECONDS)
-            await create_app(LiveIndex())(scope, receive, send)
-
+        slow = Slow()
         with served(slow, Server(slow, limits=Limits(connections=1))) as service, ExitStack() as stack:
             first = stack.enter_context(closing(Client(service.port)))
             first.socket.sendall(LIST + b"\r\n")
-            assert answering.wait(DEADLINE_SECONDS)
+            assert slow.answering.wait(DEADLINE_SECONDS)
             second = stack.enter_context(closing(Client(service.port)))
             answer = second.send(b"")
             assert (answer.status, answer.json) == (503, {"error": "Too many connections"})
             assert is_closed(second.socket)
             assert "connection rejected: 1 are open, which is the limit" in caplog.text
-            go_on.set()
+            slow.go_on.set()
             assert first.send(b"").status == 200
 
     def test_the_connection_that_waits_longest_makes_room(self, caplog: pytest.LogCaptureFixture):
@@ -220,14 +312,13 @@ class TestNumber:
             assert is_closed(third.socket)
             assert used.ask("/trading-view/pair-list").status == 200
 
-    @pytest.mark.parametrize("field", [b"", b"Connection: close\r\n"])
-    def test_a_client_that_does_not_read_makes_room(self, field: bytes):
-        live = LiveIndex([OrderBook.from_levels(pair(1), bids=[(str(price), 2**60) for price in range(1, 150_000)])])
+    @pytest.mark.parametrize("requests", [[b""], [b"Connection: close\r\n"], [b"", b""]])
+    def test_a_client_that_does_not_read_makes_room(self, requests: list[bytes]):
+        live, request = deep_book()
         app = create_app(live)
-        target = f"GET /trading-view/order-book?base={pair(1).base}&quote=ADA HTTP/1.1\r\nHost: x\r\n".encode()
         with served(app, Server(app, limits=Limits(connections=1))) as service, ExitStack() as stack:
             unread = stack.enter_context(closing(Client(service.port)))
-            unread.socket.sendall(target + field + b"\r\n")
+            unread.socket.sendall(b"".join(request + fields + b"\r\n" for fields in requests))
             assert unread.socket.recv(1) == b"H"
 
             def is_answered() -> bool:
