@@ -11,10 +11,16 @@ from typing import Final, cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from market_index_cli.server.connection import Connection, Limits, Waiting, close_overdue
+from market_index_cli.server.connection import RESERVED_DESCRIPTORS, Connection, Limits, Waiting, close_overdue
 
 GRACE_SECONDS: Final = 10
 """How long a shutdown waits for responses in flight."""
+
+_ACCEPTED_PER_TICK: Final = RESERVED_DESCRIPTORS // 8
+"""How many connections the event loop may accept before they are counted and closed, which takes it four iterations."""
+
+_BACKLOG: Final = 2048
+"""How many connections may wait until they are accepted."""
 
 # On every response, errors of the server included.
 _NOT_SNIFFED: Final = [("x-content-type-options", "nosniff")]
@@ -66,6 +72,8 @@ class Server(uvicorn.Server):
                 ws="none",
                 lifespan="off",
                 log_config=None,
+                # asyncio accepts so many connections in one go; without a limit they exhaust the descriptors.
+                backlog=_ACCEPTED_PER_TICK,
                 access_log=access_log,
                 server_header=False,
                 headers=_NOT_SNIFFED if any_origin else [*_NOT_SNIFFED, *_SAME_ORIGIN],
@@ -77,8 +85,10 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and report each socket."""
         await super().startup(sockets)
-        if self._on_listening is not None:
-            for listener in sockets or ():
+        for listener in sockets or ():
+            # The system uses the number that was given last, the event loop the first one.
+            listener.listen(_BACKLOG)
+            if self._on_listening is not None:
                 self._on_listening(listener)
 
     async def on_tick(self, counter: int) -> bool:

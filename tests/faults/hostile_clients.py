@@ -136,6 +136,25 @@ def half_open(port: int, count: int, stack: ExitStack) -> None:
             connection.sendall(HEAD)
 
 
+def burst(port: int, count: int, stack: ExitStack) -> None:
+    """Open connections at the same time; the server may close them."""
+    for _ in range(count):
+        connection = stack.enter_context(closing(socket.socket()))
+        connection.setblocking(False)
+        connection.connect_ex(("127.0.0.1", port))
+
+
+def without_uvloop(command: Path, folder: Path) -> Path:
+    """Return a command that does the same with the event loop of asyncio."""
+    interpreter = command.read_text().splitlines()[0]
+    without = folder / "without-uvloop"
+    without.write_text(
+        f"{interpreter}\nimport sys\nsys.modules['uvloop'] = None\nfrom market_index_cli.main import main\nmain()\n"
+    )
+    without.chmod(0o755)
+    return without
+
+
 def head_bytes(command: Path, piece: bytes, most: int) -> str:
     with target(command=command) as attacked, closing(Client(attacked.port)) as honest:
         observer = Observer(honest)
@@ -186,6 +205,22 @@ def many_connections(command: Path) -> str:
         return f"a change is shown; /healthz {statuses}: median {median(took):.1f} ms, longest {max(took):.0f} ms"
 
 
+def burst_on_asyncio(command: Path) -> str:
+    """1,000 connections at the same time to a process that may open 128 files, on the event loop of asyncio."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        target(command=without_uvloop(command, Path(folder)), open_files=128) as attacked,
+        ExitStack() as stack,
+    ):
+        burst(attacked.port, 1000, stack)
+        start = time.perf_counter()
+        with closing(Client(attacked.port)) as honest:
+            status = honest.ask("/healthz").status
+        took = 1000 * (time.perf_counter() - start)
+        failed = attacked.running.said.count("Too many open files")
+        return f"/healthz {status} after {took:.0f} ms; {failed:,} times too many open files"
+
+
 def spellings(command: Path) -> str:
     """500 requests per second with identifiers in upper case, for a book of 500 levels a side."""
     levels = [(f"0.{number:06}", number) for number in range(1, 501)]
@@ -228,6 +263,7 @@ ATTACKS: Final[tuple[Callable[[Path], str], ...]] = (
     one_field,
     half_sent,
     many_connections,
+    burst_on_asyncio,
     spellings,
     huge_book,
 )

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.faults.hostile_clients import HEAD, MIB, PAIR_LIST, half_open, sent_until_closed, target
+from tests.command import COMMAND
+from tests.faults.hostile_clients import (
+    HEAD,
+    MIB,
+    PAIR_LIST,
+    burst,
+    half_open,
+    sent_until_closed,
+    target,
+    without_uvloop,
+)
 from tests.service import Client
 from tests.waiting import eventually
 
@@ -33,3 +44,12 @@ def test_changes_are_shown_while_half_open_connections_fill_the_limit(open_files
             with closing(Client(attacked.port)) as honest:
                 eventually(partial(attacked.shows, honest, spot))
                 assert honest.ask("/healthz").status == 200
+
+
+def test_connections_that_arrive_together_leave_open_files_to_feeds(tmp_path: Path):
+    with target(command=without_uvloop(COMMAND, tmp_path), open_files=128) as attacked, ExitStack() as stack:
+        burst(attacked.port, 1000, stack)
+        with closing(Client(attacked.port)) as honest:
+            # It is accepted after all others.
+            assert honest.ask("/healthz").status == 200
+        assert "Too many open files" not in attacked.running.said
