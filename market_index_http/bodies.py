@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from threading import Lock
 from typing import Final, TypeAlias, TypeVar, final
@@ -57,9 +58,10 @@ class Body:
         parts: The parts of the content, so that gzip can be joined from cached pieces; empty to compress it whole.
         compress: Whether it may be compressed at all.
         fields: Further header fields, the content type among them.
+        spelled: Applied to the content when it is sent; it must keep the length.
     """
 
-    __slots__ = ("_compressing", "_gzip", "_gzip_etag", "_headers", "_parts", "content", "digest")
+    __slots__ = ("_compressing", "_gzip", "_gzip_etag", "_headers", "_parts", "_spelled", "content", "digest")
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class Body:
         parts: Sequence[EncodedPart] = (),
         compress: bool = True,
         fields: Fields = JSON_FIELDS,
+        spelled: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self.content: bytes = content
         self.digest: str = digest
@@ -83,6 +86,7 @@ class Body:
         self._gzip_etag = f'"{digest}-gzip"'.encode("ascii") if compress and len(content) >= MIN_GZIP_BYTES else None
         self._gzip: bytes | None = None
         self._parts = parts
+        self._spelled = spelled
         self._compressing = Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,9 +123,13 @@ class Body:
             content = self._gzip or self._compress()
             headers[-1] = (b"content-length", b"%d" % len(content))
             headers.append(_GZIP)
+        if scope["method"] == "HEAD":
+            content = b""
+        elif self._spelled is not None:
+            content = self._spelled(content)
         return (
             {"type": "http.response.start", "status": 200, "headers": headers},
-            {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content},
+            {"type": "http.response.body", "body": content},
         )
 
     def _compress(self) -> bytes:
@@ -205,12 +213,12 @@ class Bodies:
     def as_asked(self, body: Body, pair: Pair, base: str, quote: str) -> Body:
         """Return the body of a pair's book with other spellings of its identifiers.
 
-        It is made from the cached body, and is neither cached nor compressed: there are more spellings than can be
-        cached.
+        It is made from the cached body when it is sent, and is neither cached nor compressed: there are more spellings
+        than can be cached. Spellings differ in the case of letters only, so the length is the same.
         """
-        spelled = blake2b(f"{body.digest} {base}/{quote}".encode("ascii"), digest_size=16)
-        content = with_identifiers(body.content, pair, base, quote)
-        return Body(content, spelled.hexdigest(), self._cache_control, compress=False)
+        digest = blake2b(f"{body.digest} {base}/{quote}".encode("ascii"), digest_size=16).hexdigest()
+        spelled = partial(with_identifiers, pair=pair, base=base, quote=quote)
+        return Body(body.content, digest, self._cache_control, compress=False, spelled=spelled)
 
     def pair_list(self, index: MarketIndex) -> Body:
         """Return the body of the pair list; the one before it if the list did not change."""

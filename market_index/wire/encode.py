@@ -61,7 +61,9 @@ def with_identifiers(text: bytes, pair: Pair, base: str, quote: str) -> bytes:
         base: The text that replaces the canonical base identifier.
         quote: The same for the quote identifier.
     """
-    return _identifiers(base, quote).encode("ascii") + text[len(_identifiers(pair.base, pair.quote)) :]
+    rest = memoryview(text)[len(_identifiers(pair.base, pair.quote)) :]
+    # One copy: a slice of some megabytes and then a sum take 40 times as long.
+    return b"".join((_identifiers(base, quote).encode("ascii"), rest))
 
 
 def encoded_pair_list(index: MarketIndex) -> tuple[EncodedPart, ...]:

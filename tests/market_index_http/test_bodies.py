@@ -106,6 +106,18 @@ def test_another_spelling_is_echoed_under_its_own_etag_and_is_never_stale(client
     live.publish(MIDDLE)
 
 
+def test_another_spelling_is_copied_only_when_it_is_sent(client: Client, monkeypatch: pytest.MonkeyPatch):
+    copies = Counted(wire.with_identifiers)
+    monkeypatch.setattr("market_index_http.bodies.with_identifiers", copies)
+    loud = target(MIDDLE.pair).replace("abcd", "ABCD")
+    head = asked(client, loud, "HEAD")
+    assert asked(client, loud, if_none_match=head.headers["etag"]).status == 304
+    assert copies.calls == 0
+    got = asked(client, loud)
+    assert copies.calls == 1
+    assert {**head.headers, "date": ""} == {**got.headers, "date": ""}
+
+
 def test_each_value_is_encoded_once(monkeypatch: pytest.MonkeyPatch):
     sides, entries, packings = (
         Counted(encode._encode_levels),
