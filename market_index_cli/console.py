@@ -35,7 +35,7 @@ def log_with_times(*, with_process: bool = False) -> None:
 class OncePerSecond(logging.Filter):
     """Passes each message at most once per second, because clients can cause it as often as they like.
 
-    Messages that differ in their arguments only are one message.
+    Messages that differ in their arguments only are one message. A message with a traceback always passes.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -44,7 +44,9 @@ class OncePerSecond(logging.Filter):
         self._passed: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is the first of its message within a second."""
+        """Return whether the record is the first of its message within a second, or has a traceback."""
+        if record.exc_info:
+            return True
         now = self._clock()
         if now < self._passed.get(record.msg, -inf) + 1:
             return False
