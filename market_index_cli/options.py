@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from market_index import AssetId, InvalidAssetId
+from market_index_cli.server.hosts import read_host
 from market_index_cli.server.origins import read_origin
 
 
@@ -49,6 +50,19 @@ class Origin(click.ParamType[str]):
         """Check the origin."""
         try:
             return read_origin(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Host(click.ParamType[str]):
+    """A host that a Host field can name."""
+
+    name = "host"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the host."""
+        try:
+            return read_host(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
-from market_index_cli.options import Origin, Seconds
+from market_index_cli.options import Host, Origin, Seconds
 
 
 @click.command(
@@ -91,7 +91,9 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     metavar="HOST",
     envvar="MARKET_INDEX_ALLOWED_HOST",
     show_envvar=True,
-    help="Reject requests whose Host field names another host. Can be given more than once. By default any is allowed.",
+    type=Host(),
+    help="Reject requests whose Host field names another host than HOST; any port is allowed. Can be given more than "
+    "once. By default any host is allowed.",
 )
 @click.option(
     "--head-timeout",

@@ -6,10 +6,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from market_index.errors import safe_repr
+from market_index_cli.server.hosts import read_host
 
 ANY_ORIGIN: Final = "*"
 
-_HOST_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.:")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -29,18 +29,13 @@ def read_origin(text: str) -> str:
         return text
     try:
         parts = urlsplit(text)
-        scheme, host, port = parts.scheme, parts.hostname, parts.port
+        name, scheme, port = parts.hostname or "", parts.scheme, parts.port
+        host = read_host(f"[{name}]" if ":" in name else name)
     except ValueError:
-        scheme, host, port = "", None, None
-    if host is None or scheme not in _DEFAULT_PORTS or not _is_host(host):
+        scheme, host, port = "", "", None
+    if scheme not in _DEFAULT_PORTS:
         raise ValueError(f"{safe_repr(text)} is not an origin, such as https://example.com")
-    named = f"[{host}]" if ":" in host else host
-    origin = f"{scheme}://{named}{'' if port in {None, _DEFAULT_PORTS[scheme]} else f':{port}'}"
+    origin = f"{scheme}://{host}{'' if port in {None, _DEFAULT_PORTS[scheme]} else f':{port}'}"
     if text != origin:
         raise ValueError(f"{safe_repr(text)} is not an origin: say {origin}")
     return origin
-
-
-def _is_host(text: str) -> bool:
-    """Return whether a browser sends it: an address or an ASCII name, of other scripts as `xn--`."""
-    return "." * len(text) != text and set(text) <= _HOST_CHARACTERS and "" not in text.split(".")

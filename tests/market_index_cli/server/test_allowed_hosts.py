@@ -11,13 +11,13 @@ import pytest
 from market_index import LiveIndex
 from market_index_cli.server.allowed_hosts import AllowedHosts
 from market_index_http import create_app
-from tests.command import SAMPLE, running
+from tests.command import SAMPLE, invoke, running
 from tests.service import Answer, Client, Service, served
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with served(AllowedHosts(create_app(LiveIndex()), ["Index.example", "::1"])) as running:
+    with served(AllowedHosts(create_app(LiveIndex()), ["Index.example", "[::1]"])) as running:
         yield running
 
 
@@ -26,13 +26,13 @@ def asked(service: Service, fields: str) -> Answer:
         return client.send(f"GET /trading-view/pair-list HTTP/1.1\r\n{fields}\r\n".encode())
 
 
-@pytest.mark.parametrize("host", ["index.example", "INDEX.example:8000", "[::1]", "[::1]:80"])
+@pytest.mark.parametrize("host", ["index.example", "INDEX.example:8000", "[::1]", "[::1]:80", "[0::1]:80"])
 def test_an_allowed_host_is_answered_with_any_port(service: Service, host: str):
     assert asked(service, f"Host: {host}\r\n").status == 200
 
 
 @pytest.mark.parametrize(
-    "host", ["", "page.example", "index.example.page.example", "index.example@page.example", "[::1"]
+    "host", ["", "page.example", "index.example.page.example", "index.example@page.example", "[::1", "[::2]:80"]
 )
 def test_any_other_host_is_400(service: Service, host: str):
     answer = asked(service, f"Host: {host}\r\n")
@@ -49,6 +49,14 @@ def test_a_request_without_one_host_is_400(service: Service):
 def test_the_command_allows_any_host_unless_some_are_named(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0) as command:
         assert asked(command.service, "Host: page.example\r\n").status == 200
-    with running(tmp_path, SAMPLE, "--port", 0, "--allowed-host", "one", "--allowed-host", "two") as command:
-        statuses = [asked(command.service, f"Host: {host}\r\n").status for host in ("one", "two:1", "page.example")]
+    with running(tmp_path, SAMPLE, "--port", 0, "--allowed-host", "one", "--allowed-host", "[::1]") as command:
+        statuses = [asked(command.service, f"Host: {host}\r\n").status for host in ("one", "[::1]:1", "page.example")]
         assert statuses == [200, 200, 400]
+
+
+@pytest.mark.parametrize("host", ["page.example:8000", "::1"])
+def test_the_command_rejects_a_host_that_would_never_match(host: str):
+    done = invoke("serve", SAMPLE, "--allowed-host", host)
+    assert done.returncode == 2
+    expected = f"a host must be a name or an address without a port, such as example.com or [::1], got '{host}'"
+    assert expected in done.stderr

@@ -27,6 +27,7 @@ def test_an_origin_is_taken_as_a_browser_sends_it(origin: str):
         ("page.example", "is not an origin, such as https://example.com"),
         ("ftp://page.example", "is not an origin, such as"),
         ("https://", "is not an origin, such as"),
+        ("http://[0::1]:3000", "say http://[::1]:3000"),
         ("https://page.example:port", "is not an origin, such as"),
         ("https://[::1", "is not an origin, such as"),
         ("null", "is not an origin, such as"),
