@@ -32,7 +32,7 @@ from math import inf
 from typing import Any, Final, TypeAlias
 
 from attrs import field, frozen
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from market_index import wire
 
@@ -101,6 +101,9 @@ _IDLE, _RECEIVING, _ANSWERING, _CLOSING = _State
 class Connection(HttpToolsProtocol):
     """uvicorn's protocol, with limits. `waiting` is shared by all connections of a server."""
 
+    # In the dictionary of uvicorn's attributes they would be more than 30, from which on each access takes longer.
+    __slots__ = ("_limits", "_received", "_rejection", "_running", "_state", "_waiting")
+
     def __init__(self, *args: Any, limits: Limits, waiting: Waiting, **options: Any) -> None:
         super().__init__(*args, **options)
         # Both are read before the first request has begun.
@@ -110,6 +113,8 @@ class Connection(HttpToolsProtocol):
         self._waiting = waiting
         self._received = 0
         self._state = _RECEIVING
+        # The response that is being made; in `cycle` uvicorn stores that to the last request.
+        self._running: RequestResponseCycle | None = None
         # The error of the request that was rejected: all that follows is dropped.
         self._rejection: tuple[int, str] | None = None
 
@@ -125,8 +130,10 @@ class Connection(HttpToolsProtocol):
             self._wait(self._limits.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Wait no more, and abandon the response that is being made."""
         self._waiting.pop(self, None)
+        if self._running is not None:
+            self._running.disconnected = True
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -157,6 +164,8 @@ class Connection(HttpToolsProtocol):
         if not self.flow.write_paused:
             self._waiting.pop(self, None)
         super().on_headers_complete()
+        if not self.pipeline:
+            self._running = self.cycle
 
     def on_body(self, body: bytes) -> None:
         """Count anew: what follows is not yet a head or a trailer."""
@@ -170,6 +179,7 @@ class Connection(HttpToolsProtocol):
             self._state = _CLOSING
             self._wait(inf)
         elif self.pipeline:
+            self._running = self.pipeline[-1][0]
             super().on_response_complete()
             if self._rejection is not None:
                 self.flow.pause_reading()

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
+from typing import Literal
 
 import pytest
 from anyio import to_thread
@@ -205,8 +206,14 @@ class TestTime:
             eventually(is_closed_after_a_byte)
 
     def test_an_idle_connection_is_closed(self):
-        with limited(keep_alive_seconds=1, head_seconds=600) as service, closing(Client(service.port)) as client:
+        live, request = deep_book()
+        app = create_app(live)
+        limits = Limits(keep_alive_seconds=1, head_seconds=600)
+        with served(app, Server(app, limits=limits)) as service, closing(Client(service.port)) as client:
+            for _ in range(2):
+                assert client.send(request + b"\r\n").status == 200
             assert client.ask("/trading-view/pair-list").status == 200
+            assert client.send(request + b"\r\n").status == 200
             assert is_closed(client.socket)
 
     @pytest.mark.parametrize("sent", [b"x", b""])
@@ -312,11 +319,16 @@ class TestNumber:
             assert is_closed(third.socket)
             assert used.ask("/trading-view/pair-list").status == 200
 
-    @pytest.mark.parametrize("requests", [[b""], [b"Connection: close\r\n"], [b"", b""]])
-    def test_a_client_that_does_not_read_makes_room(self, requests: list[bytes]):
+    @pytest.mark.parametrize("loop", ["auto", "asyncio"])
+    @pytest.mark.parametrize("requests", [[b""], [b"Connection: close\r\n"], [b"", b""], [b"", b"", b""]])
+    def test_a_client_that_does_not_read_makes_room(
+        self, requests: list[bytes], loop: Literal["auto", "asyncio"], caplog: pytest.LogCaptureFixture
+    ):
         live, request = deep_book()
         app = create_app(live)
-        with served(app, Server(app, limits=Limits(connections=1))) as service, ExitStack() as stack:
+        server = Server(app, limits=Limits(connections=1))
+        server.config.loop = loop
+        with served(app, server) as service, ExitStack() as stack:
             unread = stack.enter_context(closing(Client(service.port)))
             unread.socket.sendall(b"".join(request + fields + b"\r\n" for fields in requests))
             assert unread.socket.recv(1) == b"H"
@@ -326,6 +338,10 @@ class TestNumber:
                     return other.ask("/trading-view/pair-list").status == 200
 
             eventually(is_answered)
+            eventually(lambda: not server.server_state.connections)
+            eventually(lambda: not server.server_state.tasks)
+            assert not server._waiting
+            assert "Exception" not in caplog.text
 
     def test_the_limit_leaves_files_for_feeds(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": 1024}.__getitem__)
