@@ -343,6 +343,19 @@ class TestNumber:
             assert not server._waiting
             assert "Exception" not in caplog.text
 
+    def test_a_client_that_reads_late_gets_all_responses(self):
+        live, request = deep_book()
+        app = create_app(live)
+        server = Server(app)
+        with served(app, server) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(request + b"\r\n")
+            assert client.socket.recv(1, socket.MSG_PEEK) == b"H"
+            eventually(lambda: not server.server_state.tasks)
+            client.socket.sendall(request + b"Connection: close\r\n\r\n")
+            eventually(lambda: server.server_state.tasks)
+            assert len(server._waiting) == 1
+            assert statuses(all_of(client.socket)) == [b"200", b"200"]
+
     def test_the_limit_leaves_files_for_feeds(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": 1024}.__getitem__)
         assert connections_allowed() == Limits().connections == 1024 - RESERVED_DESCRIPTORS
