@@ -28,7 +28,7 @@ def plain(number: Decimal) -> Decimal:
     """
     if not number:
         return Decimal(0)
-    text = str(number)
-    if "E" in text or "e" in text:
+    text = EXACT.to_sci_string(number)
+    if "E" in text:
         text = format(number, "f")
-    return Decimal(text.rstrip("0").rstrip(".")) if "." in text else Decimal(text)
+    return Decimal(text.rstrip("0")) if "." in text else Decimal(text)

@@ -238,9 +238,9 @@ def _bytes(text: str, part: str, digits: str) -> bytes:
     try:
         value = bytes.fromhex(digits)
     except ValueError:
-        value = None
+        value = b""
     # fromhex ignores white space: the value is too short then.
-    if value is None or 2 * len(value) != len(digits):
+    if 2 * len(value) != len(digits):
         raise _not_an_identifier(text, f"its {part} is not hexadecimal") from None
     return value
 

@@ -33,7 +33,7 @@ def fingerprint(policy_id: bytes, asset_name: bytes) -> str:
 def _words(octets: bytes) -> Iterator[int]:
     """Yield the bits of the octets, whose number is a multiple of 5, five at a time."""
     number = int.from_bytes(octets)
-    for shift in range(8 * len(octets) - 5, -1, -5):
+    for shift in reversed(range(0, 8 * len(octets), 5)):
         yield number >> shift & 31
 
 
@@ -48,5 +48,5 @@ def _checksum(words: Iterable[int]) -> Iterator[int]:
             if top >> bit & 1:
                 remainder ^= term
     remainder ^= 1
-    for shift in range(5 * (_CHECKSUM_LENGTH - 1), -1, -5):
+    for shift in reversed(range(0, 5 * _CHECKSUM_LENGTH, 5)):
         yield remainder >> shift & 31

@@ -79,7 +79,7 @@ def safe_repr(value: object) -> str:
     """
     if isinstance(value, (str, bytes)) and type(value) in {str, bytes}:
         # Cut first: the repr of a megabyte costs a megabyte.
-        value = value[: MAX_REPR_LENGTH + 1]
+        value = value[:MAX_REPR_LENGTH]
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  # repr of any rejected object may fail, as that of a huge int does

@@ -66,8 +66,7 @@ class LiveIndex:
                 )
             self._is_updating = True
             try:
-                current = self._current.without(*pairs) if pairs else self._current
-                self._current = current.with_books(*books)
+                self._current = self._current.without(*pairs).with_books(*books)
             finally:
                 self._is_updating = False
             return self._current

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
     from tests import nats
@@ -24,6 +24,8 @@ UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", UNTIMED, max_examples=60, derandomize=True, database=None)
 settings.register_profile("random", UNTIMED, max_examples=60, print_blob=True)
 settings.register_profile("random domain", UNTIMED, max_examples=400, print_blob=True)
+# A failing example need not be small to kill a mutant.
+settings.register_profile("mutants", settings.get_profile("repeatable"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile("random" if THOROUGH else "repeatable")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants.__main__ import MORE_TESTS, ROOT, SKIPPED, Mutant, mutable_modules, own_tests, verdicts
+from tests.mutants.__main__ import MORE_TESTS, ROOT, SKIPPED, Mutant, has_verdict, mutable_modules, own_tests, verdicts
 
 
 @pytest.mark.parametrize("module", mutable_modules())
@@ -15,6 +15,14 @@ def test_a_mutated_module_has_tests(module: str):
 
 def test_modules_with_settings_exist():
     assert {*MORE_TESTS, *SKIPPED} <= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("market_index/**/*.py")}
+
+
+@pytest.mark.parametrize(
+    ("new", "has_one"),
+    [("zip(a, b, strict=False)", True), ("zip(a, b, )", True), ("zip(a, strict=True)", False)],
+)
+def test_a_verdict_about_a_replacement_is_about_nothing_else(new: str, has_one: bool):
+    assert has_verdict(Mutant("module.py", "function", "zip(a, b, strict=True)", new), {}) is has_one
 
 
 @pytest.mark.parametrize("mutant", verdicts(), ids=lambda mutant: f"{mutant.module} {mutant.function}")

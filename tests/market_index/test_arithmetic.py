@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from decimal import Decimal, Inexact, InvalidOperation
+from decimal import Decimal, Inexact, InvalidOperation, localcontext
 from fractions import Fraction
 
 import pytest
@@ -29,6 +29,8 @@ def test_a_plain_number_is_equal_and_has_no_trailing_zeros_behind_the_point(coef
 )
 def test_equal_numbers_have_one_plain_form(number: str, text: str):
     assert str(plain(Decimal(number))) == text
+    with localcontext(capitals=0):
+        assert str(plain(Decimal(number))) == text
 
 
 def test_an_operation_that_would_round_raises():

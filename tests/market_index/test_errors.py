@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -47,6 +48,10 @@ def test_a_location_is_put_in_front_of_the_message(error: MarketIndexError):
     assert vars(located) == vars(error)
 
 
+def test_an_error_without_arguments_has_no_message():
+    assert not str(MarketIndexError())
+
+
 def test_a_pair_that_is_not_found_is_its_own_location():
     error = PairNotFound(PAIR)
     assert error.at("bids[3]") is error
@@ -69,8 +74,34 @@ def test_any_repr_is_one_printable_line_of_bounded_length(text: str):
         assert len(line) <= MAX_REPR_LENGTH
 
 
+@pytest.mark.parametrize(("length", "line"), [(78, f"'{'x' * 78}'"), (79, f"'{'x' * 78}…"), (1_000, f"'{'x' * 78}…")])
+def test_a_repr_of_more_than_80_characters_is_cut(length: int, line: str):
+    assert safe_repr("x" * length) == safe_repr(Printed(repr("x" * length))) == line
+
+
+def test_a_text_is_cut_before_its_repr_is_taken():
+    huge = "x" * 10_000_000
+    tracemalloc.start()
+    try:
+        safe_repr(huge)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
+
+
+def test_a_repr_that_a_subclass_overrides_is_shown():
+    class Secret(str):
+        __slots__ = ()
+
+        def __repr__(self) -> str:
+            return "<secret>"
+
+    assert safe_repr(Secret("x" * 100)) == "<secret>"
+
+
 def test_a_repr_of_several_lines_is_escaped():
-    assert safe_repr(Printed("array([1,\n       2])\x1b[2J")) == r"array([1,\n       2])\x1b[2J"
+    assert safe_repr(Printed("array([1,\n       2])\x1b[2J \\d")) == r"array([1,\n       2])\x1b[2J \d"
 
 
 def test_a_repr_that_fails_is_replaced_by_the_type():

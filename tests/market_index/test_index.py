@@ -179,6 +179,22 @@ def test_an_index_equals_every_mapping_of_the_same_pairs_to_the_same_books():
     assert index != books
 
 
+def test_different_indexes_have_different_hashes():
+    indexes = [MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, size)) for size in range(1, 10)]
+    assert len(set(map(hash, indexes))) == len(indexes)
+
+
+def test_chunks_that_two_indexes_share_are_not_inspected():
+    earlier = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 1_001))
+    book = OrderBook(numbered_pair(500), spot="1")
+    later = earlier.with_books(book)
+    shared = [chunk for chunk in earlier.chunks if chunk in later.chunks]
+    assert len(shared) == len(earlier.chunks) - 1
+    for chunk in shared:
+        del chunk.keys, chunk.values
+    assert later.changes_since(earlier) == ((book,), ())
+
+
 def test_the_same_object_published_again_is_no_change():
     book = OrderBook(numbered_pair(1), spot="1")
     index = MarketIndex([book])

@@ -13,6 +13,7 @@ from threading import Barrier, Event
 import pytest
 
 from market_index import ADA, AssetId, InvalidOrderBook, LiveIndex, MarketIndex, OrderBook, Pair
+from market_index.live import _reset_all_locks
 from tests.waiting import DEADLINE_SECONDS
 
 
@@ -106,7 +107,7 @@ def test_readers_see_whole_publishes_and_writers_lose_none():
 def test_a_place_is_neither_pickled_nor_copied():
     live = LiveIndex()
     for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="a place, not a value"):
+        with pytest.raises(TypeError, match=r"^a LiveIndex is a place, not a value: pickle or copy its current index$"):
             duplicate(live)
     assert live != LiveIndex()
 
@@ -137,6 +138,22 @@ assert len(live.current) >= 299
 """
 
 
+def test_an_update_that_interrupts_another_of_its_thread_is_rejected(monkeypatch: pytest.MonkeyPatch):
+    live = LiveIndex()
+    with_books = MarketIndex.with_books
+
+    def interrupted(index: MarketIndex, *books: OrderBook) -> MarketIndex:
+        with pytest.raises(RuntimeError) as rejected:
+            live.publish(OrderBook(pair(1)))
+        assert str(rejected.value) == (
+            "a LiveIndex must not be updated by a signal handler that interrupts an update of it"
+        )
+        return with_books(index, *books)
+
+    monkeypatch.setattr(MarketIndex, "with_books", interrupted)
+    assert list(live.publish(OrderBook(pair(2)))) == [pair(2)]
+
+
 def test_a_publish_of_a_signal_handler_that_interrupts_a_publish_is_rejected_and_does_not_hang():
     subprocess.run([sys.executable, "-c", SIGNALLED], check=True, timeout=DEADLINE_SECONDS)
 
@@ -163,6 +180,16 @@ _, status = os.waitpid(child, 0)
 done.set()
 raise SystemExit(os.waitstatus_to_exitcode(status))
 """
+
+
+def test_a_new_lock_replaces_one_that_an_update_holds():
+    live = LiveIndex()
+    with ThreadPoolExecutor(1) as threads:
+        # The thread that updates does not exist in a forked child.
+        threads.submit(live._lock.acquire).result()
+        live._is_updating = True
+        _reset_all_locks()
+    assert len(live.publish(OrderBook(pair(1)))) == 1
 
 
 def test_a_child_that_was_forked_during_an_update_can_publish():

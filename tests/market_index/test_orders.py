@@ -27,7 +27,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("side", ["bid", None, 1])
     def test_an_order_has_a_side(self, side: object):
-        with pytest.raises(InvalidOrderBook, match=r"side must be Side\.BID or Side\.ASK"):
+        with pytest.raises(InvalidOrderBook, match=rf"side must be Side\.BID or Side\.ASK, got {side!r}$"):
             Order(side, "1", 1)  # type: ignore[arg-type]  # a caller without types
 
 
