@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, InvalidAssetId, InvalidPairList, InvalidPrice, Pair, PairInfo
+from market_index import ADA, AssetId, InvalidAssetId, InvalidPairList, InvalidPrice, Pair, PairInfo, PairNotFound
 from market_index.strategies import pairs
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
@@ -53,3 +53,10 @@ def test_the_last_spot_is_a_price_or_none():
 def test_the_pair_list_has_no_pair_of_an_asset_with_itself():
     with pytest.raises(InvalidPairList, match="base and quote must be different assets, got 'ADA' twice"):
         PairInfo(ADA, ADA)
+
+
+def test_a_pair_that_is_not_found_is_named_and_is_the_missing_key():
+    error = PairNotFound(Pair(ADA, SNEK))
+    assert error.pair == Pair(ADA, SNEK)
+    assert error.args == (error.pair,)
+    assert str(error) == f"Pair ADA/{SNEK} not found"

@@ -40,7 +40,6 @@ MORE_TESTS: Mapping[str, Sequence[str]] = {
     "market_index/index.py": ["tests/market_index/test_values.py"],
     "market_index/order_book.py": ["tests/market_index/test_values.py"],
     "market_index/orders.py": ["tests/market_index/test_values.py"],
-    "market_index/pairs.py": ["tests/market_index/test_errors.py"],
     "market_index/wire/encode.py": ["tests/market_index/test_levels.py"],
 }
 
