@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -78,6 +79,17 @@ class TestLiquidityWithin:
         assert book.liquidity_within(Side.BID, "0.0099") == Liquidity(0, Decimal(0))
         assert book.liquidity_within(Side.BID, "7") == Liquidity(7, Decimal("686.6"))
 
+    @pytest.mark.parametrize("distance", [0, 1, 60, 500, 999])
+    def test_a_deep_side_is_summed_up_to_the_bound(self, distance: int):
+        # The midpoint is 1000.
+        near, far = [(str(1000 - n), n) for n in range(1, 1000)], [(str(1000 + n), n) for n in range(1, 1000)]
+        book = OrderBook.from_levels(PAIR, bids=near, asks=far)
+        assert len(book.bids.chunks) > 5
+        for side in Side:
+            liquidity = book.liquidity_within(side, Decimal(2 * distance + 1) / 2000)
+            assert liquidity is not None
+            assert liquidity.base == distance * (distance + 1) // 2
+
     def test_a_bound_of_many_digits_is_exact(self):
         # 2 % below the midpoint is 0.98 + 0.98e-28.
         bids = [("1.0000000000000000000000000001", 1), ("0.9800000000000000000000000001", 2), ("0.98", 4)]
@@ -148,6 +160,36 @@ class TestGrouped:
     def test_a_step_is_exact_and_above_zero(self, step: object):
         with pytest.raises(InvalidPrice, match=r"^step: "):
             OrderBook(PAIR).grouped(step)  # type: ignore[arg-type]  # a caller without types
+
+
+class TestResultTypes:
+    """Callers cannot construct totals that no book can have."""
+
+    @pytest.mark.parametrize(
+        ("base", "quote", "kind", "message"),
+        [
+            (1.5, Decimal(1), TypeError, "base must be an int, got float: 1.5"),
+            (True, Decimal(1), TypeError, "base must be an int, got bool: True"),
+            (-1, Decimal(1), ValueError, "base must be 0 or more, got -1"),
+            (1, 0.5, TypeError, "quote must be a Decimal, got float: 0.5"),
+            (1, Decimal("-0.5"), ValueError, "quote must be finite and 0 or more, got Decimal('-0.5')"),
+            (1, Decimal("Infinity"), ValueError, "quote must be finite and 0 or more, got Decimal('Infinity')"),
+            (1, Decimal("NaN"), ValueError, "quote must be finite and 0 or more, got Decimal('NaN')"),
+        ],
+    )
+    def test_totals_are_validated(self, base, quote, kind: type[Exception], message: str):
+        for construct in (Liquidity, partial(CumulativeLevel, Decimal(1))):
+            with pytest.raises(kind) as rejected:
+                construct(base, quote)
+            assert str(rejected.value) == message
+
+    def test_totals_may_be_zero(self):
+        assert (Liquidity(0, Decimal(0)).base, CumulativeLevel("1", 0, Decimal(0)).quote) == (0, 0)
+
+    def test_the_price_of_a_running_total_is_a_price(self):
+        assert CumulativeLevel("1.50", 1, Decimal(1)).price == Decimal("1.5")
+        with pytest.raises(InvalidPrice):
+            CumulativeLevel("0", 1, Decimal(1))
 
 
 def cells(book: OrderBook, side: Side, step: Fraction) -> dict[Fraction, list[tuple[Fraction, int]]]:

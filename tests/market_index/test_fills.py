@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 from market_index import (
     ADA,
     AssetId,
-    CumulativeLevel,
-    InvalidPrice,
     Levels,
-    Liquidity,
     OrderBook,
     Pair,
     Side,
@@ -267,12 +264,3 @@ class TestResultTypes:
         fill = TestExamples.BOOK.simulate_fill(Side.ASK, 150)
         with pytest.raises(kind, match=next(iter(change))):
             evolve(fill, **change)
-
-    def test_totals_are_validated(self):
-        with pytest.raises(ValueError, match="base must be 0 or more, got -1"):
-            Liquidity(-1, Decimal("0.5"))
-        with pytest.raises(TypeError, match=r"quote must be a Decimal, got float: 0\.5"):
-            Liquidity(1, 0.5)  # type: ignore[arg-type]  # a caller without types
-        with pytest.raises(InvalidPrice):
-            CumulativeLevel("0", 1, Decimal(1))
-        assert CumulativeLevel("1.50", 1, Decimal(1)).price == Decimal("1.5")
