@@ -19,6 +19,7 @@ def hashes(keys: Iterable[int]) -> Iterable[int]:
 
 RISING: KeyOrder[int, str] = KeyOrder(hashes=hashes, is_same=eq, keeps_item=lambda one, other: one[0] == other[0])
 FALLING: KeyOrder[int, str] = KeyOrder(hashes=hashes, is_same=eq, sort_key=int.__neg__)
+WITH_ITEMS: KeyOrder[int, str] = KeyOrder(hashes=hashes, is_same=eq, new_item="{}: {}".format)
 ENDS = [key for key in range(20_000) if not next(iter(hashes([key]))) & BOUNDARY_MASK]
 
 
@@ -27,8 +28,8 @@ def built(order: KeyOrder[int, str], model: dict[int, str]) -> Chunked[int, str]
     return Chunked(order, Chunk(keys, [model[key] for key in keys]))
 
 
-def layout(content: Chunked[int, str]) -> list[tuple[list[int], list[str]]]:
-    return [(chunk.keys, list(chunk.values)) for chunk in content.chunks]
+def layout(content: Chunked[int, str]) -> tuple[list[tuple[list[int], list[str]]], tuple[int, ...], int]:
+    return [(chunk.keys, list(chunk.values)) for chunk in content.chunks], content._bounds, content._size
 
 
 # Ranges, so that one example crosses the size up to which nothing is split; and keys at which a chunk ends.
@@ -56,9 +57,35 @@ def test_a_changed_sequence_equals_a_fresh_build(
                 model[key] = value
         fresh = built(order, model)
         assert layout(content) == layout(fresh)
-        assert (content._bounds, content._size) == (fresh._bounds, fresh._size)
         assert content._has_same_content(fresh)
         assert (content is before) == (layout(before) == layout(content))
+
+
+@pytest.mark.parametrize("size", [MAX_UNSPLIT - 1, MAX_UNSPLIT, MAX_UNSPLIT + 1])
+def test_a_sequence_that_grows_and_shrinks_is_split_and_joined_at_one_size(size: int):
+    model = dict.fromkeys([ENDS[0], *range(ENDS[0] + 1, ENDS[0] + size)], "a")
+    content, larger = built(RISING, model), built(RISING, model | {20_000: "b"})
+    assert layout(content._changed([(20_000, "b")])) == layout(larger)
+    assert layout(larger._changed([(20_000, None)])) == layout(content)
+
+
+def test_only_equal_keys_and_values_in_one_order_are_the_same_content():
+    content = built(RISING, {1: "a", 2: "b"})
+    assert content._has_same_content(built(RISING, {1: "a", 2: "b"}))
+    for other in (
+        built(RISING, {1: "a", 2: "c"}),
+        built(RISING, {1: "a", 3: "b"}),
+        built(RISING, {1: "a"}),
+        built(WITH_ITEMS, {1: "a", 2: "b"}),
+    ):
+        assert not content._has_same_content(other)
+    assert content.chunks[0] != (content.chunks[0].keys, content.chunks[0].values)
+
+
+@pytest.mark.parametrize("end", [key for key in ENDS if MAX_UNSPLIT < key < 1_000])
+def test_a_head_ends_at_a_boundary_as_a_fresh_build_does(end: int):
+    head = built(RISING, dict.fromkeys(range(2_000), "a"))._head(end + 1)
+    assert layout(head) == layout(built(RISING, dict.fromkeys(range(end + 1), "a")))
 
 
 @given(start=contents, count=st.integers(0, 500))
@@ -69,9 +96,10 @@ def test_its_head_equals_a_fresh_build(start: dict[int, str], count: int):
     assert (head is content) == (count >= len(start))
 
 
+@pytest.mark.parametrize("order", [RISING, FALLING], ids=["rising", "falling"])
 @given(start=contents, key=st.integers(0, 500))
-def test_a_key_is_found_where_it_is(start: dict[int, str], key: int):
-    found = built(RISING, start)._find(key)
+def test_a_key_is_found_where_it_is(order: KeyOrder[int, str], start: dict[int, str], key: int):
+    found = built(order, start)._find(key)
     assert (found is not None) == (key in start)
     if found is not None:
         chunk, position = found
@@ -99,11 +127,11 @@ def test_keys_without_any_boundary_are_one_chunk():
     assert len(built(RISING, dict.fromkeys(keys, "a")).chunks) == 1
 
 
-@given(start=contents, steps=changes)
-def test_items_follow_their_values(start: dict[int, str], steps: list[tuple[Iterable[int], str | None]]):
+@given(start=contents, steps=changes, every=st.integers(1, 3))
+def test_items_follow_their_values(start: dict[int, str], steps: list[tuple[Iterable[int], str | None]], every: int):
     content = built(RISING, start)
     for keys, value in steps:
-        for chunk in content.chunks:
+        for chunk in content.chunks[::every]:
             chunk.items = [f"item of {one[0]}" for one in chunk.values]
             chunk.encoded = "".join(one[0] for one in chunk.values)
         content = content._changed([(key, value) for key in keys])
@@ -114,6 +142,19 @@ def test_items_follow_their_values(start: dict[int, str], steps: list[tuple[Iter
                 item in {None, f"item of {one[0]}"} for item, one in zip(chunk.items or (), chunk.values, strict=False)
             )
             assert chunk.encoded in {None, "".join(one[0] for one in chunk.values)}
+
+
+@given(start=contents, steps=changes)
+def test_a_chunk_with_items_has_the_new_item_of_each_new_value(
+    start: dict[int, str], steps: list[tuple[Iterable[int], str | None]]
+):
+    content = built(WITH_ITEMS, start)
+    for chunk in content.chunks:
+        chunk.items = list(map(WITH_ITEMS.new_item, chunk.keys, chunk.values))
+    for keys, value in steps:
+        content = content._changed([(key, value) for key in keys])
+        for chunk in (*content.chunks, *content._head(100).chunks):
+            assert chunk.items == list(map(WITH_ITEMS.new_item, chunk.keys, chunk.values))
 
 
 def test_a_replacement_that_keeps_its_item_keeps_what_is_cached_of_the_chunk():

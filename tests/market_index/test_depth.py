@@ -184,7 +184,7 @@ class TestResultTypes:
             assert str(rejected.value) == message
 
     def test_totals_may_be_zero(self):
-        assert (Liquidity(0, Decimal(0)).base, CumulativeLevel("1", 0, Decimal(0)).quote) == (0, 0)
+        assert Liquidity(0, Decimal(0)).base == CumulativeLevel("1", 0, Decimal(0)).quote
 
     def test_the_price_of_a_running_total_is_a_price(self):
         assert CumulativeLevel("1.50", 1, Decimal(1)).price == Decimal("1.5")
