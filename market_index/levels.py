@@ -18,7 +18,7 @@ from attrs import fields, frozen
 from market_index.arithmetic import EXACT
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
-from market_index.prices import is_canonical, price_text, rounded_price, to_price
+from market_index.prices import price_text, rounded_price, to_price
 
 MAX_LIQUIDITY: Final = 2**64 - 1
 """The most liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
@@ -176,19 +176,16 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         """Return the levels at these positions, and create no others than those of the chunks between."""
         if not positions:
             return ()
-        is_run = positions.step == 1
-        first, last = (positions.start, positions.stop - 1) if is_run else sorted((positions[0], positions[-1]))
+        first, last = sorted((positions[0], positions[-1]))
         chunks, at, offset = self._chunks, 0, 0
         while offset + len(chunks[at].keys) <= first:
             offset += len(chunks[at].keys)
             at += 1
-        items = _items(chunks[at])
-        if offset + len(items) <= last:
-            items = items.copy()
+        items = _items(chunks[at]).copy()
         while offset + len(items) <= last:
             at += 1
             items += _items(chunks[at])
-        if is_run:
+        if positions.step == 1:
             return tuple(items[first - offset : last - offset + 1])
         return tuple([items[position - offset] for position in positions])
 
@@ -325,16 +322,13 @@ def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
 
     Raises `InvalidOrderBook` and `InvalidPrice` that name the place, such as `bids[3]`.
     """
-    if type(entry) is not tuple or len(entry) != 2:
-        if type(entry) is PriceLevel:
-            return entry.price, entry.accumulated_liquidity
-        if not isinstance(entry, (tuple, list)) or len(entry) != 2:
-            raise InvalidOrderBook(
-                f"{side.value}s[{position}] must be a PriceLevel or (price, amount), got {safe_repr(entry)}"
-            )
+    if type(entry) is PriceLevel:
+        return entry.price, entry.accumulated_liquidity
+    if not isinstance(entry, (tuple, list)) or len(entry) != 2:
+        raise InvalidOrderBook(
+            f"{side.value}s[{position}] must be a PriceLevel or (price, amount), got {safe_repr(entry)}"
+        )
     price, amount = entry
-    if type(price) is str and type(amount) is int and 0 <= amount <= MAX_LIQUIDITY and is_canonical(price):
-        return Decimal(price), amount
     try:
         price = to_price(price)
         require_amount("the amount", amount)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import accumulate, pairwise, product
 from typing import Any
 from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.vendor.pretty import pretty
 
 from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Levels, OrderBook, Pair, PriceLevel, Side, wire
 from market_index.chunked import BOUNDARY_MASK, Chunk
+from market_index.errors import safe_repr
+from market_index.levels import levels_of_totals
 from tests.market_index.models import books
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -22,6 +26,10 @@ positions = st.none() | st.integers(-12, 12)
 
 def deep_book(count: int) -> OrderBook:
     return OrderBook.from_levels(PAIR, bids=[(str(price), price) for price in range(1, count + 1)])
+
+
+def chunk_ends(levels: Levels) -> list[int]:
+    return [0, *accumulate(len(chunk.keys) for chunk in levels.chunks)]
 
 
 class TestPriceLevel:
@@ -35,10 +43,12 @@ class TestPriceLevel:
         "liquidity", [0, -1, 2**64, pytest.param(10**6000, id="huge"), True, 1.0, "1", Decimal(1), None]
     )
     def test_any_other_liquidity_is_rejected(self, liquidity: object):
-        with pytest.raises(
-            InvalidOrderBook, match=r"accumulated_liquidity must be a whole number \(int\) from 1 to 2\^64-1, got "
-        ):
+        with pytest.raises(InvalidOrderBook) as rejected:
             PriceLevel(Decimal(1), liquidity)  # type: ignore[arg-type]  # a caller without types
+        given = safe_repr(liquidity) if type(liquidity) is int else f"{type(liquidity).__name__}: {liquidity!r}"
+        assert str(rejected.value) == (
+            f"accumulated_liquidity must be a whole number (int) from 1 to 2^64-1, got {given}"
+        )
 
     def test_a_float_as_price_is_rejected_with_the_remedy(self):
         with pytest.raises(InvalidPrice, match=r"pass '0\.1' or Decimal\('0\.1'\)"):
@@ -60,8 +70,27 @@ class TestSequence:
     @pytest.mark.parametrize("piece", [slice(None), slice(90, 250), slice(250, 90, -7), slice(-20, None), slice(5, 5)])
     def test_a_deep_side_is_sliced_as_a_tuple_is(self, piece: slice):
         assert deep_book(300).bids[piece] == tuple(deep_book(300).bids)[piece]
-        for position in (0, 63, 64, 150, 299, -1, -300):
-            assert deep_book(300).bids[position] == tuple(deep_book(300).bids)[position]
+
+    def test_any_position_of_a_deep_side_is_that_of_a_tuple(self):
+        bids, inspected = deep_book(300).bids, deep_book(300).bids
+        levels = tuple(inspected)
+        for position in range(-300, 300):
+            assert bids[position] == inspected[position] == levels[position]
+
+    def test_a_slice_of_one_chunk_creates_no_levels_of_another(self):
+        levels = tuple(deep_book(300).bids)
+        for start, stop in pairwise(chunk_ends(deep_book(300).bids)):
+            bids = deep_book(300).bids
+            assert bids[start:stop] == levels[start:stop]
+            assert [chunk.items is not None for chunk in bids.chunks].count(True) == 1
+
+    @pytest.mark.parametrize("step", [1, 3, -1])
+    def test_slices_near_the_ends_of_chunks_are_those_of_a_tuple(self, step: int):
+        bids, levels = deep_book(300).bids, tuple(deep_book(300).bids)
+        bounds = [end + offset for end in chunk_ends(bids)[1:-1] for offset in (-1, 0, 1)]
+        for start, stop in product(bounds, repeat=2):
+            assert bids[start:stop:step] == levels[start:stop:step]
+        assert tuple(bids) == levels
 
     @given(books)
     def test_it_has_columns_and_a_length(self, book: OrderBook):
@@ -89,6 +118,7 @@ class TestSequence:
         assert hash(again) == hash(one.bids)
         assert one.bids != Levels(Side.ASK, tuple(reversed(one.bids)))
         assert one.bids != tuple(one.bids)
+        assert (hash(one.bids) == hash(other.bids)) == (one.bids == other.bids)
 
     def test_its_repr_is_short(self):
         assert repr(deep_book(1).bids) == (
@@ -100,6 +130,7 @@ class TestSequence:
             "<Levels: 5000 bids, best PriceLevel(price=Decimal('5000'), accumulated_liquidity=5000),"
         )
         assert len(text) < 300
+        assert pretty(deep_book(5_000).bids) == text
 
 
 class TestConstructor:
@@ -119,6 +150,10 @@ class TestConstructor:
     def test_the_side_is_a_side(self):
         with pytest.raises(TypeError, match=r"side must be Side\.BID or Side\.ASK, got 'bid'"):
             Levels("bid")  # type: ignore[arg-type]  # a caller without types
+
+    @pytest.mark.parametrize("side", Side)
+    def test_levels_of_totals_are_of_their_side(self, side: Side):
+        assert levels_of_totals(side, {"1": 7}) == Levels(side, [PriceLevel("1", 7)])
 
     def test_levels_of_the_other_side_are_validated_again(self):
         bids = deep_book(2).bids

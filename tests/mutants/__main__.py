@@ -38,7 +38,11 @@ MORE_TESTS: Mapping[str, Sequence[str]] = {
     "market_index/errors.py": ["tests/market_index/test_assets.py"],
     "market_index/levels.py": ["tests/market_index/test_order_book.py", "tests/market_index/test_values.py"],
     "market_index/index.py": ["tests/market_index/test_values.py"],
-    "market_index/order_book.py": ["tests/market_index/test_values.py"],
+    "market_index/order_book.py": [
+        "tests/market_index/test_depth.py",
+        "tests/market_index/test_fills.py",
+        "tests/market_index/test_values.py",
+    ],
     "market_index/orders.py": ["tests/market_index/test_values.py"],
     "market_index/wire/encode.py": ["tests/market_index/test_levels.py"],
 }
