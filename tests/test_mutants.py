@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants.__main__ import MORE_TESTS, ROOT, SKIPPED, Mutant, has_verdict, mutable_modules, own_tests, verdicts
+from tests.mutants.__main__ import (
+    MORE_TESTS,
+    ROOT,
+    SKIPPED,
+    Mutant,
+    has_verdict,
+    mutable_modules,
+    own_tests,
+    replacements,
+    verdicts,
+)
 
 
 @pytest.mark.parametrize("module", mutable_modules())
@@ -23,6 +33,12 @@ def test_modules_with_settings_exist():
 )
 def test_a_verdict_about_a_replacement_is_about_nothing_else(new: str, has_one: bool):
     assert has_verdict(Mutant("module.py", "function", "zip(a, b, strict=True)", new), {}) is has_one
+
+
+@pytest.mark.parametrize(("old", "new"), replacements())
+def test_a_verdict_about_a_replacement_is_about_code_that_exists(old: str, new: str):
+    del new
+    assert any(old in (ROOT / module).read_text() for module in mutable_modules())
 
 
 @pytest.mark.parametrize("mutant", verdicts(), ids=lambda mutant: f"{mutant.module} {mutant.function}")

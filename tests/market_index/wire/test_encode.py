@@ -62,6 +62,25 @@ def test_a_pair_list_comes_back_from_its_json(infos: list[PairInfo]):
     assert wire.pair_list_from_json(wire.pair_list_to_json(infos)) == tuple(infos)
 
 
+@pytest.mark.parametrize("message", ["Not Found", 'a "quote", \u00e9, \U0001f600 and a\nline'])
+def test_an_error_is_one_line_of_ascii_in_the_shape_of_the_contract(message: str):
+    text = wire.error_to_json(message)
+    assert json.loads(text) == {"error": message}
+    assert text.isascii()
+    assert len(text.splitlines()) == 1
+
+
+def test_sides_of_several_chunks_are_in_the_shape_of_the_contract():
+    counts = set()
+    for first in range(1, 400, 20):
+        prices = range(first, first + 70)
+        book = OrderBook.from_levels(PAIR, asks=[(str(price), price) for price in prices])
+        expected = [{"price": str(price), "accumulated_liquidity": price} for price in prices]
+        assert json.loads(wire.order_book_to_json(book))["asks"] == expected
+        counts.add(len(book.asks.chunks))
+    assert {1, 2, 3} <= counts
+
+
 class TestParts:
     """The encoded parts of a body, and its digest."""
 
@@ -70,6 +89,7 @@ class TestParts:
         parts = wire.encoded_order_book(book)
         assert wire.text_of(parts) == wire.order_book_to_json(book)
         assert all(part.digest == blake2b(part.text, digest_size=16).digest() for part in parts)
+        assert wire.digest_of(parts) == blake2b(b"".join(part.digest for part in parts), digest_size=16).digest()
 
     @given(order_books(), order_books())
     def test_books_have_equal_digests_just_if_their_texts_are_equal(self, one: OrderBook, other: OrderBook):
@@ -82,6 +102,11 @@ class TestParts:
     @given(market_indexes())
     def test_the_parts_of_a_pair_list_are_the_body(self, index: MarketIndex):
         assert wire.text_of(wire.encoded_pair_list(index)) == wire.pair_list_to_json(index.pair_list())
+
+    def test_the_text_of_a_small_side_is_not_kept_in_memory(self):
+        book = OrderBook.from_levels(PAIR, bids=[("1", 1)])
+        wire.order_book_to_json(book)
+        assert [chunk.encoded for chunk in book.bids.chunks] == [None]
 
     def test_one_publish_encodes_one_entry(self, monkeypatch: pytest.MonkeyPatch):
         books = [OrderBook(Pair(AssetId(number.to_bytes(28), b""), ADA), spot="1") for number in range(1, 1_001)]
