@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
+
+from tests.waiting import WITHOUT_SHRINKING
 
 if TYPE_CHECKING:
     from tests import nats
@@ -25,7 +27,7 @@ settings.register_profile("repeatable", UNTIMED, max_examples=60, derandomize=Tr
 settings.register_profile("random", UNTIMED, max_examples=60, print_blob=True)
 settings.register_profile("random domain", UNTIMED, max_examples=400, print_blob=True)
 # A failing example need not be small to kill a mutant.
-settings.register_profile("mutants", settings.get_profile("repeatable"), phases=[Phase.explicit, Phase.generate])
+settings.register_profile("mutants", settings.get_profile("repeatable"), phases=WITHOUT_SHRINKING)
 settings.load_profile("random" if THOROUGH else "repeatable")
 
 

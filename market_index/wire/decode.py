@@ -95,7 +95,6 @@ class _Fault(Exception):
     """What is wrong with a JSON value, and its place within the value that is being decoded."""
 
     def __init__(self, fault: MarketIndexError | str, place: str = "") -> None:
-        super().__init__(fault, place)
         self.fault = fault
         self.place = place
 
@@ -154,7 +153,7 @@ def _characters(text: object) -> str:
     try:
         return str(bytes(text), "utf-8")
     except UnicodeDecodeError as error:
-        rest = bytes(error.object[error.start : error.start + 80])
+        rest = error.object[error.start :]
         raise _Fault(f"must be UTF-8, but is not at byte {error.start}: {safe_repr(rest)}") from None
     except (ValueError, BufferError) as error:
         raise _Fault(f"cannot be read: {error}") from None
@@ -174,24 +173,24 @@ def _value_with_repeated_keys(characters: str) -> Any:
     try:
         return _CAREFUL_DECODER.decode(characters)
     except json.JSONDecodeError as error:
-        rest = characters[error.pos : error.pos + 80]
+        rest = characters[error.pos :]
         raise _Fault(f"must be JSON, but is not at character {error.pos}: {error.msg}: {safe_repr(rest)}") from None
     except RecursionError:
-        raise _Fault(f"nested too deeply: {safe_repr(characters[:80])}") from None
+        raise _Fault(f"nested too deeply: {safe_repr(characters)}") from None
 
 
 def _has_no_repeated_key(characters: str, value: dict[str, Any], strings: int) -> bool:
-    r"""Whether a text has no key that repeats, and no unknown key in a level.
+    """Whether a text has no key that repeats, and no unknown key in a level.
 
-    Proof: without a backslash there is no escape, so every quote delimits a string and the text has exactly half as
-    many strings as quotes. The value accounts for its keys, for its values that are strings, and for `strings` more: at
-    least so many are in its levels. If the text has no more than these, then none of them is a key that was lost when
-    the value was decoded, or that is unknown.
+    Proof: two quotes delimit each string of the text, so it has at most half as many strings as quotes. The value
+    accounts for its keys, for its values that are strings, and for `strings` more: at least so many are in its levels.
+    If the text has no more than these, then none of them is a key that was lost when the value was decoded, or that is
+    unknown.
 
     False means that it is not known.
     """
     strings += len(value) + sum(type(one) is str for one in value.values())
-    return characters.count('"') == 2 * strings and "\\" not in characters
+    return characters.count('"') == 2 * strings
 
 
 # Value to order book

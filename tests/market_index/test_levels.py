@@ -84,7 +84,7 @@ class TestSequence:
             assert bids[start:stop] == levels[start:stop]
             assert [chunk.items is not None for chunk in bids.chunks].count(True) == 1
 
-    @pytest.mark.parametrize("step", [1, 3, -1])
+    @pytest.mark.parametrize("step", [1, 2, -1])
     def test_slices_near_the_ends_of_chunks_are_those_of_a_tuple(self, step: int):
         bids, levels = deep_book(300).bids, tuple(deep_book(300).bids)
         bounds = [end + offset for end in chunk_ends(bids)[1:-1] for offset in (-1, 0, 1)]

@@ -47,6 +47,9 @@ MORE_TESTS: Mapping[str, Sequence[str]] = {
     "market_index/wire/encode.py": ["tests/market_index/test_levels.py"],
 }
 
+# Some functions of these modules run when the module is imported.
+CALLED_BY_IMPORT = frozenset({"market_index/wire/decode.py"})
+
 # Exit codes of pytest and mutmut in the process of one mutant.
 SURVIVED, NO_TESTS, NOT_RUN = (0,), (5, 33), (None, 2, 34)
 KILLED = (1, 3)
@@ -103,6 +106,8 @@ def run(module: str, processes: int) -> Path:
         "pytest_add_cli_args_test_selection": own_tests(module),
         "pytest_add_cli_args": ["--hypothesis-profile=mutants"],
         "process_isolation": "forkserver",  # Hypothesis rejects a method that runs twice in a process
+        # A mutant of a function that runs when the module is imported needs an import of its own.
+        "forkserver_warmup": "none" if module in CALLED_BY_IMPORT else "collect",
         # The timeout is wall clock: (seconds of the tests + 20) * 2. A busy machine must not look like an endless loop.
         "timeout_constant": 20.0,
         "timeout_multiplier": 4.0,

@@ -1,0 +1,232 @@
+"""What a body answers, message by message, and what is cached, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from market_index import LiveIndex, MarketIndex, OrderBook, wire
+from market_index.errors import safe_repr
+from market_index_http import bodies, compression, create_app
+from market_index_http.bodies import Bodies, Body
+from market_index_http.compression import LARGE_BODY_BYTES
+from tests.asgi import sent
+from tests.market_index_http.books import LARGE, MIDDLE, SMALL, book, numbered_pair
+
+CONTENT = b"content " * 100
+ACCEPTS_GZIP = (b"accept-encoding", b"gzip")
+
+
+def answer(body: Body, *headers: tuple[bytes, bytes], method: str = "GET") -> tuple[int, list[Any], bytes]:
+    """Return the status, the headers and the content of the response."""
+    messages = body.answer({"method": method, "headers": headers})
+    assert messages is not None
+    start, content = messages
+    assert (start["type"], content["type"]) == ("http.response.start", "http.response.body")
+    return start["status"], start["headers"], content["body"]
+
+
+class TestAnswer:
+    """The messages for one request."""
+
+    BODY = Body(CONTENT, "tag", b"max-age=5")
+    PLAIN = (
+        (b"etag", b'"tag"'),
+        (b"cache-control", b"max-age=5"),
+        (b"vary", b"Accept-Encoding"),
+        (b"content-type", b"application/json"),
+        (b"content-length", b"800"),
+    )
+
+    @pytest.mark.parametrize(("method", "content"), [("GET", CONTENT), ("HEAD", b"")])
+    def test_a_body_is_sent_as_it_is(self, method: str, content: bytes):
+        assert answer(self.BODY, method=method) == (200, [*self.PLAIN], content)
+
+    @pytest.mark.parametrize("method", ["GET", "HEAD"])
+    def test_a_body_is_compressed_under_a_tag_of_its_own(self, method: str):
+        packed = gzip.compress(CONTENT, compression.GZIP_LEVEL, mtime=0)
+        status, headers, content = answer(self.BODY, ACCEPTS_GZIP, method=method)
+        assert (status, content) == (200, packed if method == "GET" else b"")
+        assert headers == [
+            (b"etag", b'"tag-gzip"'),
+            *self.PLAIN[1:4],
+            (b"content-length", b"%d" % len(packed)),
+            (b"content-encoding", b"gzip"),
+        ]
+
+    @pytest.mark.parametrize(
+        ("headers", "status", "tag"),
+        [
+            ([(b"if-none-match", b'"tag"')], 304, b'"tag"'),
+            ([(b"if-none-match", b'"other"'), (b"if-none-match", b'W/"tag"')], 304, b'"tag"'),
+            ([(b"if-none-match", b'"tag"'), (b"if-none-match", b'"other"')], 304, b'"tag"'),
+            ([(b"if-none-match", b'"tag-gzip"'), ACCEPTS_GZIP], 304, b'"tag-gzip"'),
+            ([(b"if-none-match", b'"tag-gzip"')], 200, b'"tag"'),
+            ([(b"if-none-match", b'"tag"'), ACCEPTS_GZIP], 200, b'"tag-gzip"'),
+            ([(b"if-match", b'"tag"')], 200, b'"tag"'),
+            ([(b"accept-encoding", b"br"), ACCEPTS_GZIP], 200, b'"tag-gzip"'),
+            ([ACCEPTS_GZIP, (b"accept-encoding", b"br")], 200, b'"tag-gzip"'),
+            ([(b"accept-encoding", b"br"), (b"te", b"gzip")], 200, b'"tag"'),
+        ],
+    )
+    def test_what_the_client_has_is_304_and_only_the_headers_of_its_cache(
+        self, headers: list[tuple[bytes, bytes]], status: int, tag: bytes
+    ):
+        assert answer(self.BODY, *headers)[0] == status
+        assert answer(self.BODY, *headers)[1][0] == (b"etag", tag)
+        if status == 304:
+            assert answer(self.BODY, *headers)[1:] == ([(b"etag", tag), *self.PLAIN[1:3]], b"")
+
+    def test_the_headers_of_one_response_are_not_those_of_the_next(self):
+        answer(self.BODY)[1].clear()
+        answer(self.BODY, ACCEPTS_GZIP)[1].clear()
+        assert answer(self.BODY)[1] == [*self.PLAIN]
+
+    def test_a_body_has_the_fields_that_are_given_and_need_not_be_compressed(self):
+        body = Body(CONTENT, "tag", b"no-cache", compress=False, fields=((b"content-type", b"text/css"),))
+        _, headers, content = answer(body, ACCEPTS_GZIP)
+        assert content == CONTENT
+        assert headers == [
+            (b"etag", b'"tag"'),
+            (b"cache-control", b"no-cache"),
+            (b"vary", b"Accept-Encoding"),
+            (b"content-type", b"text/css"),
+            (b"content-length", b"800"),
+        ]
+
+    def test_a_large_body_is_compressed_before_it_is_answered(self):
+        body = Body(b"x" * LARGE_BODY_BYTES, "tag", b"no-cache")
+        assert body.answer({"method": "GET", "headers": [ACCEPTS_GZIP]}) is None
+        response = sent(body, "/", headers={"accept-encoding": "gzip"})
+        assert (response.status, gzip.decompress(response.body)) == (200, b"x" * LARGE_BODY_BYTES)
+        assert answer(body, ACCEPTS_GZIP)[2] == response.body
+
+    def test_a_body_is_compressed_once_and_from_its_parts(self, monkeypatch: pytest.MonkeyPatch):
+        compressed: list[object] = []
+
+        def packed(content: bytes, parts: Sequence[wire.EncodedPart]) -> bytes:
+            compressed.append((content, parts))
+            return b"packed"
+
+        monkeypatch.setattr(compression, "gzip_body", packed)
+        parts = wire.encoded_order_book(MIDDLE)
+        body = Body(CONTENT, "tag", b"no-cache", parts=parts)
+        assert [answer(body, ACCEPTS_GZIP)[2] for _ in range(2)] == [b"packed", b"packed"]
+        assert compressed == [(CONTENT, parts)]
+
+
+class TestCache:
+    """One body per book, and one of the pair list."""
+
+    @pytest.mark.parametrize(
+        ("max_age", "cache_control"), [(None, b"no-cache"), (0, b"max-age=0"), (2**31, b"max-age=2147483648")]
+    )
+    def test_a_response_may_be_reused_for_so_many_seconds(self, max_age: int | None, cache_control: bytes):
+        cache = Bodies(max_age)
+        spelled = cache.as_asked(cache.order_book(SMALL), SMALL.pair, "base", "quote")
+        for body in (cache.order_book(SMALL), cache.pair_list(MarketIndex()), spelled):
+            assert answer(body)[1][1] == (b"cache-control", cache_control)
+
+    @pytest.mark.parametrize("max_age", [-1, 1.5, True, "3", 2**31 + 1, pytest.param(10**5000, id="huge")])
+    def test_another_number_of_seconds_is_rejected(self, max_age: Any):
+        with pytest.raises(ValueError, match="max_age") as rejected:
+            create_app(LiveIndex(), max_age=max_age)
+        assert str(rejected.value) == (
+            f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}"
+        )
+
+    def test_a_book_is_encoded_once(self):
+        cache, equal = Bodies(), book(2)
+        body = cache.order_book(MIDDLE)
+        assert body.content == wire.order_book_to_json(MIDDLE)
+        assert body.digest == wire.digest_of(wire.encoded_order_book(MIDDLE)).hex()
+        assert cache.order_book(MIDDLE) is body
+        assert cache.order_book(equal) is not body
+        assert cache.order_book(equal).digest == body.digest
+
+    def test_a_pair_list_stays_until_a_spot_price_changes(self):
+        cache, index = Bodies(), MarketIndex([SMALL, MIDDLE])
+        body = cache.pair_list(index)
+        assert body.content == wire.pair_list_to_json(index.pair_list())
+        assert body.digest == wire.digest_of(wire.encoded_pair_list(index)).hex()
+        assert cache.pair_list(index) is body
+        assert cache.pair_list(index.with_books(SMALL.apply(bids=[("0.000001", 9)]))) is body
+        changed = index.with_books(SMALL.apply(spot="9"))
+        assert cache.pair_list(changed).content == wire.pair_list_to_json(changed.pair_list())
+
+    def test_another_spelling_has_the_tag_of_its_content(self):
+        cache = Bodies()
+        body, changed = cache.order_book(MIDDLE), cache.order_book(MIDDLE.apply(spot="9"))
+        spelled = [
+            cache.as_asked(one, MIDDLE.pair, base, "ADA") for one in (body, changed) for base in ("ABCD", "abCD")
+        ]
+        assert spelled[0].content == wire.with_identifiers(body.content, MIDDLE.pair, "ABCD", "ADA")
+        assert len({one.digest for one in (body, changed, *spelled)}) == 6
+        assert {len(one.digest) for one in (body, *spelled)} == {32}
+        assert cache.as_asked(body, MIDDLE.pair, "ABCD", "ADA").digest == spelled[0].digest
+        assert answer(spelled[0], ACCEPTS_GZIP)[2] == spelled[0].content
+
+    @pytest.mark.parametrize("offset", [0, 1])
+    def test_only_a_large_body_keeps_its_parts(self, monkeypatch: pytest.MonkeyPatch, offset: int):
+        size = len(wire.order_book_to_json(MIDDLE))
+        monkeypatch.setattr(bodies, "LARGE_BODY_BYTES", size + offset)
+        assert len(Bodies().order_book(MIDDLE)._parts) == (0 if offset else len(wire.encoded_order_book(MIDDLE)))
+
+    def test_the_body_of_a_book_that_is_gone_may_be_dropped_again(self):
+        cache = Bodies()
+        cache.order_book(MIDDLE)
+        cached = cache._order_books[MIDDLE.pair]
+        for _ in range(2):
+            cache._forget(cached)
+        assert not cache._order_books
+
+
+class TestThreads:
+    """What is encoded where."""
+
+    @pytest.fixture(autouse=True)
+    def _low_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(bodies, "MAX_ENTRIES_ON_LOOP", 60)
+
+    def test_a_large_book_is_slow_until_it_is_cached(self):
+        cache, slow = Bodies(), MIDDLE.apply(bids=[("0.0000001", 1)])
+        assert not cache.is_slow_book(MIDDLE)
+        assert cache.is_slow_book(slow)
+        cache.order_book(slow)
+        assert not cache.is_slow_book(slow)
+        assert cache.is_slow_book(slow.apply(spot="9"))
+
+    def test_a_large_pair_list_is_slow_until_it_is_cached(self):
+        cache = Bodies()
+        small = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 61))
+        slow = small.with_books(SMALL, LARGE, OrderBook(numbered_pair(61)))
+        assert not cache.is_slow_list(small)
+        assert cache.is_slow_list(slow)
+        cache.pair_list(slow)
+        assert not cache.is_slow_list(slow)
+        assert cache.is_slow_list(slow.with_books(MIDDLE))
+
+    def test_only_large_values_are_encoded_in_a_thread(self, monkeypatch: pytest.MonkeyPatch):
+        threads: list[int] = []
+
+        def noting(encode: Any) -> Any:
+            def noted(value: Any) -> Any:
+                threads.append(threading.get_ident())
+                return encode(value)
+
+            return noted
+
+        monkeypatch.setattr(bodies, "encoded_order_book", noting(wire.encoded_order_book))
+        monkeypatch.setattr(bodies, "encoded_pair_list", noting(wire.encoded_pair_list))
+        index = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 62))
+        cache, few = Bodies(), index.without(numbered_pair(1))
+        books = [asyncio.run(cache.order_book_from_thread(one)) for one in (MIDDLE, LARGE)]
+        lists = [asyncio.run(cache.pair_list_from_thread(one)) for one in (few, index)]
+        assert [one.content for one in books] == [wire.order_book_to_json(one) for one in (MIDDLE, LARGE)]
+        assert [one.content for one in lists] == [wire.pair_list_to_json(one.pair_list()) for one in (few, index)]
+        assert [thread == threading.get_ident() for thread in threads] == [True, False, True, False]
