@@ -65,6 +65,7 @@ class TestAnswer:
             ([(b"if-none-match", b'"tag"')], 304, b'"tag"'),
             ([(b"if-none-match", b'"other"'), (b"if-none-match", b'W/"tag"')], 304, b'"tag"'),
             ([(b"if-none-match", b'"tag"'), (b"if-none-match", b'"other"')], 304, b'"tag"'),
+            ([(b"if-none-match", b"*")], 304, b'"tag"'),
             ([(b"if-none-match", b'"tag-gzip"'), ACCEPTS_GZIP], 304, b'"tag-gzip"'),
             ([(b"if-none-match", b'"tag-gzip"')], 200, b'"tag"'),
             ([(b"if-none-match", b'"tag"'), ACCEPTS_GZIP], 200, b'"tag-gzip"'),
