@@ -16,6 +16,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -285,17 +286,13 @@ def _require(value: object, json_type: type) -> None:
     raise _Fault(f"must be {_JSON_TYPES[json_type]}, got {_JSON_TYPES[type(value)]}: {safe_repr(value)}")
 
 
-def _text_hook(parse: Callable[[str], T]) -> Callable[[Any, object], T]:
-    """Return the hook of a type that is a string on the wire."""
-
-    def structure(value: Any, _: object) -> T:
-        _require(value, str)
-        try:
-            return parse(value)
-        except MarketIndexError as error:
-            raise _Fault(error) from None
-
-    return structure
+def _structured_text(parse: Callable[[str], T], value: Any, _: object) -> T:
+    """Structure what is a string on the wire."""
+    _require(value, str)
+    try:
+        return parse(value)
+    except MarketIndexError as error:
+        raise _Fault(error) from None
 
 
 def _amount(value: Any, _: object) -> int:
@@ -306,35 +303,25 @@ def _amount(value: Any, _: object) -> int:
     return value
 
 
-def _array_hook(of_type: type[T]) -> Callable[[Any, object], tuple[T, ...]]:
-    """Return the hook of an array of objects."""
-    item_hook = _CONVERTER.get_structure_hook(of_type)
-
-    def structure(value: Any, _: object) -> tuple[T, ...]:
-        _require(value, list)
-        items: list[T] = []
-        for item in value:
-            try:
-                items.append(item_hook(item, of_type))
-            except _Fault as fault:
-                raise fault.under(f"[{len(items)}]") from None
-        return tuple(items)
-
-    return structure
-
-
-def _object_hook(of_type: type[T]) -> Callable[[Any, object], T]:
-    """Return the hook of a class whose attributes are the keys of a JSON object."""
-    generated = make_dict_structure_fn(of_type, _CONVERTER, _cattrs_forbid_extra_keys=True)
-
-    def structure(value: Any, _: object) -> T:
-        _require(value, dict)
+def _structured_array(structure: Callable[[Any, Any], T], value: Any, of_type: object) -> tuple[T, ...]:
+    """Structure an array, each item by a function."""
+    _require(value, list)
+    items: list[T] = []
+    for item in value:
         try:
-            return generated(value, of_type)
-        except ClassValidationError as group:
-            raise _first_fault(group) from None
+            items.append(structure(item, of_type))
+        except _Fault as fault:
+            raise fault.under(f"[{len(items)}]") from None
+    return tuple(items)
 
-    return structure
+
+def _structured_object(structure: Callable[[Any, Any], T], value: Any, of_type: object) -> T:
+    """Structure an object by the function that cattrs generated for a class."""
+    _require(value, dict)
+    try:
+        return structure(value, of_type)
+    except ClassValidationError as group:
+        raise _first_fault(group) from None
 
 
 def _first_fault(group: ClassValidationError) -> _Fault:
@@ -351,15 +338,21 @@ def _first_fault(group: ClassValidationError) -> _Fault:
     return _Fault("missing", name)
 
 
-_asset = _text_hook(AssetId.parse)
-_price = _text_hook(parse_price)
+_asset: Final = partial(_structured_text, AssetId.parse)
 _CONVERTER: Final = Converter()
 _CONVERTER.register_structure_hook(AssetId, _asset)
-_CONVERTER.register_structure_hook(Decimal, _price)
+_CONVERTER.register_structure_hook(Decimal, partial(_structured_text, parse_price))
 _CONVERTER.register_structure_hook(int, _amount)
-_CONVERTER.register_structure_hook(_LevelMessage, _object_hook(_LevelMessage))
-_CONVERTER.register_structure_hook(PairInfo, _object_hook(PairInfo))
-_CONVERTER.register_structure_hook_func(lambda shape: shape == tuple[_LevelMessage, ...], _array_hook(_LevelMessage))
-_CONVERTER.register_structure_hook_func(lambda shape: shape == tuple[PairInfo, ...], _array_hook(PairInfo))
-_CONVERTER.register_structure_hook(_OrderBookMessage, _object_hook(_OrderBookMessage))
-_CONVERTER.register_structure_hook(_PairListMessage, _object_hook(_PairListMessage))
+
+# A class needs the hooks of its attributes.
+_generated: Final = partial(make_dict_structure_fn, converter=_CONVERTER, _cattrs_forbid_extra_keys=True)
+_level: Final = partial(_structured_object, _generated(_LevelMessage))
+_pair_info: Final = partial(_structured_object, _generated(PairInfo))
+_CONVERTER.register_structure_hook_func(
+    lambda shape: shape == tuple[_LevelMessage, ...], partial(_structured_array, _level)
+)
+_CONVERTER.register_structure_hook_func(
+    lambda shape: shape == tuple[PairInfo, ...], partial(_structured_array, _pair_info)
+)
+_CONVERTER.register_structure_hook(_OrderBookMessage, partial(_structured_object, _generated(_OrderBookMessage)))
+_CONVERTER.register_structure_hook(_PairListMessage, partial(_structured_object, _generated(_PairListMessage)))

@@ -47,9 +47,6 @@ MORE_TESTS: Mapping[str, Sequence[str]] = {
     "market_index/wire/encode.py": ["tests/market_index/test_levels.py"],
 }
 
-# Some functions of these modules run when the module is imported.
-CALLED_BY_IMPORT = frozenset({"market_index/wire/decode.py"})
-
 # Exit codes of pytest and mutmut in the process of one mutant.
 SURVIVED, NO_TESTS, NOT_RUN = (0,), (5, 33), (None, 2, 34)
 KILLED = (1, 3)
@@ -106,8 +103,6 @@ def run(module: str, processes: int) -> Path:
         "pytest_add_cli_args_test_selection": own_tests(module),
         "pytest_add_cli_args": ["--hypothesis-profile=mutants"],
         "process_isolation": "forkserver",  # Hypothesis rejects a method that runs twice in a process
-        # A mutant of a function that runs when the module is imported needs an import of its own.
-        "forkserver_warmup": "none" if module in CALLED_BY_IMPORT else "collect",
         # The timeout is wall clock: (seconds of the tests + 20) * 2. A busy machine must not look like an endless loop.
         "timeout_constant": 20.0,
         "timeout_multiplier": 4.0,
@@ -159,8 +154,8 @@ def has_verdict(one: Mutant, known: Mapping[Mutant, str]) -> bool:
     return one in known or any(old in one.old and one.old.replace(old, new) == one.new for old, new in replacements())
 
 
-def report(module: str, folder: Path, known: Mapping[Mutant, str]) -> Collection[Mutant]:
-    """Print how the mutants of a module ended, and return the survivors without a verdict."""
+def report(module: str, folder: Path, known: Mapping[Mutant, str]) -> int:
+    """Print how the mutants of a module ended, and return how many need a test or a verdict."""
     codes = results(folder, module)
     survivors = [mutant(folder, module, name) for name, code in codes.items() if code in SURVIVED]
     open_ones = [one for one in survivors if not has_verdict(one, known)]
@@ -180,7 +175,7 @@ def report(module: str, folder: Path, known: Mapping[Mutant, str]) -> Collection
     stale = {one for one in known if one.module == module} - set(survivors)
     for one in stale:
         print(f"verdict of a mutant that does not survive or does not exist:\n{one}")
-    return open_ones
+    return len(open_ones) + len(untested)
 
 
 def is_named(module: str, names: Sequence[str]) -> bool:
@@ -194,9 +189,9 @@ def main(names: Sequence[str]) -> int:
         return 2
     os.nice(10)
     known = verdicts()
-    open_ones = [one for module in modules for one in report(module, run(module, os.cpu_count() or 1), known)]
-    print(f"{len(open_ones)} survivors without a verdict")
-    return 1 if open_ones else 0
+    count = sum(report(module, run(module, os.cpu_count() or 1), known) for module in modules)
+    print(f"{count} mutants need a test or a verdict")
+    return 1 if count else 0
 
 
 if __name__ == "__main__":
