@@ -118,7 +118,9 @@ class TestSequence:
         assert hash(again) == hash(one.bids)
         assert one.bids != Levels(Side.ASK, tuple(reversed(one.bids)))
         assert one.bids != tuple(one.bids)
-        assert (hash(one.bids) == hash(other.bids)) == (one.bids == other.bids)
+
+    def test_different_levels_have_different_hashes(self):
+        assert len({hash(deep_book(count).bids) for count in range(10)}) == 10
 
     def test_its_repr_is_short(self):
         assert repr(deep_book(1).bids) == (
