@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from market_index import LiveIndex, MarketIndex, OrderBook, wire
+from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index_http import bodies, compression, create_app
 from market_index_http.bodies import Bodies, Body
@@ -162,15 +162,17 @@ class TestCache:
 
     def test_another_spelling_has_the_tag_of_its_content(self):
         cache = Bodies()
-        body, changed = cache.order_book(MIDDLE), cache.order_book(MIDDLE.apply(spot="9"))
-        spelled = [
-            cache.as_asked(one, MIDDLE.pair, base, "ADA") for one in (body, changed) for base in ("ABCD", "abCD")
-        ]
-        assert spelled[0].content == wire.with_identifiers(body.content, MIDDLE.pair, "ABCD", "ADA")
+        pair = Pair(AssetId(b"\xab" * 28, b""), ADA)
+        book = OrderBook.from_levels(pair, asks=[(str(price), price) for price in range(1, 30)])
+        body, changed = cache.order_book(book), cache.order_book(book.apply(spot="9"))
+        bases = str(pair.base).upper(), str(pair.base).capitalize()
+        spelled = [cache.as_asked(one, pair, base, "ADA") for one in (body, changed) for base in bases]
         assert len({one.digest for one in (body, changed, *spelled)}) == 6
         assert {len(one.digest) for one in (body, *spelled)} == {32}
-        assert cache.as_asked(body, MIDDLE.pair, "ABCD", "ADA").digest == spelled[0].digest
-        assert answer(spelled[0], ACCEPTS_GZIP)[2] == spelled[0].content
+        assert cache.as_asked(body, pair, bases[0], "ADA").digest == spelled[0].digest
+        content = wire.with_identifiers(body.content, pair, bases[0], "ADA")
+        assert content != body.content
+        assert answer(spelled[0], ACCEPTS_GZIP)[2] == content
 
     @pytest.mark.parametrize("offset", [0, 1])
     def test_only_a_large_body_keeps_its_parts(self, monkeypatch: pytest.MonkeyPatch, offset: int):
