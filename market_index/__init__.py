@@ -12,12 +12,14 @@ from market_index.assets import ADA, AssetId
 from market_index.depth import CumulativeLevel, Liquidity
 from market_index.errors import (
     InvalidAssetId,
+    InvalidFreshness,
     InvalidOrderBook,
     InvalidPairList,
     InvalidPrice,
     MarketIndexError,
 )
 from market_index.fills import SimulatedFill
+from market_index.freshness import Freshness
 from market_index.index import MarketIndex
 from market_index.levels import Levels, PriceLevel, Side
 from market_index.live import LiveIndex
@@ -33,7 +35,9 @@ __all__ = [
     "ADA",
     "AssetId",
     "CumulativeLevel",
+    "Freshness",
     "InvalidAssetId",
+    "InvalidFreshness",
     "InvalidOrderBook",
     "InvalidPairList",
     "InvalidPrice",

@@ -6,6 +6,7 @@
         ├── InvalidPrice        (also a ValueError)
         ├── InvalidOrderBook    (also a ValueError)
         ├── InvalidPairList     (also a ValueError)
+        ├── InvalidFreshness    (also a ValueError)
         ├── PairNotFound        (also a KeyError), in market_index.pairs
         ├── FeedError           in market_index_feeds
         └── StoreError          in market_index_feeds
@@ -23,6 +24,7 @@ from typing import Final, Self
 
 __all__ = [
     "InvalidAssetId",
+    "InvalidFreshness",
     "InvalidOrderBook",
     "InvalidPairList",
     "InvalidPrice",
@@ -67,6 +69,10 @@ class InvalidOrderBook(MarketIndexError, ValueError):
 
 class InvalidPairList(MarketIndexError, ValueError):
     """The text does not contain a pair list."""
+
+
+class InvalidFreshness(MarketIndexError, ValueError):
+    """The values do not tell what order books reflect or when they were published; or the text does not."""
 
 
 def safe_repr(value: object) -> str:

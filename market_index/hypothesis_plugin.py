@@ -12,6 +12,7 @@ from typing import Any
 from market_index import (
     AssetId,
     CumulativeLevel,
+    Freshness,
     Levels,
     Liquidity,
     LiveIndex,
@@ -38,6 +39,7 @@ def register_types() -> None:
         (SimulatedFill, "simulated_fills"),
         (Liquidity, "liquidities"),
         (CumulativeLevel, "cumulative_levels"),
+        (Freshness, "freshness"),
         (MarketIndex, "market_indexes"),
         (LiveIndex, "live_indexes"),
     ):

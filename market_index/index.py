@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from itertools import chain
 from operator import is_
-from typing import Final, final
+from typing import Final, Self, final
 from zlib import crc32
 
-from attrs import frozen
+from attrs import field, frozen
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, safe_repr
+from market_index.freshness import UNKNOWN, Freshness
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
 
@@ -37,6 +39,9 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     chunks that changed: the cost hardly grows with the number of pairs. An index equals every mapping of the same pairs
     to the same books.
 
+    `freshness` is what the books reflect and when they were published, as far as that is known. It has no part in
+    equality, and is kept by derived indexes unless they are given another `as_of` or `published_at`.
+
     >>> from market_index import ADA, AssetId
     >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
     >>> index = MarketIndex([book])
@@ -44,14 +49,31 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     Decimal('0.0042')
     >>> len(index), book.pair in index, book.pair in index.without(book.pair), index == {book.pair: book}
     (1, True, False, True)
+    >>> index.with_books(book, as_of="slot 145000000").without(book.pair).as_of
+    'slot 145000000'
 
-    Raises `InvalidOrderBook` for a value that is not an order book.
+    Raises `InvalidOrderBook` for a value that is not an order book, and `InvalidFreshness`.
     """
 
-    def __init__(self, books: Iterable[OrderBook] = ()) -> None:
+    freshness: Freshness = field(init=False)
+
+    def __init__(
+        self, books: Iterable[OrderBook] = (), as_of: str | None = None, published_at: datetime | None = None
+    ) -> None:
         by_key = _by_key(books)
         keys = sorted(by_key)
         super().__init__(_ORDER, Chunk(keys, [by_key[key] for key in keys]))
+        _set_freshness(self, UNKNOWN.changed(as_of, published_at))
+
+    @property
+    def as_of(self) -> str | None:
+        """What the books reflect, in the publisher's terms; None if that is not known."""
+        return self.freshness.as_of
+
+    @property
+    def published_at(self) -> datetime | None:
+        """When the books were published, by the publisher's clock, in UTC; None if that is not known."""
+        return self.freshness.published_at
 
     def order_book(self, pair: Pair) -> OrderBook:
         """Return the book of the pair. Raises `PairNotFound`, which names the pair."""
@@ -61,19 +83,31 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         """Return the entry of every pair, in ledger order (decision 9)."""
         return tuple(PairInfo(book.pair.base, book.pair.quote, book.spot) for book in self._books())
 
-    def with_books(self, *books: OrderBook) -> MarketIndex:
+    def with_books(
+        self, *books: OrderBook, as_of: str | None = None, published_at: datetime | None = None
+    ) -> MarketIndex:
         """Return the index in which these books replace those of their pairs.
 
-        Raises `InvalidOrderBook` for a value that is not an order book; this index is unchanged.
+        Raises `InvalidOrderBook` for a value that is not an order book, and `InvalidFreshness`.
         """
-        if not self._size and books:
-            # Sorting them all is faster than inserting them one by one.
-            return MarketIndex(books)
-        return self._changed(_by_key(books).items())
+        freshness = self.freshness.changed(as_of, published_at)
+        # Sorting them all is faster than inserting them one by one.
+        following = self._changed(_by_key(books).items()) if self._size or not books else MarketIndex(books)
+        return following.with_freshness(freshness)
 
-    def without(self, *pairs: Pair) -> MarketIndex:
-        """Return the index without these pairs; a pair that is not tracked is ignored."""
-        return self._changed([(_key(pair), None) for pair in pairs])
+    def without(self, *pairs: Pair, as_of: str | None = None, published_at: datetime | None = None) -> MarketIndex:
+        """Return the index without these pairs; a pair that is not tracked is ignored. Raises `InvalidFreshness`."""
+        freshness = self.freshness.changed(as_of, published_at)
+        return self._changed([(_key(pair), None) for pair in pairs]).with_freshness(freshness)
+
+    def with_freshness(self, freshness: Freshness) -> MarketIndex:
+        """Return the index with the same books and this freshness, instead of its own."""
+        # Mostly it is the same object, which takes a tenth of the time to compare.
+        if freshness is self.freshness or freshness == self.freshness:
+            return self
+        following = self._derived(self._chunks, self._bounds, self._size)
+        _set_freshness(following, freshness)
+        return following
 
     def changes_since(self, earlier: MarketIndex) -> tuple[tuple[OrderBook, ...], tuple[Pair, ...]]:
         """Return the books that an earlier index does not have, and the pairs that only the earlier index has.
@@ -129,11 +163,21 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     def __repr__(self) -> str:
         return f"<MarketIndex: {len(self)} pairs>"
 
-    def __reduce__(self) -> tuple[type[MarketIndex], tuple[tuple[OrderBook, ...]]]:
-        return MarketIndex, (tuple(self._books()),)
+    def __reduce__(self) -> tuple[type[MarketIndex], tuple[object, ...]]:
+        return MarketIndex, (tuple(self._books()), self.as_of, self.published_at)
 
     def _books(self) -> Iterator[OrderBook]:
         return chain.from_iterable([chunk.values for chunk in self._chunks])
+
+    def _derived(self, chunks: list[Chunk[LedgerOrder, OrderBook]], bounds: tuple[LedgerOrder, ...], size: int) -> Self:
+        """Return the index of these chunks, with the same freshness."""
+        derived = super()._derived(chunks, bounds, size)
+        _set_freshness(derived, self.freshness)
+        return derived
+
+
+# By slot: the class is frozen.
+_set_freshness: Final = MarketIndex.__dict__["freshness"].__set__
 
 
 def _key(pair: Pair) -> LedgerOrder:

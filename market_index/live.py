@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime
 from threading import RLock
 from typing import Final, NoReturn, final
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
+from market_index.freshness import UNKNOWN, Freshness
 from market_index.index import MarketIndex
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair
@@ -28,11 +30,14 @@ class LiveIndex:
     <MarketIndex: 1 pairs>
     """
 
-    __slots__ = ("__weakref__", "_current", "_is_updating", "_lock")
+    __slots__ = ("__weakref__", "_current", "_is_shared", "_is_updating", "_lock", "_writer")
 
     def __init__(self, books: Iterable[OrderBook] = ()) -> None:
         self._current = MarketIndex(books)
         self._lock, self._is_updating = RLock(), False
+        # The feed whose books it contains, or this index if the books are those of its callers.
+        self._writer: ref[object] | None = ref(self) if self._current else None
+        self._is_shared = False
         _INSTANCES.add(self)
 
     @property
@@ -52,11 +57,36 @@ class LiveIndex:
         """Remove these pairs atomically, and return the next index; a pair that is not tracked is ignored."""
         return self.update((), pairs)
 
-    def update(self, publish: Iterable[OrderBook], retract: Iterable[Pair] = ()) -> MarketIndex:
+    def update(
+        self,
+        publish: Iterable[OrderBook],
+        retract: Iterable[Pair] = (),
+        as_of: str | None = None,
+        published_at: datetime | None = None,
+    ) -> MarketIndex:
         """Retract those pairs and publish those books atomically, and return the next index.
 
-        A pair named on both sides stays, with its new book. Raises as `publish` does.
+        A pair named on both sides stays, with its new book. `as_of` and `published_at` are kept unless they are given.
+        Raises as `publish` does, and `InvalidFreshness`.
         """
+        return self._update(self, publish, retract, lambda known: known.changed(as_of, published_at))
+
+    def update_from(
+        self, feed: object, publish: Iterable[OrderBook], retract: Iterable[Pair], freshness: Freshness
+    ) -> MarketIndex:
+        """Update as `update` does, on behalf of a feed: the freshness is that of all its books.
+
+        Once others have updated it as well, the freshness of the whole is not known, and stays so.
+        """
+        return self._update(feed, publish, retract, lambda _: freshness)
+
+    def _update(
+        self,
+        writer: object,
+        publish: Iterable[OrderBook],
+        retract: Iterable[Pair],
+        after: Callable[[Freshness], Freshness],
+    ) -> MarketIndex:
         # The caller's iterables may be slow, or publish themselves: consume them before other writers have to wait.
         books, pairs = tuple(publish), tuple(retract)
         with self._lock:
@@ -66,7 +96,14 @@ class LiveIndex:
                 )
             self._is_updating = True
             try:
-                self._current = self._current.without(*pairs).with_books(*books)
+                current = following = self._current
+                is_shared = self._is_shared or (self._writer is not None and self._writer() is not writer)
+                freshness = after(current.freshness)
+                if pairs:
+                    following = following.without(*pairs)
+                following = following.with_books(*books)
+                self._current = following.with_freshness(UNKNOWN if is_shared else freshness)
+                self._writer, self._is_shared = self._writer or ref(writer), is_shared
             finally:
                 self._is_updating = False
             return self._current

@@ -18,6 +18,7 @@ must be enough different ones for the levels or pairs.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from datetime import UTC
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -32,6 +33,7 @@ from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, As
 from market_index.depth import CumulativeLevel, Liquidity
 from market_index.errors import safe_repr
 from market_index.fills import SimulatedFill
+from market_index.freshness import Freshness
 from market_index.index import MarketIndex
 from market_index.levels import MAX_LIQUIDITY, Levels, PriceLevel, Side
 from market_index.live import LiveIndex
@@ -45,6 +47,7 @@ __all__ = [
     "asset_ids",
     "asset_names",
     "cumulative_levels",
+    "freshness",
     "invalid_asset_id_texts",
     "invalid_price_texts",
     "level_changes",
@@ -66,6 +69,8 @@ __all__ = [
 _T = TypeVar("_T")
 _Touch: TypeAlias = Literal["open", "locked", "crossed"]
 _Level: TypeAlias = tuple[Decimal, int]
+
+_AS_OFS: Final = st.from_regex(r"[!-~]([ -~]{0,198}[!-~])?", fullmatch=True)
 
 _AWKWARD_POLICY_IDS: Final = (
     bytes(POLICY_ID_LENGTH),
@@ -394,11 +399,16 @@ def level_changes(
     return st.lists(st.tuples(at, _drawn_amount(amount, 0)), max_size=max_changes)
 
 
+def freshness() -> st.SearchStrategy[Freshness]:
+    """Draw what books reflect and when they were published; either may be unknown."""
+    return st.builds(Freshness, st.none() | _AS_OFS, st.none() | st.datetimes(timezones=st.just(UTC)))
+
+
 def market_indexes(
     *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
 ) -> st.SearchStrategy[MarketIndex]:
     """Draw indexes of `min_pairs` to `max_pairs` pairs, with small books unless `book` is given."""
-    return _books(book, min_pairs, max_pairs).map(MarketIndex)
+    return st.builds(MarketIndex.with_freshness, _books(book, min_pairs, max_pairs).map(MarketIndex), freshness())
 
 
 def live_indexes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +27,13 @@ def test_rule(rule: Rule):
     found, known = set(rule(GRAPH)), KNOWN.get(rule.__name__, set())
     assert not found - known, rule.__doc__
     assert not known - found, "stale entries of KNOWN: remove them"
+
+
+def test_the_domain_reads_no_clock():
+    """It has times as values only: `datetime` is imported, but not asked what time it is."""
+    for path in (ROOT / "market_index").rglob("*.py"):
+        called = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        assert not called & {"now", "utcnow", "today"}, path
 
 
 def test_every_known_violation_has_a_rule():

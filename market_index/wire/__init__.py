@@ -16,13 +16,20 @@ b'"spot":null,"bids":[{"price":"0.5","accumulated_liquidity":7}],"asks":[]}'
 True
 """
 
-from market_index.wire.decode import order_book_from_json, pair_list_from_json, pair_named_in
+from market_index.wire.decode import (
+    freshness_from_json,
+    is_freshness,
+    order_book_from_json,
+    pair_list_from_json,
+    pair_named_in,
+)
 from market_index.wire.encode import (
     EncodedPart,
     digest_of,
     encoded_order_book,
     encoded_pair_list,
     error_to_json,
+    freshness_to_json,
     order_book_to_json,
     pair_list_to_json,
     text_of,
@@ -35,6 +42,9 @@ __all__ = [
     "encoded_order_book",
     "encoded_pair_list",
     "error_to_json",
+    "freshness_from_json",
+    "freshness_to_json",
+    "is_freshness",
     "order_book_from_json",
     "order_book_to_json",
     "pair_list_from_json",

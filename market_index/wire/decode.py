@@ -15,6 +15,7 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from operator import itemgetter
@@ -25,7 +26,14 @@ from cattrs import AttributeValidationNote, ClassValidationError, Converter, For
 from cattrs.gen import make_dict_structure_fn
 
 from market_index.assets import AssetId
-from market_index.errors import InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
+from market_index.errors import (
+    InvalidFreshness,
+    InvalidOrderBook,
+    InvalidPairList,
+    MarketIndexError,
+    safe_repr,
+)
+from market_index.freshness import Freshness, parse_time
 from market_index.levels import MAX_LIQUIDITY, Levels, Side, levels_of_columns
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
@@ -76,6 +84,37 @@ def pair_list_from_json(text: bytes | bytearray | memoryview) -> tuple[PairInfo,
             raise InvalidPairList(f"pairs[{position}]: a pair must occur once, got {info.pair} again")
         seen.add(info.pair)
     return pairs
+
+
+def freshness_from_json(text: bytes | bytearray | memoryview) -> Freshness:
+    """Decode the line of a file that says what the lines before it reflect, and perhaps when it was published.
+
+    >>> freshness_from_json(b'{"as_of": "slot 145000000"}').as_of
+    'slot 145000000'
+
+    Raises `InvalidFreshness`.
+    """
+    try:
+        value = _value_with_repeated_keys(_characters(text))
+        message = _CONVERTER.structure(value, _FreshnessMessage)
+    except _Fault as fault:
+        raise fault.error(InvalidFreshness) from None
+    return Freshness(message.as_of, message.published_at)
+
+
+def is_freshness(text: bytes) -> bool:
+    """Whether a line says what the lines before it reflect, even if it is invalid, and contains no order book.
+
+    >>> is_freshness(b'{"as_of": 7}'), is_freshness(b'{"base": "ADA", "as_of": 7}'), is_freshness(b'{"as_of"')
+    (True, False, False)
+    """
+    if b'"as_of"' not in text:
+        return False
+    try:
+        value = _value_with_repeated_keys(_characters(text))
+    except _Fault:
+        return False
+    return isinstance(value, dict) and "as_of" in value and value.keys().isdisjoint(("base", "quote"))
 
 
 def pair_named_in(text: bytes | bytearray | memoryview) -> Pair | None:
@@ -266,6 +305,14 @@ class _PairListMessage:
     pairs: tuple[PairInfo, ...]
 
 
+@frozen
+class _FreshnessMessage:
+    """A line that commits the lines before it."""
+
+    as_of: str | None
+    published_at: datetime | None = None
+
+
 _JSON_TYPES: Final = {
     dict: "an object",
     _RepeatedKey: "an object",
@@ -343,6 +390,8 @@ _CONVERTER: Final = Converter()
 _CONVERTER.register_structure_hook(AssetId, _asset)
 _CONVERTER.register_structure_hook(Decimal, partial(_structured_text, parse_price))
 _CONVERTER.register_structure_hook(int, _amount)
+_CONVERTER.register_structure_hook(str, partial(_structured_text, str))
+_CONVERTER.register_structure_hook(datetime, partial(_structured_text, parse_time))
 
 # A class needs the hooks of its attributes.
 _generated: Final = partial(make_dict_structure_fn, converter=_CONVERTER, _cattrs_forbid_extra_keys=True)
@@ -356,3 +405,4 @@ _CONVERTER.register_structure_hook_func(
 )
 _CONVERTER.register_structure_hook(_OrderBookMessage, partial(_structured_object, _generated(_OrderBookMessage)))
 _CONVERTER.register_structure_hook(_PairListMessage, partial(_structured_object, _generated(_PairListMessage)))
+_CONVERTER.register_structure_hook(_FreshnessMessage, partial(_structured_object, _generated(_FreshnessMessage)))

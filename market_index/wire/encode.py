@@ -13,6 +13,7 @@ from attrs import frozen
 from market_index.arithmetic import EXACT
 from market_index.assets import AssetId
 from market_index.chunked import Chunk
+from market_index.freshness import Freshness, format_time
 from market_index.index import MarketIndex
 from market_index.levels import Levels
 from market_index.order_book import OrderBook
@@ -103,6 +104,17 @@ def error_to_json(message: str) -> bytes:
     b'{"error":"Not Found"}'
     """
     return f'{{"error":{_text_to_json(message)}}}'.encode("ascii")
+
+
+def freshness_to_json(freshness: Freshness) -> bytes:
+    """Return the line that commits the lines before it, in a file of order books; without its newline.
+
+    >>> freshness_to_json(Freshness("slot 145000000"))
+    b'{"as_of":"slot 145000000","published_at":null}'
+    """
+    as_of = "null" if freshness.as_of is None else _text_to_json(freshness.as_of)
+    published_at = "null" if freshness.published_at is None else f'"{format_time(freshness.published_at)}"'
+    return f'{{"as_of":{as_of},"published_at":{published_at}}}'.encode("ascii")
 
 
 def _level_parts(levels: Levels) -> list[EncodedPart]:

@@ -31,7 +31,9 @@ MODULE_REQUIREMENTS: Mapping[str, frozenset[str]] = {
 MEDIUM_REQUIREMENTS: Mapping[str, frozenset[str]] = {"nats": frozenset({"nats"})}
 
 # The modules of the domain whose `__all__` the other packages may import.
-PUBLIC_MODULES = frozenset({"market_index", "market_index.wire", "market_index.errors", "market_index.strategies"})
+PUBLIC_MODULES = frozenset(
+    {"market_index", "market_index.wire", "market_index.errors", "market_index.freshness", "market_index.strategies"}
+)
 
 # Each folder of the feeds is a medium.
 FEEDS = Path(__file__).resolve().parents[2] / "market_index_feeds"
@@ -39,7 +41,7 @@ MEDIA = frozenset(path.parent.name for path in FEEDS.glob("*/__init__.py"))
 
 # fmt: off
 INPUT_OUTPUT_CLOCK_AND_LOG = frozenset({
-    "asyncio", "concurrent", "datetime", "fcntl", "http", "io", "logging", "mmap", "multiprocessing",
+    "asyncio", "concurrent", "fcntl", "http", "io", "logging", "mmap", "multiprocessing",
     "os", "pathlib", "random", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl",
     "subprocess", "tempfile", "time", "urllib",
 })

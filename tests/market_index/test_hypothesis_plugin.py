@@ -14,6 +14,7 @@ import market_index
 from market_index import (
     AssetId,
     CumulativeLevel,
+    Freshness,
     Levels,
     Liquidity,
     LiveIndex,
@@ -33,6 +34,7 @@ OF_TYPE = {
     CumulativeLevel: strategies.cumulative_levels,
     SimulatedFill: strategies.simulated_fills,
     Liquidity: strategies.liquidities,
+    Freshness: strategies.freshness,
     LiveIndex: strategies.live_indexes,
     MarketIndex: strategies.market_indexes,
     Order: strategies.orders,

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import (
+    Freshness,
     InvalidAssetId,
     InvalidOrderBook,
     InvalidPairList,
@@ -524,3 +525,21 @@ def test_a_repeated_key_is_found_without_comparing_all_keys_with_all():
     many = ",".join(f'"{number}":0' for number in range(50_000))
     with pytest.raises(InvalidPairList, match="the key 'x' must not repeat"):
         wire.pair_list_from_json(f'{{{many},"x":1,"x":2}}'.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_freshness"),
+    [
+        (b'{"as_of": null}', True),
+        (b' {"as_of": [7], "as": "of"} ', True),
+        (wire.freshness_to_json(Freshness("slot 1")), True),
+        (encoded(BOOK), False),
+        (b'{"as_of": "slot 1", "base": null}', False),
+        (b'{"as_of": "slot 1", "quote": "ADA"}', False),
+        (b'{"base": "ADA", "quo{"as_of": "slot 1"}', False),
+        (b'["as_of"]', False),
+        (b'{"of": {"as_of": "slot 1"}}', False),
+    ],
+)
+def test_a_line_is_a_freshness_if_it_has_an_as_of_and_names_no_asset(text: bytes, is_freshness: bool):
+    assert wire.is_freshness(text) == is_freshness

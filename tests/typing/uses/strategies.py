@@ -5,7 +5,19 @@ from typing import assert_type
 
 from hypothesis.strategies import SearchStrategy
 
-from market_index import ADA, AssetId, Levels, LiveIndex, MarketIndex, Order, OrderBook, Pair, PriceLevel, Side
+from market_index import (
+    ADA,
+    AssetId,
+    Freshness,
+    Levels,
+    LiveIndex,
+    MarketIndex,
+    Order,
+    OrderBook,
+    Pair,
+    PriceLevel,
+    Side,
+)
 from market_index import strategies as st
 
 assert_type(st.asset_ids(ada=False), SearchStrategy[AssetId])
@@ -17,6 +29,7 @@ assert_type(st.order_books(pair=st.pairs(), sides=Side.BID, crossed=False, spot=
 assert_type(st.levels(), SearchStrategy[Levels])
 assert_type(st.market_indexes(book=st.order_books()), SearchStrategy[MarketIndex])
 assert_type(st.live_indexes(), SearchStrategy[LiveIndex])
+assert_type(st.freshness(), SearchStrategy[Freshness])
 assert_type(st.invalid_price_texts(), SearchStrategy[str])
 
 st.prices(min_value=0.5)  # error: mypy[arg-type] pyright[reportArgumentType]

@@ -1,0 +1,118 @@
+"""How fresh order books are: what they reflect, and when they were published."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final, final
+
+from attrs import field, frozen
+
+from market_index.errors import InvalidFreshness, safe_repr
+
+__all__ = ["UNKNOWN", "Freshness", "format_time", "parse_time"]
+
+MAX_AS_OF_CHARACTERS: Final = 200
+"""The length of the longest text that says what books reflect."""
+
+# RFC 3339, 5.6. A leap second is no time that Python has.
+_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII).fullmatch
+
+
+def parse_time(text: str) -> datetime:
+    """Return the time that a text of RFC 3339 names, in UTC and in whole milliseconds.
+
+    >>> parse_time("2026-11-22T04:17:03.1239+01:00")
+    datetime.datetime(2026, 11, 22, 3, 17, 3, 123000, tzinfo=datetime.timezone.utc)
+
+    Raises `InvalidFreshness` for another text.
+    """
+    found = _TIME(text) if type(text) is str else None
+    if found is None:
+        raise InvalidFreshness(
+            f"a time must be one of RFC 3339, such as 2026-11-22T04:17:03.123Z, got {safe_repr(text)}"
+        )
+    day, clock, fraction, offset = found.groups()
+    offset = "+00:00" if offset in "Zz" else offset
+    try:
+        return _in_utc(datetime.fromisoformat(f"{day}T{clock}{(fraction or '.0')[:4]:0<4}{offset}"))
+    except (ValueError, OverflowError) as error:
+        raise InvalidFreshness(f"a time must be one of the calendar ({error}), got {safe_repr(text)}") from None
+
+
+def format_time(time: datetime) -> str:
+    """Return a time in UTC as text of RFC 3339, with milliseconds.
+
+    >>> format_time(parse_time("2026-11-22 05:17:03.5+01:00"))
+    '2026-11-22T04:17:03.500Z'
+    """
+    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def _in_utc(time: datetime) -> datetime:
+    time = time.astimezone(UTC)
+    # A new object: a subclass, such as that of pandas, may have nanoseconds.
+    milliseconds = time.microsecond // 1000
+    return datetime(
+        time.year, time.month, time.day, time.hour, time.minute, time.second, milliseconds * 1000, tzinfo=UTC
+    )
+
+
+def _checked_as_of(as_of: str | None) -> str | None:
+    if as_of is None:
+        return None
+    if type(as_of) is not str or not 1 <= len(as_of) <= MAX_AS_OF_CHARACTERS or not _is_printable(as_of):
+        raise InvalidFreshness(
+            f"as_of must be 1 to {MAX_AS_OF_CHARACTERS} printable ASCII characters with no space at either end, "
+            f"got {safe_repr(as_of)}"
+        )
+    return as_of
+
+
+def _is_printable(text: str) -> bool:
+    return text.isascii() and text.isprintable() and text == text.strip(" ")
+
+
+def _checked_time(time: datetime | None) -> datetime | None:
+    if time is None:
+        return None
+    if not isinstance(time, datetime) or time.utcoffset() is None:
+        raise InvalidFreshness(f"published_at must be a datetime with a time zone, got {safe_repr(time)}")
+    try:
+        return _in_utc(time)
+    except OverflowError:
+        raise InvalidFreshness(f"published_at must be in the years 1 to 9999, got {safe_repr(time)}") from None
+
+
+@final
+@frozen
+class Freshness:
+    """What books reflect, and when they were published; None where it is not known.
+
+    `as_of` is in terms of the publisher, such as a slot: 1 to 200 printable ASCII characters, with no space at either
+    end. `published_at` is the time of the publisher's clock, in UTC, cut to milliseconds.
+
+    >>> Freshness("slot 145000000").as_of
+    'slot 145000000'
+
+    Raises `InvalidFreshness`.
+    """
+
+    as_of: str | None = field(default=None, converter=_checked_as_of)
+    published_at: datetime | None = field(default=None, converter=_checked_time)
+
+    def changed(self, as_of: str | None = None, published_at: datetime | None = None) -> Freshness:
+        """Return the freshness with what is given in place of what it has; None: as it is."""
+        if as_of is None and published_at is None:
+            return self
+        return Freshness(
+            self.as_of if as_of is None else as_of, self.published_at if published_at is None else published_at
+        )
+
+    def without_as_of(self) -> Freshness:
+        """Return the freshness of books of which it is not known what they reflect."""
+        return Freshness(None, self.published_at)
+
+
+UNKNOWN: Final = Freshness()
+"""Of books of which neither is known."""

@@ -1,0 +1,185 @@
+"""What books reflect and when they were published: valid values, texts, and how an index keeps them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from market_index import Freshness, InvalidFreshness, LiveIndex, MarketIndex
+from market_index.freshness import UNKNOWN, format_time, parse_time
+from tests.market_index_feeds.made_up import book, pair
+
+as_ofs = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=200).filter(
+    lambda text: text == text.strip(" ")
+)
+offsets = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+times = st.datetimes(timezones=offsets | st.timezones()).filter(lambda time: 1 < time.year < 9999)
+
+
+class TestAsOf:
+    @given(as_ofs)
+    def test_printable_ascii_is_kept_as_it_is(self, as_of: str):
+        assert Freshness(as_of).as_of == as_of
+
+    @pytest.mark.parametrize(
+        "as_of", ["", " a", "a ", "a" * 201, "a\n", "\x7f", "ä", "\u2028", b"a", 1, "\x00", "a\tb"]
+    )
+    def test_anything_else_is_rejected(self, as_of: object):
+        with pytest.raises(InvalidFreshness, match=r"as_of must be 1 to 200 printable ASCII characters .*, got"):
+            Freshness(as_of)  # type: ignore[arg-type]  # what a caller without type checks may pass
+
+
+class TestPublishedAt:
+    @given(times)
+    def test_it_is_the_same_moment_in_utc_cut_to_milliseconds(self, time: datetime):
+        kept = Freshness(published_at=time).published_at
+        assert kept is not None
+        assert kept.tzinfo is UTC
+        assert timedelta(0) <= time - kept < timedelta(milliseconds=1)
+        assert kept.microsecond % 1000 == 0
+        assert type(kept) is datetime
+
+    @pytest.mark.parametrize("time", [datetime(2026, 11, 22), "2026-11-22T00:00:00Z", 1.0, object()])  # noqa: DTZ001  # the subject
+    def test_a_time_needs_a_time_zone(self, time: object):
+        with pytest.raises(InvalidFreshness, match="published_at must be a datetime with a time zone, got"):
+            Freshness(published_at=time)  # type: ignore[arg-type]  # what a caller without type checks may pass
+
+    @pytest.mark.parametrize(
+        "time",
+        [
+            datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+            datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
+        ],
+    )
+    def test_a_moment_beyond_the_calendar_is_rejected(self, time: datetime):
+        with pytest.raises(InvalidFreshness, match="published_at must be in the years 1 to 9999, got"):
+            Freshness(published_at=time)
+
+
+class TestTimesAsText:
+    @given(times, offsets)
+    @example(datetime(1, 1, 1, tzinfo=UTC), UTC)
+    def test_a_text_names_the_same_time_again(self, time: datetime, offset: timezone):
+        kept = Freshness(published_at=time).published_at
+        assert kept is not None
+        text = format_time(kept)
+        assert (len(text), text[-5], text[-1]) == (24, ".", "Z")
+        assert parse_time(text) == kept
+        if kept.year > 1:
+            assert parse_time(kept.astimezone(offset).isoformat()) == kept
+
+    @pytest.mark.parametrize(
+        ("text", "wanted"),
+        [
+            ("2026-11-22T04:17:03Z", "2026-11-22T04:17:03.000Z"),
+            ("2026-11-22t04:17:03z", "2026-11-22T04:17:03.000Z"),
+            ("2026-11-22 04:17:03.1+00:00", "2026-11-22T04:17:03.100Z"),
+            ("2026-11-22T04:17:03.123999999-00:00", "2026-11-22T04:17:03.123Z"),
+            ("2026-11-22T23:59:59.999-05:30", "2026-11-23T05:29:59.999Z"),
+        ],
+    )
+    def test_every_spelling_of_the_rfc_is_read(self, text: str, wanted: str):
+        assert format_time(parse_time(text)) == wanted
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "", "now", "2026-11-22", "2026-11-22T04:17Z", "2026-11-22T04:17:03", "2026-11-22T04:17:03.Z",
+            "20261122T041703Z", "2026-11-22T04:17:03+0100", " 2026-11-22T04:17:03Z", "2026-11-22T04:17:03Z\n",
+            "٢٠٢٦-11-22T04:17:03Z", None,
+        ],
+    )  # fmt: skip
+    def test_another_text_is_rejected(self, text: str):
+        with pytest.raises(InvalidFreshness, match=r"a time must be one of RFC 3339, such as 2026-.*, got"):
+            parse_time(text)
+
+    @pytest.mark.parametrize(
+        "text",
+        ["2026-02-30T00:00:00Z", "2026-01-01T00:00:60Z", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00"],
+    )
+    def test_a_time_that_is_on_no_calendar_is_rejected(self, text: str):
+        with pytest.raises(InvalidFreshness, match=r"a time must be one of the calendar .*, got"):
+            parse_time(text)
+
+
+class TestIndexes:
+    TIME = datetime(2026, 11, 22, tzinfo=UTC)
+
+    def test_an_index_has_what_it_is_given(self):
+        index = MarketIndex([book(1)], "slot 1", self.TIME)
+        assert (index.as_of, index.published_at) == ("slot 1", self.TIME)
+        assert index.freshness == Freshness("slot 1", self.TIME)
+        assert (MarketIndex().as_of, MarketIndex().published_at) == (None, None)
+
+    @pytest.mark.parametrize("books", [[], [book(2)], [book(number) for number in range(200)]])
+    def test_a_derived_index_keeps_what_it_is_not_given(self, books: list[object]):
+        index = MarketIndex(books, "slot 1", self.TIME)  # type: ignore[arg-type]  # a list of books
+        later = self.TIME + timedelta(1)
+        derived = index.with_books(book(1)).without(pair(1))
+        assert derived.freshness == index.freshness
+        assert index.with_books(book(1), as_of="slot 2").freshness == Freshness("slot 2", self.TIME)
+        assert index.without(pair(1), published_at=later).freshness == Freshness("slot 1", later)
+        assert index.with_books().without() is index
+        assert index.with_freshness(index.freshness) is index
+        assert index.with_books(as_of="slot 2") == index
+        assert index.freshness == Freshness("slot 1", self.TIME)
+
+    def test_it_has_no_part_in_equality(self):
+        index = MarketIndex([book(1)], "slot 1", self.TIME)
+        assert index == MarketIndex([book(1)])
+        assert hash(index) == hash(MarketIndex([book(1)]))
+
+    def test_copies_and_pickles_have_it(self):
+        index = MarketIndex([book(1)], "slot 1", self.TIME)
+        for same in (copy.copy(index), copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
+            assert (same, same.freshness) == (index, index.freshness)
+
+    def test_an_invalid_one_changes_nothing(self):
+        live = LiveIndex([book(1)])
+        before = live.current
+        with pytest.raises(InvalidFreshness):
+            live.update([book(2)], as_of=" ")
+        assert live.current is before
+
+
+class TestLiveIndexes:
+    def test_an_update_keeps_what_it_is_not_given(self):
+        live = LiveIndex()
+        live.update([book(1)], as_of="slot 1")
+        live.publish(book(2))
+        live.retract(pair(1))
+        assert (live.current.as_of, set(live.current)) == ("slot 1", {pair(2)})
+
+    def test_the_freshness_of_one_feed_is_that_of_the_index(self):
+        live, feed = LiveIndex(), MarketIndex
+        live.update_from(feed, [book(1)], [], Freshness("slot 1"))
+        assert live.current.as_of == "slot 1"
+        live.update_from(feed, [], [pair(1)], UNKNOWN)
+        assert live.current.freshness == UNKNOWN
+        assert len(live.current) == 0
+
+    def test_that_of_several_feeds_is_not_known(self):
+        live = LiveIndex()
+        live.update_from(MarketIndex, [book(1)], [], Freshness("slot 1"))
+        live.update_from(LiveIndex, [book(2)], [], Freshness("slot 2"))
+        assert live.current.freshness == UNKNOWN
+        live.update_from(MarketIndex, [book(1)], [], Freshness("slot 3"))
+        assert live.current.freshness == UNKNOWN
+
+    @pytest.mark.parametrize("live", [LiveIndex([book(2)]), LiveIndex()])
+    def test_that_of_a_feed_is_not_claimed_for_books_that_callers_publish(self, live: LiveIndex):
+        if not live.current:
+            live.publish(book(2))
+        live.update_from(MarketIndex, [book(1)], [], Freshness("slot 1"))
+        assert live.current.freshness == UNKNOWN
+
+    def test_nor_for_those_that_callers_publish_later(self):
+        live = LiveIndex()
+        live.update_from(MarketIndex, [book(1)], [], Freshness("slot 1"))
+        live.publish(book(2))
+        assert live.current.freshness == UNKNOWN
