@@ -33,9 +33,9 @@ sample.db: samples/order-books.ndjson | .venv/serve.installed
 serve: .venv/serve.installed $(filter sample.db,$(FEED)) ## publish the sample order books into sample.db, and serve it on http://127.0.0.1:8000 (FEED=market.db for your own)
 	exec $(BIN)/market-index serve $(FEED)
 
-browser: # Debian's Chromium and node, for the tests of page and clients; without them these are skipped, and say so
-	@{ command -v chromium && command -v node; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
-	  { export DEBIAN_FRONTEND=noninteractive; install='apt-get install -qq -y --no-install-recommends chromium nodejs'; \
+browser: # Debian's Chromium, node and faketime, for the tests of page, clients and clocks; without them these are skipped, and say so
+	@{ command -v chromium && command -v node && command -v faketime; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
+	  { export DEBIAN_FRONTEND=noninteractive; install='apt-get install -qq -y --no-install-recommends chromium nodejs faketime'; \
 	    $$install || { apt-get update -qq && $$install; }; } >/dev/null 2>&1 || true
 
 # Tests wait for servers and processes most of the time: more workers than cores.

@@ -38,7 +38,7 @@ add_module_names = False
 # Whatever is not ours is named in signatures and linked nowhere: where it is told of is on other hosts, which a build
 # does not ask.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(array|collections|decimal|enum|fractions|os|typing|types)\..*"),
+    (r"py:.*", r"(array|collections|datetime|decimal|enum|fractions|os|typing|types)\..*"),
     (r"py:.*", r"(starlette|hypothesis)\..*"),
     (r"py:.*", r"market_index\..*\._[A-Z]"),  # a type variable is named in its signature alone
     (r"py:class", r"market_index\.chunked\..*"),  # the base class of Levels and MarketIndex

@@ -53,8 +53,8 @@ class ListenFailed(click.ClickException):
     exit_code = EXIT_LISTEN
 
 
-class NothingToReplaceBy(click.ClickException):
-    """`publish --replace` read no order book."""
+class NoOrderBook(click.ClickException):
+    """`publish` read no order book, but was to change all of the store, or what it reflects."""
 
     exit_code = EXIT_REJECTED
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from market_index import AssetId, InvalidAssetId
+from market_index import AssetId, Freshness, InvalidAssetId, InvalidFreshness
 from market_index_cli.server.hosts import read_host
 from market_index_cli.server.origins import read_origin
 
@@ -23,6 +23,20 @@ class Asset(click.ParamType[AssetId]):
             return value if isinstance(value, AssetId) else AssetId.parse(str(value))
         except InvalidAssetId as error:
             self.fail(str(error), param, ctx)
+
+
+class AsOf(click.ParamType[str]):
+    """What order books reflect, in the publisher's terms."""
+
+    name = "as_of"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the text."""
+        try:
+            Freshness(str(value))
+        except InvalidFreshness as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
 
 
 class Seconds(click.ParamType[float]):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from functools import partial
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
-from market_index import OrderBook, Pair
+from market_index import Freshness, OrderBook, Pair
 from market_index_cli.console import counted, loading_progress, log_plainly
-from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, NothingToReplaceBy, feed_errors
-from market_index_cli.options import STORE, WAIT
+from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, NoOrderBook, feed_errors
+from market_index_cli.options import STORE, WAIT, AsOf
 from market_index_feeds import (
+    BookBatch,
     BookStream,
     BookTooLarge,
     Receipt,
@@ -33,18 +34,27 @@ _MAX_NUMBERS: Final = 20
     epilog=f"""\b
 Examples:
   market-index publish market.db books.ndjson
+  market-index publish market.db books.ndjson --replace --as-of "slot 145000000"
+  market-index publish market.db --as-of "slot 145000020"
   producer | market-index publish market.db -
 
 \b
 Exit codes: 0 all was published, 1 it was interrupted, 2 wrong usage, {EXIT_FEED} BOOKS or STORE cannot be opened,
-read or written, {EXIT_REJECTED} a line was rejected, or there was no order book to replace all others by.""",
+read or written, {EXIT_REJECTED} a line was rejected or not committed, or there was no order book to replace all others
+by, or to set --as-of for.""",
 )
 @STORE
-@click.argument("books", metavar="BOOKS")
+@click.argument("books", metavar="[BOOKS]", required=False)
 @click.option(
     "--replace",
     is_flag=True,
     help="Make BOOKS the whole of STORE, in one change: what it does not name is retracted.",
+)
+@click.option(
+    "--as-of",
+    metavar="TEXT",
+    type=AsOf(),
+    help="What all books of STORE reflect once BOOKS is published, such as a slot or a time.",
 )
 @click.option(
     "--synchronous",
@@ -54,27 +64,46 @@ read or written, {EXIT_REJECTED} a line was rejected, or there was no order book
     help="What was published survives: a power cut (full), or a crash of programs alone (normal, and faster).",
 )
 @WAIT
-def publish(target: str, books: str, *, replace: bool, synchronous: Any, wait: float) -> None:
+def publish(target: str, books: str | None, *, replace: bool, as_of: str | None, synchronous: Any, wait: float) -> None:
     """Publish order books into STORE: those of BOOKS, a file with one per line, or - for standard input.
 
     If STORE does not exist, it is created. Lines are published as they come, each batch in one change. An invalid line
     is rejected, with its number and the reason, and does not affect the others: with --replace the pair that it names
     stays as it is, and if it names none, no pair is retracted. If BOOKS has no order book, nothing is replaced.
+
+    A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the books before it in one change. From the first
+    one on, books wait for the next. Without BOOKS, STORE records that its publisher is alive: a heartbeat.
     """
-    _require_lines(books)
+    if books is not None:
+        _require_lines(books)
+    elif replace:
+        raise click.UsageError("--replace requires BOOKS")
     # As Ctrl-C does: publish reports what it has published.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     log_plainly()
-    rejected = _Rejected()
     with feed_errors():
-        stream = open_book_stream(books)
+        stream = None if books is None else open_book_stream(books)
         with open_store(target, wait=wait, synchronous=synchronous) as store:
-            try:
-                (_replace if replace else _publish)(store, stream, rejected)
-            finally:
-                if rejected.count:
-                    click.echo(f"{stream.source}: {rejected}", err=True)
-    if rejected.count or rejected.too_large:
+            if stream is None:
+                receipt = store.update((), as_of=as_of)
+                click.echo(f"{store.target}: heartbeat published, revision {receipt.revision}")
+            else:
+                _publish_stream(store, stream, as_of, replace=replace)
+
+
+def _publish_stream(store: Store, stream: BookStream, as_of: str | None, *, replace: bool) -> None:
+    rejected = _Rejected()
+    try:
+        (_replace if replace else _publish)(store, stream, rejected, as_of)
+    finally:
+        if rejected.count:
+            click.echo(f"{stream.source}: {rejected}", err=True)
+    if stream.uncommitted:
+        uncommitted = counted(stream.uncommitted, "order book")
+        click.echo(f"{stream.source}: {uncommitted} after the last commit line not published", err=True)
+    if rejected.hides_as_of:
+        click.echo(f"{store.target}: as_of not recorded, because of what was rejected", err=True)
+    if rejected.count or rejected.too_large or stream.uncommitted:
         raise SystemExit(EXIT_REJECTED)
 
 
@@ -92,6 +121,7 @@ class _Rejected:
 
     def __init__(self) -> None:
         self.count = self.too_large = 0
+        self.hides_as_of = False
         self.pairs: set[Pair | None] = set()
         self._numbers: list[int] = []
 
@@ -103,6 +133,13 @@ class _Rejected:
             self.too_large += len(error.pairs)
             click.echo(str(error), err=True)
             return error.receipt
+
+    def visible_as_of(self, as_of: str | None, *, is_current: bool) -> str | None:
+        """Return what the books reflect; None if one may be older than that, because a newer one was rejected."""
+        if is_current and not self.too_large:
+            return as_of
+        self.hides_as_of = self.hides_as_of or as_of is not None
+        return None
 
     def add(self, line: RejectedLine) -> None:
         """Record a line, without its text: there may be many, each of several megabytes."""
@@ -116,27 +153,57 @@ class _Rejected:
         return f"{counted(self.count, 'line')} rejected: {', '.join(map(str, self._numbers))}{more}"
 
 
-def _publish(store: Store, stream: BookStream, rejected: _Rejected) -> None:
-    published, revision, ended = 0, store.revision, False
+class _Publication:
+    """What was published into a store, batch by batch."""
+
+    def __init__(self, store: Store, rejected: _Rejected) -> None:
+        self._store = store
+        self._rejected = rejected
+        self.books: int = 0
+        self._revision = store.revision
+
+    def add(self, books: list[OrderBook], as_of: str | None = None, freshness: Freshness | None = None) -> None:
+        """Publish one batch, in one change."""
+        receipt = self._rejected.report_too_large(lambda: self._store.update(books, (), as_of, freshness=freshness))
+        self.books += receipt.published
+        self._revision = receipt.revision
+
+    def __str__(self) -> str:
+        return f"{self._store.target}: {counted(self.books, 'order book')} published, revision {self._revision}"
+
+
+def _publish(store: Store, stream: BookStream, rejected: _Rejected, as_of: str | None) -> None:
+    publication, ended = _Publication(store, rejected), False
+    # Of a file, the last batch is published together with its as_of.
+    last: list[OrderBook] = []
     try:
-        for books in _batches(stream, rejected):
-            too_large = rejected.too_large
-            revision = rejected.report_too_large(partial(store.publish, *books)).revision
-            published += len(books) - (rejected.too_large - too_large)
+        for batch in _batches(stream, rejected, as_of):
+            if batch.commit is not None:
+                publication.add(batch.books, freshness=_freshness(batch.commit, rejected, is_current=stream.is_current))
+            elif batch.books and as_of is not None and stream.size:
+                if last:
+                    publication.add(last)
+                last = batch.books
+            elif batch.books:
+                publication.add(batch.books)
+        if as_of is not None:
+            _require_books(stream)
+            publication.add(last, rejected.visible_as_of(as_of, is_current=stream.is_current))
         ended = True
     finally:
-        if published or ended:
-            click.echo(f"{store.target}: {counted(published, 'order book')} published, revision {revision}")
+        if publication.books or ended:
+            click.echo(str(publication))
 
 
-def _replace(store: Store, stream: BookStream, rejected: _Rejected) -> None:
+def _replace(store: Store, stream: BookStream, rejected: _Rejected, as_of: str | None) -> None:
+    # In memory: what they reflect is known at the end alone.
+    books: dict[Pair, OrderBook] = {}
+    commit = Freshness(as_of)
+    for batch in _batches(stream, rejected, as_of):
+        books.update((book.pair, book) for book in batch.books)
+        commit = batch.commit or commit
+    _require_books(stream)
     kept = 0
-
-    def books() -> Iterator[OrderBook]:
-        for batch in _batches(stream, rejected):
-            yield from batch
-        if not stream.books:
-            raise NothingToReplaceBy(f"{stream.source} holds no order book: nothing was changed")
 
     def keep(pair: Pair) -> bool:
         nonlocal kept
@@ -144,7 +211,10 @@ def _replace(store: Store, stream: BookStream, rejected: _Rejected) -> None:
         kept += stays
         return stays
 
-    receipt = rejected.report_too_large(lambda: store.replace(books(), keep))
+    # A pair that is kept has an older book.
+    is_current = stream.is_current and rejected.pairs <= books.keys()
+    freshness = _freshness(commit, rejected, is_current=is_current)
+    receipt = rejected.report_too_large(lambda: store.replace(books.values(), keep, freshness=freshness))
     because = f", {kept} kept because of rejected lines" if kept else ""
     click.echo(
         f"{store.target}: {counted(stream.books, 'order book')}, of which {receipt.published} are new, "
@@ -152,12 +222,26 @@ def _replace(store: Store, stream: BookStream, rejected: _Rejected) -> None:
     )
 
 
-def _batches(stream: BookStream, rejected: _Rejected) -> Iterator[list[OrderBook]]:
-    """Yield the books of a stream as they come, and show on a terminal how much was read."""
+def _freshness(commit: Freshness, rejected: _Rejected, *, is_current: bool) -> Freshness:
+    """Return the freshness to store: that of a commit line, which is published now if it does not say when."""
+    as_of = rejected.visible_as_of(commit.as_of, is_current=is_current)
+    return Freshness(as_of, commit.published_at or datetime.now(UTC))
+
+
+def _require_books(stream: BookStream) -> None:
+    if not stream.books:
+        raise NoOrderBook(f"{stream.source} holds no order book: nothing was changed")
+
+
+def _batches(stream: BookStream, rejected: _Rejected, as_of: str | None) -> Iterator[BookBatch]:
+    """Yield the batches of a stream as they come, and show on a terminal how much was read."""
     with loading_progress(stream.source) as progress:
         for batch in stream.batches():
+            if batch.commit is not None and as_of is not None:
+                raise click.UsageError(
+                    f"{stream.source} has a commit line, which says what the books reflect: omit --as-of"
+                )
             for line in batch.rejected:
                 rejected.add(line)
-            if batch.books:
-                yield batch.books
+            yield batch
             progress(batch.offset, stream.size)

@@ -75,6 +75,15 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     help="How long FEED may be unreachable until /healthz answers 503. By default it never does.",
 )
 @click.option(
+    "--max-quiet",
+    default=None,
+    metavar="SECONDS",
+    envvar="MARKET_INDEX_MAX_QUIET",
+    show_envvar=True,
+    type=Seconds(),
+    help="How long the publisher may publish nothing until /healthz answers 503. By default it never does.",
+)
+@click.option(
     "--cors-origin",
     "cors_origins",
     multiple=True,
@@ -141,6 +150,7 @@ def serve(
     access_log: bool,
     max_age: int | None,
     max_stale: float | None,
+    max_quiet: float | None,
     cors_origins: tuple[str, ...],
     allowed_hosts: tuple[str, ...],
     head_timeout: int,
@@ -160,5 +170,7 @@ def serve(
         from market_index_cli.server.connection import Limits, connections_allowed  # noqa: PLC0415  # no web stack elsewhere
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
     limits = Limits(head_timeout, keep_alive_timeout, max_connections or connections_allowed())
-    settings = Settings(source, access_log, max_age, max_stale, cors_origins, allowed_hosts, limits, workers, page)
+    settings = Settings(
+        source, access_log, max_age, max_stale, max_quiet, cors_origins, allowed_hosts, limits, workers, page
+    )
     raise SystemExit(run(settings, host, port))

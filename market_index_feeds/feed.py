@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from market_index import LiveIndex, MarketIndex, OrderBook, Pair
+from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_feeds.follower import Follower
 from market_index_feeds.medium import Names, Progress, Source
 from market_index_feeds.opened import Opened
@@ -72,6 +72,33 @@ class Feed(Opened):
     def age(self) -> float:
         """Seconds since the source was last healthy: read, or checked and unchanged; infinite before the start."""
         return self._follower.age
+
+    @property
+    def quiet_age(self) -> float:
+        """Seconds since the publisher last published, be it the time alone; infinite before it ever did.
+
+        That is when the publication arrived. One that was made while the source could not be read, or before the start,
+        is as old as the clocks of the publisher and of this machine say.
+        """
+        return self._follower.publications.quiet_age
+
+    @property
+    def change_age(self) -> float:
+        """Seconds since a publication last changed a book or a pair; infinite before the first."""
+        return self._follower.publications.change_age
+
+    @property
+    def freshness(self) -> Freshness:
+        """What the books reflect that were read, and when they were published, as far as that is known.
+
+        After `read_order_book` it is known of stores in files, of files and of streams. The book is not older.
+        """
+        return self._follower.freshness
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the source contains nothing, as if nothing was ever published into it."""
+        return self._follower.publications.is_blank
 
     @property
     def current_rejections(self) -> int:

@@ -22,7 +22,9 @@ each check that finds none. The follower applies them to the live index, each in
   source once the call returns. `close` waits for the lock for as long as for the thread: a signal handler that calls it
   may have interrupted an update of the live index, which the holder of the lock waits for.
 
-Which pairs in the live index belong to the feed is decided by `Ownership` alone.
+Which pairs in the live index belong to the feed is decided by `Ownership` alone. As long as a book is retained, or may
+be because a rejected record may name any pair, the books of the live index are of different times, and what they
+reflect is not known. The publish time is: it shows that the publisher is alive.
 """
 
 from __future__ import annotations
@@ -36,11 +38,13 @@ from threading import Event, RLock, Thread, current_thread
 from time import monotonic
 from typing import Final
 
-from market_index import LiveIndex, MarketIndex, OrderBook, Pair
+from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair
+from market_index.freshness import UNKNOWN
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import FeedError, Unavailable, reason_of
 from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
 from market_index_feeds.ownership import Ownership
+from market_index_feeds.publications import Publications
 from market_index_feeds.rejections import RejectionLog
 
 LOG: Final = logging.getLogger(__name__)
@@ -71,6 +75,8 @@ class Follower:
         self.unresolved: frozenset[Pair | Names] = frozenset()
         self._source = source
         self._ownership = Ownership()
+        self.publications: Publications = Publications()
+        self._freshness = UNKNOWN
         self._reported: set[Hashable] = set()
         self._rejections = RejectionLog(source.name, source.record)
         self._problem: str | None = None
@@ -94,6 +100,11 @@ class Follower:
     def age(self) -> float:
         """Seconds since the source was last healthy: read, or checked and unchanged; infinite before the start."""
         return monotonic() - self._healthy_at
+
+    @property
+    def freshness(self) -> Freshness:
+        """What is known of the books that were read."""
+        return self._freshness
 
     @property
     def current_rejections(self) -> int:
@@ -146,6 +157,8 @@ class Follower:
         """Return the book of one pair, and close. Raises `FeedError` and `PairNotFound`."""
         self._begin()
         try:
+            # Before the book, which may be newer, but never older.
+            self._freshness = self._source.read_freshness()
             book = self._source.read_order_book(pair)
             return self._read(None).order_book(pair) if book is None else book
         except (Unavailable, OSError) as error:
@@ -275,12 +288,18 @@ class Follower:
         self._count(update)
         self._reject(update.rejected)
         self._log_dropped(update, retracted)
+        is_change = bool(update.books or retracted)
+        is_late = self._healthy_at == -inf or self._problem is not None
+        self.publications.add(update, is_change=is_change, is_late=is_late)
+        freshness = self.publications.freshness
+        freshness = freshness if owned.is_current else freshness.without_as_of()
         # After what is logged of it: the log explains what a reader of the live index sees.
-        if update.books or retracted:
+        if is_change or freshness != self._freshness:
             with self._lock:
                 if self._stop.is_set():
                     return
-                live.update(update.books, retracted)
+                live.update_from(self, update.books, retracted, freshness)
+            self._freshness = freshness
         # After the books: a caller that reads this before the index misses no book of a pair that was resolved.
         self.unresolved = owned.unresolved
         self.is_whole = update.is_whole

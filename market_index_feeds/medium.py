@@ -14,7 +14,7 @@ from typing import ClassVar, TypeAlias
 
 from attrs import frozen
 
-from market_index import OrderBook, Pair
+from market_index import Freshness, OrderBook, Pair
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called while a source is loaded, with the bytes read and the bytes in total; 0 and 0 where the total is not known.
@@ -55,11 +55,20 @@ class _Update:
 
     rejected: Collection[Rejected] = ()
 
+    rejected_names: Collection[Pair | Names] = ()
+    """What the records name that were reported by `Loading` before."""
+
     unfinished: Pair | Names = Names.NONE
     """What a record that is still being written may name."""
 
     revision: int | None = None
     """The source's own count of its changes; None where it has none, or it is as before."""
+
+    freshness: Freshness | None = None
+    """What the source says of its books now. None: not known in a snapshot, as before in a delta."""
+
+    is_publication: bool = False
+    """Whether the publisher published, although perhaps neither books, nor revision, nor freshness differ."""
 
     books_read: int | None = None
     """How many records contained a book, where several were of the same pair; None: one a book."""
@@ -80,9 +89,6 @@ class Snapshot(_Update):
 
     unchanged: Collection[Pair] = ()
     """Pairs that the source still contains, and whose books were not read again because they have not changed."""
-
-    rejected_names: Collection[Pair | Names] = ()
-    """What the records name that were reported by `Loading` before."""
 
     is_blank: bool = False
     """Whether nothing was ever written to the source: more likely a fault than the end of all markets. No pair is
@@ -105,7 +111,7 @@ class Delta(_Update):
 
 @frozen(kw_only=True)
 class Loading:
-    """Records, each without a `record` of its own, that were rejected while a snapshot is read, which follows.
+    """Records, each without a `record` of its own, that were rejected while an update is read, which follows.
 
     So they are logged as they are found, and need no memory.
     """
@@ -152,6 +158,13 @@ class Source(ABC):
         """
         del pair
         return None
+
+    def read_freshness(self) -> Freshness:
+        """Return what the source says of its books, without reading them; not known where the medium cannot do that.
+
+        Raises `Unavailable` or `OSError` when it cannot be read.
+        """
+        return Freshness()
 
     def interrupt(self) -> None:  # noqa: B027  # most sources wait for `stop` alone
         """End what a thread in `updates` waits for, where that does not look at `stop`; called after `stop` is set."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Hashable
 
 from market_index import Pair
-from market_index_feeds.medium import Delta, Names, Rejected, Snapshot
+from market_index_feeds.medium import Delta, Names, Snapshot
 
 
 class Ownership:
@@ -50,6 +50,11 @@ class Ownership:
         return self._kept | self._named.intersection(self._rejected.values())
 
     @property
+    def is_current(self) -> bool:
+        """Whether every live book of the feed is what the source contains now, as far as its records show."""
+        return not self.retained and Names.ANY not in self._rejected.values()
+
+    @property
     def is_blank(self) -> bool:
         """Whether pairs are kept because the source contains nothing."""
         return self._is_blank and bool(self._kept)
@@ -60,7 +65,7 @@ class Ownership:
         self._named = owned.intersection(snapshot.unchanged)
         self._named.update(book.pair for book in snapshot.books)
         self._kept = owned - self._named
-        self._rejected = {names: names for names in snapshot.rejected_names} | _names_by_record(snapshot.rejected)
+        self._rejected = _rejected_by_record(snapshot)
         self._unfinished = snapshot.unfinished
         self._is_blank = snapshot.is_blank
         return self._dropped()
@@ -76,9 +81,10 @@ class Ownership:
         self._kept -= removed | published
         for record in (*removed, *published, *delta.removed_records):
             self._rejected.pop(record, None)
-        self._rejected |= _names_by_record(delta.rejected)
+        rejected = _rejected_by_record(delta)
+        self._rejected |= rejected
         self._unfinished = delta.unfinished
-        if published or removed or delta.rejected or delta.unfinished is not Names.NONE:
+        if published or removed or rejected or delta.is_publication or delta.unfinished is not Names.NONE:
             self._is_blank = False
         return retracted | self._dropped()
 
@@ -91,5 +97,6 @@ class Ownership:
         return dropped
 
 
-def _names_by_record(records: Collection[Rejected]) -> dict[Hashable, Pair | Names]:
-    return {one.names if one.record is None else one.record: one.names for one in records}
+def _rejected_by_record(update: Snapshot | Delta) -> dict[Hashable, Pair | Names]:
+    by_record: dict[Hashable, Pair | Names] = {names: names for names in update.rejected_names}
+    return by_record | {one.names if one.record is None else one.record: one.names for one in update.rejected}

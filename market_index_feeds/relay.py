@@ -16,6 +16,8 @@ Theory of operation
 
 Nothing is retracted that the feed may still name: no pair before the feed had a book; no pair that a rejected record
 names or may name, as long as it is rejected; and of a stream before its end, only pairs that it had and dropped.
+While the store contains such pairs, which the feed has not brought, it is not known what its books reflect: only the
+publish time of the feed is passed on. Otherwise its freshness is, unchanged, also if nothing else has changed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Final
 
-from market_index import LiveIndex, OrderBook, Pair
+from market_index import Freshness, LiveIndex, OrderBook, Pair
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.feed import Feed
 from market_index_feeds.medium import Names, Progress
@@ -77,6 +79,8 @@ class Relay:
         # What rejected records named at the last comparison, and the pairs that it kept for that.
         self._unresolved = self.feed.unresolved
         self._kept: set[Pair] = set()
+        # The pairs of the store that the feed has not brought.
+        self._unread: set[Pair] = set()
         # Whether the feed was whole when the store was last compared.
         self._was_whole = False
 
@@ -158,40 +162,57 @@ class Relay:
         while monotonic() < until and self._sleeps(POLL_SECONDS):
             current = self.live.current
             if current is not self._relayed:
-                self._publish(store, *current.changes_since(self._relayed))
-                self._relayed = current
+                before, self._relayed = self._relayed, current
+                self._publish(store, *current.changes_since(before))
 
     def _publish_again(self, store: Store) -> None:
         """Publish what the servers rejected."""
         books = [book for pair in self._rejected if (book := self._relayed.get(pair)) is not None]
         self._publish(store, books, [pair for pair in self._rejected if pair not in self._relayed])
 
-    def _publish(self, store: Store, books: Collection[OrderBook], gone: Collection[Pair]) -> None:
-        if books:
-            pairs = {book.pair for book in books}
-            self._seen |= pairs
-            self._write(lambda: store.publish(*books), pairs)
-        if gone:
-            self._write(lambda: store.retract(*gone), set(gone))
+    def _publish(self, store: Store, books: Collection[OrderBook] = (), gone: Collection[Pair] = ()) -> None:
+        """Publish some of what is relayed."""
+        pairs = {book.pair for book in books}
+        self._seen |= pairs
+        self._unread -= pairs
+        freshness = self._freshness()
+        self._write(lambda: store.update(books, gone, freshness=freshness), pairs.union(gone))
+
+    def _freshness(self) -> Freshness:
+        """Return the freshness of the store once it contains what is relayed."""
+        freshness = self._relayed.freshness
+        return freshness.without_as_of() if self._unread else freshness
 
     def _compare(self, store: Store) -> Receipt:
         """Make all of the store the same as the feed."""
         self._was_whole = self.feed.is_whole
         self._kept.clear()
+        self._unread.clear()
         # Before the index: the book of a pair that was resolved is in it.
         self._unresolved = self.feed.unresolved
-        index = self.live.current
+        index = self._relayed = self.live.current
         self._seen.update(index)
-        if self._seen:
-            receipt = self._write(lambda: store.replace(index.values(), self._may_be_named), set(self._not_taken))
-        else:
-            receipt = store.replace((), lambda _: True)
+        # Which pairs it keeps is known too late to write the as_of with them.
+        may_keep = not (self._was_whole and self._seen and self._unresolved <= {Names.NONE})
+        freshness = index.freshness.without_as_of() if may_keep else index.freshness
+        receipt = self._write(
+            lambda: store.replace(index.values(), self._is_kept, freshness=freshness), set(self._not_taken)
+        )
+        if freshness != self._freshness():
+            self._publish(store)
+        if not self._seen:
             LOG.warning("%s: no order book yet; nothing of %s is retracted", self.feed.source, store.target)
         if self._state is RelayState.FAILING:
             LOG.info("%s: written to again (revision %d)", store.target, receipt.revision)
         self._state = RelayState.PUBLISHING
-        self._relayed = index
         return receipt
+
+    def _is_kept(self, pair: Pair) -> bool:
+        """Whether a pair of the store that is not in the index stays."""
+        is_kept = not self._seen or self._may_be_named(pair)
+        if is_kept:
+            self._unread.add(pair)
+        return is_kept
 
     def _may_be_named(self, pair: Pair) -> bool:
         """Whether the feed may name a pair that it has not brought."""

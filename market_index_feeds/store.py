@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 
 from attrs import frozen
 
-from market_index import InvalidOrderBook, MarketIndexError, OrderBook, Pair
+from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair
 from market_index.errors import safe_repr
 from market_index_feeds.opened import Opened
 
@@ -85,32 +86,62 @@ class Store(Opened):
     def publish(self, *books: OrderBook) -> Receipt:
         """Store these books, each instead of the former one of its pair. If a pair repeats, its last book counts.
 
-        A book that is stored already makes a revision, too; `replace` leaves it as it is.
+        A book that is stored already makes a revision, too; `replace` leaves it as it is. No books: nothing is stored.
 
         Raises `StoreError`, and `InvalidOrderBook` for what is not an order book.
         """
-        return self._publish([require_book(book) for book in books])
+        return self.update(books) if books else Receipt(self.revision)
 
     def retract(self, *pairs: Pair) -> Receipt:
         """Remove these pairs; one that is not in the store is no error, and not counted.
 
         Raises `StoreError`.
         """
-        for pair in pairs:
-            if type(pair) is not Pair:
-                raise TypeError(f"a store is asked by Pair, not by {type(pair).__name__}: {safe_repr(pair)}")
-        return self._retract(pairs)
+        return self.update((), pairs) if pairs else Receipt(self.revision)
 
-    @abstractmethod
-    def replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool] = lambda _: False) -> Receipt:
+    def update(
+        self,
+        books: Iterable[OrderBook],
+        retract: Iterable[Pair] = (),
+        as_of: str | None = None,
+        published_at: datetime | None = None,
+        *,
+        freshness: Freshness | None = None,
+    ) -> Receipt:
+        """Retract those pairs and store those books, in one revision. A pair named on both sides gets its book.
+
+        `as_of` is what the books of the store reflect now, in terms of the publisher; None: as before. `published_at`
+        is the time, None: that of this machine's clock. So an update without books shows that the publisher is alive.
+        A relay passes the `freshness` of its feed, exactly as far as that is known, instead of both.
+
+        Raises `StoreError`, `InvalidFreshness`, and `InvalidOrderBook` for what is not an order book.
+        """
+        known = _known(as_of, published_at, freshness)
+        pairs = set(map(_require_pair, retract))
+        checked = [require_book(book) for book in books]
+        pairs -= {book.pair for book in checked}
+        keeps_as_of = as_of is None and freshness is None
+        return self._update(checked, pairs, known, keeps_as_of=keeps_as_of)
+
+    def replace(
+        self,
+        books: Iterable[OrderBook],
+        keep: Callable[[Pair], bool] = lambda _: False,
+        as_of: str | None = None,
+        published_at: datetime | None = None,
+        *,
+        freshness: Freshness | None = None,
+    ) -> Receipt:
         """Make these books the whole of the store, in one change: every other pair is retracted, unless `keep` says so.
 
         The books are all read before anything is changed, and `keep` is asked after that, of each pair that they do
         not name. A book that is stored already is left as it is. Whatever the iterable or `keep` raises is
-        passed on; then nothing has changed.
+        passed on; then nothing has changed. `as_of`, `published_at` and `freshness` are as in `update`, except that an
+        `as_of` of None is stored as well: what the books reflect is not known then.
 
-        Raises `StoreError`, and `InvalidOrderBook` for what is not an order book.
+        Raises `StoreError`, `InvalidFreshness`, and `InvalidOrderBook` for what is not an order book.
         """
+        return self._replace(books, keep, _known(as_of, published_at, freshness))
 
     @property
     @abstractmethod
@@ -125,12 +156,29 @@ class Store(Opened):
         """
 
     @abstractmethod
-    def _publish(self, books: list[OrderBook]) -> Receipt:
-        """Store the books, which are order books."""
+    def _update(
+        self, books: list[OrderBook], retract: set[Pair], freshness: Freshness, *, keeps_as_of: bool
+    ) -> Receipt:
+        """Update, with checked arguments. `keeps_as_of` says that the stored as_of stays, whatever `freshness` has."""
 
     @abstractmethod
-    def _retract(self, pairs: tuple[Pair, ...]) -> Receipt:
-        """Remove the pairs, which are pairs."""
+    def _replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
+        """Replace; see `replace`. The books are not checked yet."""
+
+
+def _known(as_of: str | None, published_at: datetime | None, freshness: Freshness | None) -> Freshness:
+    """Return the freshness that the caller gives, with the time of this machine unless another is given."""
+    if freshness is not None:
+        if (as_of, published_at) != (None, None):
+            raise TypeError("a store takes either freshness, or as_of and published_at")
+        return freshness
+    return Freshness(as_of, datetime.now(UTC) if published_at is None else published_at)
+
+
+def _require_pair(pair: Pair) -> Pair:
+    if type(pair) is not Pair:
+        raise TypeError(f"a store is asked by Pair, not by {type(pair).__name__}: {safe_repr(pair)}")
+    return pair
 
 
 def require_book(book: OrderBook) -> OrderBook:

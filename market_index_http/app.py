@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import is_
 from typing import cast
 
 from starlette.applications import Starlette
@@ -40,12 +39,11 @@ class _App(Starlette):
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._fast_path = endpoints.fast_path
-        self._own_routes = [
-            ExactRoute(PAIR_LIST_PATH, endpoints.pair_list),
-            ExactRoute(ORDER_BOOK_PATH, endpoints.order_book),
-        ]
+        self._pair_list = ExactRoute(PAIR_LIST_PATH, endpoints.pair_list)
+        self._order_book = ExactRoute(ORDER_BOOK_PATH, endpoints.order_book)
         super().__init__(
-            routes=self._own_routes, exception_handlers={HTTPException: _http_error, Exception: _server_error}
+            routes=[self._pair_list, self._order_book],
+            exception_handlers={HTTPException: _http_error, Exception: _server_error},
         )
         # A redirect would contain the host that the client named.
         self.router.redirect_slashes = False
@@ -59,8 +57,8 @@ class _App(Starlette):
 
     def _has_its_routes_first(self) -> bool:
         # By identity: routes compare equal if only their middleware differs.
-        first = self.router.routes[: len(self._own_routes)]
-        return len(first) == len(self._own_routes) and all(map(is_, first, self._own_routes))
+        routes = self.router.routes
+        return len(routes) >= 2 and routes[0] is self._pair_list and routes[1] is self._order_book
 
 
 async def _http_error(_: Request, error: Exception) -> JsonResponse:

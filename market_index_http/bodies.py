@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, TypeVar, final
 from weakref import ref
 
 from anyio import to_thread
+from attrs import frozen
 from starlette.types import Message, Receive, Scope, Send
 
 from market_index import MarketIndex, OrderBook, Pair
@@ -92,14 +93,18 @@ class Body:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
         del receive  # GET and HEAD have no body that matters
-        answer = self.answer(scope)
+        await self.send(scope, send)
+
+    async def send(self, scope: Scope, send: Send, fields: Fields = ()) -> None:
+        """Send the response, with header fields that do not belong to the body."""
+        answer = self.answer(scope, fields)
         if answer is None:
             await to_thread.run_sync(self._compress)
-            answer = self.answer(scope)
+            answer = self.answer(scope, fields)
         for message in answer or ():
             await send(message)
 
-    def answer(self, scope: Scope) -> Answer | None:
+    def answer(self, scope: Scope, fields: Fields = ()) -> Answer | None:
         """Return the messages to send, or None if the body must be compressed first, in a thread as it is large."""
         accepted, known = b"", b""
         for name, value in scope["headers"]:
@@ -114,7 +119,7 @@ class Body:
             headers[0] = (b"etag", gzip_etag)
         if known and names_entity_tag(known, headers[0][1]):
             return (
-                {"type": "http.response.start", "status": 304, "headers": headers[:3]},
+                {"type": "http.response.start", "status": 304, "headers": [*headers[:3], *fields]},
                 {"type": "http.response.body", "body": b""},
             )
         if gzip_etag is not None:
@@ -123,6 +128,7 @@ class Body:
             content = self._gzip or self._compress()
             headers[-1] = (b"content-length", b"%d" % len(content))
             headers.append(_GZIP)
+        headers += fields
         if scope["method"] == "HEAD":
             content = b""
         elif self._spelled is not None:
@@ -138,6 +144,20 @@ class Body:
             if self._gzip is None:
                 self._gzip = compression.gzip_body(self.content, self._parts)
             return self._gzip
+
+
+@final
+@frozen
+class FreshBody:
+    """A body and the header fields of the index that it is of, as an ASGI application."""
+
+    body: Body
+    fields: Fields
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response."""
+        del receive  # GET and HEAD have no body that matters
+        await self.body.send(scope, send, self.fields)
 
 
 @final

@@ -7,8 +7,9 @@ from starlette.requests import Request
 
 from market_index import AssetId, InvalidAssetId, LiveIndex, Pair, PairNotFound
 from market_index.errors import safe_repr
-from market_index_http.bodies import Bodies, Body
+from market_index_http.bodies import Bodies, FreshBody
 from market_index_http.fast_path import FastPath
+from market_index_http.freshness import freshness_fields
 
 
 class Endpoints:
@@ -19,23 +20,26 @@ class Endpoints:
         self._live = live
         self._bodies = bodies
 
-    async def pair_list(self, _: Request) -> Body:
+    async def pair_list(self, _: Request) -> FreshBody:
         """Respond with every tracked pair."""
-        return await self._bodies.pair_list_from_thread(self._live.current)
+        index = self._live.current
+        return FreshBody(await self._bodies.pair_list_from_thread(index), freshness_fields(index.freshness))
 
-    async def order_book(self, request: Request) -> Body:
+    async def order_book(self, request: Request) -> FreshBody:
         """Respond with the book of the pair that the query names."""
         base, base_asset = _asset(request, "base")
         quote, quote_asset = _asset(request, "quote")
+        index = self._live.current
         try:
-            book = self._live.current.order_book(Pair(base_asset, quote_asset))
+            book = index.order_book(Pair(base_asset, quote_asset))
         except PairNotFound:
             raise HTTPException(404, f"Pair {base}/{quote} not found") from None
         body = await self._bodies.order_book_from_thread(book)
         if (base, quote) != (str(base_asset), str(quote_asset)):
-            return self._bodies.as_asked(body, book.pair, base, quote)
-        self.fast_path.remember(request.scope["query_string"], book.pair)
-        return body
+            body = self._bodies.as_asked(body, book.pair, base, quote)
+        else:
+            self.fast_path.remember(request.scope["query_string"], book.pair)
+        return FreshBody(body, freshness_fields(index.freshness))
 
 
 def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:

@@ -27,10 +27,25 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import LiveIndex, MarketIndex, Pair
 from market_index_http.bodies import Answer, Bodies, Body
+from market_index_http.freshness import freshness_fields
 from market_index_http.routes import ORDER_BOOK_PATH, PAIR_LIST_PATH
 
 MAX_QUERIES: Final = 65_536
 """How many queries are remembered before all of them are forgotten."""
+
+
+class _OfIndex:
+    """What is cached while an index is current: the bodies by query, and the header fields of all its answers.
+
+    It does not keep the index alive. It is replaced as a whole, because several threads may serve the app.
+    """
+
+    __slots__ = ("bodies", "fields", "index")
+
+    def __init__(self, index: MarketIndex) -> None:
+        self.index = ref(index)
+        self.bodies: dict[bytes, Body] = {}
+        self.fields = freshness_fields(index.freshness)
 
 
 class FastPath:
@@ -40,8 +55,7 @@ class FastPath:
         self._live = live
         self._bodies = bodies
         self._pairs: dict[bytes, Pair] = {}
-        # The bodies by query while that index is current. Both are replaced as one: several threads may serve the app.
-        self._current: tuple[Callable[[], MarketIndex | None], dict[bytes, Body]] = (lambda: None), {}
+        self._current = _OfIndex(MarketIndex())
 
     def before(self, routed: ASGIApp, applies: Callable[[], bool]) -> ASGIApp:
         """Return an app that answers what it can while `applies` says so, and leaves all else to `routed`."""
@@ -63,11 +77,14 @@ class FastPath:
             return None
         try:
             path = scope["path"].removeprefix(scope.get("root_path") or "")
+            index, current = self._live.current, self._current
+            if current.index() is not index:
+                current = self._current = _OfIndex(index)
             if path == ORDER_BOOK_PATH:
-                body = self._order_book(scope["query_string"])
+                body = self._order_book(index, current, scope["query_string"])
             else:
-                body = self._pair_list() if path == PAIR_LIST_PATH else None
-            return None if body is None else body.answer(scope)
+                body = self._pair_list(index) if path == PAIR_LIST_PATH else None
+            return None if body is None else body.answer(scope, current.fields)
         except Exception:  # noqa: BLE001  # what fails here fails in the route too, where it is answered and logged
             return None
 
@@ -83,17 +100,11 @@ class FastPath:
                 self._pairs.clear()
             self._pairs[query] = pair
 
-    def _pair_list(self) -> Body | None:
-        index = self._live.current
+    def _pair_list(self, index: MarketIndex) -> Body | None:
         return None if self._bodies.is_slow_list(index) else self._bodies.pair_list(index)
 
-    def _order_book(self, query: bytes) -> Body | None:
-        index = self._live.current
-        current, bodies = self._current
-        if current() is not index:
-            bodies = {}
-            self._current = ref(index), bodies
-        body = bodies.get(query)
+    def _order_book(self, index: MarketIndex, current: _OfIndex, query: bytes) -> Body | None:
+        body = current.bodies.get(query)
         if body is None:
             pair = self._pairs.get(query)
             if pair is None:
@@ -102,6 +113,6 @@ class FastPath:
             if self._bodies.is_slow_book(book):
                 return None
             body = self._bodies.order_book(book)
-            if len(bodies) < MAX_QUERIES:
-                bodies[query] = body
+            if len(current.bodies) < MAX_QUERIES:
+                current.bodies[query] = body
         return body

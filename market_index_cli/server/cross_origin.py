@@ -10,10 +10,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from market_index import wire
+from market_index_http.freshness import AS_OF, PUBLISHED_AT
 
 
 class CrossOrigin(CORSMiddleware):
-    """Starlette's middleware for readers: GET, HEAD and `If-None-Match`, with the ETag exposed and errors as JSON."""
+    """Starlette's middleware for readers: GET, HEAD and `If-None-Match`, ETag and freshness exposed, errors as JSON."""
 
     def __init__(self, app: ASGIApp, origins: Iterable[str]) -> None:
         super().__init__(
@@ -21,7 +22,7 @@ class CrossOrigin(CORSMiddleware):
             allow_origins=tuple(origins),
             allow_methods=("GET", "HEAD"),
             allow_headers=("If-None-Match",),
-            expose_headers=("ETag",),
+            expose_headers=("ETag", AS_OF, PUBLISHED_AT),
         )
 
     def preflight_response(self, request_headers: Headers) -> Response:

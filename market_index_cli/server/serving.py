@@ -33,6 +33,7 @@ class Settings:
     access_log: bool
     max_age: int | None
     max_stale: float | None
+    max_quiet: float | None
     cors_origins: tuple[str, ...]
     allowed_hosts: tuple[str, ...]
     limits: Limits
@@ -97,7 +98,7 @@ def _serve(
 
 def _app(settings: Settings, live: LiveIndex, feed: Feed) -> ASGIApp:
     app = create_app(live, max_age=settings.max_age)
-    app.router.routes += [health_route(live, feed, settings.max_stale), openapi_route()]
+    app.router.routes += [health_route(live, feed, settings.max_stale, settings.max_quiet), openapi_route()]
     if settings.page:
         app.router.routes += page_routes()
     outer: ASGIApp = CrossOrigin(app, settings.cors_origins) if settings.cors_origins else app

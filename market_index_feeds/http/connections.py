@@ -11,14 +11,16 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from threading import Event
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from attrs import frozen
 
+from market_index import Freshness
 from market_index.errors import safe_repr
 from market_index_feeds.errors import Unavailable, reason_of
 from market_index_feeds.http.channel import SLICE_SECONDS, Channel, Limits
+from market_index_feeds.http.freshness import freshness_in
 from market_index_feeds.medium import Progress
 
 S = TypeVar("S")
@@ -38,10 +40,11 @@ _IS_ETAG: Final = re.compile(r'(W/)?"[!#-~]{0,256}"', re.ASCII).fullmatch
 
 @frozen
 class Answer:
-    """An answer: its body, None if the one with the same entity tag is still current; and its entity tag."""
+    """An answer: its body, None if the one with the same entity tag is still current; its entity tag; its freshness."""
 
     body: bytes | None
     etag: str
+    freshness: Freshness
 
 
 @frozen
@@ -60,6 +63,10 @@ class BaseUrl:
         if not parts.hostname or parts.username is not None or parts.query or parts.fragment:
             raise ValueError("the base URL of a service is like http://127.0.0.1:8000")
         return cls(parts.scheme == "https", parts.hostname, parts.port, parts.path.rstrip("/"))
+
+
+_Exchanged: TypeAlias = tuple[int, str, Freshness, bytes]
+"""The status, the entity tag, the freshness and the body of an answer."""
 
 
 class NotFound(Unavailable):
@@ -96,11 +103,11 @@ class Connections:
         A connection that the service has closed is replaced by a new one. `max_bytes` bounds the whole answer.
         """
         limits = Limits.of(target, ANSWER_SECONDS, max_bytes, self._closing)
-        status, tag, body = self._ask(self._url.prefix + target, etag, limits)
+        status, tag, freshness, body = self._ask(self._url.prefix + target, etag, limits)
         if status == 304 and etag:
-            return Answer(None, etag)
+            return Answer(None, etag, freshness)
         if status == 200:
-            return Answer(body, tag if _IS_ETAG(tag) else "")
+            return Answer(body, tag if _IS_ETAG(tag) else "", freshness)
         kind = NotFound if status == 404 else Unavailable
         raise kind(f"it answers {target} with {status}: {safe_repr(str(body, 'utf-8', 'replace'))}")
 
@@ -115,8 +122,7 @@ class Connections:
         for connection in self._idle:
             connection.close()
 
-    def _ask(self, target: str, etag: str, limits: Limits) -> tuple[int, str, bytes]:
-        """Return the status, the entity tag and the body of an answer."""
+    def _ask(self, target: str, etag: str, limits: Limits) -> _Exchanged:
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -130,7 +136,7 @@ class Connections:
         except (OSError, HTTPException, ValueError) as error:
             raise Unavailable(_reason(error)) from None
 
-    def _exchange(self, connection: HTTPConnection, target: str, etag: str, limits: Limits) -> tuple[int, str, bytes]:
+    def _exchange(self, connection: HTTPConnection, target: str, etag: str, limits: Limits) -> _Exchanged:
         """Ask on a connection, which is idle afterwards, or closed if it raises."""
         with ExitStack() as on_error:
             on_error.callback(connection.close)
@@ -140,7 +146,8 @@ class Connections:
                 connection.sock = Channel.connect(connection.host, connection.port, self._tls, limits)
             connection.request("GET", target, headers={"If-None-Match": etag} if etag else {})
             with connection.getresponse() as response:
-                answer = response.status, response.getheader("ETag", ""), _body(response, limits)
+                head = response.status, response.getheader("ETag", ""), freshness_in(response.headers)
+                answer = *head, _body(response, limits)
             on_error.pop_all()
         self._idle.append(connection)
         return answer

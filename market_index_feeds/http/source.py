@@ -12,9 +12,11 @@ from time import monotonic
 from typing import Final
 from urllib.parse import urlencode
 
-from market_index import InvalidOrderBook, MarketIndexError, OrderBook, Pair, PairNotFound, wire
+from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, PairNotFound, wire
+from market_index.freshness import UNKNOWN
 from market_index_feeds.errors import FeedError, Unavailable
 from market_index_feeds.http.connections import Answer, BaseUrl, Connections, NotFound
+from market_index_feeds.http.freshness import oldest
 from market_index_feeds.medium import Delta, Progress, Rejected, Snapshot, Source, Update
 from market_index_feeds.opened import shown_name
 
@@ -59,6 +61,8 @@ class HttpSource(Source):
         self._first = 0
         # The entity tags of what is live, by pair; None for the pair list.
         self._etags: dict[Pair | None, str] = {}
+        # That of all live books.
+        self._freshness = UNKNOWN
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Yield a snapshot of each round of questions that found something new."""
@@ -86,12 +90,12 @@ class HttpSource(Source):
 
     def _round(self, connections: Connections, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Ask for everything once. An entity tag is stored once its book is delivered: else it would be missed."""
-        pairs, list_etag = self._pair_list(connections, progress)
+        pairs, listed = self._pair_list(connections, progress)
         is_first = None not in self._etags
         until = inf if is_first else monotonic() + ROUND_SECONDS
         order = deque(pairs)
         order.rotate(-self._first)
-        read = _Round()
+        read = _Round(listed.freshness)
         for pair, answer in connections.map(
             lambda pair: (pair, _ask_if_listed(connections, pair, self._etags.get(pair, ""))),
             takewhile(lambda _: monotonic() < until, order),
@@ -110,15 +114,22 @@ class HttpSource(Source):
                 f"only {read.asked} of {len(pairs)} pairs were answered in {ROUND_SECONDS:g} seconds"
             )
         rejected = self._rejected_after(read, pairs)
+        freshness = self._freshness_after(read, len(pairs), is_first=is_first)
         if read.is_empty and pairs == self._pairs and rejected == self._rejected:
-            yield Delta()
+            yield Delta(freshness=freshness)
         else:
-            yield Snapshot(books=read.books, rejected=rejected.values(), unchanged=pairs, problem=read.problem)
+            yield Snapshot(
+                books=read.books,
+                rejected=rejected.values(),
+                unchanged=pairs,
+                problem=read.problem,
+                freshness=freshness,
+            )
         for pair in set(self._pairs).difference(pairs):
             self._etags.pop(pair, None)
-        self._pairs, self._rejected = pairs, rejected
+        self._pairs, self._rejected, self._freshness = pairs, rejected, freshness
         self._missing = self._missing.difference(read.valid).intersection(pairs) | read.missing
-        self._etags.update({None: list_etag, **read.etags})
+        self._etags.update({None: listed.etag, **read.etags})
 
     def _rejected_after(self, read: _Round, pairs: tuple[Pair, ...]) -> dict[Pair, Rejected]:
         """Return what is rejected after a round, in the order of the pair list."""
@@ -126,7 +137,13 @@ class HttpSource(Source):
         rejected = {pair: one for pair, one in self._rejected.items() if pair not in read.valid} | read.rejected
         return {pair: rejected[pair] for pair in pairs if pair in rejected}
 
-    def _pair_list(self, connections: Connections, progress: Progress | None) -> tuple[tuple[Pair, ...], str]:
+    def _freshness_after(self, read: _Round, pairs: int, *, is_first: bool) -> Freshness:
+        """Return the freshness of all live books after a round. Those not answered in it are of an earlier one."""
+        if not is_first and read.answered < pairs:
+            read.freshness.add(self._freshness)
+        return oldest(read.freshness, self._freshness)
+
+    def _pair_list(self, connections: Connections, progress: Progress | None) -> tuple[tuple[Pair, ...], Answer]:
         etag = self._etags.get(None, "")
         try:
             (answer,) = connections.map(
@@ -135,20 +152,21 @@ class HttpSource(Source):
         except NotFound as error:
             raise Unavailable(f"there is no pair list below this URL: {error}") from None
         if answer.body is None:
-            return self._pairs, answer.etag
+            return self._pairs, answer
         try:
             pairs = tuple(info.pair for info in wire.pair_list_from_json(answer.body))
         except MarketIndexError as error:
             raise Unavailable(f"its pair list: {error}") from None
         if len(pairs) > MAX_PAIRS:
             raise Unavailable(f"its pair list has {len(pairs)} pairs, more than {MAX_PAIRS}")
-        return pairs, answer.etag
+        return pairs, answer
 
 
 class _Round:
     """What one round of questions has found so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, listed: Freshness) -> None:
+        self.freshness: set[Freshness] = {listed}
         self.books: list[OrderBook] = []
         self.rejected: dict[Pair, Rejected] = {}
         self.missing: set[Pair] = set()
@@ -157,7 +175,7 @@ class _Round:
         """The pairs whose book is valid, or is the last valid one (304)."""
         self.etags: dict[Pair | None, str] = {}
         self.problem: str | None = None
-        self.asked = 0
+        self.asked = self.answered = 0
 
     @property
     def is_empty(self) -> bool:
@@ -172,6 +190,8 @@ class _Round:
         elif answer is None:
             self.missing.add(pair)
         else:
+            self.answered += 1
+            self.freshness.add(answer.freshness)
             try:
                 if answer.body is not None:
                     self.books.append(_book(answer, pair))

@@ -124,6 +124,12 @@ class Publisher:
             found.update(zip(some, await asyncio.gather(*map(connection.last, some)), strict=True))
         return found
 
+    async def stored_among(self, keys: Iterable[str]) -> set[str]:
+        """Return the keys that have a value."""
+        found = await self.last(keys)
+        self.sequences.update((key, last.sequence) for key, last in found.items() if last is not None)
+        return {key for key, last in found.items() if last is not None and last.value is not None}
+
     async def stored(self) -> tuple[int, dict[str, Stored]]:
         """Return the revision of the bucket, and the last message of each key at that revision, without the books."""
         stored: dict[str, Stored] = {}
@@ -180,7 +186,7 @@ class Publisher:
                 self.unacknowledged.add(write.key)
             elif write.state is WriteState.ACKNOWLEDGED and write.sequence is not None:
                 self._acknowledged(write.key, write.sequence)
-            elif write.state is WriteState.CONTESTED and write.key not in self.unacknowledged:
+            elif write.state is WriteState.CONTESTED and write.key not in self.unacknowledged and write.derived is None:
                 self._queue_again(write)
 
     def _queue_again(self, write: Write) -> None:
@@ -198,11 +204,14 @@ class Publisher:
         """Read the last message of contested keys: it may have the very content, from an unacknowledged attempt."""
         contested = {write.key: write for write in change.of(WriteState.CONTESTED)}
         for key, last in (await self.last(contested)).items():
+            write = contested[key]
             self.sequences[key] = 0 if last is None else last.sequence
-            if last is not None and _is_written_by(last, contested[key]):
-                contested[key].acknowledge(last.sequence)
+            if last is not None and _is_written_by(last, write):
+                write.acknowledge(last.sequence)
                 self._acknowledged(key, last.sequence)
                 change.acknowledged_at = monotonic()
+            elif write.derived is not None:
+                write.record = write.derived(last)
 
     def _error_of(self, change: Change, problem: str) -> StoreError:
         """Return the error of a change that is not acknowledged in time."""
@@ -210,10 +219,10 @@ class Publisher:
         keys = [write.key for write in unfinished if write.key in self.unacknowledged]
         pairs = tuple(pair for pair in map(pair_of, keys) if pair is not None)
         left = f"{len(unfinished)} of {len(change.writes)} changes"
-        if pairs:
+        if keys:
             return Unacknowledged(
                 f"{self._target} did not acknowledge {left} in {self._wait:g} seconds "
-                f"({problem or 'others wrote as well'}): {len(pairs)} of those were sent, and may be written yet, "
+                f"({problem or 'others wrote as well'}): {len(keys)} of those were sent, and may be written yet, "
                 f"but over nothing newer",
                 pairs,
             )

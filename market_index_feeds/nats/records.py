@@ -1,4 +1,4 @@
-"""The records of a bucket: the key of a pair, and the value of an order book."""
+"""The records of a bucket: the key of a pair, and the value of an order book; and the freshness of all books."""
 
 from __future__ import annotations
 
@@ -10,11 +10,23 @@ from typing import Final
 
 from attrs import frozen
 
-from market_index import AssetId, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
+from market_index import (
+    AssetId,
+    Freshness,
+    InvalidFreshness,
+    InvalidOrderBook,
+    MarketIndexError,
+    OrderBook,
+    Pair,
+    wire,
+)
 from market_index.errors import safe_repr
 
 DIGEST_HEADER: Final = "Market-Index-Digest"
 """The header of a value that a store wrote: the digest of its text, which shows damage and equal books."""
+
+FRESHNESS_KEY: Final = "freshness"
+"""The key of the freshness of all books. It has no dot: it is no pair's, and a filter such as `*.ADA` skips it."""
 
 MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024
 """The size of the largest order book in JSON. It bounds the memory that inflating a hostile value can take."""
@@ -28,9 +40,8 @@ _KEY: Final = re.compile(r"(ADA|[0-9a-f]{56}-[0-9a-f]{0,64})\.(ADA|[0-9a-f]{56}-
 
 @frozen
 class Record:
-    """An order book as a bucket stores it: the value under the key of its pair, and the digest of its text."""
+    """What a bucket stores under a key: the value, and the digest of its text."""
 
-    pair: Pair
     key: str
     value: bytes
     digest: str
@@ -73,7 +84,13 @@ def record_of(book: OrderBook) -> Record:
     value = text
     if _WORTH_COMPRESSING <= len(text) <= MAX_TEXT_LENGTH:
         value = min(zlib.compress(text, _LEVEL), text, key=len)
-    return Record(book.pair, key_of(book.pair), value, digest_of(text))
+    return Record(key_of(book.pair), value, digest_of(text))
+
+
+def freshness_record(freshness: Freshness) -> Record:
+    """Return the record of the freshness of all books."""
+    value = wire.freshness_to_json(freshness)
+    return Record(FRESHNESS_KEY, value, digest_of(value))
 
 
 def book_of(key: str, value: bytes, headers: Mapping[str, str] | None) -> OrderBook:
@@ -84,18 +101,28 @@ def book_of(key: str, value: bytes, headers: Mapping[str, str] | None) -> OrderB
     Raises `MarketIndexError` if the value is not a valid order book, has another digest, or is of another pair.
     """
     text = _inflated(value) if value[:1] == _DEFLATED else value
-    digest = headers.get(DIGEST_HEADER) if headers else None
-    if digest is not None and digest != digest_of(text):
-        raise InvalidOrderBook(f"digest must be that of the text, got {safe_repr(digest)}: {safe_repr(text[:80])}")
+    _require_digest(text, headers, InvalidOrderBook)
     book = wire.order_book_from_json(text)
     if key_of(book.pair) != key:
         raise InvalidOrderBook(f"must be the book of the pair of its key, got that of {book.pair}")
     return book
 
 
+def freshness_of(value: bytes, headers: Mapping[str, str] | None) -> Freshness:
+    """Return the freshness of a value. Raises `InvalidFreshness` if it is not one, or has another digest."""
+    _require_digest(value, headers, InvalidFreshness)
+    return wire.freshness_from_json(value)
+
+
 def digest_of(text: bytes) -> str:
-    """Return the digest of an order book in JSON."""
+    """Return the digest of a text in JSON."""
     return blake2b(text, digest_size=16).hexdigest()
+
+
+def _require_digest(text: bytes, headers: Mapping[str, str] | None, error: type[MarketIndexError]) -> None:
+    digest = headers.get(DIGEST_HEADER) if headers else None
+    if digest is not None and digest != digest_of(text):
+        raise error(f"digest must be that of the text, got {safe_repr(digest)}: {safe_repr(text[:80])}")
 
 
 def _inflated(value: bytes) -> bytes:

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from threading import Event, RLock
 from typing import TypeAlias
 
-from market_index import MarketIndexError, OrderBook, Pair, PairNotFound
+from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, PairNotFound
+from market_index.freshness import UNKNOWN
 from market_index_feeds.errors import FeedError, Unavailable, reason_of
 from market_index_feeds.medium import Delta, Names, Progress, Rejected, Snapshot, Source, Update
 from market_index_feeds.nats.address import Address
@@ -20,7 +21,7 @@ from market_index_feeds.nats.bucket import Message
 from market_index_feeds.nats.cluster import Cluster
 from market_index_feeds.nats.errors import BUCKET_ERRORS, Lost, shown_text
 from market_index_feeds.nats.event_loop import EventLoop
-from market_index_feeds.nats.records import book_of, key_of, pair_of
+from market_index_feeds.nats.records import FRESHNESS_KEY, book_of, freshness_of, key_of, pair_of
 from market_index_feeds.nats.retry import OPENING, Patience, retry
 from market_index_feeds.nats.watch import Watch, WatchState
 from market_index_feeds.opened import shown_name
@@ -44,6 +45,7 @@ class NatsSource(Source):
         self._was_delivered = False
         # The messages of the live books, by key: whatever happens to the bucket, they are not decoded again.
         self._live: dict[str, Identity] = {}
+        self._freshness = UNKNOWN
         # Reentrant: a signal handler may interrupt it while this thread holds the lock.
         self._lock = RLock()
         self._loop: EventLoop | None = None
@@ -108,11 +110,13 @@ class NatsSource(Source):
         contents = _Contents(self._live)
         patience = Patience(0, 0) if self._was_delivered else self._opening
         watch = loop.run(retry(lambda: self._read(contents), patience), contents.reporter(progress))
+        self._freshness = UNKNOWN
         yield Snapshot(
             books=contents.books.values(),
             rejected=contents.rejected.values(),
             unchanged=_pairs(contents.unchanged),
             revision=watch.revision,
+            freshness=self._freshness_after(contents, watch),
             because=because,
         )
         kept = contents.unchanged | contents.rejected.keys()
@@ -132,6 +136,7 @@ class NatsSource(Source):
                     removed_records=[key for key in changes.deleted if pair_of(key) is None],
                     rejected=changes.rejected.values(),
                     revision=watch.revision,
+                    freshness=self._freshness_after(changes, watch),
                 )
                 for key in changes.deleted:
                     self._live.pop(key, None)
@@ -139,6 +144,11 @@ class NatsSource(Source):
         except Lost as error:
             loop.run(watch.close())
             return str(error)
+
+    def _freshness_after(self, contents: _Contents, watch: Watch) -> Freshness:
+        """Return the freshness of the live books and these; unknown while an older book may follow."""
+        self._freshness = contents.freshness or self._freshness
+        return self._freshness if watch.is_complete else UNKNOWN
 
     async def _read(self, contents: _Contents) -> Watch:
         """Read the bucket from the start, and return the watch once it is in sync."""
@@ -161,6 +171,7 @@ class _Contents:
     """What messages contain, by key; of several messages of a key, the last one counts.
 
     `identities` has the messages of `books`. A message that is `live` already is not decoded, its key is `unchanged`.
+    `freshness` is that of the last message of its key, None if there was none.
     """
 
     def __init__(self, live: dict[str, Identity]) -> None:
@@ -174,6 +185,7 @@ class _Contents:
         self.identities: dict[str, Identity] = {}
         self.unchanged: set[str] = set()
         self.deleted: set[str] = set()
+        self.freshness: Freshness | None = None
         self._length, self._total = 0, total
 
     def reporter(self, progress: Progress | None) -> Callable[[], object] | None:
@@ -192,7 +204,9 @@ class _Contents:
 
     def _add(self, key: str, message: Message) -> None:
         identity = message.sequence, message.time
-        if message.value is None:
+        if key == FRESHNESS_KEY:
+            self._add_freshness(message)
+        elif message.value is None:
             self.deleted.add(key)
         elif self._live.get(key) == identity:
             self.unchanged.add(key)
@@ -207,6 +221,17 @@ class _Contents:
                 self.rejected[key] = Rejected(
                     f"value {shown_text(key)}", str(error), names, record=key if pair is None else pair
                 )
+
+    def _add_freshness(self, message: Message) -> None:
+        self.freshness = UNKNOWN
+        try:
+            if message.value is not None:
+                self.freshness = freshness_of(message.value, message.headers)
+            # Its last value may have been rejected.
+            self.deleted.add(FRESHNESS_KEY)
+        except InvalidFreshness as error:
+            place = f"value {FRESHNESS_KEY}"
+            self.rejected[FRESHNESS_KEY] = Rejected(place, str(error), Names.NONE, record=FRESHNESS_KEY)
 
 
 def open_nats_source(source: str, opening: Patience = OPENING) -> NatsSource:

@@ -1,7 +1,8 @@
 """The store in a bucket of NATS JetStream: for a publisher, with any number of replicas that follow it.
 
 A bucket contains the last book of each pair, under the key of the pair. Each change of one book is a message with the
-next sequence of the bucket, which is its revision. `writes.py` explains why nothing newer is ever overwritten.
+next sequence of the bucket, which is its revision; so is the freshness of all books, which `freshness.py` explains.
+`writes.py` explains why nothing newer is ever overwritten.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any, Final, TypeVar
 
 from attrs import frozen
 
-from market_index import OrderBook, Pair
+from market_index import Freshness, OrderBook, Pair
 from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.errors import BUCKET_ERRORS
 from market_index_feeds.nats.event_loop import EventLoop
+from market_index_feeds.nats.freshness import BucketFreshness
 from market_index_feeds.nats.publisher import Change, Publisher, Stored
 from market_index_feeds.nats.records import Record, key_of, pair_of, record_of
 from market_index_feeds.nats.retry import OPENING, Patience, retry
@@ -43,8 +45,8 @@ class _Records:
 class NatsStore(Store):
     """A bucket, opened for publishing.
 
-    Each book is a change of its own: others may see some books of a call before the rest. If nothing is acknowledged
-    for `wait` seconds, `Unacknowledged` is raised.
+    Each book is a change of its own: others may see some books of a call before the rest, and the freshness after it
+    last. If nothing is acknowledged for `wait` seconds, `Unacknowledged` is raised.
     """
 
     def __init__(self, address: Address, wait: float, opening: Patience = OPENING) -> None:
@@ -53,6 +55,7 @@ class NatsStore(Store):
         self._opening = opening
         self._patience = Patience(wait, wait)
         self._publisher = Publisher(address, self.target, wait)
+        self._freshness = BucketFreshness(self._publisher, self.target, self._patience)
         self._turn = RLock()
         # The revision of the bucket at the last `replace`, and how many writes were acknowledged until then.
         self._replaced: tuple[int, int] | None = None
@@ -68,6 +71,7 @@ class NatsStore(Store):
         try:
             with self._in_turn() as do:
                 do(retry(lambda: self._publisher.require_bucket(create=create), self._opening))
+                do(retry(self._freshness.open, self._opening))
         except BaseException:
             self.close()
             raise
@@ -78,25 +82,6 @@ class NatsStore(Store):
         """The revision of the last change by any publisher; 0 before the first."""
         with self._in_turn() as do:
             return do(retry(self._publisher.revision, self._patience))
-
-    def replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool] = lambda _: False) -> Receipt:
-        """Make these books the whole bucket; see `Store.replace`.
-
-        Each book is a change of its own: first the new books, then the retracted pairs. The books are held in memory,
-        deflated, until all are read. Keys that name no pair are left alone.
-        """
-        records = self._records(map(require_book, books))
-        with self._in_turn() as do:
-            revision, stored = do(retry(self._publisher.stored, self._patience))
-            written = self._changed(records, stored)
-            deleted = self._dropped(records, stored, keep)
-            self._publisher.sequences = {key: last.sequence for key, last in stored.items()}
-            self._replaced = revision, self._publisher.written
-            change = Change(written | dict.fromkeys(deleted))
-            do(self._publisher.write(change))
-        retracted = sum(key in stored and not stored[key].is_deletion for key in change.written.intersection(deleted))
-        receipt = Receipt(change.revision or revision, len(change.written & written.keys()), retracted)
-        return self._receipt(records.too_large, change, receipt)
 
     def is_as_left(self) -> bool:
         """Whether no other publisher has changed it since the last `replace` of this store; see `Store.is_as_left`.
@@ -121,29 +106,41 @@ class NatsStore(Store):
             if loop is not None:
                 loop.close(self._publisher.cluster.disconnect)
 
-    def _publish(self, books: list[OrderBook]) -> Receipt:
+    def _update(
+        self, books: list[OrderBook], retract: set[Pair], freshness: Freshness, *, keeps_as_of: bool
+    ) -> Receipt:
         records = self._records(books)
-        change = Change(records.fit)
-        with self._in_turn() as do:
-            do(self._publisher.write(change))
-            revision = change.revision or do(retry(self._publisher.revision, self._patience))
-        return self._receipt(records.too_large, change, Receipt(revision, published=len(change.written)))
-
-    def _retract(self, pairs: tuple[Pair, ...]) -> Receipt:
-        keys = {key_of(pair) for pair in pairs}
+        keys = {key_of(pair) for pair in retract}
         publisher = self._publisher
         with self._in_turn() as do:
-            found = do(retry(lambda: publisher.last(keys), self._patience))
-            stored = {key for key, last in found.items() if last is not None and last.value is not None}
-            publisher.sequences.update((key, last.sequence) for key, last in found.items() if last is not None)
+            stored = do(retry(lambda: publisher.stored_among(keys), self._patience)) if keys else set()
             # An unacknowledged write must not be stored after this.
             deleted = stored | (keys & publisher.unacknowledged)
-            if not deleted:
-                return Receipt(do(retry(publisher.revision, self._patience)))
-            change = Change(dict.fromkeys(deleted))
-            do(publisher.write(change))
-            revision = change.revision or do(retry(publisher.revision, self._patience))
-        return self._receipt({}, change, Receipt(revision, retracted=len(stored & change.written)))
+            change = Change(records.fit | dict.fromkeys(deleted))
+            work = self._freshness.write(change, records.too_large, freshness, keeps_as_of=keeps_as_of, is_whole=False)
+            revision = do(work) or do(retry(publisher.revision, self._patience))
+        published, retracted = change.written & records.fit.keys(), change.written & stored
+        return self._receipt(records.too_large, change, Receipt(revision, len(published), len(retracted)))
+
+    def _replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
+        """Make these books the whole bucket.
+
+        Each book is a change of its own: first the new books, then the retracted pairs. The books are held in memory,
+        deflated, until all are read. Keys that name no pair are left alone.
+        """
+        records = self._records(map(require_book, books))
+        with self._in_turn() as do:
+            revision, stored = do(retry(self._publisher.stored, self._patience))
+            written = self._changed(records, stored)
+            deleted = self._dropped(records, stored, keep)
+            self._publisher.sequences = {key: last.sequence for key, last in stored.items()}
+            self._replaced = revision, self._publisher.written
+            change = Change(written | dict.fromkeys(deleted))
+            work = self._freshness.write(change, records.too_large, freshness, keeps_as_of=False, is_whole=True)
+            revision = do(work) or revision
+        retracted = sum(key in stored and not stored[key].is_deletion for key in change.written.intersection(deleted))
+        receipt = Receipt(revision, len(change.written & written.keys()), retracted)
+        return self._receipt(records.too_large, change, receipt)
 
     def _records(self, books: Iterable[OrderBook]) -> _Records:
         """Return the records of the books. If a pair repeats, its last book wins."""
@@ -220,7 +217,8 @@ class NatsStore(Store):
     def _receipt(self, too_large: dict[str, Record], change: Change, receipt: Receipt) -> Receipt:
         """Return the receipt. Raises `BookTooLarge` or `BookRejected`, which contain it, if it is not all."""
         larger = [write.record for write in change.of(WriteState.TOO_LARGE)]
-        lengths = {one.pair: len(one.value) for one in (*too_large.values(), *larger) if one is not None}
+        records = [one for one in (*too_large.values(), *larger) if one is not None]
+        lengths = {pair: len(one.value) for one in records if (pair := pair_of(one.key))}
         rejections = {pair: one.rejection for one in change.of(WriteState.REJECTED) if (pair := pair_of(one.key))}
         if rejections:
             pair, reason = next(iter(rejections.items()))
@@ -240,6 +238,7 @@ class NatsStore(Store):
                 tuple(lengths),
                 receipt,
             )
+        self._freshness.require_taken()
         return receipt
 
 

@@ -19,12 +19,18 @@ delivered with the state that the servers report, every `CHECK_SECONDS`:
 A comparison first waits until the deliveries reach the last sequence that the servers report. Then the keys must be
 equally many; since every stored key was delivered, they are the same keys. The servers may answer for different moments
 while the leader changes, so that only `COMPARISONS` unequal ones in a row end the watch.
+
+The servers store the last message of a key only. One that is overwritten before it is delivered is never delivered, and
+leaves a gap in the sequences: until the message that overwrote it is delivered, the book of its key is older than the
+messages after the gap. It is among the messages up to the last sequence of a comparison that starts after the gap. So
+the watch `is_complete` again when these were delivered without another gap.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from enum import Enum
 from time import monotonic
 from typing import Final
@@ -69,6 +75,9 @@ class Watch:
         self._sequence = 0
         self._delivered = 0
         self._delivered_at = monotonic()
+        # Gaps in the sequences, and how many of them the last comparison closed.
+        self._gaps = self._closed_gaps = 0
+        self._gap_found = asyncio.Event()
         self._keys: set[str] = set()
         # Sequences of the first message of a key, as far as they are above the last sequence that was compared.
         self._first_sequences: deque[int] = deque()
@@ -111,6 +120,11 @@ class Watch:
         watch._tasks = [asyncio.create_task(watch._compare_repeatedly()), asyncio.create_task(watch._until_ended())]
         return watch
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every message was delivered that precedes the last one: none waits to be overtaken by a later one."""
+        return self._gaps == self._closed_gaps
+
     async def next(self) -> list[Message]:
         """Wait for new messages and return them: none after a comparison that found no difference.
 
@@ -151,6 +165,9 @@ class Watch:
         if number != self._delivered + 1 or sequence <= self._sequence:
             self._end(Lost("something was delivered twice, or not at all"))
             raise self._error
+        if sequence != self._sequence + 1:
+            self._gaps += 1
+            self._gap_found.set()
         self._delivered, self._delivered_at = number, monotonic()
         self._sequence = sequence
         self.revision = max(self.revision, sequence)
@@ -171,10 +188,12 @@ class Watch:
     async def _compare_repeatedly(self) -> None:
         unequal = 0
         try:
+            # What was stored at the start is delivered with gaps.
+            await self._reach(self.stored)
             while unequal < COMPARISONS:
                 if await self._is_equal():
                     unequal = 0
-                    await asyncio.sleep(CHECK_SECONDS)
+                    await self._until_due()
                 else:
                     unequal += 1
                     await asyncio.sleep(_CHECK_AGAIN_SECONDS)
@@ -183,9 +202,17 @@ class Watch:
         else:
             self._end(Lost("it was purged or rolled back"))
 
+    async def _until_due(self) -> None:
+        """Wait for the next comparison, which is due soon after a gap."""
+        await asyncio.sleep(min(_CHECK_AGAIN_SECONDS, CHECK_SECONDS))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CHECK_SECONDS - _CHECK_AGAIN_SECONDS):
+                await self._gap_found.wait()
+
     async def _is_equal(self) -> bool:
         """Compare the deliveries with the bucket. Raises `Lost` if they will never be equal."""
-        asked_at, sequence = monotonic(), self._sequence
+        asked_at, sequence, gaps = monotonic(), self._sequence, self._gaps
+        self._gap_found.clear()
         try:
             state = await self._connection.state()
         except Unreachable:
@@ -200,7 +227,7 @@ class Watch:
         await self._reach(state)
         if self.state is WatchState.ENDED or not self._has_keys_of(state):
             return False
-        self.state = WatchState.IN_SYNC
+        self.state, self._closed_gaps = WatchState.IN_SYNC, gaps
         self.revision = max(self.revision, state.last_sequence)
         self._stirred.set()
         return True

@@ -17,7 +17,8 @@ most one is stored, and a write that arrives late never replaces a newer one.
 - ACKNOWLEDGED, TOO_LARGE and REJECTED are final.
 - CONTESTED: the publisher reads the last message of the key. If that has the content of the write, which an earlier
   attempt may have stored, the write is ACKNOWLEDGED. Otherwise it is QUEUED again, with the sequence of that message.
-  If the key has no unacknowledged write, the error of the server suffices: it contains the sequence.
+  If the key has no unacknowledged write, the error of the server suffices: it contains the sequence. A record that
+  depends on the last message, as a freshness with the stored as_of, is `derived` from it again.
 - UNACKNOWLEDGED: it may be stored now or later. The write is QUEUED again, with the same expected sequence.
 - NO_STREAM: the leader may be changing. The write is QUEUED again, unless the bucket does not exist.
 
@@ -29,14 +30,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from time import monotonic
 from typing import Final
 
 from attrs import define
 
-from market_index_feeds.nats.bucket import OPERATION_HEADER
+from market_index_feeds.nats.bucket import OPERATION_HEADER, Message
 from market_index_feeds.nats.connection import Connection, Delivery
 from market_index_feeds.nats.errors import NO_STREAM, TOO_LARGE, WRONG_SEQUENCE, Rejected, shown_text
 from market_index_feeds.nats.records import DIGEST_HEADER, Record
@@ -69,7 +70,8 @@ class Write:
     """A record to store under a key; None deletes the key.
 
     `sequence` is that of the stored message once it is acknowledged, and the one that the server reports if it is
-    contested, None if it reports none. `rejection` is why it is rejected.
+    contested, None if it reports none. `rejection` is why it is rejected. `derived` returns the record after another
+    last message of the key, None if the record does not depend on it.
     """
 
     key: str
@@ -78,6 +80,7 @@ class Write:
     expected: int = 0
     sequence: int | None = None
     rejection: Rejected | None = None
+    derived: Callable[[Message | None], Record] | None = None
 
     @property
     def length(self) -> int:

@@ -8,10 +8,11 @@ from contextlib import closing
 from threading import Event
 from typing import Final
 
-from market_index import OrderBook, Pair
+from market_index import Pair
 from market_index_feeds.line_source import LineBatch, LineSource, open_lines
 from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
-from market_index_feeds.ndjson.book_lines import pair_named_in, read_books
+from market_index_feeds.ndjson.book_lines import RejectedLine, contents_of, names_of
+from market_index_feeds.ndjson.commits import Changes, Commits
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -30,10 +31,13 @@ class NdjsonSource(Source):
         self.followed_by_many: bool = not lines.is_stream
         self._lines = lines
         self._files = 0
+        # What was read, beyond `updates`: a stream delivers a batch again if what was read of it was not delivered.
+        self._commits = Commits()
+        self._offset = 0
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Yield a snapshot of each file, and a delta of each batch of lines that is appended."""
-        reading: _Reading | None = None
+        is_loading = False
         seen: tuple[int, bool] | None = None
         unfinished: Pair | Names = Names.NONE
         with closing(self._lines.batches(stop)) as batches:
@@ -42,70 +46,72 @@ class NdjsonSource(Source):
                 if state != seen or batch.is_end:
                     seen, unfinished = state, _unfinished(batch)
                 if batch.is_start:
-                    reading = _Reading()
-                if reading is None:
-                    yield self._delta(batch, unfinished)
-                    continue
-                reading.add(batch)
-                if reading.rejected:
-                    yield Loading(rejected=reading.reported())
-                if progress is not None:
+                    is_loading, self._commits, self._offset = True, Commits(), 0
+                if rejected := self._read(batch):
+                    yield Loading(rejected=rejected)
+                if is_loading and progress is not None:
                     progress(*((0, 0) if self._lines.is_stream else (batch.offset, batch.size)))
-                if batch.is_caught_up:
-                    self._files += 1
-                    yield self._snapshot(reading, batch, unfinished)
-                    reading = None
+                if is_loading and not batch.is_caught_up:
+                    continue
+                if batch.is_end:
+                    self._log_uncommitted()
+                # An unfinished line after a commit line is pending.
+                names = Names.NONE if self._commits.is_committed else unfinished
+                yield self._snapshot(batch, names) if is_loading else self._delta(batch, names)
+                is_loading, self._commits.visible = False, Changes()
+
+    def _read(self, batch: LineBatch) -> list[Rejected]:
+        """Read the lines of a batch, unless that was done before, and return those that are rejected."""
+        if batch.offset == self._offset and not batch.is_end:
+            return []
+        self._offset = batch.offset
+        rejected = []
+        for content in contents_of(batch):
+            self._commits.add(content)
+            if isinstance(content, RejectedLine):
+                rejected.append(content.as_record())
+        return rejected
 
     def _delta(self, batch: LineBatch, unfinished: Pair | Names) -> Delta:
-        reading = _Reading()
-        reading.add(batch)
+        visible = self._commits.visible
         return Delta(
-            books=reading.books.values(),
-            rejected=reading.rejected,
+            books=visible.books.values(),
+            rejected_names=visible.rejected,
             unfinished=unfinished,
-            books_read=reading.books_read,
+            freshness=visible.freshness,
+            is_publication=visible.freshness is not None,
+            books_read=visible.books_read,
             is_whole=self._is_whole(batch),
             problem=batch.problem,
         )
 
-    def _snapshot(self, reading: _Reading, batch: LineBatch, unfinished: Pair | Names) -> Snapshot:
+    def _snapshot(self, batch: LineBatch, unfinished: Pair | Names) -> Snapshot:
+        self._files += 1
         if unfinished is not Names.NONE and batch.unfinished is not None:
             LOG.info("%s line %d waits for its newline", self.name, batch.unfinished.number)
+        if pending := self._commits.pending.books_read:
+            LOG.info("%s: %d order books wait for a commit line", self.name, pending)
+        visible = self._commits.visible
+        has_content = visible.books or visible.rejected or self._commits.is_committed
         return Snapshot(
-            books=reading.books.values(),
-            rejected_names=reading.rejected_names,
+            books=visible.books.values(),
+            rejected_names=visible.rejected,
             unfinished=unfinished,
-            books_read=reading.books_read,
+            freshness=visible.freshness,
+            is_publication=visible.freshness is not None,
+            books_read=visible.books_read,
             is_whole=self._is_whole(batch),
-            is_blank=not (reading.books or reading.rejected_names) and unfinished is Names.NONE,
+            is_blank=not has_content and unfinished is Names.NONE,
             because="it was replaced or truncated" if self._files > 1 else None,
         )
 
     def _is_whole(self, batch: LineBatch) -> bool:
         return batch.is_end or not self._lines.is_stream
 
-
-class _Reading:
-    """What was read of some batches. Of several books of one pair the last counts."""
-
-    def __init__(self) -> None:
-        self.books: dict[Pair, OrderBook] = {}
-        self.rejected: list[Rejected] = []
-        self.rejected_names: set[Pair | Names] = set()
-        self.books_read = 0
-
-    def add(self, batch: LineBatch) -> None:
-        """Add the lines of one more batch."""
-        read = read_books(batch)
-        self.books.update((book.pair, book) for book in read.books)
-        self.rejected += [line.as_record() for line in read.rejected]
-        self.books_read += len(read.books)
-
-    def reported(self) -> list[Rejected]:
-        """Return the lines rejected since the last call; of these only the names are kept."""
-        rejected, self.rejected = self.rejected, []
-        self.rejected_names.update(line.names for line in rejected)
-        return rejected
+    def _log_uncommitted(self) -> None:
+        """Log how many books of a stream that has ended are not visible."""
+        if pending := self._commits.pending.books_read:
+            LOG.warning("%s: %d order books after its last commit line are not served", self.name, pending)
 
 
 def _unfinished(batch: LineBatch) -> Pair | Names:
@@ -114,7 +120,7 @@ def _unfinished(batch: LineBatch) -> Pair | Names:
         return Names.ANY
     if batch.is_end or batch.unfinished.text == b"":
         return Names.NONE
-    return pair_named_in(batch.unfinished) or Names.ANY
+    return names_of(batch.unfinished)
 
 
 def open_ndjson_source(source: str) -> NdjsonSource:

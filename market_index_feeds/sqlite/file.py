@@ -23,7 +23,10 @@ Identity: TypeAlias = tuple[int, int]
 APPLICATION_ID: Final = int.from_bytes(b"mkti")
 """What the header of the file says that it is."""
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+
+READ_VERSIONS: Final = (1, 2)
+"""Version 1, of market-index 0.1, has no freshness. The first change of such a file upgrades it."""
 
 _LOG_HEADER_BYTES: Final = 32
 
@@ -39,7 +42,10 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT);
 CREATE INDEX books_by_revision ON books (revision);
-CREATE TABLE runs (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, token BLOB NOT NULL, total BLOB NOT NULL);
+CREATE TABLE runs (
+    first INTEGER PRIMARY KEY, last INTEGER NOT NULL, token BLOB NOT NULL, total BLOB NOT NULL,
+    as_of TEXT, published_at TEXT
+);
 COMMIT;
 """
 
@@ -232,10 +238,10 @@ def is_busy(error: BaseException) -> bool:
 
 
 def _require_schema(version: int) -> None:
-    if version != SCHEMA_VERSION:
+    if version not in READ_VERSIONS:
         later = ": a later version wrote it" if version > SCHEMA_VERSION else ""
         raise Unusable(
-            f"it has schema {version}, and this version of market-index reads schema {SCHEMA_VERSION}{later}"
+            f"it has schema {version}, and this version of market-index reads schemas 1 and {SCHEMA_VERSION}{later}"
         )
 
 

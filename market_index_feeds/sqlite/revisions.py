@@ -23,7 +23,9 @@ from typing import Final
 
 from attrs import frozen
 
-from market_index_feeds.sqlite.file import Unusable, connect, log_header_of, transaction
+from market_index import Freshness, InvalidFreshness
+from market_index.freshness import UNKNOWN, format_time, parse_time
+from market_index_feeds.sqlite.file import SCHEMA_VERSION, Unusable, connect, log_header_of, transaction
 
 MAX_RUNS: Final = 1000
 """How many runs a file keeps; a follower of an older one reads everything again."""
@@ -54,17 +56,27 @@ NEVER_PUBLISHED: Final = Position(b"", 0)
 class Change:
     """A change in a transaction: its revision, and the sum of all digests after it.
 
-    `own` is the position of the writer's last change. If it is still that of the file, the run continues.
+    `own` is the position of the writer's last change. If it is still that of the file, the run continues. `freshness`
+    is that of the file after the change; if it `keeps_as_of`, what is stored of that stays.
     """
 
-    def __init__(self, connection: sqlite3.Connection, own: Position | None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, own: Position | None, freshness: Freshness, *, keeps_as_of: bool
+    ) -> None:
+        _upgrade(connection)
         last = last_position(connection)
         continues = last == own
         self.connection = connection
         self.position: Position = Position(last.token if continues else secrets.token_bytes(16), last.revision + 1)
         self.total: int = last_total(connection)
+        self.freshness_before: Freshness = last_freshness(connection)
+        self.freshness: Freshness = freshness
+        if keeps_as_of:
+            self.freshness = freshness.changed(as_of=self.freshness_before.as_of)
         if not continues:
-            connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?)", (*[self.revision] * 2, self.position.token, b""))
+            connection.execute(
+                "INSERT INTO runs VALUES (?, ?, ?, ?, NULL, NULL)", (*[self.revision] * 2, self.position.token, b"")
+            )
             connection.execute(
                 "DELETE FROM runs WHERE first <= (SELECT first FROM runs ORDER BY first DESC LIMIT 1 OFFSET ?)",
                 (MAX_RUNS,),
@@ -83,10 +95,12 @@ class Change:
         self.connection.execute(_PUT, (pair, self.revision, digest, None if body is None else str(body, "ascii")))
 
     def finish(self) -> None:
-        """Store the position and the sum of digests."""
+        """Store the position, the sum of digests, and the freshness."""
         total = (self.total % _MODULUS).to_bytes(_DIGEST_BYTES)
-        run = self.position.revision, total, self.position.token
-        self.connection.execute("UPDATE runs SET last = ?, total = ? WHERE token = ?", run)
+        time = self.freshness.published_at
+        published_at = None if time is None else format_time(time)
+        run = self.position.revision, total, self.freshness.as_of, published_at, self.position.token
+        self.connection.execute("UPDATE runs SET last = ?, total = ?, as_of = ?, published_at = ? WHERE token = ?", run)
 
 
 def digest_of(revision: int, content: bytes) -> bytes:
@@ -111,6 +125,16 @@ def last_total(connection: sqlite3.Connection) -> int:
     return 0 if row is None else int.from_bytes(row[0])
 
 
+def last_freshness(connection: sqlite3.Connection) -> Freshness:
+    """Return the freshness of the last revision. A file of version 1 has none; what is no freshness is not known."""
+    row = connection.execute("SELECT * FROM runs ORDER BY first DESC LIMIT 1").fetchone() or ()
+    as_of, published_at = (one if one is None else str(one, "ascii", "replace") for one in row[4:] or (None, None))
+    try:
+        return Freshness(as_of, None if published_at is None else parse_time(published_at))
+    except InvalidFreshness:
+        return UNKNOWN
+
+
 def reaches(connection: sqlite3.Connection, position: Position) -> bool:
     """Whether the file contains the run of this position, as far as it."""
     run = connection.execute("SELECT last FROM runs WHERE token = ?", (position.token,)).fetchone()
@@ -124,6 +148,14 @@ def require_total(total: int, stored: int) -> None:
             "rows are missing in it, or are those of another file: it may be beside the log (-wal) of one that was "
             "there before; put a good copy in its place, with no log beside it"
         )
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Let a file of version 1 have a freshness. Older programs that open it then say that a later version wrote it."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] < SCHEMA_VERSION:
+        connection.execute("ALTER TABLE runs ADD COLUMN as_of TEXT")
+        connection.execute("ALTER TABLE runs ADD COLUMN published_at TEXT")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def require_own_log(path: Path) -> None:

@@ -11,7 +11,7 @@ from threading import Event
 from time import sleep
 from typing import Final
 
-from market_index import MarketIndexError, OrderBook, Pair, PairNotFound
+from market_index import Freshness, MarketIndexError, OrderBook, Pair, PairNotFound
 from market_index_feeds.errors import FeedError, Unavailable
 from market_index_feeds.medium import Delta, Progress, Rejected, Snapshot, Source, Update
 from market_index_feeds.opened import shown_name
@@ -32,6 +32,7 @@ from market_index_feeds.sqlite.file import (
 from market_index_feeds.sqlite.revisions import (
     NEVER_PUBLISHED,
     Position,
+    last_freshness,
     last_position,
     last_total,
     reaches,
@@ -98,6 +99,13 @@ class SqliteSource(Source):
             return book_of(row)
         except MarketIndexError as error:
             raise Unavailable(f"row {pair}: {error}") from None
+
+    def read_freshness(self) -> Freshness:
+        """Return the freshness of the last revision."""
+        with _unavailable():
+            require_store(self._path)
+            with closing(connect(self._path, "ro", _READ_WAIT_SECONDS)) as connection:
+                return last_freshness(connection)
 
     def _connect(self) -> sqlite3.Connection:
         """Open the file at the path."""
@@ -172,6 +180,7 @@ class SqliteSource(Source):
                 return self._snapshot(connection, position, progress), position
             if position != before:
                 rows = connection.execute(CHANGED_ROWS, (before.revision,)).fetchall()
+            freshness = last_freshness(connection)
         removed = {row[0]: pair_of(row[0]) for row in rows if row[2] is None}
         read = [read_row(row) for row in rows if row[2] is not None]
         books, rejected = _sorted_out(read)
@@ -181,6 +190,7 @@ class SqliteSource(Source):
             removed=[pair for pair in removed.values() if pair is not None],
             removed_records=[record for record, pair in removed.items() if pair is None],
             revision=position.revision,
+            freshness=freshness,
         )
         return delta, position
 
@@ -205,6 +215,7 @@ class SqliteSource(Source):
             books=books,
             rejected=rejected,
             revision=position.revision,
+            freshness=last_freshness(connection),
             is_blank=position == NEVER_PUBLISHED,
             because=None if before == NEVER_PUBLISHED else f"it was replaced or rolled back, {revisions}",
         )

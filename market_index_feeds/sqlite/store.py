@@ -12,7 +12,7 @@ from threading import RLock
 from time import monotonic
 from typing import Final, Literal, TypeAlias
 
-from market_index import OrderBook, Pair
+from market_index import Freshness, OrderBook, Pair
 from market_index.errors import safe_repr
 from market_index_feeds.opened import shown_name
 from market_index_feeds.sqlite.file import (
@@ -125,15 +125,15 @@ class SqliteStore(Store):
         with self._connected() as connection:
             return last_position(connection).revision
 
-    def replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool] = lambda _: False) -> Receipt:
-        """Make these books the whole of the store; see `Store.replace`.
+    def _replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
+        """Make these books the whole of the store.
 
         They are staged on disk while they are read. Others wait only for as long as it takes to copy them from there.
         """
         number = next(self._numbers)
         try:
             self._stage(number, books)
-            return self._replace_by_staged(number, keep)
+            return self._replace_by_staged(number, keep, freshness)
         except _KeepFailed as failed:
             raise failed.error from None
         finally:
@@ -179,24 +179,17 @@ class SqliteStore(Store):
         is_own_log = log == self._identities[1] or not log_header_of(self._path)
         return (file, index) == (self._identities[0], self._identities[2]) and is_own_log
 
-    def _publish(self, books: list[OrderBook]) -> Receipt:
+    def _update(
+        self, books: list[OrderBook], retract: set[Pair], freshness: Freshness, *, keeps_as_of: bool
+    ) -> Receipt:
         rows = dict(map(row_of, books))
-        if not rows:
-            return Receipt(self.revision)
-        with self._change() as change:
+        with self._change(freshness, keeps_as_of=keeps_as_of) as change:
             for pair, body in rows.items():
                 change.put(pair, body)
-        return Receipt(change.revision, published=len(rows))
-
-    def _retract(self, pairs: tuple[Pair, ...]) -> Receipt:
-        with self._connected() as connection:
-            stored = [text for text in set(map(str, pairs)) if connection.execute(ONE_ROW, (text,)).fetchone()]
-        if not stored:
-            return Receipt(self.revision)
-        with self._change() as change:
+            stored = [pair for pair in map(str, retract) if change.connection.execute(ONE_ROW, (pair,)).fetchone()]
             for pair in stored:
                 change.put(pair, None)
-        return Receipt(change.revision, retracted=len(stored))
+        return Receipt(change.revision, len(rows), len(stored))
 
     def _stage(self, number: int, books: Iterable[OrderBook]) -> None:
         """Write the books into a temporary table, where others do not see them."""
@@ -205,15 +198,15 @@ class SqliteStore(Store):
             with self._connected() as connection, transaction(connection, "BEGIN"):
                 connection.executemany(_STAGE, ((number, pair, str(body, "ascii")) for pair, body in some))
 
-    def _replace_by_staged(self, number: int, keep: Callable[[Pair], bool]) -> Receipt:
+    def _replace_by_staged(self, number: int, keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
         """Make what was staged the whole of the store, in one change."""
-        with self._change() as change:
+        with self._change(freshness, keeps_as_of=False) as change:
             dropped = self._drop_not_staged(change, number, keep)
             revision = change.revision
             published = change.connection.execute(_PUBLISH_STAGED, {"revision": revision, "number": number}).rowcount
             # Counted again, which repairs a sum that was wrong before.
             before, change.total = change.total, sum_of(one for (one,) in change.connection.execute(DIGESTS))
-            if not (published or dropped) and change.total == before:
+            if not (published or dropped) and change.total == before and freshness == change.freshness_before:
                 change.connection.execute("ROLLBACK")
                 revision -= 1
                 self._left = last_position(change.connection)
@@ -235,7 +228,7 @@ class SqliteStore(Store):
         return len(dropped)
 
     @contextmanager
-    def _change(self) -> Iterator[Change]:
+    def _change(self, freshness: Freshness, *, keeps_as_of: bool) -> Iterator[Change]:
         """Make one change: it is stored at the end of the body, and not at all if that raises."""
         deadline = monotonic() + self._wait
         with self._connected() as connection, self._writing.held(max(0, deadline - monotonic())):
@@ -244,7 +237,7 @@ class SqliteStore(Store):
             with transaction(connection, "BEGIN IMMEDIATE"):
                 # Again: it may have waited for the lock.
                 self._require_in_place()
-                change = Change(connection, self._own)
+                change = Change(connection, self._own, freshness, keeps_as_of=keeps_as_of)
                 yield change
                 # The body rolls back if there was nothing to change.
                 if made := connection.in_transaction:

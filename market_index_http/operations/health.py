@@ -1,15 +1,17 @@
-"""`/healthz`: whether the feed still follows its source."""
+"""`/healthz`: whether the feed still follows its source, and whether the publisher still publishes."""
 
 from __future__ import annotations
 
 import json
 import os
-from math import isfinite
+from collections.abc import Iterator
+from math import inf, isfinite
 from typing import Final, Protocol
 
 from starlette.requests import Request
 
 from market_index import LiveIndex
+from market_index.freshness import format_time
 from market_index_http.routes import ExactRoute, JsonResponse
 
 HEALTH_PATH: Final = "/healthz"
@@ -27,6 +29,14 @@ class FeedStatus(Protocol):
         """Seconds since the source was last known to be healthy."""
 
     @property
+    def quiet_age(self) -> float:
+        """Seconds since the publisher last published, be it the time alone; infinite before it ever did."""
+
+    @property
+    def change_age(self) -> float:
+        """Seconds since a book or a pair last changed; infinite before the first change."""
+
+    @property
     def current_rejections(self) -> int:
         """The number of records that are rejected now."""
 
@@ -35,30 +45,51 @@ class FeedStatus(Protocol):
         """Seconds since the oldest retained book was last what the source contains; None if no book is retained."""
 
 
-def health_route(live: LiveIndex, feed: FeedStatus, max_stale: float | None = None) -> ExactRoute:
+def health_route(
+    live: LiveIndex, feed: FeedStatus, max_stale: float | None = None, max_quiet: float | None = None
+) -> ExactRoute:
     """Return the route `/healthz`: the number of pairs, the state of the feed, and the process id.
 
-    It answers 503 while the feed is older than `max_stale` seconds; None means never. The pairs are served all the
-    same. The process id matters where several workers share one address: each has its own feed.
+    It answers 503, with the failed checks in `error`, if the feed has not been healthy for more than `max_stale`
+    seconds, if the publisher has published nothing for more than `max_quiet` seconds (None means never), and if nothing
+    was ever published. The pairs are served all the same. The process id matters where several workers share one
+    address: each has its own feed.
     """
 
     async def health(_: Request) -> JsonResponse:
-        age = feed.age
+        index, failed = live.current, list(_failed(feed, max_stale, max_quiet))
+        published_at = index.published_at
         status: dict[str, object] = {
-            "pairs": len(live.current),
+            "pairs": len(index),
             "revision": feed.revision,
-            "age_seconds": _rounded(age),
+            "as_of": index.as_of,
+            "published_at": None if published_at is None else format_time(published_at),
+            "quiet_seconds": _rounded(feed.quiet_age),
+            "max_quiet_seconds": max_quiet,
+            "unchanged_seconds": _rounded(feed.change_age),
+            "age_seconds": _rounded(feed.age),
             "current_rejections": feed.current_rejections,
             "oldest_retained_seconds": _rounded(feed.retained_age),
             "process": os.getpid(),
         }
-        stale = max_stale is not None and age > max_stale
-        if stale:
-            status = {"error": f"the feed was last healthy {age:.1f} seconds ago", **status}
+        if failed:
+            status = {"error": "; ".join(failed), **status}
         body = json.dumps(status, separators=(",", ":")).encode("ascii")
-        return JsonResponse(body, 503 if stale else 200, {"Cache-Control": "no-store"})
+        return JsonResponse(body, 503 if failed else 200, {"Cache-Control": "no-store"})
 
     return ExactRoute(HEALTH_PATH, health)
+
+
+def _failed(feed: FeedStatus, max_stale: float | None, max_quiet: float | None) -> Iterator[str]:
+    """Yield what each failed check found."""
+    age, quiet_age = feed.age, feed.quiet_age
+    if max_stale is not None and age > max_stale:
+        yield f"the feed was last healthy {age:.1f} seconds ago"
+    # Not a feed that is empty now: its books are served, and age says for how long it could not be read.
+    if quiet_age == inf:
+        yield "nothing was ever published into the feed"
+    elif max_quiet is not None and quiet_age > max_quiet:
+        yield f"the publisher last published {quiet_age:.1f} seconds ago"
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -24,7 +24,7 @@ def test_books_are_published_shown_and_retracted(bucket: str, lines: Path):
     done = run("publish", bucket, SAMPLE)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
-        f"{bucket}: 13 order books published, revision 13\n",
+        f"{bucket}: 13 order books published, revision 14\n",
         "",
     )
     listed = wire.pair_list_from_json(invoke("pairs", bucket, "--json").stdout.encode())
@@ -34,7 +34,7 @@ def test_books_are_published_shown_and_retracted(bucket: str, lines: Path):
     done = invoke("retract", bucket, one["base"], one["quote"])
     assert (done.returncode, done.stdout) == (
         0,
-        f"{bucket}: {one['base']}/{one['quote']} retracted, revision 14\n",
+        f"{bucket}: {one['base']}/{one['quote']} retracted, revision 16\n",
     )
     assert invoke("retract", bucket, one["base"], one["quote"]).returncode == 1
     assert invoke("book", bucket, one["base"], one["quote"]).returncode == 1
@@ -42,7 +42,7 @@ def test_books_are_published_shown_and_retracted(bucket: str, lines: Path):
     done = invoke("publish", bucket, lines, "--replace")
     assert (done.returncode, done.stdout) == (
         0,
-        f"{bucket}: 1 order book, of which 1 are new, 12 pairs retracted, revision 27\n",
+        f"{bucket}: 1 order book, of which 1 are new, 12 pairs retracted, revision 31\n",
     )
 
 
@@ -66,7 +66,7 @@ def test_the_last_books_are_served_while_the_server_of_the_bucket_is_down(tmp_pa
         with running(tmp_path, target, "--port", 0, "--max-stale", 1) as command:
             service = command.service
             told = service.ask("/healthz").json
-            assert (told["pairs"], told["revision"]) == (13, 13)
+            assert (told["pairs"], told["revision"]) == (13, 14)
             eventually(lambda: service.ask("/healthz").status == 200)
             server.kill()
             eventually(lambda: service.ask("/healthz").status == 503)
@@ -91,12 +91,12 @@ def test_a_book_that_is_too_large_is_named_and_costs_nothing_else(tmp_path: Path
         lines.write_text(f"{line(1, 1)}{large}\n{line(2, 2)}")
         done = invoke("publish", target, lines)
         assert done.returncode == 5
-        assert done.stdout == f"{target}: 2 order books published, revision 2\n"
+        assert done.stdout == f"{target}: 2 order books published, revision 4\n"
         assert f"does not take the book of {pair(1001)}: it has" in done.stderr
         lines.write_text(f"{line(2, 2)}{large}\n")
         done = invoke("publish", target, lines, "--replace")
         assert done.returncode == 5
-        assert done.stdout == (f"{target}: 2 order books, of which 0 are new, 1 pair retracted, revision 3\n")
+        assert done.stdout == (f"{target}: 2 order books, of which 0 are new, 1 pair retracted, revision 6\n")
         assert spots(open_feed(target).read()) == {2: "2"}
 
 

@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from market_index import ADA, AssetId, LiveIndex, Pair
+from market_index.freshness import parse_time
 from market_index_feeds import Feed, Progress, open_store
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, run, running
 from tests.market_index_feeds.made_up import book, pair
@@ -388,10 +390,14 @@ def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Pat
         status = service.ask("/healthz").json
         # A busy machine may read the store later than after half a second.
         status.pop("error", None)
-        assert status.pop("age_seconds") >= 0
+        for name in ("age_seconds", "quiet_seconds", "unchanged_seconds"):
+            assert status.pop(name) >= 0
+        assert parse_time(status.pop("published_at")) <= datetime.now(UTC)
         assert status == {
             "pairs": 13,
             "revision": 1,
+            "as_of": None,
+            "max_quiet_seconds": None,
             "current_rejections": 0,
             "oldest_retained_seconds": None,
             "process": command.process.pid,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Hashable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from math import inf
 from threading import Barrier, Event, Thread, current_thread
 from threading import enumerate as threads
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from market_index import LiveIndex, MarketIndex, Pair
+from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_feeds import Feed, FeedError, backoff, rejections
 from market_index_feeds import follower as follower_module
 from market_index_feeds.errors import Unavailable
@@ -311,6 +312,35 @@ class TestCounting:
             feed.start(live)
             eventually(lambda: "a script: 1 more records rejected within a minute" in logged.messages)
 
+    def test_publications_and_changes_have_ages(self, live: LiveIndex):
+        ages: list[tuple[bool, bool, bool]] = []
+
+        def show() -> None:
+            ages.append((feed.is_blank, feed.quiet_age < inf, feed.change_age < inf))
+
+        source = Scripted(Snapshot(is_blank=True), show, Delta(revision=1), show, Delta(books=[book(1)]), show)
+        with Feed(source) as feed:
+            show()
+            feed.start(live)
+            eventually(lambda: not source.left)
+        assert ages == [(True, False, False)] * 2 + [(False, True, False), (False, True, True)]
+
+    def test_a_publication_that_is_read_late_is_as_old_as_clocks_say(self, live: LiveIndex):
+        """At the start. While it is followed, its age is that of its arrival."""
+        hour_ago = datetime.now(UTC) - timedelta(hours=1)
+        ages: list[float] = []
+        source = Scripted(
+            Snapshot(freshness=Freshness(published_at=hour_ago)),
+            lambda: ages.append(feed.quiet_age),
+            Delta(freshness=Freshness(published_at=hour_ago + timedelta(seconds=1))),
+            lambda: ages.append(feed.quiet_age),
+        )
+        with Feed(source) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        first, second = ages
+        assert second < 3599 < first
+
     def test_books_and_revisions_are_those_that_are_live(self):
         source = Scripted(
             Snapshot(books=[book(1)], books_read=5, revision=7), Delta(books=[book(2)]), Delta(revision=9)
@@ -378,8 +408,8 @@ class TestFailing:
                 raise failing.pop()
             return updated(self, *changes)
 
-        updated = LiveIndex.update
-        monkeypatch.setattr(LiveIndex, "update", update)
+        updated = LiveIndex.update_from
+        monkeypatch.setattr(LiveIndex, "update_from", update)
         with Feed(source := Unclosable(Snapshot(books=[book(1)]), Delta(books=[book(2)]))) as feed:
             feed.start(live)
             eventually(lambda: not source.left)
@@ -462,6 +492,21 @@ class TestFailing:
                 with pytest.raises(RuntimeError, match="a feed is started once, or read once"):
                     again()
         assert spots(live) == {1: None}
+
+
+class Growing(Scripted):
+    """A source into which something is published before each read."""
+
+    slot = 0
+
+    def read_freshness(self) -> Freshness:
+        self.slot += 1
+        return Freshness(f"slot {self.slot}")
+
+    def read_order_book(self, pair: Pair) -> OrderBook:
+        del pair
+        self.slot += 1
+        return book(1, self.slot)
 
 
 class TestClosing:
@@ -605,3 +650,13 @@ class TestClosing:
 
     def test_one_book_is_read_with_all_others_where_the_medium_cannot_do_otherwise(self):
         assert Feed(Scripted(Snapshot(books=[book(1, 5), book(2)]))).read_order_book(pair(1)) == book(1, 5)
+
+    def test_the_freshness_of_one_book_is_read_before_the_book(self):
+        source = Growing()
+        feed = Feed(source)
+        assert (feed.read_order_book(pair(1)), feed.freshness) == (book(1, 2), Freshness("slot 1"))
+
+    def test_the_freshness_of_one_book_is_that_of_all_where_they_are_read_with_it(self):
+        feed = Feed(Scripted(Snapshot(books=[book(1)], freshness=Freshness("slot 1"))))
+        feed.read_order_book(pair(1))
+        assert feed.freshness == Freshness("slot 1")

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from market_index import MarketIndex, OrderBook, wire
+from market_index import Freshness, MarketIndex, OrderBook, wire
+from market_index.freshness import UNKNOWN
 from market_index_feeds import FeedError, Relay, Store, StoreError, backoff, open_feed, open_store
 from market_index_feeds import relay as relay_module
 from market_index_feeds.nats.bucket import configuration
@@ -79,7 +81,8 @@ def test_the_store_is_made_the_same_and_kept_so(source: Store, bucket: str):
         assert read(bucket) == {1: "1", 2: "2"}
         assert relay.target == bucket
         with open_store(bucket) as after:
-            assert after.revision == revision + 2, "what stood there already was not written again"
+            # One message for each book that differs, and one for the freshness.
+            assert after.revision == revision + 3, "what stood there already was not written again"
         source.publish(book(1, 9), book(3, 3))
         comes_to_hold(bucket, {1: "9", 2: "2", 3: "3"})
         source.retract(pair(2))
@@ -270,6 +273,91 @@ def test_a_rejected_record_keeps_its_own_pair_alone_and_only_until_it_is_correct
         with open_store(bucket) as other:
             other.publish(book(3, 6))
         comes_to_hold(bucket, {1: "4", 2: "5"})
+
+
+FRESH = [Freshness(f"slot {number}", datetime(2026, 11, 22, tzinfo=UTC) + timedelta(number)) for number in range(9)]
+
+
+def freshness_of(target: str) -> Freshness:
+    return open_feed(target).read().freshness
+
+
+class TestFreshness:
+    """The store has that of the feed, as far as the feed has brought its books."""
+
+    @pytest.fixture(params=["file", "bucket"])
+    def target(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+        return str(tmp_path / "copy.db") if request.param == "file" else str(request.getfixturevalue("bucket"))
+
+    def test_it_is_passed_on_though_no_book_changes(self, source: Store, target: str):
+        source.update([book(1, 1)], freshness=FRESH[1])
+        with relaying(source, target):
+            assert freshness_of(target) == FRESH[1]
+            for passed_on in (FRESH[2], UNKNOWN, Freshness("slot 1"), Freshness(None, FRESH[3].published_at)):
+                source.update((), freshness=passed_on)
+                eventually(lambda passed_on=passed_on: freshness_of(target) == passed_on)  # type: ignore[misc]  # a default has no type
+            source.update([book(1, 2)], [pair(2)], freshness=FRESH[4])
+            eventually(lambda: (read(target), freshness_of(target)) == ({1: "2"}, FRESH[4]))
+
+    def test_a_change_of_several_books_and_pairs_is_one_revision_of_a_file(self, source: Store, tmp_path: Path):
+        source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
+        with relaying(source, str(tmp_path / "copy.db")) as relay, open_store(relay.target) as copy:
+            before = copy.revision
+            source.update([book(1, 2), book(3, 3)], [pair(2)], freshness=FRESH[2])
+            comes_to_hold(relay.target, {1: "2", 3: "3"})
+            assert copy.revision == before + 1
+
+    @pytest.mark.parametrize("known", [FRESH[1], UNKNOWN, Freshness("slot 1")])
+    def test_a_relay_that_starts_again_without_a_change_writes_nothing(
+        self, source: Store, target: str, known: Freshness
+    ):
+        source.update([book(1, 1)], freshness=known)
+        with relaying(source, target), open_store(target) as store:
+            before = store.revision
+        with relaying(source, target) as relay, open_store(target) as store:
+            checked = relay._store
+            assert checked
+            eventually(checked.is_as_left)
+            assert store.revision == before
+
+    def test_it_is_not_known_while_the_store_keeps_what_the_feed_has_not_brought(self, source: Store, target: str):
+        source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
+        with open_store(target) as before:
+            before.update([book(2, 7)], freshness=FRESH[0])
+        File(source.target).spoil(pair(2), b"nonsense")
+        with relaying(source, target) as relay:
+            assert relay.live.current.freshness == FRESH[1]
+            assert (read(target), freshness_of(target)) == ({1: "1", 2: "7"}, FRESH[1].without_as_of())
+            source.update([book(1, 3)], freshness=FRESH[2])
+            comes_to_hold(target, {1: "3", 2: "7"})
+            assert freshness_of(target) == FRESH[2].without_as_of()
+            source.update([book(2, 4)], freshness=FRESH[3])
+            eventually(lambda: (read(target), freshness_of(target)) == ({1: "3", 2: "4"}, FRESH[3]))
+
+    def test_it_is_not_known_while_the_feed_has_no_book(self, source: Store, target: str):
+        with open_store(target) as before:
+            before.update([book(1, 7)], freshness=FRESH[0])
+        source.update((), freshness=FRESH[1])
+        with relaying(source, target):
+            assert (read(target), freshness_of(target)) == ({1: "7"}, FRESH[1].without_as_of())
+            source.update([book(1, 8)], freshness=FRESH[2])
+            eventually(lambda: (read(target), freshness_of(target)) == ({1: "8"}, FRESH[2]))
+
+    def test_a_heartbeat_is_passed_on_while_a_book_is_retained(self, source: Store, target: str):
+        source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
+        with relaying(source, target) as relay:
+            File(source.target).spoil(pair(2), b"nonsense")
+            eventually(lambda: relay.feed.current_rejections == 1)
+            source.update((), freshness=FRESH[2])
+            eventually(lambda: freshness_of(target) == FRESH[2].without_as_of())
+
+    def test_it_is_known_though_a_record_is_rejected_if_the_store_keeps_nothing_for_it(
+        self, source: Store, target: str
+    ):
+        source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
+        File(source.target).spoil(pair(2), b"nonsense")
+        with relaying(source, target):
+            eventually(lambda: (read(target), freshness_of(target)) == ({1: "1"}, FRESH[1]))
 
 
 def test_a_book_that_is_too_large_costs_nothing_else(source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture):

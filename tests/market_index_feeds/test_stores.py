@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from market_index import (
     ADA,
     AssetId,
+    Freshness,
     InvalidOrderBook,
     LiveIndex,
     MarketIndex,
@@ -76,10 +78,16 @@ class TestPublishing:
         eventually(lambda: feed.revision == store.revision == revisions[-1])
 
     def test_where_there_is_nothing_to_do_there_is_no_revision(self, store: Store):
-        assert store.publish() == store.retract() == store.retract(pair(1)) == Receipt(0)
+        assert store.publish() == store.retract() == Receipt(0)
         store.publish(book(1))
-        store.retract(pair(1), pair(1))
-        assert store.retract(pair(1)) == store.publish() == Receipt(2)
+        last = store.retract(pair(1), pair(1)).revision
+        assert store.retract() == store.publish() == Receipt(last)
+
+    def test_a_retract_of_what_is_not_stored_is_a_revision_too(self, store: Store):
+        assert store.retract(pair(1)) == Receipt(1)
+        store.publish(book(1))
+        last = store.retract(pair(1)).revision
+        assert store.retract(pair(1)) == Receipt(last + 1)
 
     def test_of_several_books_of_a_pair_the_last_one_holds(self, store: Store, medium: Medium):
         receipt = store.publish(book(1, 1), book(2), book(1, 2))
@@ -142,6 +150,12 @@ class TestPublishing:
             store.retract("ADA")  # type: ignore[arg-type]
         assert store.revision == 0
 
+    def test_freshness_is_given_in_one_way(self, store: Store):
+        for write in (store.update, store.replace):
+            with pytest.raises(TypeError, match="either freshness, or as_of and published_at"):
+                write([book(1)], as_of="slot 1", freshness=Freshness("slot 2"))
+        assert store.revision == 0
+
     def test_a_closed_store_says_so(self, medium: Medium):
         store = open_store(medium.target)
         assert repr(store) == f"<{medium.kind}Store {medium.target}>"
@@ -162,7 +176,7 @@ class TestPublishing:
             thread.start()
         for thread in threads:
             thread.join()
-        assert store.revision == 100
+        assert store.revision == (100 if medium.kind == "Sqlite" else 200)
         assert spots(read(medium)) == dict.fromkeys(range(5), "20")
 
     def test_publishers_do_not_undo_what_the_others_did(self, store: Store, medium: Medium):
@@ -221,16 +235,18 @@ class TestReplacing:
                 yield book(number, 1)
             raise ZeroDivisionError
 
-        before = store.revision
+        time = datetime.now(UTC)
+        before = store.replace([book(1, 1), book(2, 2), book(3, 3)], published_at=time).revision
         with pytest.raises(ZeroDivisionError):
             store.replace(books())
         with pytest.raises(ZeroDivisionError):
             store.replace([book(2, 7)], lambda _: bool(1 / 0))
         assert spots(read(medium)) == spots(live) == {1: "1", 2: "2", 3: "3"}
-        assert store.replace([book(1, 1), book(2, 2), book(3, 3)]) == Receipt(before), "there was nothing to change"
-        assert store.replace([]).retracted == 3
+        again = store.replace([book(1, 1), book(2, 2), book(3, 3)], published_at=time)
+        assert again == Receipt(before), "there was nothing to change"
+        assert store.replace([], published_at=time).retracted == 3
         eventually(lambda: spots(live) == {})
-        assert store.replace([]) == Receipt(store.revision)
+        assert store.replace([], published_at=time) == Receipt(store.revision)
 
     def test_what_is_asked_may_fail_in_its_own_way_and_may_not_publish(self, store: Store, feed: Feed):
         def failing(_: Pair) -> bool:

@@ -62,7 +62,7 @@ class TestCachedQueries:
                 assert service.ask(target(numbered_pair(number))).json["base"] == str(numbered_pair(number).base)
                 remembered = app._fast_path  # type: ignore[attr-defined]  # what only this test looks into
                 assert len(remembered._pairs) <= 3
-                assert len(remembered._current[1]) <= 3
+                assert len(remembered._current.bodies) <= 3
 
     def test_routes_that_were_put_before_its_own_are_taken(self):
         app = create_app(LiveIndex([MIDDLE]))

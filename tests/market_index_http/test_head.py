@@ -17,6 +17,7 @@ class Feed:
     """A feed of any age."""
 
     revision = None
+    quiet_age = change_age = 0.0
     current_rejections = 0
     retained_age = None
 

@@ -125,7 +125,7 @@ def with_nats(home: Path, wheel: Path, there: Path) -> None:
         bucket = f"{server.url}/books"
         expect(
             call(nats / "python", "-Ic", STORE, SAMPLE, bucket).stdout.split(),
-            ["13", "13", "True"],
+            ["13", "14", "True"],
             "a program without a web stack publishes into a bucket of NATS",
         )
 

@@ -45,7 +45,8 @@ def test_a_page_that_is_named_reads_the_answer_and_its_etag(service: Service, or
     for _ in range(3):  # the first answer is made on the long way, the others on the short one
         answer = asked(service, origin, method)
         assert (answer.status, granted(answer)) == (200, origin)
-        assert answer.headers["access-control-expose-headers"] == "ETag"
+        exposed = "ETag, Market-Index-As-Of, Market-Index-Published-At"
+        assert answer.headers["access-control-expose-headers"] == exposed
         assert answer.headers["vary"] == "Accept-Encoding, Origin"
 
 

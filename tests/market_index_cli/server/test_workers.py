@@ -252,6 +252,7 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         access_log=False,
         max_age=None,
         max_stale=None,
+        max_quiet=None,
         cors_origins=(),
         allowed_hosts=(),
         limits=Limits(),

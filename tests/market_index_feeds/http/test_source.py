@@ -6,6 +6,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from threading import Event, Thread
@@ -18,7 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from market_index import LiveIndex, MarketIndex, PairNotFound, strategies, wire
+from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, strategies, wire
+from market_index.freshness import UNKNOWN
 from market_index_feeds import Feed, FeedError, open_feed
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.http import connections, source
@@ -222,7 +224,8 @@ def test_a_listed_pair_without_a_book_is_rejected_from_the_second_time_on(
         assert feed.rejected == 0
         answers[str(pair(1).base)] = missing
         eventually(lambda: (feed.current_rejections, feed.retained_age is None) == (1, False))
-        assert says(quick, f"the order book of {pair(1)} rejected: it is not found, although the pair list contains it")
+        reason = "it is not found, although the pair list contains it"
+        eventually(partial(says, quick, f"the order book of {pair(1)} rejected: {reason}"))
         before = asked.count(str(pair(1).base))
         eventually(lambda: asked.count(str(pair(1).base)) > before + 3)
         assert (feed.current_rejections, feed.rejected, spots(live)) == (1, 1, {1: "1", 2: "2"})
@@ -296,6 +299,87 @@ def test_one_pair_that_is_not_answered_costs_no_other_and_nothing_for_good(
         with pytest.raises(FeedError, match="503: 'not now'"):
             open_feed(feed.source).start(untouched := LiveIndex())
         assert len(untouched.current) == 0
+
+
+def fresh(number: int) -> Freshness:
+    """Return the freshness of a publication, by its number."""
+    return Freshness(str(number), datetime(2026, 11, 22, tzinfo=UTC) + timedelta(seconds=number))
+
+
+def publish(upstream: LiveIndex, number: int, *books: OrderBook) -> None:
+    upstream.update(books, (), fresh(number).as_of, fresh(number).published_at)
+
+
+class TestFreshness:
+    """It is never that of later books than are live."""
+
+    def test_it_is_followed_though_no_book_changes(self, upstream: LiveIndex, feed: Feed, live: LiveIndex):
+        publish(upstream, 1)
+        eventually(lambda: live.current.freshness == fresh(1))
+        quiet, kept = feed.quiet_age, live.current.order_book(pair(1))
+        publish(upstream, 2)
+        eventually(lambda: live.current.freshness == fresh(2))
+        assert feed.quiet_age < quiet + 1
+        assert live.current.order_book(pair(1)) is kept
+        assert feed.books == 3
+        publish(upstream, 3, book(1, 9))
+        eventually(lambda: (spots(live)[1], live.current.freshness) == ("9", fresh(3)))
+
+    @pytest.mark.parametrize("status", [503, 404])
+    def test_a_pair_without_an_answer_keeps_that_of_the_last_one(
+        self, upstream: LiveIndex, live: LiveIndex, status: int
+    ):
+        app = create_app(upstream)
+        failing: list[bool] = []
+
+        async def sometimes(scope: Any, receive: Any, send: Any) -> None:
+            is_failing = failing and str(pair(2).base).replace(":", "%3A").encode() in scope["query_string"]
+            await (Response(b"not now", status) if is_failing else app)(scope, receive, send)
+
+        seen: list[Freshness] = []
+        publish(upstream, 1)
+        with served(sometimes) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+            feed.start(live)
+            assert live.current.freshness == fresh(1)
+            failing.append(True)
+            publish(upstream, 2, book(1, 5), book(2, 6))
+
+            def is_read() -> bool:
+                index = live.current
+                seen.append(index.freshness)
+                return spots(index) == {1: "5", 2: "2", 3: "3"}
+
+            eventually(is_read)
+            # A pair that is not found twice is rejected. Its book is retained, and of another time.
+            assert set(seen) <= {fresh(1), UNKNOWN}
+            failing.clear()
+            eventually(lambda: (spots(live)[2], live.current.freshness) == ("6", fresh(2)))
+
+    def test_workers_that_are_behind_make_it_older_never_newer(self, live: LiveIndex):
+        workers = [LiveIndex([book(1, 1), book(2, 1)]) for _ in range(2)]
+        apps, asked = [create_app(worker) for worker in workers], [0]
+
+        async def either(scope: Any, receive: Any, send: Any) -> None:
+            asked[0] += 1
+            await apps[asked[0] % 2](scope, receive, send)
+
+        def shows(number: int) -> bool:
+            index = live.current
+            assert index.as_of is None or int(index.as_of) <= min(int(one.spot or 0) for one in index.values())
+            return index.freshness == fresh(number)
+
+        def is_asked_twice(before: int, number: int) -> bool:
+            shows(number)
+            return asked[0] >= before + 2
+
+        with served(either) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+            feed.start(live)
+            for number in range(2, 62):
+                for worker in workers if number % 3 or number % 20 == 1 else workers[:1]:
+                    publish(worker, number, book(1, number), book(2, number))
+                eventually(partial(is_asked_twice, asked[0], number))
+                if number % 20 == 1:
+                    eventually(partial(shows, number))
 
 
 class TestSlow:

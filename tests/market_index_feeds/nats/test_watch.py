@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 
 from market_index import LiveIndex
-from market_index_feeds import FeedError, Store, StoreError
+from market_index_feeds import FeedError, Store, StoreError, open_feed
 from market_index_feeds.nats import open_nats_store
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message, State
@@ -18,6 +18,7 @@ from market_index_feeds.nats.errors import Lost, Unreachable
 from market_index_feeds.nats.watch import Watch, WatchState
 from tests.market_index_feeds.made_up import book
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ class TestEndedBeforeItIsInSync:
             pytest.raises(StoreError, match="it was interrupted"),
         ):
             other.replace([book(1, 1)])
-        assert store.revision == 2
+        assert store.revision == 3
 
 
 def test_a_heartbeat_is_not_answered_and_flow_control_is(store: Store, bucket: str, monkeypatch: pytest.MonkeyPatch):
@@ -134,3 +135,80 @@ def test_a_comparison_without_an_answer_is_repeated_if_something_was_delivered_m
     else:
         with pytest.raises(Unreachable, match="no answer within 1 seconds"):
             asyncio.run(work())
+
+
+class Gaps:
+    """A watch whose deliveries and comparisons are those of a test. Each message is of the one key."""
+
+    def __init__(self, watch: Watch, connection: Connection) -> None:
+        self.watch, self.connection = watch, connection
+        self.delivered = 0
+        self.last = asyncio.Queue[int]()
+
+    async def state(self) -> State:
+        return State(self.watch.stored.created, await self.last.get(), 1, 0)
+
+    async def deliver(self, sequence: int) -> bool:
+        """Deliver a message, and return whether the watch is complete then."""
+        self.delivered += 1
+        reply = f"$JS.ACK.stream.consumer.1.{sequence}.{self.delivered}.0.0"
+        subject = f"{self.connection.prefix}key"
+        await self.watch._deliver(Delivery(self.connection._client, subject, reply, b"", {}))
+        assert len(await self.watch.next()) == 1
+        return self.watch.is_complete
+
+
+def test_a_message_that_was_overwritten_before_it_was_delivered_leaves_a_gap(
+    store: Store, bucket: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Until what overwrote it is delivered: it is stored already when a comparison starts after the gap."""
+
+    async def work() -> None:
+        cluster = Cluster(Address.parse(bucket))
+        connection = await cluster.connect()
+        watch = await Watch.open(connection)
+        watch._tasks.pop(0).cancel()
+        gaps = Gaps(watch, connection)
+        monkeypatch.setattr(connection, "state", gaps.state)
+        complete = [watch.is_complete, await gaps.deliver(1), await gaps.deliver(2)]
+        assert complete == [True] * 3
+        assert not await gaps.deliver(4)
+        comparing = asyncio.create_task(watch._is_equal())
+        gaps.last.put_nowait(6)
+        assert not await gaps.deliver(5)
+        assert not await gaps.deliver(6)
+        assert (await comparing, watch.is_complete) == (True, True)
+        assert not await gaps.deliver(8)
+        comparing = asyncio.create_task(watch._is_equal())
+        await asyncio.sleep(0)
+        assert not await gaps.deliver(10), "another gap, before the comparison has an answer"
+        gaps.last.put_nowait(10)
+        assert (await comparing, watch.is_complete) == (True, False)
+        gaps.last.put_nowait(10)
+        assert (await watch._is_equal(), watch.is_complete) == (True, True)
+        assert await gaps.deliver(11)
+        await watch.close()
+        await cluster.disconnect()
+
+    asyncio.run(work())
+
+
+def test_a_gap_is_closed_without_waiting_for_the_next_check(
+    watches: list[Watch], store: Store, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("market_index_feeds.nats.watch.CHECK_SECONDS", 2 * DEADLINE_SECONDS)
+    store.publish(book(1, 1))
+    with open_feed(store.target) as feed:
+        feed.start(live)
+        watches[0]._sequence -= 1  # as if the next message was overwritten
+        store.update([book(1, 5)], as_of="slot 5")
+        eventually(lambda: live.current.as_of == "slot 5")
+    assert watches[0]._gaps == 1
+
+
+def test_what_is_stored_at_the_start_is_no_gap(watches: list[Watch], store: Store):
+    for spot in (1, 2):
+        store.update([book(number, spot) for number in range(1, 1000, spot)], as_of=f"slot {spot}")
+    assert open_feed(store.target).read().as_of == "slot 2"
+    assert watches[0].is_complete
+    assert watches[0]._gaps > 400

@@ -7,11 +7,13 @@ import re
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
 
+from market_index import Freshness
 from market_index_feeds import (
     Receipt,
     Store,
@@ -30,6 +32,8 @@ from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import succeeds
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
+
+FRESH = Freshness("slot 1", datetime(2026, 11, 22, tzinfo=UTC))
 
 
 @pytest.fixture
@@ -93,8 +97,9 @@ class TestStates:
         monkeypatch.setattr("market_index_feeds.nats.writes._LAST_SEQUENCE", lambda _: None)
         store.publish(book(1, 1))
         with open_store(store.target) as other:
-            assert other.publish(book(1, 2)) == Receipt(2, published=1)
-            assert store.publish(book(1, 2)) == Receipt(2, published=1)
+            assert other.publish(book(1, 2)) == Receipt(4, published=1)
+            # Only the freshness is written.
+            assert store.publish(book(1, 2)) == Receipt(5, published=1)
 
 
 class TestLateWrites:
@@ -175,14 +180,16 @@ class TestLateWrites:
 
     def test_replacing_writes_keys_with_an_unacknowledged_write_again(self, store: Store, bucket: str):
         """Also of a book that is stored already, and of a pair that is not: the late write could change either."""
-        store.publish(book(1, 1), book(3, 3))
-        store.retract(pair(3))
+        store.update([book(1, 1), book(3, 3)], freshness=FRESH)
+        store.update((), [pair(3)], freshness=FRESH)
         keys = [nats_records.key_of(pair(number)) for number in (1, 2, 3)]
         store._publisher.unacknowledged.update(keys)  # type: ignore[attr-defined]  # as if none were answered
-        receipt = store.replace([book(1, 1)])
-        assert (receipt.published, receipt.retracted, receipt.revision) == (1, 0, 6)
+        receipt = store.replace([book(1, 1)], freshness=FRESH)
+        assert (receipt.published, receipt.retracted, receipt.revision) == (1, 0, 8)
         assert spots(open_feed(bucket).read()) == {1: "1"}
-        assert store.replace([book(1, 1)]).revision == 6
+        store._publisher.unacknowledged.add(nats_records.FRESHNESS_KEY)  # type: ignore[attr-defined]  # like them
+        assert store.replace([book(1, 1)], freshness=FRESH) == Receipt(9)
+        assert store.replace([book(1, 1)], freshness=FRESH) == Receipt(9)
 
 
 class TestAcknowledgements:
@@ -202,7 +209,7 @@ class TestAcknowledgements:
             resuming = in_thread(resume)
             receipt = store.publish(book(1, 2))
             resuming.join()
-            assert receipt.revision == store.revision == 2
+            assert receipt.revision == store.revision == 4
             assert spots(open_feed(url).read()) == {1: "2"}
 
     def test_a_write_that_was_never_sent_is_not_unacknowledged(self, own_server: nats.Server):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from market_index import OrderBook, wire
@@ -10,6 +11,11 @@ from tests.market_index_feeds.made_up import pair
 
 def line(number: int, spot: str | None = None) -> bytes:
     return wire.order_book_to_json(OrderBook(pair(number), spot=spot)) + b"\n"
+
+
+def commit(as_of: object, **more: object) -> bytes:
+    """A line that commits those before it."""
+    return json.dumps({"as_of": as_of, **more}).encode() + b"\n"
 
 
 def rename_over(path: Path, content: bytes) -> None:

@@ -1,44 +1,59 @@
-"""Order books that are read once, as they come."""
+"""What a line contains, and what a rejected one names."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
-from market_index_feeds import BookStream, FeedError, line_source, open_book_stream
-from market_index_feeds.line_source import LineStream
+from market_index import Freshness, OrderBook, Pair
+from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
+from market_index_feeds.medium import Names
+from market_index_feeds.ndjson.book_lines import Content, RejectedLine, contents_of
 from tests.market_index_feeds.made_up import pair
-from tests.market_index_feeds.ndjson.lines import line
+from tests.market_index_feeds.ndjson.lines import commit, line
+
+BAD = line(1).replace(b"[]", b"0")
 
 
-def test_a_file_can_be_read_as_a_stream(path: Path, caplog: pytest.LogCaptureFixture):
-    path.write_bytes(line(1) + b"nonsense\n" + line(2)[:-1])
-    stream = open_book_stream(str(path))
-    batch, last = stream.batches()
-    assert ([one.pair for one in batch.books], [one.number for one in batch.rejected]) == ([pair(1)], [2])
-    assert batch.offset == last.offset == stream.size == path.stat().st_size
-    assert [(one.number, one.reason, one.pair) for one in last.rejected] == [
-        (3, "it was not finished by a newline", pair(2))
+def contents(text: bytes, *, is_end: bool = False) -> list[Content]:
+    cutter = LineCutter()
+    return list(contents_of(LineBatch(list(cutter.feed(text)), cutter.unfinished, len(text), is_end=is_end)))
+
+
+def test_a_line_contains_a_book_or_a_freshness_or_nothing():
+    assert contents(line(1) + b" \r\n\n" + commit("slot 1") + line(2)[:-1]) == [
+        OrderBook(pair(1)),
+        Freshness("slot 1"),
     ]
-    assert (stream.books, stream.rejected) == (1, 2)
-    assert f"{path} line 2 rejected: must be JSON" in caplog.text
 
 
-def test_what_cannot_be_read_is_an_error():
-    reading, writing = os.pipe()
-    os.close(reading)
-    with pytest.raises(FeedError, match="a closed pipe cannot be read: Bad file descriptor"):
-        list(BookStream(LineStream("a closed pipe", reading)).batches())
-    os.close(writing)
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (BAD, pair(1)),
+        (b"nonsense\n", Names.ANY),
+        (b"x" * (MAX_LINE_BYTES + 1) + b"\n", Names.ANY),
+        (line(1).replace(b"}", b',"as_of":"slot 1"}'), pair(1)),
+        # A writer was killed in a line, and the next one did not begin another.
+        (line(1)[:30] + commit("slot 1"), Names.ANY),
+        (b'["as_of"]\n', Names.ANY),
+        (b'{"as_of":"slot 1","quote":"ADA"}\n', Names.ANY),
+        (commit(7), Names.NONE),
+        (commit("slot 1", more=1), Names.NONE),
+        (commit("slot 1", published_at="today"), Names.NONE),
+        (b'{"as_of":"slot 1","as_of":"slot 2"}\n', Names.ANY),
+    ],
+)
+def test_a_rejected_line_names_a_pair_or_any_but_a_commit_line_none(text: bytes, names: Pair | Names):
+    (rejected,) = contents(text)
+    assert isinstance(rejected, RejectedLine)
+    assert (rejected.number, rejected.names) == (1, names)
+    assert rejected.pair == (pair(1) if names == pair(1) else None)
 
 
-def test_blank_lines_count_as_read(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(line_source, "_CHUNK_BYTES", len(line(1)))
-    path.write_bytes(line(1) + b"\n \r\n")
-    stream = open_book_stream(str(path))
-    assert [(len(batch.books), batch.offset) for batch in stream.batches()] == [
-        (1, len(line(1))),
-        (0, path.stat().st_size),
-    ]
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [(line(1)[:-1], pair(1)), (b"{", Names.ANY), (b"x" * (MAX_LINE_BYTES + 1), Names.ANY)],
+)
+def test_a_last_line_needs_its_newline(text: bytes, names: Pair | Names):
+    assert contents(text, is_end=True) == [RejectedLine(1, "it was not finished by a newline", names)]
+    assert contents(text) == contents(b" \r", is_end=True) == []

@@ -241,6 +241,13 @@ class TestFollowing:
         rename_over(path, line(7))
         eventually(lambda: 7 in spots(live))
 
+    def test_a_rejected_line_is_what_a_file_contains(self, feed: Feed, path: Path, live: LiveIndex):
+        rename_over(path, b"")
+        eventually(lambda: feed.is_blank)
+        with path.open("ab") as file:
+            file.write(line(1).replace(b"[]", b"0"))
+        eventually(lambda: set(spots(live)) == {1})
+
     def test_a_file_that_vanishes_leaves_the_last_good_index_up_and_is_told_once(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):

@@ -109,7 +109,7 @@ def test_a_stream_continues_after_a_defect(
         writer.write(line(1) + line(2))
         feed.start(live)
         with monkeypatch.context() as broken:
-            broken.setattr(LiveIndex, "update", fail)
+            broken.setattr(LiveIndex, "update_from", fail)
             writer.write(line(3) + line(4)[:30])
             eventually(lambda: "RuntimeError: a defect" in caplog.text)
         eventually(lambda: set(spots(live)) == {1, 2, 3})

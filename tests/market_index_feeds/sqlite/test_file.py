@@ -33,8 +33,8 @@ CASES = {
     "foreign log": Case("PRAGMA journal_mode = WAL", "of something else", "of something else"),
     "later": Case(
         "later",
-        "it has schema 2, and this version of market-index reads schema 1: a later version wrote it",
-        "it has schema 2",
+        "it has schema 3, and this version of market-index reads schemas 1 and 2: a later version wrote it",
+        "it has schema 3",
     ),
     "folder": Case("folder", "it is not a file", "it is not a file"),
     "missing": Case(None, "No such file or directory", ""),
@@ -60,7 +60,7 @@ class TestOpening:
         path = tmp_path / "market.db"
         if case.content == "later":
             open_store(path).close()
-            plain(path, "PRAGMA user_version = 2")
+            plain(path, "PRAGMA user_version = 3")
             path.with_name("market.db-lock").unlink()
         elif case.content == "folder":
             path.mkdir()
@@ -119,9 +119,9 @@ class TestOpening:
 
     def test_a_later_schema_that_stands_in_the_log_alone_is_seen_too(self, store: Store, path: Path):
         store.publish(book(1))
-        plain(path, "PRAGMA user_version = 2")
+        plain(path, "PRAGMA user_version = 3")
         for opening in (lambda: open_feed(path).read(), lambda: open_store(path)):
-            with pytest.raises((FeedError, StoreError), match="it has schema 2"):
+            with pytest.raises((FeedError, StoreError), match="it has schema 3"):
                 opening()
 
     def test_a_store_is_known_by_what_it_holds_where_its_name_does_not_tell(self, store: Store, path: Path):

@@ -9,13 +9,15 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from datetime import UTC, datetime
 from itertools import count
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from market_index import LiveIndex, PairNotFound
+from market_index import Freshness, LiveIndex, PairNotFound
 from market_index_feeds import Feed, FeedError, Receipt, Store, StoreError, open_feed, open_store
 from market_index_feeds.sqlite import file, source
 from market_index_feeds.sqlite.source import SqliteSource
@@ -366,8 +368,9 @@ class TestFollowing:
         store.publish(book(1, 1))
         plain(path, "UPDATE books SET pair = 'nobody'")
         plain(path, "INSERT INTO books VALUES (x'ff', 1, x'00', 'nonsense')")
-        assert store.replace([book(2, 2)]) == Receipt(2, published=1, retracted=2)
-        assert store.replace([book(2, 2)]) == Receipt(2)
+        time = datetime.now(UTC)
+        assert store.replace([book(2, 2)], published_at=time) == Receipt(2, published=1, retracted=2)
+        assert store.replace([book(2, 2)], published_at=time) == Receipt(2)
         with open_feed(path) as feed:
             assert spots(feed.read()) == {2: "2"}
             assert feed.rejected == 0
@@ -409,3 +412,24 @@ class TestFollowing:
             "import sys; from market_index_feeds import open_feed; print(*open_feed(sys.argv[1]).read().pair_list())"
         )
         assert "last_spot=Decimal('2')" in elsewhere(script, path)
+
+
+def test_a_store_is_blank_until_the_first_publication(tmp_path: Path):
+    with open_store(tmp_path / "market.db") as store, open_feed(store.target) as feed:
+        feed.start(LiveIndex())
+        assert (feed.is_blank, feed.quiet_age, feed.revision) == (True, inf, 0)
+        store.update(())
+        eventually(lambda: feed.revision == 1)
+        assert not feed.is_blank
+        assert feed.quiet_age < inf
+
+
+def test_the_freshness_of_a_book_is_that_of_the_store(tmp_path: Path):
+    with open_store(tmp_path / "market.db") as store:
+        store.update([book(1)], as_of="slot 1")
+        store.update([book(2)], as_of="slot 2")
+    feed = open_feed(store.target)
+    assert feed.freshness == Freshness()
+    feed.read_order_book(pair(1))
+    assert feed.freshness.as_of == "slot 2"
+    assert feed.freshness == open_feed(store.target).read().freshness

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from math import inf
 
 import pytest
 from attrs import define
@@ -13,6 +15,8 @@ from market_index_http import create_app, health_route
 from tests.market_index_feeds.made_up import book
 from tests.service import Service, served
 
+FRESHNESS = {"as_of": "slot 7", "published_at": "2026-11-22T04:17:03.000Z"}
+
 
 @define
 class Feed:
@@ -20,6 +24,8 @@ class Feed:
 
     revision: int | None = None
     age: float = 0.0
+    quiet_age: float = 0.0
+    change_age: float = 0.0
     current_rejections: int = 0
     retained_age: float | None = None
 
@@ -31,21 +37,27 @@ def feed() -> Feed:
 
 @pytest.fixture
 def service(feed: Feed) -> Iterator[Service]:
-    live = LiveIndex([book(1)])
+    live = LiveIndex()
+    live.update([book(1)], as_of="slot 7", published_at=datetime(2026, 11, 22, 4, 17, 3, tzinfo=UTC))
     app = create_app(live)
-    app.router.routes.append(health_route(live, feed, 60))
+    app.router.routes.append(health_route(live, feed, 60, 30))
     with served(app) as service:
         yield service
 
 
 def test_it_reports_the_pairs_and_the_feed(service: Service, feed: Feed):
     feed.revision, feed.age, feed.current_rejections, feed.retained_age = 7, 1.23456, 2, 98.76543
+    feed.quiet_age, feed.change_age = 2.5, 3.5
     answer = service.ask("/healthz")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert answer.headers["cache-control"] == "no-store"
     assert answer.json == {
         "pairs": 1,
         "revision": 7,
+        **FRESHNESS,
+        "quiet_seconds": 2.5,
+        "max_quiet_seconds": 30,
+        "unchanged_seconds": 3.5,
         "age_seconds": 1.235,
         "current_rejections": 2,
         "oldest_retained_seconds": 98.765,
@@ -69,6 +81,10 @@ def test_a_stale_answer_has_the_error_and_the_rest(service: Service, feed: Feed)
         "error": "the feed was last healthy 61.0 seconds ago",
         "pairs": 1,
         "revision": None,
+        **FRESHNESS,
+        "quiet_seconds": 0,
+        "max_quiet_seconds": 30,
+        "unchanged_seconds": 0,
         "age_seconds": 61.04,
         "current_rejections": 0,
         "oldest_retained_seconds": None,
@@ -76,8 +92,38 @@ def test_a_stale_answer_has_the_error_and_the_rest(service: Service, feed: Feed)
     }
 
 
+@pytest.mark.parametrize(("quiet_age", "status"), [(30.0, 200), (30.001, 503), (inf, 503)])
+def test_it_fails_while_the_publisher_is_quiet_for_too_long(
+    service: Service, feed: Feed, quiet_age: float, status: int
+):
+    feed.quiet_age = quiet_age
+    answer = service.ask("/healthz")
+    assert answer.status == status
+    assert ("error" in answer.json) == (status == 503)
+
+
+def test_it_names_each_check_that_failed(service: Service, feed: Feed):
+    feed.age, feed.quiet_age = 61.04, 45.0
+    assert service.ask("/healthz").json["error"] == (
+        "the feed was last healthy 61.0 seconds ago; the publisher last published 45.0 seconds ago"
+    )
+
+
+def test_a_feed_that_was_never_published_into_is_not_healthy(feed: Feed):
+    feed.quiet_age = feed.change_age = inf
+    app = create_app(live := LiveIndex())
+    app.router.routes.append(health_route(live, feed))
+    with served(app) as service:
+        answer = service.ask("/healthz")
+        status = answer.json
+        assert (answer.status, status["error"]) == (503, "nothing was ever published into the feed")
+        assert [status[name] for name in ("as_of", "published_at", "quiet_seconds", "unchanged_seconds")] == [None] * 4
+        feed.quiet_age = 1e9
+        assert service.ask("/healthz").status == 200
+
+
 def test_without_a_limit_no_age_is_too_old(feed: Feed):
-    feed.age = 1e9
+    feed.age = feed.quiet_age = 1e9
     app = create_app(LiveIndex())
     app.router.routes.append(health_route(LiveIndex(), feed))
     with served(app) as service:

@@ -22,6 +22,8 @@ create_app()  # error: mypy[call-arg] pyright[reportCallIssue]
 class MyFeed:
     revision: int | None = None
     age: float = 0.0
+    quiet_age: float = 0.0
+    change_age: float = 0.0
     current_rejections: int = 0
     retained_age: float | None = None
 

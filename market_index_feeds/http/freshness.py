@@ -1,0 +1,51 @@
+"""How fresh the answers of a service are, and all books of a round together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from email.message import Message
+from typing import Final
+
+from market_index import Freshness, InvalidFreshness
+from market_index.freshness import UNKNOWN, parse_time
+
+AS_OF: Final = "Market-Index-As-Of"
+PUBLISHED_AT: Final = "Market-Index-Published-At"
+
+
+def freshness_in(headers: Message) -> Freshness:
+    """Return the freshness that an answer has. A value that is missing, repeated or invalid is not known."""
+    found = UNKNOWN
+    with suppress(InvalidFreshness):
+        found = found.changed(as_of=_only(headers, AS_OF))
+    with suppress(InvalidFreshness):
+        text = _only(headers, PUBLISHED_AT)
+        found = found if text is None else found.changed(published_at=parse_time(text))
+    return found
+
+
+def oldest(seen: Collection[Freshness], before: Freshness) -> Freshness:
+    """Return the freshness of books from several answers: what is not later than any of them.
+
+    `seen` is the freshness of each answer, `before` that of the last round. The answers differ if something was
+    published meanwhile, or come from several workers or caches. What was published first is known by the clock of the
+    publisher alone. If that shows the same time twice, or an earlier one than before, it does not tell: as_of is not
+    known then. Nor is it if an answer has none: its service may retain a book that is older than all others.
+    """
+    different = set(seen)
+    if len(different) == 1:
+        return different.pop()
+    times = [one.published_at for one in different if one.published_at is not None]
+    if len(times) < len(different):
+        return UNKNOWN
+    first = min(times)
+    one, *others = (one for one in different if one.published_at == first)
+    is_earlier = before.published_at is not None and first < before.published_at
+    is_known = all(one.as_of is not None for one in different)
+    return one if is_known and not (others or is_earlier) else one.without_as_of()
+
+
+def _only(headers: Message, name: str) -> str | None:
+    values = headers.get_all(name, [])
+    return values[0].strip(" \t") if len(values) == 1 else None

@@ -1,0 +1,134 @@
+"""The freshness of a bucket: one message, written after the books that it describes.
+
+Theory of operation
+===================
+
+Readers see the messages of a bucket one by one. So the freshness of a change is written once its last book is
+acknowledged. Until then, and if the change fails, later books have an earlier freshness: a lower bound.
+
+- A relay may go back, as to a service that is behind. If a new freshness has no as_of, or is not later than the stored
+  one by the clock of the publisher, the stored one is withdrawn before the first book is written. So it is before all
+  books are replaced: while the relay was down its source may have been rolled back, and published into since.
+- A book that the servers did not take leaves an outdated one in the bucket. As long as there is one, it is not known
+  what the whole reflects.
+- A change that keeps as_of takes it from the stored message; again, if another publisher writes at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from market_index import Freshness, InvalidFreshness
+from market_index.freshness import UNKNOWN
+from market_index_feeds.nats.bucket import Message
+from market_index_feeds.nats.errors import NoBucket
+from market_index_feeds.nats.publisher import Change, Publisher
+from market_index_feeds.nats.records import FRESHNESS_KEY, freshness_of, freshness_record
+from market_index_feeds.nats.retry import Patience, retry
+from market_index_feeds.nats.writes import WriteState
+from market_index_feeds.store import StoreError
+
+
+class BucketFreshness:
+    """Writes changes of a bucket with their freshness.
+
+    `problem` is why the servers did not take the last one; empty if they did.
+    """
+
+    def __init__(self, publisher: Publisher, target: str, patience: Patience) -> None:
+        self.problem: str = ""
+        self._publisher = publisher
+        self._target = target
+        self._patience = patience
+        # None: it has to be read.
+        self._stored: Freshness | None = None
+        # The keys of books that are older than what was published last.
+        self._outdated: set[str] = set()
+
+    async def open(self) -> None:
+        """Read what is stored. The first change does it if the servers do not know a bucket yet that was just made."""
+        with suppress(NoBucket):
+            await self._read()
+
+    async def _read(self) -> Freshness:
+        found = await self._publisher.last([FRESHNESS_KEY])
+        last = found[FRESHNESS_KEY]
+        if last is not None:
+            self._publisher.sequences[FRESHNESS_KEY] = last.sequence
+        self._stored = _freshness_in(last)
+        return self._stored
+
+    async def write(
+        self, change: Change, skipped: Iterable[str], freshness: Freshness, *, keeps_as_of: bool, is_whole: bool
+    ) -> int:
+        """Write a change and its freshness. Return the sequence of the last message, 0 if nothing is written.
+
+        `skipped` are the keys of books that are too large to be sent. If the change `is_whole`, it leaves nothing else
+        in the bucket, and a freshness that is stored already is not written again.
+
+        If the servers do not take the freshness, the earlier one is stored, and `problem` is set. Raises as
+        `Publisher.write` does.
+        """
+        self.problem = ""
+        if is_whole:
+            self._stored = None
+        before = await retry(self._read, self._patience) if self._stored is None else self._stored
+        is_other = before.as_of not in {None, freshness.as_of}
+        # One that is in flight could be stored after the books.
+        is_in_flight = FRESHNESS_KEY in self._publisher.unacknowledged
+        may_be_newer = is_in_flight or (is_other and (is_whole or _may_go_back(before, freshness)))
+        if change.writes and may_be_newer and not keeps_as_of:
+            await self._put(UNKNOWN, keeps_as_of=False)
+            self.require_taken()
+        await self._publisher.write(change)
+        self._outdated = set() if is_whole else self._outdated - change.written
+        await self._note_outdated(change, skipped)
+        if self._outdated:
+            freshness, keeps_as_of = freshness.without_as_of(), False
+        if is_whole and freshness == self._stored and FRESHNESS_KEY not in self._publisher.unacknowledged:
+            return change.revision
+        return await self._put(freshness, keeps_as_of=keeps_as_of) or change.revision
+
+    def require_taken(self) -> None:
+        """Raise `StoreError` if the servers did not take the last freshness."""
+        if self.problem:
+            raise StoreError(f"{self._target} does not take the freshness of its books: {self.problem}")
+
+    async def _note_outdated(self, change: Change, skipped: Iterable[str]) -> None:
+        not_taken = {write.key for write in change.writes} - change.written | set(skipped)
+        if not_taken:
+            self._outdated |= await retry(lambda: self._publisher.stored_among(not_taken), self._patience)
+
+    async def _put(self, freshness: Freshness, *, keeps_as_of: bool) -> int:
+        """Write a freshness, and return its sequence; 0 if it is not taken. `keeps_as_of` adds the stored as_of."""
+        before, self._stored = self._stored or UNKNOWN, None
+        if keeps_as_of:
+            freshness = freshness.changed(before.as_of)
+        change = Change({FRESHNESS_KEY: freshness_record(freshness)})
+        (write,) = change.writes
+        if keeps_as_of:
+            write.derived = lambda last: freshness_record(Freshness(_freshness_in(last).as_of, freshness.published_at))
+        await self._publisher.write(change)
+        if write.state is WriteState.ACKNOWLEDGED and write.record is not None:
+            self._stored = freshness_of(write.record.value, None)
+        else:
+            self.problem = str(write.rejection or "it is too large")
+        return change.revision
+
+
+def _freshness_in(message: Message | None) -> Freshness:
+    """Return the freshness that a message contains. One that is missing, deleted or invalid is not known."""
+    if message is None or message.value is None:
+        return UNKNOWN
+    try:
+        return freshness_of(message.value, message.headers)
+    except InvalidFreshness:
+        return UNKNOWN
+
+
+def _may_go_back(before: Freshness, after: Freshness) -> bool:
+    """Whether another as_of after a change may be earlier than the one before it."""
+    if after.as_of is None or before.published_at is None or after.published_at is None:
+        return True
+    return after.published_at <= before.published_at

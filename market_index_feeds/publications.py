@@ -1,0 +1,93 @@
+"""What the source of a feed says of its publisher: how fresh the books are, and when it last published.
+
+Theory of operation
+    A publication is whatever the publisher wrote: books, retractions, or nothing but the time. It shows in the source
+    as another publish time; where that is not known, as another book, revision or as_of.
+
+    An earlier publish time that returns is no publication: a relay that restarts makes revisions with the time that it
+    relays, and replicas of a service, one of which is behind, answer with two times in turn. A book that changes under
+    the last time is one: publishers write the books of a bucket before the time.
+
+    How long ago it arrived is measured by the monotonic clock of this process, so clocks may jump or differ.
+    What was published before the source could be read arrives late. How late is known by wall clocks alone: the
+    publisher's and that of this machine. If the publisher's is ahead, it counts as no time; if it is behind, as no
+    more time than since the publication before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import UTC, datetime
+from math import inf
+from time import monotonic
+from typing import Final
+
+from market_index import Freshness
+from market_index.freshness import UNKNOWN
+from market_index_feeds.medium import Delta, Snapshot
+
+MAX_TIMES: Final = 64
+"""How many publish times are remembered: more than a service has replicas."""
+
+
+class Publications:
+    """When the publications of one source arrived, and the freshness of the last one."""
+
+    def __init__(self) -> None:
+        self.freshness: Freshness = UNKNOWN
+        self.is_blank: bool = True
+        """Whether the source contains nothing, as if nothing was ever published."""
+        self._revision: int | None = None
+        self._times: deque[datetime] = deque(maxlen=MAX_TIMES)
+        self._last_at = self._changed_at = -inf
+
+    @property
+    def quiet_age(self) -> float:
+        """Seconds since the last publication; infinite before the first."""
+        return monotonic() - self._last_at
+
+    @property
+    def change_age(self) -> float:
+        """Seconds since a publication last changed a book or a pair; infinite before the first."""
+        return monotonic() - self._changed_at
+
+    def add(self, update: Snapshot | Delta, *, is_change: bool, is_late: bool) -> None:
+        """Take over an update, which may be a publication.
+
+        `is_change` says whether it changed anything in the live index, `is_late` whether it may have been published
+        long before it was read.
+        """
+        freshness = update.freshness
+        if freshness is None:
+            freshness = UNKNOWN if isinstance(update, Snapshot) else self.freshness
+        is_blank = isinstance(update, Snapshot) and (update.is_blank or update.revision == 0)
+        if isinstance(update, Snapshot):
+            self.is_blank = is_blank
+        is_first = self._last_at == -inf and not self.is_blank
+        is_new = self._is_new(freshness, update.revision, is_change=is_change)
+        if not is_blank and (is_first or is_new or update.is_publication):
+            self.is_blank = False
+            # Not before the last one, whatever the clocks say.
+            self._last_at = max(self._last_at, monotonic() - (_age(freshness) if is_late else 0))
+            if is_change:
+                self._changed_at = self._last_at
+        if freshness.published_at is not None and freshness.published_at not in self._times:
+            self._times.append(freshness.published_at)
+        self.freshness = freshness
+        self._revision = self._revision if update.revision is None else update.revision
+
+    def _is_new(self, freshness: Freshness, revision: int | None, *, is_change: bool) -> bool:
+        """Whether a freshness, a revision or a change shows a publication."""
+        time, last = freshness.published_at, self.freshness.published_at
+        if is_change and time in {last, None}:
+            return True
+        if time is not None:
+            return time not in self._times
+        return last is None and (freshness != self.freshness or revision not in {None, self._revision})
+
+
+def _age(freshness: Freshness) -> float:
+    """Return for how many seconds it is published, by two wall clocks; 0 if that is not known."""
+    if freshness.published_at is None:
+        return 0
+    return max(0, (datetime.now(UTC) - freshness.published_at).total_seconds())

@@ -1,0 +1,105 @@
+"""How fresh answers are, and the books of several answers together."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.message import Message
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import Freshness
+from market_index.freshness import UNKNOWN, format_time
+from market_index_feeds.http.freshness import AS_OF, PUBLISHED_AT, freshness_in, oldest
+from market_index_http import freshness as served
+
+START = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def published(number: int) -> Freshness:
+    """Return the freshness of a publication by its number, by a clock that never goes back."""
+    return Freshness(f"slot {number}", START + timedelta(milliseconds=number))
+
+
+publications = st.integers(0, 9).map(published)
+anything = st.builds(
+    Freshness, st.none() | st.sampled_from("abc"), st.none() | st.integers(0, 5).map(lambda n: START + timedelta(n))
+)
+
+
+def headers(*fields: tuple[str, str]) -> Message:
+    message = Message()
+    for name, value in fields:
+        message[name] = value
+    return message
+
+
+class TestHeaders:
+    def test_the_names_are_those_that_a_service_sends(self):
+        assert (AS_OF, PUBLISHED_AT) == (served.AS_OF, served.PUBLISHED_AT)
+
+    @given(anything)
+    def test_what_is_sent_is_what_is_read(self, freshness: Freshness):
+        sent = served.freshness_fields(freshness)
+        assert freshness_in(headers(*((str(name, "ascii"), str(value, "ascii")) for name, value in sent))) == freshness
+
+    @pytest.mark.parametrize("as_of", [["a", "a"], [""], ["\xe9"], ["a" * 201], ["a\r\n b"], []])
+    def test_an_as_of_that_is_missing_repeated_or_invalid_is_not_known(self, as_of: list[str]):
+        fields = [*((AS_OF, one) for one in as_of), (PUBLISHED_AT, format_time(START))]
+        assert freshness_in(headers(*fields)) == Freshness(None, START)
+
+    @pytest.mark.parametrize("time", [["2026-11-22T00:00:00Z"] * 2, ["yesterday"], ["2026-02-30T00:00:00Z"], []])
+    def test_a_time_that_is_missing_repeated_or_invalid_is_not_known(self, time: list[str]):
+        assert freshness_in(headers((AS_OF, "a"), *((PUBLISHED_AT, one) for one in time))) == Freshness("a")
+
+    def test_case_and_space_around_a_value_do_not_matter(self):
+        assert freshness_in(headers((AS_OF.upper(), " slot 5 \t"))) == Freshness("slot 5")
+
+
+class TestOldest:
+    @given(st.lists(publications, min_size=1), publications)
+    def test_it_is_the_first_publication(self, seen: list[Freshness], before: Freshness):
+        first = min(seen, key=lambda one: one.published_at or START)
+        is_known = len(set(seen)) == 1 or first.published_at >= before.published_at  # type: ignore[operator]  # both have one
+        assert oldest(seen, before) == (first if is_known else Freshness(None, first.published_at))
+
+    @given(anything, anything)
+    def test_answers_that_agree_need_no_clock(self, one: Freshness, before: Freshness):
+        assert oldest([one, one], before) == one
+
+    @given(st.lists(anything, min_size=1), anything)
+    def test_it_is_one_of_those_seen_as_far_as_it_is_known(self, seen: list[Freshness], before: Freshness):
+        found = oldest(seen, before)
+        assert found == UNKNOWN or found.published_at in {one.published_at for one in seen}
+        assert found.as_of is None or found in seen
+
+    @given(st.lists(anything, min_size=1), anything)
+    def test_the_order_of_the_answers_does_not_matter(self, seen: list[Freshness], before: Freshness):
+        assert oldest(seen, before) == oldest(seen[::-1], before) == oldest(seen * 2, before)
+
+    @given(st.lists(st.integers(-3, 3), min_size=1, max_size=5), st.data())
+    def test_one_worker_never_shows_a_later_as_of_although_the_clock_jumps(self, jumps: list[int], data: st.DataObject):
+        """Publications whose clock may go back, of which a round sees several, in their order."""
+        times = [START]
+        for jump in jumps:
+            times.append(times[-1] + timedelta(seconds=jump))
+        every = [Freshness(str(number), time) for number, time in enumerate(times)]
+        first = data.draw(st.integers(0, len(every) - 1))
+        last = data.draw(st.integers(first, len(every) - 1))
+        # The round before has seen the last publication before this round.
+        found = oldest(every[first : last + 1], every[first])
+        assert found.as_of is None or int(found.as_of) <= first
+
+    def test_one_time_of_two_publications_does_not_tell_which_was_first(self):
+        seen = [Freshness("a", START), Freshness("b", START), published(5)]
+        assert oldest(seen, UNKNOWN) == Freshness(None, START)
+
+    @pytest.mark.parametrize("known", [1, 3])
+    def test_an_answer_without_an_as_of_may_have_a_retained_book(self, known: int):
+        retained = published(2).without_as_of()
+        first = min(published(known), retained, key=lambda one: one.published_at or START)
+        assert oldest([published(known), retained], UNKNOWN) == first.without_as_of()
+
+    def test_an_answer_without_a_time_could_be_the_oldest(self):
+        assert oldest([published(1), Freshness("slot 2")], UNKNOWN) == UNKNOWN

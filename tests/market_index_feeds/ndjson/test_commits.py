@@ -1,0 +1,330 @@
+"""Commit lines: which books are visible, and how fresh they are, compared with a model that applies line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+from random import Random
+from threading import Event
+from time import monotonic
+from typing import Final, TypeAlias
+
+import pytest
+from attrs import define, field, frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from market_index import Freshness, LiveIndex
+from market_index.freshness import UNKNOWN
+from market_index_feeds import Feed, open_feed
+from market_index_feeds.line_source import LineBatch, LineCutter, LineSource
+from market_index_feeds.ndjson.commits import Commits
+from market_index_feeds.ndjson.source import NdjsonSource
+from tests.market_index_feeds.checks import checked
+from tests.market_index_feeds.made_up import book, spots
+from tests.market_index_feeds.ndjson.lines import commit, line, rename_over
+from tests.waiting import WITHOUT_SHRINKING, eventually, in_thread
+
+ANY: Final = 0
+"""A number that stands for any pair."""
+
+Shown: TypeAlias = tuple[dict[int, str | None], Freshness]
+
+
+@frozen
+class Entry:
+    """One line: its text; what it contains."""
+
+    text: bytes
+    book: tuple[int, str] | None = None
+    bad: int | None = None
+    commit: Freshness | None = None
+
+    @property
+    def is_content(self) -> bool:
+        return self.text != b"\n"
+
+
+def book_entry(number: int, spot: str) -> Entry:
+    return Entry(line(number, spot), book=(number, spot))
+
+
+def bad_entry(number: int) -> Entry:
+    return Entry(line(number).replace(b"[]", b"0"), bad=number)
+
+
+def commit_entry(as_of: str | None) -> Entry:
+    return Entry(commit(as_of), commit=Freshness(as_of))
+
+
+NUMBERS: Final = st.integers(1, 3)
+ENTRIES: Final = st.one_of(
+    st.builds(book_entry, NUMBERS, st.sampled_from("12345")),
+    st.builds(book_entry, NUMBERS, st.sampled_from("12345")),
+    st.builds(commit_entry, st.sampled_from(["slot 1", "slot 2", None])),
+    st.builds(commit_entry, st.sampled_from(["slot 1", "slot 2", None])),
+    st.builds(bad_entry, NUMBERS),
+    st.sampled_from([Entry(commit(7)), Entry(b'{"as_of"' + line(1), bad=ANY), Entry(b"\n")]),
+)
+
+
+@define
+class Model:
+    """What is visible, by applying one line after the other."""
+
+    live: dict[int, str] = field(factory=dict)
+    kept: set[int] = field(factory=set)
+    """Pairs of the files before that may not be dropped yet."""
+
+    def begin(self) -> None:
+        """Another file is at the path."""
+        self.kept = set(self.live)
+
+    def show(self, entries: list[Entry], unfinished: int | None) -> Shown:
+        """Return what is visible of a file with these lines, and an unfinished one if that names something."""
+        books: dict[int, str] = {}
+        bad: set[int] = set()
+        pending: list[Entry] = []
+        committed: Freshness | None = None
+        for entry in entries:
+            pending.append(entry)
+            committed = entry.commit or committed
+            if committed is not None and entry.commit is None:
+                continue
+            for visible in pending:
+                if visible.book is not None:
+                    books[visible.book[0]] = visible.book[1]
+                    bad.discard(visible.book[0])
+                if visible.bad is not None:
+                    bad.add(visible.bad)
+            pending.clear()
+        unresolved = bad if committed is not None or unfinished is None else bad | {unfinished}
+        self.kept -= books.keys()
+        if unfinished is not None or any(entry.is_content for entry in entries):
+            self.kept = {number for number in self.kept if ANY in unresolved or number in unresolved}
+        self.live = {number: self.live[number] for number in self.kept} | books
+        is_current = not self.kept and ANY not in bad and not bad & books.keys()
+        return dict(self.live), (committed or UNKNOWN) if is_current else UNKNOWN
+
+
+class Scripted(LineSource):
+    """Files whose chunks are given: it records what is visible after each."""
+
+    is_stream = False
+
+    def __init__(self, script: list[LineBatch], live: LiveIndex) -> None:
+        super().__init__("script")
+        self.shown: list[Shown] = []
+        self.is_over = Event()
+        self._script = script
+        self._live = live
+
+    def batches(self, stop: Event) -> Generator[LineBatch, None, None]:
+        for batch in self._script:
+            yield batch
+            self.shown.append((spots(self._live), self._live.current.freshness))
+        self.is_over.set()
+        stop.wait()
+
+
+def unfinished_of(entries: list[Entry], end: int) -> tuple[list[Entry], int | None]:
+    """Return the entries before the `end` of so many bytes, and what the cut one may name."""
+    for count, entry in enumerate(entries):
+        if end < len(entry.text):
+            names = entry.book[0] if entry.book is not None else ANY if entry.bad is None else entry.bad
+            return entries[:count], None if end == 0 else names if end == len(entry.text) - 1 else ANY
+        end -= len(entry.text)
+    return entries, None
+
+
+@settings(phases=WITHOUT_SHRINKING)
+@given(
+    st.lists(
+        st.tuples(st.lists(ENTRIES, max_size=10), st.lists(st.floats(0, 1), max_size=8), st.integers(0, 2)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_what_is_visible_equals_the_model(files: list[tuple[list[Entry], list[float], int]]):
+    script: list[LineBatch] = []
+    expected: list[Shown] = []
+    model, shown = Model(), ({}, UNKNOWN)  # type: Model, Shown
+    for entries, cuts, loading in files:
+        model.begin()
+        content = b"".join(entry.text for entry in entries)
+        cutter = LineCutter()
+        ends = sorted({*(round(cut * len(content)) for cut in cuts), len(content)})
+        for number, (start, end) in enumerate(pairwise([0, *ends])):
+            lines = list(cutter.feed(content[start:end]))
+            is_caught_up = number >= min(loading, len(ends) - 1)
+            script.append(
+                LineBatch(lines, cutter.unfinished if is_caught_up else None, end, len(content), is_start=number == 0)
+            )
+            if is_caught_up:
+                shown = model.show(*unfinished_of(entries, end))
+            expected.append(shown)
+    live = LiveIndex()
+    source = Scripted(script, live)
+    with Feed(NdjsonSource(source)) as feed:
+        feed.start(live)
+        eventually(source.is_over.is_set)
+    assert source.shown == expected
+
+
+@pytest.fixture
+def feed(path: Path, live: LiveIndex) -> Iterator[Feed]:
+    """A feed of three pairs, followed."""
+    path.write_bytes(line(1) + line(2) + line(3))
+    with open_feed(path) as feed:
+        feed.start(live)
+        yield feed
+
+
+class TestFiles:
+    """A file that is followed."""
+
+    def test_no_visible_index_has_another_as_of_than_its_spots(self, path: Path, live: LiveIndex):
+        def version(number: int) -> bytes:
+            return b"".join(line(one, str(number)) for one in range(1, 6)) + commit(str(number))
+
+        seen: set[str | None] = set()
+        wrong: list[Shown] = []
+        is_over = Event()
+
+        def observe() -> None:
+            while not is_over.is_set():
+                index = live.current
+                seen.add(index.as_of)
+                if set(spots(index).values()) != {index.as_of}:
+                    wrong.append((spots(index), index.freshness))
+
+        path.write_bytes(version(1))
+        chance = Random(1)
+        with open_feed(path) as feed:
+            feed.start(live)
+            thread = in_thread(observe)
+            try:
+                for number in range(2, 100):
+                    content = version(number)
+                    if chance.random() < 0.1:
+                        rename_over(path, content)
+                        eventually(lambda number=number: live.current.as_of == str(number))  # type: ignore[misc]  # a default has no type
+                        continue
+                    cut = chance.randrange(len(content))
+                    with path.open("ab", buffering=0) as file:
+                        file.write(content[:cut])
+                        if chance.random() < 0.1:
+                            checked(feed)
+                        file.write(content[cut:])
+                eventually(lambda: "99" in seen)
+            finally:
+                is_over.set()
+                thread.join()
+        assert wrong == []
+
+    def test_books_wait_for_the_next_commit_line(self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture):
+        path.write_bytes(line(1, "1") + commit("slot 1", published_at="2026-11-22T04:17:03Z") + line(1, "2") * 3)
+        with open_feed(path) as feed:
+            feed.start(live)
+            assert (spots(live), live.current.as_of, feed.books) == ({1: "1"}, "slot 1", 1)
+            assert live.current.published_at == datetime(2026, 11, 22, 4, 17, 3, tzinfo=UTC)
+            assert f"{path}: 3 order books wait for a commit line" in caplog.text
+            with path.open("ab") as file:
+                file.write(commit("slot 2"))
+            eventually(lambda: spots(live) == {1: "2"})
+            assert live.current.freshness == Freshness("slot 2")
+            assert feed.books == 4
+        assert "are not served" not in caplog.text
+
+    def test_a_rejected_commit_line_commits_nothing(
+        self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+    ):
+        path.write_bytes(line(1, "1") + commit("slot 1") + line(1, "2") + commit(" slot 2"))
+        with open_feed(path) as feed:
+            feed.start(live)
+            assert (spots(live), live.current.as_of, feed.rejected) == ({1: "1"}, "slot 1", 1)
+            assert "line 4 rejected: as_of must be 1 to 200 printable ASCII characters" in caplog.text
+            with path.open("ab") as file:
+                file.write(commit("slot 3"))
+            eventually(lambda: (spots(live), live.current.as_of) == ({1: "2"}, "slot 3"))
+
+    def test_a_commit_line_with_nothing_before_it_is_a_heartbeat(self, path: Path, live: LiveIndex):
+        path.write_bytes(line(1) + commit(None))
+        with open_feed(path) as feed:
+            feed.start(live)
+
+            def is_confirmed() -> bool:
+                changed, quiet = feed.change_age, feed.quiet_age
+                return quiet < changed
+
+            with path.open("ab", buffering=0) as file:
+                file.write(b"\n")
+                checked(feed)
+                assert not is_confirmed()
+                file.write(commit(None))
+                eventually(is_confirmed)
+
+    def test_a_file_that_is_replaced_is_a_heartbeat_although_it_says_the_same(self, path: Path, live: LiveIndex):
+        path.write_bytes(commit(None))
+        with open_feed(path) as feed:
+            feed.start(live)
+            before = monotonic()
+            checked(feed)
+            assert monotonic() - feed.quiet_age < before
+            rename_over(path, commit(None))
+            eventually(lambda: monotonic() - feed.quiet_age > before)
+
+    def test_a_commit_line_alone_says_that_no_pair_is_left(self, feed: Feed, path: Path, live: LiveIndex):
+        rename_over(path, b"")
+        eventually(lambda: feed.is_blank)
+        assert len(live.current) == 3
+        assert feed.quiet_age < inf, "an empty file is not one that nothing was ever published into"
+        with path.open("ab") as file:
+            file.write(commit("slot 1"))
+        eventually(lambda: not live.current)
+        assert (feed.is_blank, live.current.as_of) == (False, "slot 1")
+
+
+class TestStreams:
+    """A stream, which cannot be read again."""
+
+    def test_books_after_its_last_commit_line_are_not_visible(
+        self, pipe: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+    ):
+        thread = in_thread(lambda: pipe.write_bytes(line(1) + commit("slot 1") + line(2) + line(3) + line(4)[:-1]))
+        index = open_feed(pipe).read()
+        thread.join()
+        assert (set(spots(index)), index.as_of) == ({1}, "slot 1")
+        assert f"{pipe}: 2 order books after its last commit line are not served" in caplog.text
+        assert "line 5 rejected: it was not finished by a newline" in caplog.text
+
+    def test_it_continues_after_a_defect_with_what_is_committed(
+        self, pipe: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ):
+        def fail(*_: object) -> None:
+            raise RuntimeError("a defect")
+
+        with open_feed(pipe) as feed, pipe.open("r+b", buffering=0) as writer:
+            writer.write(line(1) + commit("slot 1"))
+            feed.start(live)
+            with monkeypatch.context() as broken:
+                broken.setattr(LiveIndex, "update_from", fail)
+                writer.write(line(2) + line(9).replace(b"[]", b"0") + commit("slot 2") + line(3))
+                eventually(lambda: "RuntimeError: a defect" in caplog.text)
+            eventually(lambda: len(live.current) > 1)
+            assert (set(spots(live)), live.current.as_of) == ({1, 2}, "slot 2")
+            writer.write(commit("slot 3"))
+            eventually(lambda: (set(spots(live)), live.current.as_of) == ({1, 2, 3}, "slot 3"))
+            assert feed.rejected == 1
+
+
+def test_at_most_one_book_per_pair_is_pending():
+    commits = Commits()
+    for content in (Freshness(), book(1, 1), book(1, 2), book(2, 1)):
+        commits.add(content)
+    assert (len(commits.pending.books), commits.pending.books_read, commits.visible.books) == (2, 3, {})
+    commits.add(Freshness("slot 1"))
+    assert (len(commits.visible.books), commits.pending.books, commits.pending.books_read) == (2, {}, 0)
