@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 import click
 
-from market_index import AssetId, MarketIndex, OrderBook, Pair, wire
+from market_index import AssetId, Freshness, MarketIndex, OrderBook, Pair, wire
 from market_index_cli import terminal
 from market_index_cli.console import loading_progress, log_plainly
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
@@ -30,6 +31,8 @@ Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_R
 @JSON
 def pairs(source: str, *, wide: bool, as_json: bool) -> None:
     """List the pairs of FEED: spot, best bid, best ask, spread, number of levels, and the assets.
+
+    A terminal shows what they are as of and how long ago they were published, as far as FEED says so.
 
     The creator of an asset chooses its name: only the identifier is unique. In a pipe, tabs separate the columns.
     """
@@ -68,7 +71,7 @@ def book(source: str, base: AssetId, quote: AssetId, *, depth: int | None, as_js
     log_plainly()
     with feed_errors(), open_feed(source) as feed:
         found = feed.read_order_book(Pair(base, quote))
-    _show_book(found, depth, as_json=as_json)
+    _show_book(found, feed.freshness, depth, as_json=as_json)
 
 
 def _show_pairs(index: MarketIndex, *, wide: bool, as_json: bool) -> None:
@@ -76,16 +79,18 @@ def _show_pairs(index: MarketIndex, *, wide: bool, as_json: bool) -> None:
         click.echo(wire.pair_list_to_json(index.pair_list()))
     elif sys.stdout.isatty():
         _print(terminal.pair_table(index.values(), _terminal(), wide=wide))
+        _print_freshness(index.freshness)
     else:
         _print(terminal.pair_rows(index.values()))
 
 
-def _show_book(book: OrderBook, depth: int | None, *, as_json: bool) -> None:
+def _show_book(book: OrderBook, freshness: Freshness, depth: int | None, *, as_json: bool) -> None:
     cut = book if depth is None else book.depth(depth)
     if as_json:
         click.echo(wire.order_book_to_json(cut))
     elif sys.stdout.isatty():
         _print(terminal.ladder(book, _TERMINAL_DEPTH if depth is None else depth, _terminal()))
+        _print_freshness(freshness)
     else:
         _print(terminal.ladder_rows(cut))
 
@@ -93,6 +98,10 @@ def _show_book(book: OrderBook, depth: int | None, *, as_json: bool) -> None:
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
         click.echo(line)
+
+
+def _print_freshness(freshness: Freshness) -> None:
+    _print(terminal.freshness_lines(freshness, datetime.now(UTC), _terminal()))
 
 
 def _terminal() -> terminal.Terminal:

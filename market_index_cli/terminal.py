@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Final
 from unicodedata import combining, east_asian_width
@@ -14,7 +15,7 @@ from unicodedata import combining, east_asian_width
 import click
 from attrs import frozen
 
-from market_index import ADA, AssetId, OrderBook, PriceLevel, format_price
+from market_index import ADA, AssetId, Freshness, OrderBook, PriceLevel, format_price
 
 NO_VALUE: Final = "-"
 
@@ -25,6 +26,7 @@ _LEAST_WHOLE: Final = len(f"{bytes(28).hex()}:")
 """The length of the shortest identifier of a token: one with an empty name."""
 _HEADINGS: Final = ("pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote")
 _FACTS: Final = len(_HEADINGS) - 2
+_UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
 @frozen
@@ -150,6 +152,31 @@ def ladder_rows(book: OrderBook) -> Iterator[str]:
         yield f"ask\t{format_price(level.price)}\t{level.accumulated_liquidity}"
     for level in book.bids:
         yield f"bid\t{format_price(level.price)}\t{level.accumulated_liquidity}"
+
+
+def freshness_lines(freshness: Freshness, now: datetime, terminal: Terminal) -> Iterator[str]:
+    """Yield what books reflect, and how long ago they were published, as far as that is known.
+
+    `now` is the time of this machine's clock, in UTC. If that of the publisher is ahead, it counts as no time.
+    """
+    if freshness.as_of is not None:
+        yield terminal.styled(f"as of {freshness.as_of}", dim=True)
+    if freshness.published_at is not None:
+        age = duration((now - freshness.published_at).total_seconds())
+        yield terminal.styled(f"published {age} ago, by the clocks of the publisher and this machine", dim=True)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as the page shows it: in whole units of the largest kind that it reaches, two for days.
+
+    >>> duration(59.9), duration(3599), duration(100_000), duration(-5)
+    ('59 s', '59 min', '27 h', '0 s')
+    """
+    whole = max(int(seconds), 0)
+    for name, length in _UNITS:
+        if whole >= length * (2 if name == "d" else 1):
+            return f"{whole // length} {name}"
+    return f"{whole} s"
 
 
 def _at_the_point(prices: Sequence[str]) -> list[str]:

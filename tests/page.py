@@ -1,15 +1,17 @@
-"""The app with the page, and books to show: the samples, hostile names, long numbers."""
+"""The app with the page, the state of its feed, and books to show: the samples, hostile names, long numbers."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
+from attrs import define
 from starlette.applications import Starlette
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
 from market_index_cli.page.routes import page_routes
-from market_index_http import create_app
+from market_index_http import create_app, health_route
 from tests.command import SAMPLE
 
 PAGE = Path(__file__).resolve().parents[1] / "market_index_cli" / "page" / "static"
@@ -66,9 +68,23 @@ def widest() -> OrderBook:
     )
 
 
-def app_with_page(live: LiveIndex) -> Starlette:
+@define
+class FeedState:
+    """What `/healthz` reports of a feed: by default, of one whose publisher publishes all the time."""
+
+    revision: int | None = None
+    age: float = 0.0
+    quiet_age: float = 0.0
+    change_age: float = 0.0
+    current_rejections: int = 0
+    retained_age: float | None = None
+
+
+def app_with_page(live: LiveIndex, feed: FeedState | None = None) -> Starlette:
+    """Return the app of books that were published just now, with the page."""
+    live.update((), published_at=datetime.now(UTC))
     app = create_app(live)
-    app.router.routes.extend(page_routes())
+    app.router.routes.extend((*page_routes(), health_route(live, feed or FeedState())))
     return app
 
 

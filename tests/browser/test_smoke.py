@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from market_index import ADA, LiveIndex, OrderBook, Pair
 from market_index_cli.terminal import ticker
 from tests.browser.visit import as_laddered, visited, visiting
-from tests.page import HOSTILE_NAMES, SNEK, SNEK_ADA, app_with_page, token, widest
+from tests.page import HOSTILE_NAMES, SNEK, SNEK_ADA, FeedState, app_with_page, token, widest
 from tests.service import Restartable, Service
 
 if TYPE_CHECKING:
@@ -98,6 +98,28 @@ def test_a_lost_service_is_reported_and_its_last_book_is_marked_as_old(browser: 
             visit.is_live()
     finally:
         server.stop()
+
+
+def test_a_book_whose_publisher_is_silent_is_marked(browser: Browser):
+    live, feed = LiveIndex([OrderBook.from_levels(SNEK_ADA, bids=[("4", 10)])]), FeedState(quiet_age=12)
+    with visited(browser, live, feed) as visit:
+        visit.open_live(SNEK_ADA)
+        visit.shows("#age", re.compile(r"^last publication 1\d s ago$"))
+        visit.shows("#as-of", "as of ")
+        visit.is_visible("#as-of", expected=False)
+        feed.quiet_age = 301
+        live.update((), as_of="slot 145000000 <b>")
+        visit.poll()
+        visit.shows("#connection", "Quiet")
+        visit.shows("#age", "no publication for 5 min")
+        visit.shows("#as-of", "as of slot 145000000 <b>")
+        visit.contains("#trouble", "The publisher publishes nothing at present: what is shown may be old.")
+        visit.has_style(".facts", "border-top-style", "dashed")
+        feed.quiet_age = 0
+        visit.poll()
+        visit.is_live()
+        visit.shows("#trouble", "")
+        visit.has_style(".facts", "border-top-style", "solid")
 
 
 def test_the_page_fits_a_phone(browser: Browser):

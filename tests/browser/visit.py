@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from market_index import LiveIndex, OrderBook, Pair, format_price
-from tests.page import app_with_page
+from tests.page import FeedState, app_with_page
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 
@@ -137,6 +137,9 @@ class Visit:
     def has_attribute(self, selector: str, name: str, value: str | re.Pattern[str]) -> None:
         self._expect(selector).to_have_attribute(name, value)
 
+    def has_style(self, selector: str, name: str, value: str) -> None:
+        self._expect(selector).to_have_css(name, value)
+
     def is_visible(self, selector: str, *, expected: bool = True) -> None:
         """The first such element is visible, or is not."""
         self._expect(selector, first=True).to_be_visible(visible=expected)
@@ -175,9 +178,9 @@ def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = 
 
 
 @contextmanager
-def visited(browser: Browser, live: LiveIndex, **settings: Any) -> Iterator[Visit]:
+def visited(browser: Browser, live: LiveIndex, feed: FeedState | None = None, **settings: Any) -> Iterator[Visit]:
     """Serve the books with the page, and open a tab."""
-    with served(app_with_page(live)) as service, visiting(browser, service.port, **settings) as visit:
+    with served(app_with_page(live, feed)) as service, visiting(browser, service.port, **settings) as visit:
         yield visit
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 from collections.abc import Iterator
 from decimal import Decimal
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from market_index import LiveIndex, wire
-from market_index_feeds import open_feed
+from market_index_feeds import open_feed, open_store
 from market_index_http import create_app
 from tests.command import BOOK, COMMAND, LINES, SAMPLE, invoke, read_all, run
 from tests.service import served
@@ -117,15 +118,14 @@ def test_a_feed_that_cannot_be_read_is_one_line_and_exit_code_3(tmp_path: Path):
         assert done.stderr.count("\n") == 1
 
 
-def test_pairs_on_a_terminal_is_a_table_cut_to_its_width(store: Path):
-    invoke("publish", store, SAMPLE)
-    table = on_terminal("pairs", store, columns=110)
+def test_pairs_on_a_terminal_is_a_table_cut_to_its_width():
+    table = on_terminal("pairs", SAMPLE, columns=110)
     assert len(table) == 16
     assert all(len(plain(row)) <= 110 for row in table)
     assert "\x1b[1m" in table[0]
     assert plain(table[-1]) == "Identifiers are cut to fit; --wide shows them whole."
-    assert len(on_terminal("pairs", store, "--wide", columns=100)) == 15
-    narrow = on_terminal("pairs", store, columns=80)
+    assert len(on_terminal("pairs", SAMPLE, "--wide", columns=100)) == 15
+    narrow = on_terminal("pairs", SAMPLE, columns=80)
     assert all(len(plain(row)) <= 80 for row in narrow)
     assert plain(narrow[-1]) == "There is no room for identifiers; --wide shows them."
 
@@ -171,3 +171,20 @@ def test_a_pipe_that_is_closed_early_is_no_error(store: Path):
     )
     assert done.stdout.startswith("pair\t")
     assert done.stderr == ""
+
+
+def test_a_terminal_shows_how_fresh_the_books_of_a_store_are(store: Path):
+    commands = (("pairs", store), ("book", store, "ADA", IUSD))
+    with open_store(store) as opened:
+        opened.update(map(wire.order_book_from_json, SAMPLE.read_bytes().splitlines()), as_of="slot 145000000")
+    for command in commands:
+        *_, as_of, published = map(plain, on_terminal(*command, columns=100))
+        assert as_of == "as of slot 145000000"
+        assert re.fullmatch(r"published \d+ (s|min) ago, by the clocks of the publisher and this machine", published)
+        for as_json in ((), ("--json",)):
+            assert "slot" not in invoke(*command, *as_json).stdout
+
+
+def test_a_terminal_shows_nothing_of_a_freshness_that_is_not_known():
+    for command in (("pairs", SAMPLE), ("book", SAMPLE, "ADA", IUSD)):
+        assert not any(re.search("as of|published", row) for row in on_terminal(*command, columns=100))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, OrderBook, Pair, strategies
+from market_index import ADA, AssetId, Freshness, OrderBook, Pair, strategies
 from market_index_cli import terminal
 from market_index_cli.terminal import Terminal
 
@@ -146,3 +147,37 @@ def test_wide_names_and_accents_are_given_their_room():
 )
 def test_blocks_are_drawn_where_the_encoding_has_them(encoding: str | None, blocks: bool):
     assert terminal.can_show_blocks(encoding) is blocks
+
+
+NOW = datetime(2026, 11, 22, 4, 17, 3, tzinfo=UTC)
+CLOCKS = "by the clocks of the publisher and this machine"
+
+
+@pytest.mark.parametrize(
+    ("freshness", "shown"),
+    [
+        (Freshness(), []),
+        (Freshness("slot 145000000"), ["as of slot 145000000"]),
+        (Freshness(published_at=NOW - timedelta(seconds=12.9)), [f"published 12 s ago, {CLOCKS}"]),
+        (Freshness("a", NOW - timedelta(minutes=5)), ["as of a", f"published 5 min ago, {CLOCKS}"]),
+        (Freshness(published_at=NOW + timedelta(hours=1)), [f"published 0 s ago, {CLOCKS}"]),
+    ],
+)
+def test_what_is_known_of_the_freshness_is_shown_and_no_age_is_negative(freshness: Freshness, shown: list[str]):
+    assert list(terminal.freshness_lines(freshness, NOW, WIDE)) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (-86_400, "0 s"),
+        (0.999, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (3600, "1 h"),
+        (172_799, "47 h"),
+        (172_800, "2 d"),
+    ],
+)
+def test_a_duration_has_one_unit(seconds: float, shown: str):
+    assert terminal.duration(seconds) == shown

@@ -2,30 +2,38 @@
 
 import { BookView, told } from "./book.js";
 import { say } from "./elements.js";
+import { Freshness, State } from "./freshness.js";
 import { PairList } from "./list.js";
 import { identifier, ticker } from "./names.js";
-import { Absent, orderBook, pairList, Rounds, Trouble } from "./service.js";
+import { Absent, health, orderBook, pairList, Rounds, Trouble } from "./service.js";
 
 const connection = document.getElementById("connection");
+const age = document.getElementById("age");
+const asOf = document.getElementById("as-of");
 const trouble = document.getElementById("trouble");
 const state = document.getElementById("state");
 const welcome = document.getElementById("welcome");
 const narrow = matchMedia("(max-width: 699px)");
 const OLD = 15000;
+const SECOND = 1000;
 
 const pairs = pairList();
 const list = new PairList(leaveBook);
 const view = new BookView();
 const rounds = new Rounds(round, failed);
+const freshness = new Freshness();
 
 /** The pair that is looked at: null for none; without `key` where the address of the page names none. */
 let pair = null;
 let book = null;
+/** When everything was last answered: on the clock of the visitor, for people, and on that of the page. */
 let answered = null;
+let answeredAt = 0;
 let problem = null;
 
 /** Ask for what is shown: the pairs and, where it is tracked, the book; the book first where it was just chosen. */
 async function round(signal) {
+  const reported = askHealth(signal);
   const isNew = pair?.key && book.told === null && list.has(pair.key);
   if (isNew) await askBook(signal);
   try {
@@ -35,9 +43,18 @@ async function round(signal) {
   }
   // Whether the pair is tracked stands in the list: to ask for a book that is not there would be an error.
   if (!isNew && pair?.key && list.has(pair.key)) await askBook(signal);
+  await reported;
   answered = new Date();
+  answeredAt = performance.now();
   problem = null;
   show();
+}
+
+/** Ask how the feed of the service is doing. Never raises: the books are shown all the same. */
+async function askHealth(signal) {
+  const askedAt = performance.now();
+  const answer = await health(signal);
+  if (!signal.aborted) freshness.take(answer, askedAt, performance.now());
 }
 
 async function askBook(signal) {
@@ -56,24 +73,44 @@ function failed(error) {
   const sentence = error instanceof Trouble ? error.message : "The page failed.";
   const since = answered ? ` No answer since ${answered.toLocaleTimeString()}: what is shown is as it was then.` : "";
   problem = `${sentence}${since} Trying again.`;
+  freshness.forget();
   show();
 }
 
 function show() {
   const isTracked = pair?.key ? list.has(pair.key) : false;
   const isKnown = pairs.value !== null;
-  // Nobody looked for a while, and what was true then is about to be asked again.
-  const isOld = problem !== null || (answered !== null && Date.now() - answered > OLD);
   document.body.dataset.view = pair === null ? "list" : "book";
-  connection.className = `connection ${problem ? "lost" : answered && !isOld ? "live" : ""}`;
-  say(connection, problem ? "No answer" : answered && !isOld ? "Live" : "Connecting…");
-  say(trouble, problem ?? "");
+  showFreshness();
   say(state, stateOf(isTracked, isKnown));
   state.classList.toggle("warning", pair !== null && !isTracked && isKnown);
   welcome.hidden = pair !== null || pairs.value?.length === 0;
-  if (pair?.key) view.show(pair, book.told, book.resource, isOld || !isTracked);
+  if (pair?.key) view.show(pair, book.told, book.resource, problem !== null || isOverdue() || !isTracked);
   else view.hide();
   document.title = titleOf();
+}
+
+/** Show how fresh the content is. Ages change by themselves: so they are no live region, which announces each change. */
+function showFreshness() {
+  const [{ name, label, warning }, reason] = freshnessNow();
+  document.body.dataset.freshness = name;
+  say(connection, label);
+  say(age, reason);
+  const reflected = (book?.told ? book.resource : pairs).asOf;
+  asOf.hidden = reflected === null;
+  say(asOf.querySelector("bdi"), reflected ?? "");
+  say(trouble, problem ?? warning);
+}
+
+function freshnessNow() {
+  if (problem !== null) return [State.LOST, ""];
+  if (answered === null || isOverdue()) return [State.CONNECTING, ""];
+  return freshness.at(performance.now());
+}
+
+/** Nobody looked for a while, and what was true then is about to be asked again. */
+function isOverdue() {
+  return answered !== null && performance.now() - answeredAt > OLD;
 }
 
 function stateOf(isTracked, isKnown) {
@@ -119,4 +156,5 @@ function leaveBook() {
 
 addEventListener("hashchange", look);
 document.addEventListener("visibilitychange", show);
+setInterval(() => document.hidden || showFreshness(), SECOND);
 look();

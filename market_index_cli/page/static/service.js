@@ -1,4 +1,5 @@
 // The two endpoints, asked again and again: with what is known already, so that an answer that still holds is a 304.
+// And /healthz, which reports how the feed of the service is doing.
 
 import { decimal, readJson } from "./exact.js";
 
@@ -20,6 +21,7 @@ export class Resource {
   value = null;
   changed = null;
   confirmed = null;
+  asOf = null;
 
   constructor(path, read) {
     this.#url = path;
@@ -28,7 +30,8 @@ export class Resource {
 
   /**
    * Ask whether the answer still holds. Return whether there is another; then `value` is it. `changed` is when that took
-   * the place of the one before, null while there was none, and `confirmed` when it was last known to hold.
+   * the place of the one before, null while there was none, and `confirmed` when it was last known to hold. `asOf` is
+   * what it reflects, in terms of the publisher, null where that is not known.
    */
   async ask(signal) {
     const patience = AbortSignal.timeout(PATIENCE);
@@ -41,14 +44,14 @@ export class Resource {
       if (answer.status === 304) {
         // Else the browser has it that the answer, which has no body, was never read to its end.
         await answer.text();
-        this.confirmed = new Date();
+        this.#confirm(answer);
         return false;
       }
       if (answer.status === 404) throw new Absent();
       if (!answer.ok) throw new Trouble(`The service answers with an error (${answer.status}).`);
       const text = await answer.text();
       const value = readable(this.#read, text);
-      this.confirmed = new Date();
+      this.#confirm(answer);
       if (this.value !== null) this.changed = this.confirmed;
       this.value = value;
       this.#etag = answer.headers.get("ETag");
@@ -57,6 +60,22 @@ export class Resource {
       if (error instanceof Trouble || error instanceof Absent || signal.aborted) throw error;
       throw new Trouble(patience.aborted ? "The service does not answer." : "The service cannot be reached.");
     }
+  }
+
+  #confirm(answer) {
+    this.confirmed = new Date();
+    this.asOf = answer.headers.get("Market-Index-As-Of");
+  }
+}
+
+/** Return what /healthz answers, and whether the service is healthy; null where a proxy hides it. */
+export async function health(signal) {
+  try {
+    const patience = AbortSignal.any([signal, AbortSignal.timeout(PATIENCE)]);
+    const answer = await fetch("healthz", { cache: "no-store", signal: patience });
+    return { ...(await answer.json()), isHealthy: answer.ok };
+  } catch {
+    return null;
   }
 }
 

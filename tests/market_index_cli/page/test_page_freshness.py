@@ -1,0 +1,128 @@
+"""How fresh the page calls what it shows: its module, run by node."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.page import PAGE
+from tests.waiting import DEADLINE_SECONDS
+
+NODE = """
+import { duration, Freshness } from "./freshness.mjs";
+import { readFileSync } from "node:fs";
+const { durations, visits } = JSON.parse(readFileSync(0, "utf8"));
+console.log(JSON.stringify({
+  durations: durations.map(duration),
+  visits: visits.map((answers) => {
+    const freshness = new Freshness();
+    return answers.map(([answer, askedAt, arrivedAt, later]) => {
+      if (answer === "forget") freshness.forget();
+      else freshness.take(answer, askedAt, arrivedAt);
+      const [state, reason] = freshness.at(arrivedAt + later);
+      return [state.name, reason];
+    });
+  }),
+}));
+"""
+
+SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
+FRESH = {
+    "isHealthy": True,
+    "age_seconds": 0.1,
+    "quiet_seconds": 2.5,
+    "max_quiet_seconds": None,
+    "published_at": "2026-11-22T04:17:03.123Z",
+}
+FROM_FILE = {**FRESH, "published_at": None}
+FAILED = {**FRESH, "isHealthy": False}
+
+LIVE = ["live", "last publication 2 s ago"]
+UNKNOWN = ["unknown", ""]
+HEALTHY_7_SECONDS_AGO = "the feed was last healthy 7.0 seconds ago"
+
+
+def shown(*visits: list[tuple[object, int, int, int]], durations: tuple[int, ...] = (), folder: Path) -> Any:
+    """Return what the module makes of answers: each asked for, arrived, and looked at so much later."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed: the freshness of the page is tried in the browser alone")
+    shutil.copy(PAGE / "freshness.js", folder / "freshness.mjs")
+    (folder / "show.mjs").write_text(NODE)
+    done = subprocess.run(
+        [node, folder / "show.mjs"],
+        input=json.dumps({"durations": durations, "visits": visits}),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_state_follows_from_the_last_answer(tmp_path: Path):
+    cases: list[tuple[object, int, list[str]]] = [
+        (FRESH, 0, LIVE),
+        (FRESH, 10 * SECOND, ["live", "last publication 12 s ago"]),
+        (FRESH | {"quiet_seconds": 0, "age_seconds": 0}, 0, ["live", "last publication 0 s ago"]),
+        (FRESH | {"quiet_seconds": 61}, 0, ["quiet", "no publication for 1 min"]),
+        (FRESH | {"quiet_seconds": 59}, 2 * SECOND, ["quiet", "no publication for 1 min"]),
+        (FRESH | {"quiet_seconds": 61, "max_quiet_seconds": 300}, 0, ["live", "last publication 1 min ago"]),
+        (FAILED | {"quiet_seconds": 11, "max_quiet_seconds": 10}, 0, ["quiet", "no publication for 11 s"]),
+        (FAILED | {"quiet_seconds": None}, 0, ["quiet", "nothing was published yet"]),
+        (FRESH | {"age_seconds": 300}, 0, ["stale", "feed unreachable for 5 min"]),
+        (FRESH, 16 * SECOND, ["stale", "feed unreachable for 16 s"]),
+        (FAILED | {"age_seconds": 300, "quiet_seconds": 301}, 0, ["stale", "feed unreachable for 5 min"]),
+        (
+            FAILED | {"error": "the feed was last healthy 7 seconds ago"},
+            0,
+            ["stale", "the feed was last healthy 7 seconds ago"],
+        ),
+        (FAILED, 0, ["stale", ""]),
+    ]
+    # What is no answer of /healthz, or one of an older service, proves nothing.
+    nothing = [None, {"isHealthy": True}, {"isHealthy": False, "error": "Not Found"}, {**FRESH, "quiet_seconds": "2"}]
+    nothing += [{key: value for key, value in FRESH.items() if key != "quiet_seconds"}, {**FRESH, "age_seconds": None}]
+    cases += [(answer, 0, UNKNOWN) for answer in nothing]
+    # All at once: node takes a moment to start.
+    found = shown(*([(answer, 1000, 1000, later)] for answer, later, _ in cases), folder=tmp_path)["visits"]
+    assert found == [[expected] for *_, expected in cases]
+
+
+def test_the_time_on_the_way_makes_an_age_longer_not_shorter(tmp_path: Path):
+    [[found]] = shown([(FRESH, 1000, 5000, 0)], folder=tmp_path)["visits"]
+    assert found == ["live", "last publication 6 s ago"]
+
+
+def test_a_source_without_publish_times_is_live_once_a_publication_arrived(tmp_path: Path):
+    loaded = FROM_FILE | {"quiet_seconds": 5}
+    found = shown(
+        [(loaded, 1000, 1010, 0), (loaded | {"quiet_seconds": 7}, 3000, 3010, 0), (FROM_FILE, 7000, 7010, 0)],
+        # It was published between the request for the first answer and its arrival, or before.
+        [(loaded, 1000, 3000, 0), (FROM_FILE, 5000, 5010, 0)],
+        # After a failure the service may be another, which has only just loaded.
+        [(loaded, 1000, 1010, 0), ("forget", 0, 2000, 0), (FROM_FILE, 7000, 7010, 0)],
+        # An answer that is missing does not end the watch.
+        [(loaded, 1000, 1010, 0), (None, 2000, 2000, 0), (FROM_FILE, 7000, 7010, 0)],
+        [(loaded, 1000, 1010, 0), (FROM_FILE | {"quiet_seconds": 3600}, 3_600_000, 3_600_010, 0)],
+        folder=tmp_path,
+    )["visits"]
+    assert found == [
+        [UNKNOWN, UNKNOWN, LIVE],
+        [UNKNOWN, UNKNOWN],
+        [UNKNOWN, UNKNOWN, UNKNOWN],
+        [UNKNOWN, UNKNOWN, LIVE],
+        [UNKNOWN, ["quiet", "no publication for 1 h"]],
+    ]
+
+
+def test_a_duration_has_one_unit_and_is_never_negative(tmp_path: Path):
+    given = (-DAY, -1, 0, 999, SECOND, 59_999, MINUTE, 59 * MINUTE, HOUR, 47 * HOUR, 2 * DAY, 400 * DAY)
+    found = shown(durations=given, folder=tmp_path)["durations"]
+    assert found == [*["0 s"] * 4, "1 s", "59 s", "1 min", "59 min", "1 h", "47 h", "2 d", "400 d"]
