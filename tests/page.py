@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from attrs import define
 from starlette.applications import Starlette
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
 from market_index_cli.page.routes import page_routes
 from market_index_http import create_app, health_route
 from tests.command import SAMPLE
+from tests.feed_state import FeedState
 
 PAGE = Path(__file__).resolve().parents[1] / "market_index_cli" / "page" / "static"
 
@@ -66,18 +66,6 @@ def widest() -> OrderBook:
         asks=[(str(2**96 - 1), 2**64 - 1)],
         spot=str(2**96 - 1),
     )
-
-
-@define
-class FeedState:
-    """What `/healthz` reports of a feed: by default, of one whose publisher publishes all the time."""
-
-    revision: int | None = None
-    age: float = 0.0
-    quiet_age: float = 0.0
-    change_age: float = 0.0
-    current_rejections: int = 0
-    retained_age: float | None = None
 
 
 def app_with_page(live: LiveIndex, feed: FeedState | None = None) -> Starlette:

@@ -17,7 +17,8 @@ from market_index import LiveIndex, wire
 from market_index_feeds import open_store
 from tests.browser.visit import Visit, as_laddered, visited, visiting
 from tests.command import LINES, line, running
-from tests.page import SNEK_ADA, FeedState, sample
+from tests.feed_state import FeedState
+from tests.page import SNEK_ADA, sample
 from tests.service import Service
 from tests.waiting import DEADLINE_SECONDS, eventually
 

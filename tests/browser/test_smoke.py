@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from market_index import ADA, LiveIndex, OrderBook, Pair
 from market_index_cli.terminal import ticker
 from tests.browser.visit import as_laddered, visited, visiting
-from tests.page import HOSTILE_NAMES, SNEK, SNEK_ADA, FeedState, app_with_page, token, widest
+from tests.feed_state import FeedState
+from tests.page import HOSTILE_NAMES, SNEK, SNEK_ADA, app_with_page, token, widest
 from tests.service import Restartable, Service
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from market_index import LiveIndex, OrderBook, Pair, format_price
-from tests.page import FeedState, app_with_page
+from tests.feed_state import FeedState
+from tests.page import app_with_page
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 

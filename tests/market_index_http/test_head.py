@@ -8,26 +8,19 @@ from starlette.applications import Starlette
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
 from market_index_http import create_app, file_route, health_route, openapi_route
 from tests.asgi import sent
+from tests.feed_state import FeedState
 
 SNEK = Pair(AssetId(bytes(28), b"SNEK"), ADA)
 BOOK = OrderBook.from_levels(SNEK, asks=[(str(price), price) for price in range(1, 2_000)], spot="1")
 
 
-class Feed:
-    """A feed of any age."""
-
-    revision = None
-    quiet_age = change_age = 0.0
-    current_rejections = 0
-    retained_age = None
-
-    def __init__(self, age: float) -> None:
-        self.age = age
-
-
 def app(age: float = 0) -> Starlette:
     made = create_app(live := LiveIndex([BOOK]))
-    made.router.routes += [health_route(live, Feed(age), 60), openapi_route(), file_route("/file", b"content" * 200)]
+    made.router.routes += [
+        health_route(live, FeedState(age=age), 60),
+        openapi_route(),
+        file_route("/file", b"content" * 200),
+    ]
     return made
 
 

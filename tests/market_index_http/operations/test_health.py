@@ -8,35 +8,23 @@ from datetime import UTC, datetime
 from math import inf
 
 import pytest
-from attrs import define
 
 from market_index import LiveIndex
 from market_index_http import create_app, health_route
+from tests.feed_state import FeedState
 from tests.market_index_feeds.made_up import book
 from tests.service import Service, served
 
 FRESHNESS = {"as_of": "slot 7", "published_at": "2026-11-22T04:17:03.000Z"}
 
 
-@define
-class Feed:
-    """A feed as far as the route looks at it."""
-
-    revision: int | None = None
-    age: float = 0.0
-    quiet_age: float = 0.0
-    change_age: float = 0.0
-    current_rejections: int = 0
-    retained_age: float | None = None
+@pytest.fixture
+def feed() -> FeedState:
+    return FeedState()
 
 
 @pytest.fixture
-def feed() -> Feed:
-    return Feed()
-
-
-@pytest.fixture
-def service(feed: Feed) -> Iterator[Service]:
+def service(feed: FeedState) -> Iterator[Service]:
     live = LiveIndex()
     live.update([book(1)], as_of="slot 7", published_at=datetime(2026, 11, 22, 4, 17, 3, tzinfo=UTC))
     app = create_app(live)
@@ -45,7 +33,7 @@ def service(feed: Feed) -> Iterator[Service]:
         yield service
 
 
-def test_it_reports_the_pairs_and_the_feed(service: Service, feed: Feed):
+def test_it_reports_the_pairs_and_the_feed(service: Service, feed: FeedState):
     feed.revision, feed.age, feed.current_rejections, feed.retained_age = 7, 1.23456, 2, 98.76543
     feed.quiet_age, feed.change_age = 2.5, 3.5
     answer = service.ask("/healthz")
@@ -66,7 +54,7 @@ def test_it_reports_the_pairs_and_the_feed(service: Service, feed: Feed):
 
 
 @pytest.mark.parametrize(("age", "status"), [(60.0, 200), (60.001, 503), (1e9, 503)])
-def test_it_fails_while_the_feed_is_too_old(service: Service, feed: Feed, age: float, status: int):
+def test_it_fails_while_the_feed_is_too_old(service: Service, feed: FeedState, age: float, status: int):
     feed.age = age
     answer = service.ask("/healthz")
     assert answer.status == status
@@ -75,7 +63,7 @@ def test_it_fails_while_the_feed_is_too_old(service: Service, feed: Feed, age: f
     assert service.ask("/healthz").status == 200
 
 
-def test_a_stale_answer_has_the_error_and_the_rest(service: Service, feed: Feed):
+def test_a_stale_answer_has_the_error_and_the_rest(service: Service, feed: FeedState):
     feed.age = 61.04
     assert service.ask("/healthz").json == {
         "error": "the feed was last healthy 61.0 seconds ago",
@@ -94,7 +82,7 @@ def test_a_stale_answer_has_the_error_and_the_rest(service: Service, feed: Feed)
 
 @pytest.mark.parametrize(("quiet_age", "status"), [(30.0, 200), (30.001, 503), (inf, 503)])
 def test_it_fails_while_the_publisher_is_quiet_for_too_long(
-    service: Service, feed: Feed, quiet_age: float, status: int
+    service: Service, feed: FeedState, quiet_age: float, status: int
 ):
     feed.quiet_age = quiet_age
     answer = service.ask("/healthz")
@@ -102,14 +90,14 @@ def test_it_fails_while_the_publisher_is_quiet_for_too_long(
     assert ("error" in answer.json) == (status == 503)
 
 
-def test_it_names_each_check_that_failed(service: Service, feed: Feed):
+def test_it_names_each_check_that_failed(service: Service, feed: FeedState):
     feed.age, feed.quiet_age = 61.04, 45.0
     assert service.ask("/healthz").json["error"] == (
         "the feed was last healthy 61.0 seconds ago; the publisher last published 45.0 seconds ago"
     )
 
 
-def test_a_feed_that_was_never_published_into_is_not_healthy(feed: Feed):
+def test_a_feed_that_was_never_published_into_is_not_healthy(feed: FeedState):
     feed.quiet_age = feed.change_age = inf
     app = create_app(live := LiveIndex())
     app.router.routes.append(health_route(live, feed))
@@ -122,7 +110,7 @@ def test_a_feed_that_was_never_published_into_is_not_healthy(feed: Feed):
         assert service.ask("/healthz").status == 200
 
 
-def test_without_a_limit_no_age_is_too_old(feed: Feed):
+def test_without_a_limit_no_age_is_too_old(feed: FeedState):
     feed.age = feed.quiet_age = 1e9
     app = create_app(LiveIndex())
     app.router.routes.append(health_route(LiveIndex(), feed))
