@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from market_index import Freshness
 from market_index.freshness import format_time
+from market_index.wire import AS_OF, PUBLISHED_AT
 from market_index_http.bodies import Fields
-
-AS_OF: Final = "Market-Index-As-Of"
-"""What the books reflect, in the publisher's terms."""
-
-PUBLISHED_AT: Final = "Market-Index-Published-At"
-"""When they were published: RFC 3339, UTC, milliseconds."""
 
 
 def freshness_fields(freshness: Freshness) -> Fields:

@@ -24,6 +24,8 @@ from market_index.wire.decode import (
     pair_named_in,
 )
 from market_index.wire.encode import (
+    AS_OF,
+    PUBLISHED_AT,
     EncodedPart,
     digest_of,
     encoded_order_book,
@@ -37,6 +39,8 @@ from market_index.wire.encode import (
 )
 
 __all__ = [
+    "AS_OF",
+    "PUBLISHED_AT",
     "EncodedPart",
     "digest_of",
     "encoded_order_book",

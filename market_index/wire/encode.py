@@ -20,6 +20,12 @@ from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo
 from market_index.prices import price_text
 
+AS_OF: Final = "Market-Index-As-Of"
+"""The header field that says what the books reflect, in the publisher's terms (decision 23)."""
+
+PUBLISHED_AT: Final = "Market-Index-Published-At"
+"""The header field that says when they were published: RFC 3339, UTC, milliseconds (decision 23)."""
+
 _DIGEST_BYTES: Final = 16
 
 

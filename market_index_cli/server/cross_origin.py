@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from market_index import wire
-from market_index_http.freshness import AS_OF, PUBLISHED_AT
+from market_index.wire import AS_OF, PUBLISHED_AT
 
 
 class CrossOrigin(CORSMiddleware):

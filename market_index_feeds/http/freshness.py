@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 from email.message import Message
-from typing import Final
 
 from market_index import Freshness, InvalidFreshness
 from market_index.freshness import UNKNOWN, parse_time
-
-AS_OF: Final = "Market-Index-As-Of"
-PUBLISHED_AT: Final = "Market-Index-Published-At"
+from market_index.wire import AS_OF, PUBLISHED_AT
 
 
 def freshness_in(headers: Message) -> Freshness:

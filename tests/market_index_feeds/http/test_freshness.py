@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from market_index import Freshness
 from market_index.freshness import UNKNOWN, format_time
-from market_index_feeds.http.freshness import AS_OF, PUBLISHED_AT, freshness_in, oldest
+from market_index.wire import AS_OF, PUBLISHED_AT
+from market_index_feeds.http.freshness import freshness_in, oldest
 from market_index_http import freshness as served
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
@@ -37,7 +38,9 @@ def headers(*fields: tuple[str, str]) -> Message:
 
 class TestHeaders:
     def test_the_names_are_those_that_a_service_sends(self):
-        assert (AS_OF, PUBLISHED_AT) == (served.AS_OF, served.PUBLISHED_AT)
+        sent = served.freshness_fields(Freshness("a", START))
+        assert [str(name, "ascii") for name, _ in sent] == ["market-index-as-of", "market-index-published-at"]
+        assert (AS_OF, PUBLISHED_AT) == ("Market-Index-As-Of", "Market-Index-Published-At")
 
     @given(anything)
     def test_what_is_sent_is_what_is_read(self, freshness: Freshness):
