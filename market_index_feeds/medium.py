@@ -15,6 +15,7 @@ from typing import ClassVar, TypeAlias
 from attrs import frozen
 
 from market_index import Freshness, OrderBook, Pair
+from market_index.freshness import UNKNOWN
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called while a source is loaded, with the bytes read and the bytes in total; 0 and 0 where the total is not known.
@@ -164,7 +165,7 @@ class Source(ABC):
 
         Raises `Unavailable` or `OSError` when it cannot be read.
         """
-        return Freshness()
+        return UNKNOWN
 
     def interrupt(self) -> None:  # noqa: B027  # most sources wait for `stop` alone
         """End what a thread in `updates` waits for, where that does not look at `stop`; called after `stop` is set."""

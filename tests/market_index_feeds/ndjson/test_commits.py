@@ -29,7 +29,7 @@ from tests.market_index_feeds.ndjson.lines import commit, line, rename_over
 from tests.waiting import WITHOUT_SHRINKING, eventually, in_thread
 
 ANY: Final = 0
-"""A number that stands for any pair."""
+"""A number that means any pair."""
 
 Shown: TypeAlias = tuple[dict[int, str | None], Freshness]
 
