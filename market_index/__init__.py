@@ -27,6 +27,7 @@ from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import Pair, PairInfo, PairNotFound
 from market_index.prices import format_price, parse_price
+from market_index.resting_orders import OrderNotFound, RestingOrders
 
 if TYPE_CHECKING:
     from market_index import wire
@@ -48,10 +49,12 @@ __all__ = [
     "MarketIndexError",
     "Order",
     "OrderBook",
+    "OrderNotFound",
     "Pair",
     "PairInfo",
     "PairNotFound",
     "PriceLevel",
+    "RestingOrders",
     "Side",
     "SimulatedFill",
     "format_price",

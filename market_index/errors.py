@@ -8,6 +8,7 @@
         ├── InvalidPairList     (also a ValueError)
         ├── InvalidFreshness    (also a ValueError)
         ├── PairNotFound        (also a KeyError), in market_index.pairs
+        ├── OrderNotFound       (also a KeyError), in market_index.resting_orders
         ├── FeedError           in market_index_feeds
         └── StoreError          in market_index_feeds
             ├── StoreBusy

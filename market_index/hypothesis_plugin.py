@@ -22,6 +22,7 @@ from market_index import (
     Pair,
     PairInfo,
     PriceLevel,
+    RestingOrders,
     SimulatedFill,
 )
 
@@ -36,6 +37,7 @@ def register_types() -> None:
         (Levels, "levels"),
         (Order, "orders"),
         (OrderBook, "order_books"),
+        (RestingOrders, "resting_orders"),
         (SimulatedFill, "simulated_fills"),
         (Liquidity, "liquidities"),
         (CumulativeLevel, "cumulative_levels"),

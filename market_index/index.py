@@ -18,12 +18,13 @@ from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
 
 
-def _hashes(keys: Iterable[LedgerOrder]) -> Iterable[int]:
+def hashes(keys: Iterable[LedgerOrder]) -> Iterable[int]:
+    """Return one integer per pair, the same in every process."""
     return map(crc32, map(b"".join, keys))
 
 
 _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
-    hashes=_hashes,
+    hashes=hashes,
     is_same=is_,
     # The cached item is the entry in the pair list, which contains nothing else of the book.
     keeps_item=lambda before, after: before.spot == after.spot,
@@ -91,9 +92,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         Raises `InvalidOrderBook` for a value that is not an order book, and `InvalidFreshness`.
         """
         freshness = self.freshness.changed(as_of, published_at)
-        # Sorting them all is faster than inserting them one by one.
-        following = self._changed(_by_key(books).items()) if self._size or not books else MarketIndex(books)
-        return following.with_freshness(freshness)
+        return self._changed(_by_key(books).items()).with_freshness(freshness)
 
     def without(self, *pairs: Pair, as_of: str | None = None, published_at: datetime | None = None) -> MarketIndex:
         """Return the index without these pairs; a pair that is not tracked is ignored. Raises `InvalidFreshness`."""

@@ -55,7 +55,7 @@ class PriceLevel:
     def __init__(self, price: Decimal | str, accumulated_liquidity: int) -> None:
         price = to_price(price)
         if type(accumulated_liquidity) is not int or not 0 < accumulated_liquidity <= MAX_LIQUIDITY:
-            reject_amount("accumulated_liquidity", accumulated_liquidity, least=1)
+            reject_amount("accumulated_liquidity", accumulated_liquidity, "from 1 to 2^64-1")
         self.__attrs_init__(price, accumulated_liquidity)
 
 
@@ -132,6 +132,12 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
     def amounts(self) -> tuple[int, ...]:
         """The accumulated liquidity of each level."""
         return tuple(chain.from_iterable([chunk.values for chunk in self._chunks]))
+
+    def amount_at(self, price: Decimal | str) -> int:
+        """Return the liquidity at exactly this price, 0 if there is no such level. Raises `InvalidPrice`."""
+        # Any number can be looked up; validating it takes longer than the search.
+        found = self._find(price if type(price) is Decimal and price.is_finite() else to_price(price))
+        return 0 if found is None else found[0].values[found[1]]
 
     def head(self, count: int) -> Levels:
         """Return the best `count` levels, or itself if there are no more."""
@@ -298,10 +304,10 @@ def require_amount(name: str, value: object) -> None:
         reject_amount(name, value)
 
 
-def reject_amount(name: str, value: object, least: int = 0) -> NoReturn:
+def reject_amount(name: str, value: object, bounds: str = "from 0 to 2^64-1") -> NoReturn:
     """Raise the `InvalidOrderBook` for a value that is not an amount."""
     given = safe_repr(value) if type(value) is int else f"{type(value).__name__}: {safe_repr(value)}"
-    raise InvalidOrderBook(f"{name} must be a whole number (int) from {least} to 2^64-1, got {given}")
+    raise InvalidOrderBook(f"{name} must be a whole number (int) {bounds}, got {given}")
 
 
 def reject_total(side: Side, price: Decimal, total: int) -> NoReturn:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from threading import RLock
 from typing import Final, NoReturn, final
 from weakref import WeakSet, ref
 
+from market_index.errors import InvalidOrderBook, safe_repr
 from market_index.freshness import UNKNOWN, Freshness
 from market_index.index import MarketIndex
 from market_index.order_book import OrderBook
@@ -71,6 +73,18 @@ class LiveIndex:
         """
         return self._update(self, publish, retract, lambda known: known.changed(as_of, published_at))
 
+    def show(self, index: MarketIndex) -> None:
+        """Make this index current, atomically, in place of whatever was: for a live index with one owner.
+
+        Raises `InvalidOrderBook` for a value that is not a market index, and `RuntimeError` as `publish` does.
+        """
+        if type(index) is not MarketIndex:
+            raise InvalidOrderBook(f"index must be a MarketIndex, got {type(index).__name__}: {safe_repr(index)}")
+        with self._updating():
+            self._current = index
+            # Of those who updated it before, nothing is left.
+            self._writer, self._is_shared = ref(self), False
+
     def update_from(
         self, feed: object, publish: Iterable[OrderBook], retract: Iterable[Pair], freshness: Freshness
     ) -> MarketIndex:
@@ -89,6 +103,20 @@ class LiveIndex:
     ) -> MarketIndex:
         # The caller's iterables may be slow, or publish themselves: consume them before other writers have to wait.
         books, pairs = tuple(publish), tuple(retract)
+        with self._updating():
+            current = following = self._current
+            is_shared = self._is_shared or (self._writer is not None and self._writer() is not writer)
+            freshness = after(current.freshness)
+            if pairs:
+                following = following.without(*pairs)
+            following = following.with_books(*books)
+            self._current = following.with_freshness(UNKNOWN if is_shared else freshness)
+            self._writer, self._is_shared = self._writer or ref(writer), is_shared
+            return self._current
+
+    @contextmanager
+    def _updating(self) -> Iterator[None]:
+        """Exclude other writers. Raises `RuntimeError` in a signal handler that interrupted another update."""
         with self._lock:
             if self._is_updating:
                 raise RuntimeError(
@@ -96,17 +124,9 @@ class LiveIndex:
                 )
             self._is_updating = True
             try:
-                current = following = self._current
-                is_shared = self._is_shared or (self._writer is not None and self._writer() is not writer)
-                freshness = after(current.freshness)
-                if pairs:
-                    following = following.without(*pairs)
-                following = following.with_books(*books)
-                self._current = following.with_freshness(UNKNOWN if is_shared else freshness)
-                self._writer, self._is_shared = self._writer or ref(writer), is_shared
+                yield
             finally:
                 self._is_updating = False
-            return self._current
 
     def _reset_lock(self) -> None:
         self._lock, self._is_updating = RLock(), False

@@ -16,7 +16,7 @@ from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.fills import SimulatedFill, Unit
 from market_index.levels import Entry, Levels, PriceLevel, Side, gathered, levels_of_totals, require_side
 from market_index.orders import Order
-from market_index.pairs import Pair
+from market_index.pairs import Pair, require_trackable
 from market_index.prices import to_price
 
 _HALF: Final = Decimal("0.5")
@@ -56,7 +56,8 @@ class OrderBook:
         spot: Decimal | str | None = None,
     ) -> None:
         bids, asks = _side(Side.BID, bids), _side(Side.ASK, asks)
-        self.__attrs_init__(_tracked(pair), bids, asks, _spot(spot))
+        require_trackable(pair)
+        self.__attrs_init__(pair, bids, asks, _spot(spot))
 
     @classmethod
     def from_levels(
@@ -79,8 +80,8 @@ class OrderBook:
         An order whose price is a `Fraction` is added to the level of its `level_price`.
 
         >>> from market_index import ADA, AssetId
-        >>> orders = [Order(Side.BID, "0.5", 2), Order(Side.BID, "0.50", 3)]
-        >>> OrderBook.from_orders(Pair(ADA, AssetId(bytes(28), b"")), orders).bids[0]
+        >>> pair = Pair(ADA, AssetId(bytes(28), b""))
+        >>> OrderBook.from_orders(pair, [Order(pair, Side.BID, "0.5", 2), Order(pair, Side.BID, "0.50", 3)]).bids[0]
         PriceLevel(price=Decimal('0.5'), accumulated_liquidity=5)
 
         Raises `InvalidOrderBook`, naming the place or, for a sum above 2^64-1, the price.
@@ -90,6 +91,8 @@ class OrderBook:
         for position, order in enumerate(orders):
             if type(order) is not Order:
                 raise InvalidOrderBook(f"orders[{position}] must be an Order, got {safe_repr(order)}")
+            if order.pair is not pair and order.pair != pair:
+                raise InvalidOrderBook(f"orders[{position}] must be of the pair {pair}, got one of {order.pair}")
             totals = bids if order.side is Side.BID else asks
             price = order.price
             text = EXACT.to_sci_string(price if type(price) is Decimal else order.level_price)
@@ -114,7 +117,7 @@ class OrderBook:
 
         Raises `InvalidOrderBook` and `InvalidPrice`, naming the place; this book is unchanged.
         """
-        return _order_book(
+        return order_book_of(
             self.pair,
             self.bids.applied(bids) if bids is not _NO_CHANGES else self.bids,
             self.asks.applied(asks) if asks is not _NO_CHANGES else self.asks,
@@ -168,7 +171,7 @@ class OrderBook:
         if levels < 0:
             raise ValueError(f"levels must be 0 or more, got {safe_repr(levels)}")
         bids, asks = self.bids.head(levels), self.asks.head(levels)
-        return self if bids is self.bids and asks is self.asks else _order_book(self.pair, bids, asks, self.spot)
+        return self if bids is self.bids and asks is self.asks else order_book_of(self.pair, bids, asks, self.spot)
 
     def simulate_fill(self, side: Side, amount: int, unit: Unit = "base") -> SimulatedFill:
         """Return what taking an amount from a side of the book would cost or bring, from the best price on.
@@ -237,7 +240,7 @@ class OrderBook:
         Raises `InvalidPrice` for a step that is no price, `InvalidOrderBook` for a total above 2^64-1 at one price.
         """
         step = _priced("step", step)
-        return _order_book(self.pair, depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
+        return order_book_of(self.pair, depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
 
     def __reduce__(self) -> tuple[type[OrderBook], tuple[Pair, Levels, Levels, Decimal | None]]:
         return OrderBook, (self.pair, self.bids, self.asks, self.spot)
@@ -254,7 +257,7 @@ _set_asks: Final = OrderBook.__dict__["asks"].__set__
 _set_spot: Final = OrderBook.__dict__["spot"].__set__
 
 
-def _order_book(pair: Pair, bids: Levels, asks: Levels, spot: Decimal | None) -> OrderBook:
+def order_book_of(pair: Pair, bids: Levels, asks: Levels, spot: Decimal | None) -> OrderBook:
     """Return a book of validated fields, without validating them again: a stream makes one with every message."""
     book = _new(OrderBook)
     _set_pair(book, pair)
@@ -273,14 +276,6 @@ def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:
             f"{side.value}s must be a sequence of PriceLevel, best price first, got {safe_repr(levels)}"
         )
     return Levels(side, levels)
-
-
-def _tracked(pair: Pair) -> Pair:
-    if type(pair) is not Pair:
-        raise InvalidOrderBook(f"pair must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
-    if pair.base == pair.quote:
-        raise InvalidOrderBook(f"base and quote must be different assets, got {safe_repr(str(pair.base))} twice")
-    return pair
 
 
 def _spot(spot: Decimal | str | None) -> Decimal | None:

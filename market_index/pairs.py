@@ -8,7 +8,7 @@ from typing import Self, TypeAlias, final
 from attrs import frozen
 
 from market_index.assets import AssetId
-from market_index.errors import InvalidAssetId, InvalidPairList, MarketIndexError, safe_repr
+from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
 from market_index.prices import to_price
 
 LedgerOrder: TypeAlias = tuple[bytes, bytes, bytes, bytes]
@@ -100,6 +100,14 @@ class PairInfo:
     def pair(self) -> Pair:
         """The pair of these two assets."""
         return Pair(self.base, self.quote)
+
+
+def require_trackable(pair: object) -> None:
+    """Raise `InvalidOrderBook` unless the value is a pair of two different assets (decision 11)."""
+    if type(pair) is not Pair:
+        raise InvalidOrderBook(f"pair must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
+    if pair.base == pair.quote:
+        raise InvalidOrderBook(f"base and quote must be different assets, got {safe_repr(str(pair.base))} twice")
 
 
 def _require_asset(side: str, value: object) -> None:

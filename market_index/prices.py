@@ -23,6 +23,9 @@ MAX_COEFFICIENT: Final = 2**96 - 1
 MAX_DECIMAL_PLACES: Final = 28
 """The most decimal places of a price, once trailing zeros are gone."""
 
+MAX_RATIO_DIGITS: Final = 600
+"""The most digits of either number of a ratio; Python converts 640 of them whatever limit is set."""
+
 _SCALE: Final = 10**MAX_DECIMAL_PLACES
 _MAX_DIGITS: Final = len(str(MAX_COEFFICIENT))
 
@@ -35,6 +38,7 @@ is_canonical: Final = re.compile(_CANONICAL_TEXT).fullmatch
 
 # Decision 5. `\Z`, because `$` would let a newline through; `[0-9]`, because `\d` would let other scripts through.
 _TEXT: Final = re.compile(r"(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?\Z")
+_DIGITS: Final = re.compile(r"[0-9]+\Z")
 _MAX_EXPONENT_DIGITS: Final = 18
 
 
@@ -127,6 +131,62 @@ def to_price(value: Decimal | str) -> Decimal:
     return parse_price(format(value, "f"))
 
 
+def to_ratio(value: Decimal | Fraction | str) -> Fraction:
+    """Return `value` as an exact ratio greater than zero, which need not be in the range of a price.
+
+    A text is a decimal as of a price, or a numerator and a denominator.
+
+    >>> to_ratio("7/29000"), to_ratio(Decimal("0.25"))
+    (Fraction(7, 29000), Fraction(1, 4))
+
+    Raises `InvalidPrice` for anything else, and for numbers of more than 600 digits.
+    """
+    if isinstance(value, str):
+        numerator, denominator = _parsed_ratio(value)
+    elif isinstance(value, Decimal):
+        numerator, denominator = _decimal_ratio(value)
+    elif isinstance(value, Fraction):
+        # A subclass may override arithmetic.
+        numerator, denominator = value.numerator, value.denominator
+    else:
+        raise InvalidPrice(_wrong_type(value))
+    if numerator <= 0 or not denominator:
+        raise _not_a_ratio(value, "it must be greater than zero" if denominator else "its denominator is zero")
+    return Fraction(numerator, denominator)
+
+
+def _parsed_ratio(text: str) -> tuple[int, int]:
+    numerator, slash, denominator = text.partition("/")
+    if not slash:
+        if (match := _TEXT.match(text)) is None:
+            raise _not_a_ratio(text, "it must be ASCII digits with an optional point or one slash")
+        whole, fraction, exponent = match.groups(default="")
+        return _scaled(text, whole + fraction, _exponent(exponent) - len(fraction))
+    if _DIGITS.match(numerator) is None or _DIGITS.match(denominator) is None:
+        raise _not_a_ratio(text, "it must be ASCII digits with an optional point or one slash")
+    if max(len(numerator), len(denominator)) > MAX_RATIO_DIGITS:
+        raise _too_many_digits(text)
+    return int(numerator), int(denominator)
+
+
+def _decimal_ratio(value: Decimal) -> tuple[int, int]:
+    # Of a subclass, its number: it may override any method.
+    sign, digits, exponent = Decimal(value).as_tuple()
+    if not isinstance(exponent, int):
+        raise _not_a_ratio(value, "it is not finite")
+    if len(digits) > MAX_RATIO_DIGITS:
+        raise _too_many_digits(value)
+    numerator, denominator = _scaled(value, "".join(map(str, digits)), exponent)
+    return -numerator if sign else numerator, denominator
+
+
+def _scaled(value: object, digits: str, exponent: int) -> tuple[int, int]:
+    """Return a coefficient and an exponent of ten as a numerator and a denominator."""
+    if len(digits) + abs(exponent) > MAX_RATIO_DIGITS:
+        raise _too_many_digits(value)
+    return int(digits) * 10 ** max(exponent, 0), 10 ** max(-exponent, 0)
+
+
 def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
     """Return `value` as a price; a `Fraction` that no price's decimal gives exactly stays one.
 
@@ -164,10 +224,10 @@ def rounded_price(ratio: Fraction, rounding: str) -> Decimal:
     if coefficient > MAX_COEFFICIENT:
         places -= 1
         coefficient = _on_grid(ratio, places, rounding)
-    price = parse_price(f"{coefficient}E-{places}")
+    price = _price(coefficient, places)
     if rounding == ROUND_FLOOR and places < MAX_DECIMAL_PLACES:
         # The last price of the next finer grid is below the ratio, and may be above this one.
-        price = max(price, parse_price(f"{MAX_COEFFICIENT}E-{places + 1}"))
+        price = max(price, _price(MAX_COEFFICIENT, places + 1))
     return price
 
 
@@ -188,6 +248,14 @@ def price_text(price: Decimal) -> str:
     # str writes small numbers with an exponent, whose letter depends on the decimal context; all others as format does,
     # in half the time.
     return format(price, "f") if "E" in text or "e" in text else text
+
+
+def _price(coefficient: int, places: int) -> Decimal:
+    """Return a price of a coefficient and decimal places within bounds, without trailing zeros behind the point."""
+    text = str(coefficient)
+    significant = text.rstrip("0")
+    zeros = len(text) - len(significant)
+    return Decimal(f"{significant}E-{places - zeros}" if zeros < places else text[: len(text) - places])
 
 
 def _on_grid(ratio: Fraction, places: int, rounding: str) -> int:
@@ -232,6 +300,14 @@ def _wrong_type(value: object) -> str:
     if isinstance(value, Fraction):
         return f"{given}: an Order takes it, and its level_price is the price of a level"
     return f"{given}: pass the price's text, or a Decimal"
+
+
+def _not_a_ratio(value: object, reason: str) -> InvalidPrice:
+    return InvalidPrice(f"{safe_repr(value)} is not a ratio: {reason}")
+
+
+def _too_many_digits(value: object) -> InvalidPrice:
+    return _not_a_ratio(value, f"its numbers must have at most {MAX_RATIO_DIGITS} digits")
 
 
 def _not_a_price(value: object, reason: str) -> InvalidPrice:

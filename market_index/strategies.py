@@ -39,8 +39,9 @@ from market_index.levels import MAX_LIQUIDITY, Levels, PriceLevel, Side
 from market_index.live import LiveIndex
 from market_index.order_book import OrderBook
 from market_index.orders import Order
-from market_index.pairs import Pair, PairInfo
-from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, format_price, to_price
+from market_index.pairs import Pair, PairInfo, require_trackable
+from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, format_price, to_price, to_price_or_ratio
+from market_index.resting_orders import RestingOrders
 
 __all__ = [
     "amounts",
@@ -56,6 +57,7 @@ __all__ = [
     "live_indexes",
     "market_indexes",
     "order_books",
+    "order_ids",
     "orders",
     "pair_infos",
     "pairs",
@@ -63,6 +65,7 @@ __all__ = [
     "price_levels",
     "prices",
     "ratios",
+    "resting_orders",
     "simulated_fills",
 ]
 
@@ -106,6 +109,10 @@ _AWKWARD_RATIOS: Final = (
 
 # Integers that other programs lose: too large for 32 bits, for a float, and for 64 bits with a sign.
 _LARGE_INTEGERS: Final = (2**32, 2**53 + 1, 2**63)
+
+
+_RECURRING_IDS: Final = ("0", "a#0", "b#1", f"{'f' * 64}#65535", " ", "~" * 200)
+_FEW_PAIRS: Final = st.sampled_from([Pair(token, ADA) for token in _AWKWARD_TOKENS[:3]])
 
 
 def policy_ids() -> st.SearchStrategy[bytes]:
@@ -243,19 +250,40 @@ def price_levels(
 
 def orders(
     *,
+    pair: Pair | st.SearchStrategy[Pair] | None = None,
     side: Side | st.SearchStrategy[Side] | None = None,
     price: Decimal | Fraction | str | st.SearchStrategy[Decimal] | st.SearchStrategy[Fraction] | None = None,
     amount: int | st.SearchStrategy[int] | None = None,
 ) -> st.SearchStrategy[Order]:
     """Draw orders with decimal prices and with ratios. Some have an amount of 0."""
     if price is not None and not isinstance(price, st.SearchStrategy):
-        Order(Side.BID, price, 0)
+        to_price_or_ratio(price)
+    if isinstance(pair, Pair):
+        require_trackable(pair)
     return st.builds(
         Order,
+        _drawn(pair, pairs),
         _drawn(side, lambda: st.sampled_from(Side)),
         _drawn(price, lambda: prices() | ratios()),
         _drawn_amount(amount, 0),
     )
+
+
+def order_ids() -> st.SearchStrategy[str]:
+    """Draw order ids: a few that recur, and any others."""
+    return st.sampled_from(_RECURRING_IDS) | st.from_regex(r"[ -~]{1,200}", fullmatch=True)
+
+
+def resting_orders(
+    *, order: Order | st.SearchStrategy[Order] | None = None, min_orders: int = 0, max_orders: int = 8
+) -> st.SearchStrategy[RestingOrders]:
+    """Draw resting orders of a few pairs, some at one level. Some pairs have a spot price, or no orders."""
+    _require_sizes("the orders", min_orders, max_orders)
+    by_id = st.dictionaries(
+        order_ids(), _drawn(order, lambda: orders(pair=_FEW_PAIRS)), min_size=min_orders, max_size=max_orders
+    )
+    spots = st.dictionaries(_FEW_PAIRS, st.none() | prices(), max_size=2)
+    return _made(RestingOrders, by_id, spots, st.none() | _AS_OFS)
 
 
 def pair_infos(

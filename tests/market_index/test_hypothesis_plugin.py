@@ -24,6 +24,7 @@ from market_index import (
     Pair,
     PairInfo,
     PriceLevel,
+    RestingOrders,
     Side,
     SimulatedFill,
     strategies,
@@ -42,6 +43,7 @@ OF_TYPE = {
     Pair: strategies.pairs,
     PairInfo: strategies.pair_infos,
     PriceLevel: strategies.price_levels,
+    RestingOrders: strategies.resting_orders,
     Levels: strategies.levels,
 }
 

@@ -202,7 +202,8 @@ class TestSharing:
             return with_key(chunk, *arguments)
 
         monkeypatch.setattr(Chunk, "with_key", counted)
-        OrderBook(PAIR).apply(asks=[(str(price), 1) for price in range(1, 10_001)])
+        book = OrderBook.from_levels(PAIR, asks=[("0.5", 1)])
+        book.apply(asks=[(str(price), 1) for price in range(1, 10_001)])
         assert sum(copied) / len(copied) < 200
 
     def test_one_change_encodes_one_chunk(self):

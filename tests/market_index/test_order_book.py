@@ -115,7 +115,10 @@ class TestGathering:
         shuffle.shuffle(asks)
         assert OrderBook.from_levels(PAIR, bids, asks, "3") == book
 
-    @given(st.lists(orders(price=few_prices) | orders(), max_size=10), st.randoms(use_true_random=False))
+    @given(
+        st.lists(orders(pair=PAIR, price=few_prices) | orders(pair=PAIR), max_size=10),
+        st.randoms(use_true_random=False),
+    )
     def test_orders_gather_as_their_prices_and_amounts_do(self, them: list[Order], shuffle):
         sums: dict[tuple[Side, Fraction], int] = defaultdict(int)
         for order in them:
@@ -134,8 +137,8 @@ class TestGathering:
     def test_orders_at_one_ratio_are_one_level_and_rounded_to_the_takers_disadvantage(self):
         # An order of 2,832,390,295 for 152,648, as one stands on the ledger.
         ratio = Fraction(152648, 2832390295)
-        them = [Order(side, ratio, amount) for side in Side for amount in (5, 7)]
-        them += [Order(Side.BID, Fraction(152648 * 3, 2832390295 * 3), 9)]
+        them = [Order(PAIR, side, ratio, amount) for side in Side for amount in (5, 7)]
+        them += [Order(PAIR, Side.BID, Fraction(152648 * 3, 2832390295 * 3), 9)]
         book = OrderBook.from_orders(PAIR, them)
         assert [(str(one.price), one.accumulated_liquidity) for one in (*book.bids, *book.asks)] == [
             ("0.0000538937025273206565622694", 21),
@@ -150,7 +153,7 @@ class TestGathering:
     @pytest.mark.parametrize("count", [10_000, pytest.param(500_000, marks=pytest.mark.thorough)])
     def test_prices_with_equal_hashes_are_summed_in_linear_time(self, count: int):
         # Numbers that are equal modulo 2^61-1 have equal hashes. A dict of 500,000 would take hours.
-        orders = [Order(Side.ASK, str(7 + number * (2**61 - 1)), 1) for number in range(count)]
+        orders = [Order(PAIR, Side.ASK, str(7 + number * (2**61 - 1)), 1) for number in range(count)]
         assert len(OrderBook.from_orders(PAIR, orders).asks) == count
 
     def test_a_sum_above_the_maximum_is_rejected_with_its_price(self):
@@ -180,9 +183,14 @@ class TestGathering:
                 refuse(bids=[("2", 1), entry])
             assert message in str(refused.value)
 
+    def test_an_order_of_another_pair_is_rejected_with_its_place(self):
+        other = Pair(PAIR.quote, PAIR.base)
+        with pytest.raises(InvalidOrderBook, match=rf"orders\[1\] must be of the pair {PAIR}, got one of {other}"):
+            OrderBook.from_orders(PAIR, [Order(PAIR, Side.BID, "1", 1), Order(other, Side.BID, "1", 1)])
+
     def test_an_entry_that_is_not_an_order_is_rejected_with_its_place(self):
         with pytest.raises(InvalidOrderBook, match=r"orders\[1\] must be an Order, got \('1', 1\)"):
-            OrderBook.from_orders(PAIR, [Order(Side.BID, "1", 1), ("1", 1)])  # type: ignore[list-item]  # a caller without types
+            OrderBook.from_orders(PAIR, [Order(PAIR, Side.BID, "1", 1), ("1", 1)])  # type: ignore[list-item]  # a caller without types
 
 
 class TestApply:

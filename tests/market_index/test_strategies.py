@@ -150,7 +150,10 @@ FIXED = [
     (strategies.asset_ids(asset_name=st.just(b"SNEK"), ada=False).map(lambda asset: asset.asset_name), b"SNEK"),
     (strategies.pairs(base=SNEK, quote=st.just(ADA)), PAIR),
     (strategies.price_levels(price="2", amount=3), PriceLevel("2", 3)),
-    (strategies.orders(side=Side.BID, price=Fraction(1, 3), amount=3), Order(Side.BID, Fraction(1, 3), 3)),
+    (
+        strategies.orders(pair=PAIR, side=Side.BID, price=Fraction(1, 3), amount=3),
+        Order(PAIR, Side.BID, Fraction(1, 3), 3),
+    ),
     (strategies.pair_infos(pair=PAIR, last_spot="2"), PairInfo(SNEK, ADA, "2")),
     (strategies.simulated_fills(book=OrderBook(PAIR), side=Side.BID).map(lambda fill: fill.filled), 0),
     (strategies.market_indexes(book=OrderBook(PAIR), min_pairs=1).map(list), [PAIR]),

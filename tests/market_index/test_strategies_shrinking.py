@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, find, settings
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, Order, Side, strategies
+from market_index import ADA, AssetId, Order, Pair, Side, strategies
 
 ALL_PHASES = settings(database=None, max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -50,8 +50,9 @@ def test_the_parts_shrink_to_the_simplest():
     assert simplest(strategies.prices(min_value="7", max_value="9"), lambda price: True) == 7
     assert simplest(strategies.amounts(), lambda amount: True) == 1
     assert simplest(strategies.amounts(min_value=0), lambda amount: True) == 0
-    orders = strategies.orders(price=strategies.prices())
-    assert simplest(orders, lambda order: order.amount) == Order(Side.BID, "1", 1)
+    pair = Pair(ADA, AssetId(bytes(28), b""))
+    orders = strategies.orders(pair=strategies.pairs(), price=strategies.prices())
+    assert simplest(orders, lambda order: order.amount) == Order(pair, Side.BID, "1", 1)
     assert len(simplest(strategies.market_indexes(), lambda index: True)) == 0
 
 

@@ -119,13 +119,13 @@ book.simulate_fill(Side.ASK, 5, "USD")  # error: mypy[arg-type] pyright[reportAr
 book.simulate_fill("ask", 5)  # error: mypy[arg-type] pyright[reportArgumentType]
 book.simulate_fill(Side.ASK, 5.0)  # error: mypy[arg-type] pyright[reportArgumentType]
 
-order = Order(Side.BID, Fraction(1, 3), 5)
+order = Order(pair, Side.BID, Fraction(1, 3), 5)
 assert_type(order.price, Decimal | Fraction)
 assert_type(order.level_price, Decimal)
 assert_type(OrderBook.from_orders(pair, [order], spot="0.5"), OrderBook)
 
-Order(Side.BID, 0.5, 5)  # error: mypy[arg-type] pyright[reportArgumentType]
-Order("bid", "0.5", 5)  # error: mypy[arg-type] pyright[reportArgumentType]
+Order(pair, Side.BID, 0.5, 5)  # error: mypy[arg-type] pyright[reportArgumentType]
+Order(pair, "bid", "0.5", 5)  # error: mypy[arg-type] pyright[reportArgumentType]
 OrderBook.from_orders(pair, [level])  # error: mypy[list-item] pyright[reportArgumentType]
 
 # Indexes

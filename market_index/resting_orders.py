@@ -1,0 +1,390 @@
+"""Orders by id, over all pairs, and the market index that they add up to.
+
+Theory of operation
+    The orders are stored twice, in the persistent structure of books and indexes: by id, to find the order that is
+    removed, and by pair and id, to find the orders behind a level. The index is derived with each change: the amount of
+    a level changes by the difference of its orders. Only where a level has 2^64-1, which may be less than its total
+    (decision 26), the orders of the pair are added up anew, once per change.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from heapq import merge
+from itertools import chain
+from operator import is_
+from types import EllipsisType
+from typing import Final, TypeVar, final
+from zlib import crc32
+
+from attrs import astuple, field, frozen
+
+from market_index.arithmetic import EXACT
+from market_index.chunked import Chunk, Chunked, KeyOrder
+from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
+from market_index.index import MarketIndex, hashes
+from market_index.levels import MAX_LIQUIDITY, Levels, Side, require_side
+from market_index.order_book import OrderBook, order_book_of
+from market_index.orders import Order
+from market_index.pairs import LedgerOrder, Pair, require_trackable
+from market_index.prices import to_price
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MAX_ID_CHARACTERS: Final = 200
+"""The length of the longest order id."""
+
+
+class OrderNotFound(MarketIndexError, KeyError):
+    """No order of this id rests.
+
+    It is a `KeyError`, because resting orders are a mapping.
+
+    >>> str(OrderNotFound("51ab#0"))
+    "order '51ab#0' not found"
+    """
+
+    def __init__(self, order_id: str) -> None:
+        super().__init__(order_id)
+        self.order_id = order_id
+
+    def __str__(self) -> str:
+        return f"order {safe_repr(self.order_id)} not found"
+
+
+class _Table(Chunked[K, V], Mapping[K, V]):
+    """Keys and values, to look up and to change."""
+
+    __slots__ = ()
+
+    def changed(self, changes: Iterable[tuple[K, V | None]]) -> _Table[K, V]:
+        return self._changed(changes)
+
+    def has_same_content(self, other: _Table[K, V]) -> bool:
+        return self._has_same_content(other)
+
+    def __getitem__(self, key: K) -> V:
+        found = self._find(key)
+        if found is None:
+            raise KeyError(key)
+        return found[0].values[found[1]]
+
+    def __iter__(self) -> Iterator[K]:
+        return chain.from_iterable([chunk.keys for chunk in self._chunks])
+
+    def __len__(self) -> int:
+        return self._size
+
+
+class _ById(Mapping[str, Order]):
+    """Orders by id, in 256 tables: copying one list of all chunks takes half the time of a change in a million orders.
+
+    Which table contains an id depends on its hash, so equal content has equal tables.
+    """
+
+    __slots__ = ("_tables",)
+
+    def __init__(self, tables: list[_Table[str, Order]]) -> None:
+        self._tables = tables
+
+    def changed(self, changes: Mapping[str, Order | None]) -> _ById:
+        by_table: dict[int, list[tuple[str, Order | None]]] = {}
+        for change in changes.items():
+            by_table.setdefault(_table_of(change[0]), []).append(change)
+        tables = self._tables.copy()
+        for at, in_table in by_table.items():
+            tables[at] = tables[at].changed(in_table)
+        return _ById(tables)
+
+    def has_same_content(self, other: _ById) -> bool:
+        return all(map(_Table.has_same_content, self._tables, other._tables))
+
+    def __getitem__(self, order_id: str) -> Order:
+        return self._tables[_table_of(order_id)][order_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return merge(*self._tables)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._tables))
+
+
+def _table_of(order_id: str) -> int:
+    # The highest bits: the lowest ones decide where chunks end.
+    return crc32(order_id.encode()) >> 24
+
+
+def _id_hashes(ids: Iterable[str]) -> Iterable[int]:
+    return map(crc32, map(str.encode, ids))
+
+
+_BY_ID: Final[KeyOrder[str, Order]] = KeyOrder(_id_hashes, is_same=is_)
+_IDS: Final[KeyOrder[str, int]] = KeyOrder(_id_hashes, is_same=is_)
+_BY_PAIR: Final[KeyOrder[LedgerOrder, _Table[str, int]]] = KeyOrder(hashes, is_same=is_)
+_NO_ORDERS: Final = _ById([_Table(_BY_ID, Chunk([], []))] * 256)
+# A set of ids: the value of each is 1. An array of them is copied faster than a list.
+_NO_IDS: Final[_Table[str, int]] = _Table(_IDS, Chunk([], array("B")))
+_NO_PAIRS: Final[_Table[LedgerOrder, _Table[str, int]]] = _Table(_BY_PAIR, Chunk([], []))
+_NOTHING: Final[Mapping[object, object]] = {}
+
+
+@final
+@frozen(init=False, eq=False, repr=False)
+class RestingOrders(Mapping[str, Order]):
+    """All orders that rest, by id: an immutable mapping from order id to `Order`, over all pairs, sorted by id.
+
+    An id is 1 to 200 printable ASCII characters, such as a transaction output. `apply` derives the next value, which
+    shares what did not change, so a rollback is keeping the value before.
+
+    `index` is the market index of these orders: always what gathering all of them gives, except that the total of a
+    level ends at 2^64-1 (decision 26). A pair without orders stays in it, with an empty book, until `untrack`.
+
+    It equals every mapping of the same ids to the same orders.
+
+    >>> from market_index import ADA, AssetId
+    >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+    >>> block = RestingOrders({"a#0": Order(pair, Side.ASK, "0.5", 70), "b#1": Order(pair, Side.ASK, "0.5", 30)})
+    >>> block.index.order_book(pair).best_ask
+    PriceLevel(price=Decimal('0.5'), accumulated_liquidity=100)
+    >>> following = block.apply(removed=["a#0"], placed={"b#1": Order(pair, Side.ASK, "0.5", 10)}, as_of="block 7")
+    >>> following.index.order_book(pair).best_ask, following.index.as_of
+    (PriceLevel(price=Decimal('0.5'), accumulated_liquidity=10), 'block 7')
+
+    Raises as `apply` does.
+    """
+
+    index: MarketIndex
+    """The books of all tracked pairs."""
+
+    _by_id: _ById = field()
+    _by_pair: _Table[LedgerOrder, _Table[str, int]] = field()
+
+    def __init__(
+        self,
+        orders: Mapping[str, Order] = _NOTHING,  # type: ignore[assignment]  # an empty mapping has no wrong type
+        spots: Mapping[Pair, Decimal | str | None] = _NOTHING,  # type: ignore[assignment]  # as above
+        as_of: str | None = None,
+    ) -> None:
+        self.__attrs_init__(MarketIndex(), _NO_ORDERS, _NO_PAIRS)
+        if orders or spots or as_of is not None:
+            filled = self.apply(orders, spots=spots, as_of=as_of)
+            self.__attrs_init__(*astuple(filled, recurse=False))
+
+    def apply(
+        self,
+        placed: Mapping[str, Order] = _NOTHING,  # type: ignore[assignment]  # as above
+        removed: Iterable[str] = (),
+        spots: Mapping[Pair, Decimal | str | None] = _NOTHING,  # type: ignore[assignment]  # as above
+        as_of: str | None = None,
+        *,
+        missing_ok: bool = False,
+    ) -> RestingOrders:
+        """Return what rests after orders were removed, then others placed; the cost grows with the change alone.
+
+        Placing an id that rests replaces its order, as a partial fill does. `spots` are the last executed prices of
+        pairs, None for an unknown one; a pair that is named there is tracked. `as_of` is kept unless it is given.
+
+        Raises `OrderNotFound` for a removed id that does not rest, unless `missing_ok`; `InvalidOrderBook` for what is
+        no id or no order; `InvalidPrice`; and `InvalidFreshness` for `as_of`. This value is unchanged.
+        """
+        changed, outgoing = self._outgoing(placed, removed, missing_ok=missing_ok)
+        by_pair: dict[LedgerOrder, _PairChange] = {}
+        for order_id, order in outgoing:
+            _change_of(order.pair, by_pair).remove(order_id, order)
+        for order_id, order in placed.items():
+            _change_of(order.pair, by_pair).place(order_id, order)
+        for pair, spot in spots.items():
+            require_trackable(pair)
+            _change_of(pair, by_pair).spot = spot
+        by_id = self._by_id.changed(changed)
+        ids_by_pair: list[tuple[LedgerOrder, _Table[str, int] | None]] = []
+        books = []
+        for key, change in by_pair.items():
+            ids = (self._by_pair.get(key) or _NO_IDS).changed(change.ids.items())
+            ids_by_pair.append((key, ids or None))
+            before = self.index.get(change.pair)
+            following = change.applied(before or OrderBook(change.pair), ids, by_id)
+            if following is not before:
+                books.append(following)
+        return _resting_orders(self.index.with_books(*books, as_of=as_of), by_id, self._by_pair.changed(ids_by_pair))
+
+    def _outgoing(
+        self, placed: Mapping[str, Order], removed: Iterable[str], *, missing_ok: bool
+    ) -> tuple[dict[str, Order | None], list[tuple[str, Order]]]:
+        """Return each changed id with the order that rests afterwards, and the orders that rest no more."""
+        changed: dict[str, Order | None] = {}
+        outgoing: list[tuple[str, Order]] = []
+        for order_id in removed:
+            before = self._by_id.get(_checked_id(order_id))
+            if before is not None and order_id not in changed:
+                outgoing.append((order_id, before))
+                changed[order_id] = None
+            elif not missing_ok:
+                raise OrderNotFound(order_id)
+        for order_id, order in placed.items():
+            before = self._by_id.get(_checked_id(order_id))
+            if type(order) is not Order:
+                raise InvalidOrderBook(f"placed[{safe_repr(order_id)}] must be an Order, got {safe_repr(order)}")
+            if before is not None and order_id not in changed:
+                outgoing.append((order_id, before))
+            changed[order_id] = order
+        return changed, outgoing
+
+    def untrack(self, *pairs: Pair) -> RestingOrders:
+        """Return the same orders without these pairs, whose books are empty; a pair that is not tracked is ignored.
+
+        Raises `InvalidOrderBook` for a pair at which orders rest.
+        """
+        for pair in pairs:
+            require_trackable(pair)
+            if resting := self._ids(pair):
+                raise InvalidOrderBook(f"{pair} must have no orders to be untracked, got {len(resting)}")
+        return _resting_orders(self.index.without(*pairs), self._by_id, self._by_pair)
+
+    def at(self, pair: Pair, side: Side, price: Decimal | str) -> dict[str, Order]:
+        """Return the orders behind a level by their ids, sorted by id. The cost grows with the orders of the pair.
+
+        >>> from market_index import ADA, AssetId
+        >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+        >>> resting = RestingOrders({"a#0": Order(pair, Side.ASK, "0.5", 70), "b#1": Order(pair, Side.ASK, "0.6", 30)})
+        >>> list(resting.at(pair, Side.ASK, "0.50"))
+        ['a#0']
+
+        Raises `TypeError` for a side that is no `Side`, `InvalidPrice` and `InvalidOrderBook`.
+        """
+        require_trackable(pair)
+        require_side(side)
+        level_price = to_price(price)
+        orders = ((order_id, self._by_id[order_id]) for order_id in self._ids(pair))
+        return {
+            order_id: order
+            for order_id, order in orders
+            if order.side is side and order.amount and order.level_price == level_price
+        }
+
+    def _ids(self, pair: Pair) -> _Table[str, int]:
+        return self._by_pair.get(pair.ledger_order) or _NO_IDS
+
+    def __getitem__(self, order_id: str) -> Order:
+        order = self._by_id.get(order_id) if type(order_id) is str else None
+        if order is None:
+            raise OrderNotFound(order_id)
+        return order
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is RestingOrders:
+            return self._by_id.has_same_content(other._by_id)
+        return Mapping.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"<RestingOrders: {len(self)} orders, {len(self.index)} pairs>"
+
+    def __reduce__(self) -> tuple[type[RestingOrders], tuple[object, ...]]:
+        spots = {pair: book.spot for pair, book in self.index.items()}
+        return RestingOrders, (dict(self), spots, self.index.as_of)
+
+
+class _PairChange:
+    """What changes in one pair: the ids of its orders, the totals of its levels, and its spot price."""
+
+    __slots__ = ("_asks", "_bids", "ids", "pair", "spot")
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair: Pair = pair
+        self.ids: dict[str, int] = {}
+        self.spot: Decimal | str | EllipsisType | None = ...
+        # By the text of the price: the hash of a number is no secret, so prices could be chosen to collide.
+        self._bids: dict[str, tuple[Decimal, int]] = {}
+        self._asks: dict[str, tuple[Decimal, int]] = {}
+
+    def remove(self, order_id: str, order: Order) -> None:
+        self.ids[order_id] = 0
+        self._add(order, -order.amount)
+
+    def place(self, order_id: str, order: Order) -> None:
+        self.ids[order_id] = 1
+        self._add(order, order.amount)
+
+    def _add(self, order: Order, difference: int) -> None:
+        differences = self._bids if order.side is Side.BID else self._asks
+        price = order.level_price
+        text = EXACT.to_sci_string(price)
+        before = differences.get(text)
+        differences[text] = (price, difference if before is None else before[1] + difference)
+
+    def applied(self, book: OrderBook, ids: _Table[str, int], by_id: _ById) -> OrderBook:
+        """Return the next book, or itself if it is the same. Afterwards its orders are those of these ids."""
+        bids = _changed(book.bids, self._bids, ids, by_id)
+        asks = _changed(book.asks, self._asks, ids, by_id)
+        if self.spot is not ...:
+            book = book.apply(spot=self.spot)
+        return book if bids is book.bids and asks is book.asks else order_book_of(book.pair, bids, asks, book.spot)
+
+
+def _change_of(pair: Pair, by_pair: dict[LedgerOrder, _PairChange]) -> _PairChange:
+    key = pair.ledger_order
+    change = by_pair.get(key)
+    if change is None:
+        change = by_pair[key] = _PairChange(pair)
+    return change
+
+
+def _changed(
+    levels: Levels, differences: dict[str, tuple[Decimal, int]], ids: _Table[str, int], by_id: _ById
+) -> Levels:
+    """Return the levels whose totals change by these differences."""
+    amounts: list[tuple[Decimal, int]] = []
+    saturated: dict[str, int] = {}
+    for text, (price, difference) in differences.items():
+        before = levels.amount_at(price)
+        if before == MAX_LIQUIDITY:
+            # The total may be larger.
+            saturated[text] = 0
+        else:
+            amounts.append((price, min(before + difference, MAX_LIQUIDITY)))
+    if saturated:
+        for order_id in ids:
+            order = by_id[order_id]
+            if order.side is levels.side and (text := EXACT.to_sci_string(order.level_price)) in saturated:
+                saturated[text] += order.amount
+        amounts += [(differences[text][0], min(total, MAX_LIQUIDITY)) for text, total in saturated.items()]
+    return levels.applied(amounts)
+
+
+def _checked_id(order_id: str) -> str:
+    if (
+        type(order_id) is not str
+        or not 1 <= len(order_id) <= MAX_ID_CHARACTERS
+        or not (order_id.isascii() and order_id.isprintable())
+    ):
+        raise InvalidOrderBook(
+            f"an order id must be 1 to {MAX_ID_CHARACTERS} printable ASCII characters, got {safe_repr(order_id)}"
+        )
+    return order_id
+
+
+_new: Final = object.__new__
+_set_index: Final = RestingOrders.__dict__["index"].__set__
+_set_by_id: Final = RestingOrders.__dict__["_by_id"].__set__
+_set_by_pair: Final = RestingOrders.__dict__["_by_pair"].__set__
+
+
+def _resting_orders(index: MarketIndex, by_id: _ById, by_pair: _Table[LedgerOrder, _Table[str, int]]) -> RestingOrders:
+    """Return resting orders of these parts, without the constructor."""
+    resting = _new(RestingOrders)
+    _set_index(resting, index)
+    _set_by_id(resting, by_id)
+    _set_by_pair(resting, by_pair)
+    return resting
