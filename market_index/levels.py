@@ -135,8 +135,7 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
 
     def amount_at(self, price: Decimal | str) -> int:
         """Return the liquidity at exactly this price, 0 if there is no such level. Raises `InvalidPrice`."""
-        # Any number can be looked up; validating it takes longer than the search.
-        found = self._find(price if type(price) is Decimal and price.is_finite() else to_price(price))
+        found = self._find(to_price(price))
         return 0 if found is None else found[0].values[found[1]]
 
     def head(self, count: int) -> Levels:

@@ -139,7 +139,7 @@ def to_ratio(value: Decimal | Fraction | str) -> Fraction:
     >>> to_ratio("7/29000"), to_ratio(Decimal("0.25"))
     (Fraction(7, 29000), Fraction(1, 4))
 
-    Raises `InvalidPrice` for anything else, and for numbers of more than 600 digits.
+    Raises `InvalidPrice` for anything else, and for a text or a Decimal whose numbers have more than 600 digits.
     """
     if isinstance(value, str):
         numerator, denominator = _parsed_ratio(value)

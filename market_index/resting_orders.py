@@ -1,10 +1,10 @@
 """Orders by id, over all pairs, and the market index that they add up to.
 
 Theory of operation
-    The orders are stored twice, in the persistent structure of books and indexes: by id, to find the order that is
-    removed, and by pair and id, to find the orders behind a level. The index is derived with each change: the amount of
-    a level changes by the difference of its orders. Only where a level has 2^64-1, which may be less than its total
-    (decision 26), the orders of the pair are added up anew, once per change.
+    The orders are stored in the persistent structure of books and indexes: by id, to find the order that is removed.
+    Beside them are the ids of each pair, to find the orders behind a level. The index is derived with each change: the
+    amount of a level changes by the difference of its orders. A level shows 2^64-1 at most (decision 26); what its
+    orders have beyond that is stored as its excess, so that it is shown again when other orders go.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from heapq import merge
 from itertools import chain
-from operator import is_
+from operator import eq, is_
 from types import EllipsisType
-from typing import Final, TypeVar, final
+from typing import Final, Self, TypeVar, final
 from zlib import crc32
 
-from attrs import astuple, field, frozen
+from attrs import field, frozen
 
 from market_index.arithmetic import EXACT
 from market_index.chunked import Chunk, Chunked, KeyOrder
-from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
+from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
 from market_index.index import MarketIndex, hashes
 from market_index.levels import MAX_LIQUIDITY, Levels, Side, require_side
 from market_index.order_book import OrderBook, order_book_of
@@ -53,6 +53,11 @@ class OrderNotFound(MarketIndexError, KeyError):
 
     def __str__(self) -> str:
         return f"order {safe_repr(self.order_id)} not found"
+
+    def at(self, place: str) -> Self:
+        """Return the error itself: the message names the order, which is the location."""
+        del place
+        return self
 
 
 class _Table(Chunked[K, V], Mapping[K, V]):
@@ -128,7 +133,7 @@ _NO_ORDERS: Final = _ById([_Table(_BY_ID, Chunk([], []))] * 256)
 # A set of ids: the value of each is 1. An array of them is copied faster than a list.
 _NO_IDS: Final[_Table[str, int]] = _Table(_IDS, Chunk([], array("B")))
 _NO_PAIRS: Final[_Table[LedgerOrder, _Table[str, int]]] = _Table(_BY_PAIR, Chunk([], []))
-_NOTHING: Final[Mapping[object, object]] = {}
+_NO_EXCESS: Final[_Table[str, int]] = _Table(KeyOrder(_id_hashes, is_same=eq), Chunk([], []))
 
 
 @final
@@ -161,23 +166,22 @@ class RestingOrders(Mapping[str, Order]):
 
     _by_id: _ById = field()
     _by_pair: _Table[LedgerOrder, _Table[str, int]] = field()
+    _excess: _Table[str, int] = field()
 
     def __init__(
         self,
-        orders: Mapping[str, Order] = _NOTHING,  # type: ignore[assignment]  # an empty mapping has no wrong type
-        spots: Mapping[Pair, Decimal | str | None] = _NOTHING,  # type: ignore[assignment]  # as above
+        orders: Mapping[str, Order] = {},
+        spots: Mapping[Pair, Decimal | str | None] = {},
         as_of: str | None = None,
     ) -> None:
-        self.__attrs_init__(MarketIndex(), _NO_ORDERS, _NO_PAIRS)
-        if orders or spots or as_of is not None:
-            filled = self.apply(orders, spots=spots, as_of=as_of)
-            self.__attrs_init__(*astuple(filled, recurse=False))
+        filled: RestingOrders = _NOTHING.apply(orders, spots=spots, as_of=as_of)
+        self.__attrs_init__(filled.index, filled._by_id, filled._by_pair, filled._excess)
 
     def apply(
         self,
-        placed: Mapping[str, Order] = _NOTHING,  # type: ignore[assignment]  # as above
+        placed: Mapping[str, Order] = {},
         removed: Iterable[str] = (),
-        spots: Mapping[Pair, Decimal | str | None] = _NOTHING,  # type: ignore[assignment]  # as above
+        spots: Mapping[Pair, Decimal | str | None] = {},
         as_of: str | None = None,
         *,
         missing_ok: bool = False,
@@ -190,31 +194,40 @@ class RestingOrders(Mapping[str, Order]):
         Raises `OrderNotFound` for a removed id that does not rest, unless `missing_ok`; `InvalidOrderBook` for what is
         no id or no order; `InvalidPrice`; and `InvalidFreshness` for `as_of`. This value is unchanged.
         """
+        # Read once: a mapping may change.
+        placed = dict(placed)
         changed, outgoing = self._outgoing(placed, removed, missing_ok=missing_ok)
         by_pair: dict[LedgerOrder, _PairChange] = {}
         for order_id, order in outgoing:
             _change_of(order.pair, by_pair).remove(order_id, order)
         for order_id, order in placed.items():
             _change_of(order.pair, by_pair).place(order_id, order)
-        for pair, spot in spots.items():
+        for pair, spot in dict(spots).items():
             require_trackable(pair)
-            _change_of(pair, by_pair).spot = spot
-        by_id = self._by_id.changed(changed)
+            _change_of(pair, by_pair).spot = _checked_spot(pair, spot)
         ids_by_pair: list[tuple[LedgerOrder, _Table[str, int] | None]] = []
+        excess: dict[str, int] = {}
         books = []
         for key, change in by_pair.items():
             ids = (self._by_pair.get(key) or _NO_IDS).changed(change.ids.items())
             ids_by_pair.append((key, ids or None))
             before = self.index.get(change.pair)
-            following = change.applied(before or OrderBook(change.pair), ids, by_id)
+            following = change.applied(before or OrderBook(change.pair), self._excess, excess)
             if following is not before:
                 books.append(following)
-        return _resting_orders(self.index.with_books(*books, as_of=as_of), by_id, self._by_pair.changed(ids_by_pair))
+        return _resting_orders(
+            self.index.with_books(*books, as_of=as_of),
+            self._by_id.changed(changed),
+            self._by_pair.changed(ids_by_pair),
+            self._excess.changed(excess.items()),
+        )
 
     def _outgoing(
         self, placed: Mapping[str, Order], removed: Iterable[str], *, missing_ok: bool
     ) -> tuple[dict[str, Order | None], list[tuple[str, Order]]]:
         """Return each changed id with the order that rests afterwards, and the orders that rest no more."""
+        if isinstance(removed, str):
+            raise InvalidOrderBook(f"removed must be several order ids, got a str: {safe_repr(removed)}")
         changed: dict[str, Order | None] = {}
         outgoing: list[tuple[str, Order]] = []
         for order_id in removed:
@@ -242,7 +255,7 @@ class RestingOrders(Mapping[str, Order]):
             require_trackable(pair)
             if resting := self._ids(pair):
                 raise InvalidOrderBook(f"{pair} must have no orders to be untracked, got {len(resting)}")
-        return _resting_orders(self.index.without(*pairs), self._by_id, self._by_pair)
+        return _resting_orders(self.index.without(*pairs), self._by_id, self._by_pair, self._excess)
 
     def at(self, pair: Pair, side: Side, price: Decimal | str) -> dict[str, Order]:
         """Return the orders behind a level by their ids, sorted by id. The cost grows with the orders of the pair.
@@ -269,7 +282,7 @@ class RestingOrders(Mapping[str, Order]):
         return self._by_pair.get(pair.ledger_order) or _NO_IDS
 
     def __getitem__(self, order_id: str) -> Order:
-        order = self._by_id.get(order_id) if type(order_id) is str else None
+        order = self._by_id.get(order_id) if _is_id(order_id) else None
         if order is None:
             raise OrderNotFound(order_id)
         return order
@@ -304,7 +317,7 @@ class _PairChange:
     def __init__(self, pair: Pair) -> None:
         self.pair: Pair = pair
         self.ids: dict[str, int] = {}
-        self.spot: Decimal | str | EllipsisType | None = ...
+        self.spot: Decimal | EllipsisType | None = ...
         # By the text of the price: the hash of a number is no secret, so prices could be chosen to collide.
         self._bids: dict[str, tuple[Decimal, int]] = {}
         self._asks: dict[str, tuple[Decimal, int]] = {}
@@ -324,13 +337,13 @@ class _PairChange:
         before = differences.get(text)
         differences[text] = (price, difference if before is None else before[1] + difference)
 
-    def applied(self, book: OrderBook, ids: _Table[str, int], by_id: _ById) -> OrderBook:
-        """Return the next book, or itself if it is the same. Afterwards its orders are those of these ids."""
-        bids = _changed(book.bids, self._bids, ids, by_id)
-        asks = _changed(book.asks, self._asks, ids, by_id)
-        if self.spot is not ...:
-            book = book.apply(spot=self.spot)
-        return book if bids is book.bids and asks is book.asks else order_book_of(book.pair, bids, asks, book.spot)
+    def applied(self, book: OrderBook, before: Mapping[str, int], excess: dict[str, int]) -> OrderBook:
+        """Return the next book, or itself if it is the same, and set the excess of the levels that have or had one."""
+        bids = _changed(book.pair, book.bids, self._bids, before, excess)
+        asks = _changed(book.pair, book.asks, self._asks, before, excess)
+        spot = book.spot if self.spot is ... else self.spot
+        is_same = bids is book.bids and asks is book.asks and spot == book.spot
+        return book if is_same else order_book_of(book.pair, bids, asks, spot)
 
 
 def _change_of(pair: Pair, by_pair: dict[LedgerOrder, _PairChange]) -> _PairChange:
@@ -342,49 +355,61 @@ def _change_of(pair: Pair, by_pair: dict[LedgerOrder, _PairChange]) -> _PairChan
 
 
 def _changed(
-    levels: Levels, differences: dict[str, tuple[Decimal, int]], ids: _Table[str, int], by_id: _ById
+    pair: Pair,
+    levels: Levels,
+    differences: dict[str, tuple[Decimal, int]],
+    before: Mapping[str, int],
+    excess: dict[str, int],
 ) -> Levels:
-    """Return the levels whose totals change by these differences."""
+    """Return the levels whose totals change by these differences, and set the excess of those that have or had one."""
     amounts: list[tuple[Decimal, int]] = []
-    saturated: dict[str, int] = {}
     for text, (price, difference) in differences.items():
-        before = levels.amount_at(price)
-        if before == MAX_LIQUIDITY:
-            # The total may be larger.
-            saturated[text] = 0
-        else:
-            amounts.append((price, min(before + difference, MAX_LIQUIDITY)))
-    if saturated:
-        for order_id in ids:
-            order = by_id[order_id]
-            if order.side is levels.side and (text := EXACT.to_sci_string(order.level_price)) in saturated:
-                saturated[text] += order.amount
-        amounts += [(differences[text][0], min(total, MAX_LIQUIDITY)) for text, total in saturated.items()]
+        shown = levels.amount_at(price)
+        total = shown + difference
+        if shown == MAX_LIQUIDITY or total > MAX_LIQUIDITY:
+            level = f"{pair} {levels.side.value} {text}"
+            total += before.get(level, 0)
+            excess[level] = max(total - MAX_LIQUIDITY, 0)
+        amounts.append((price, min(total, MAX_LIQUIDITY)))
     return levels.applied(amounts)
 
 
+def _is_id(value: object) -> bool:
+    return type(value) is str and 1 <= len(value) <= MAX_ID_CHARACTERS and value.isascii() and value.isprintable()
+
+
 def _checked_id(order_id: str) -> str:
-    if (
-        type(order_id) is not str
-        or not 1 <= len(order_id) <= MAX_ID_CHARACTERS
-        or not (order_id.isascii() and order_id.isprintable())
-    ):
+    if not _is_id(order_id):
         raise InvalidOrderBook(
             f"an order id must be 1 to {MAX_ID_CHARACTERS} printable ASCII characters, got {safe_repr(order_id)}"
         )
     return order_id
 
 
+def _checked_spot(pair: Pair, spot: Decimal | str | None) -> Decimal | None:
+    try:
+        return None if spot is None else to_price(spot)
+    except InvalidPrice as error:
+        raise error.at(f"spot of {pair}") from None
+
+
 _new: Final = object.__new__
 _set_index: Final = RestingOrders.__dict__["index"].__set__
 _set_by_id: Final = RestingOrders.__dict__["_by_id"].__set__
 _set_by_pair: Final = RestingOrders.__dict__["_by_pair"].__set__
+_set_excess: Final = RestingOrders.__dict__["_excess"].__set__
 
 
-def _resting_orders(index: MarketIndex, by_id: _ById, by_pair: _Table[LedgerOrder, _Table[str, int]]) -> RestingOrders:
+def _resting_orders(
+    index: MarketIndex, by_id: _ById, by_pair: _Table[LedgerOrder, _Table[str, int]], excess: _Table[str, int]
+) -> RestingOrders:
     """Return resting orders of these parts, without the constructor."""
     resting = _new(RestingOrders)
     _set_index(resting, index)
     _set_by_id(resting, by_id)
     _set_by_pair(resting, by_pair)
+    _set_excess(resting, excess)
     return resting
+
+
+_NOTHING: Final = _resting_orders(MarketIndex(), _NO_ORDERS, _NO_PAIRS, _NO_EXCESS)

@@ -17,6 +17,7 @@ from market_index import (
     InvalidPairList,
     InvalidPrice,
     MarketIndexError,
+    OrderNotFound,
     Pair,
     PairNotFound,
 )
@@ -32,7 +33,9 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("error", [*ERRORS, PairNotFound(PAIR)], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    "error", [*ERRORS, PairNotFound(PAIR), OrderNotFound("51ab#0")], ids=lambda error: type(error).__name__
+)
 def test_an_error_survives_pickle_and_copy(error: MarketIndexError):
     for duplicate in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(duplicate) is type(error)
@@ -52,8 +55,8 @@ def test_an_error_without_arguments_has_no_message():
     assert not str(MarketIndexError())
 
 
-def test_a_pair_that_is_not_found_is_its_own_location():
-    error = PairNotFound(PAIR)
+@pytest.mark.parametrize("error", [PairNotFound(PAIR), OrderNotFound("51ab#0")], ids=["pair", "order"])
+def test_what_is_not_found_is_its_own_location(error: MarketIndexError):
     assert error.at("bids[3]") is error
 
 

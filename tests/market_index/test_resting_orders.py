@@ -2,49 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+import pickle
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, Order, OrderBook, Pair, RestingOrders, Side
+from market_index import (
+    ADA,
+    AssetId,
+    InvalidFreshness,
+    InvalidOrderBook,
+    InvalidPrice,
+    Order,
+    OrderBook,
+    OrderNotFound,
+    Pair,
+    RestingOrders,
+    Side,
+)
+from market_index.chunked import MAX_UNSPLIT
 from market_index.strategies import order_ids, orders, prices, resting_orders
 
 PAIRS = [Pair(AssetId(bytes(28), name), ADA) for name in (b"", b"A", b"B")]
+PAIR, OTHER, EMPTY = PAIRS
 LIMIT = 2**64 - 1
 
+Spots = dict[Pair, Decimal | None]
 
-def modelled(by_id: Mapping[str, Order], spots: Mapping[Pair, object]) -> dict[Pair, OrderBook]:
-    """Return the book of every tracked pair, gathered anew."""
+
+def ask(amount: int, price: Fraction | str = "1", pair: Pair = PAIR) -> Order:
+    return Order(pair, Side.ASK, price, amount)
+
+
+def bid(amount: int, price: Fraction | str = "1", pair: Pair = PAIR) -> Order:
+    return Order(pair, Side.BID, price, amount)
+
+
+def modelled(by_id: Mapping[str, Order], spots: Mapping[Pair, Decimal | None]) -> dict[Pair, OrderBook]:
+    """Return the book of every tracked pair: each level the total of its orders, at most 2^64-1."""
     books = {}
     for pair in {order.pair for order in by_id.values()} | spots.keys():
-        sides: dict[Side, dict[Fraction, int]] = {Side.BID: {}, Side.ASK: {}}
+        totals: dict[Side, dict[Decimal, int]] = {side: {} for side in Side}
         for order in by_id.values():
             if order.pair == pair:
-                totals, price = sides[order.side], Fraction(order.level_price)
-                totals[price] = totals.get(price, 0) + order.amount
-        entries = {
-            side: [
-                (order.level_price, min(sides[side][Fraction(order.level_price)], LIMIT))
-                for order in {o.level_price: o for o in by_id.values() if o.pair == pair and o.side is side}.values()
-            ]
-            for side in Side
-        }
-        books[pair] = OrderBook.from_levels(pair, entries[Side.BID], entries[Side.ASK], spots.get(pair))  # type: ignore[arg-type]  # prices
+                of_side = totals[order.side]
+                of_side[order.level_price] = of_side.get(order.level_price, 0) + order.amount
+        bids, asks = ([(price, min(total, LIMIT)) for price, total in totals[side].items()] for side in Side)
+        books[pair] = OrderBook.from_levels(pair, bids, asks, spots.get(pair))
     return books
 
 
-few_prices = st.sampled_from(["1", "2", "0.5", Fraction(1, 3)])
+def amounts(resting: RestingOrders, pair: Pair = PAIR, side: Side = Side.ASK) -> dict[str, int]:
+    book = resting.index.order_book(pair)
+    return {str(level.price): level.accumulated_liquidity for level in (book.bids if side is Side.BID else book.asks)}
+
+
+few_prices: st.SearchStrategy[Fraction] = st.sampled_from([Fraction(1), Fraction(2), Fraction(1, 2), Fraction(1, 3)])
+large_and_small = st.sampled_from([0, 1, 7, LIMIT - 1, LIMIT])
 some_orders = orders(pair=st.sampled_from(PAIRS)) | orders(
-    pair=st.sampled_from(PAIRS[:2]), price=few_prices, amount=st.sampled_from([0, 1, 7, LIMIT - 1, LIMIT])
+    pair=st.sampled_from(PAIRS[:2]), price=few_prices, amount=large_and_small
 )
+some_spots = st.dictionaries(st.sampled_from(PAIRS), st.none() | prices(), max_size=2)
 changes = st.lists(
-    st.tuples(
-        st.dictionaries(order_ids(), some_orders, max_size=6),
-        st.lists(order_ids(), max_size=4),
-        st.dictionaries(st.sampled_from(PAIRS), st.none() | prices(), max_size=2),
-    ),
+    st.tuples(st.dictionaries(order_ids(), some_orders, max_size=6), st.lists(order_ids(), max_size=4), some_spots),
     max_size=8,
 )
 
@@ -53,27 +78,304 @@ class TestIndex:
     """The index is always what gathering all orders gives."""
 
     @given(changes)
-    def test_after_every_change_it_equals_a_full_gathering(self, steps):
-        resting, by_id, spots = RestingOrders(), {}, {}
+    def test_after_every_change_it_equals_a_full_gathering(
+        self, steps: list[tuple[dict[str, Order], list[str], Spots]]
+    ):
+        resting = RestingOrders()
+        by_id: dict[str, Order] = {}
+        spots: Spots = {}
         for placed, removed, spot in steps:
-            before = dict(resting), dict(resting.index)
-            following = resting.apply(placed, removed, spot, missing_ok=True)
-            assert (dict(resting), dict(resting.index)) == before
-            resting = following
-            by_id = {key: one for key, one in by_id.items() if key not in removed} | placed
+            before, as_it_was = resting, (dict(resting), dict(resting.index))
+            resting = resting.apply(placed, removed, spot, missing_ok=True)
+            assert (dict(before), dict(before.index)) == as_it_was
+            by_id = {order_id: order for order_id, order in by_id.items() if order_id not in removed} | placed
             spots |= {order.pair: spots.get(order.pair) for order in placed.values()} | spot
             assert resting == by_id
             assert list(resting) == sorted(by_id)
             assert resting.index == modelled(by_id, spots)
             assert RestingOrders(by_id, spots).index == resting.index
 
+    @given(
+        st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(Side), st.none() | large_and_small), max_size=30)
+    )
+    def test_a_level_beyond_the_largest_amount_is_exact_again_when_orders_go(
+        self, steps: list[tuple[str, Side, int | None]]
+    ):
+        resting, by_id = RestingOrders(), dict[str, Order]()
+        for order_id, side, amount in steps:
+            by_id.pop(order_id, None)
+            if amount is None:
+                resting = resting.apply(removed=[order_id], missing_ok=True)
+            else:
+                by_id[order_id] = Order(PAIR, side, "2", amount)
+                resting = resting.apply({order_id: by_id[order_id]})
+            assert resting.index == modelled(by_id, dict.fromkeys(resting.index))
+
+    def test_an_amount_above_the_largest_is_shown_again_when_another_order_goes(self):
+        full = RestingOrders({"a": ask(LIMIT), "b": ask(LIMIT), "c": ask(5)})
+        assert amounts(full) == {"1": LIMIT}
+        assert amounts(full.apply(removed=["a"])) == {"1": LIMIT}
+        assert amounts(full.apply(removed=["a"]).apply(removed=["b"])) == {"1": 5}
+        assert amounts(full.apply({"a": ask(1)}).apply({"b": ask(2)})) == {"1": 8}
+        assert amounts(full.apply(removed=["a", "b", "c"])) == {}
+
+    @pytest.mark.parametrize("duplicate", [lambda full: pickle.loads(pickle.dumps(full)), copy.copy, copy.deepcopy])
+    def test_an_amount_above_the_largest_survives_pickle_and_copy(self, duplicate):
+        full = duplicate(RestingOrders({"a": ask(LIMIT), "b": ask(7), "c": bid(LIMIT), "d": bid(3)}))
+        later = full.apply(removed=["a", "c"])
+        assert (amounts(later), amounts(later, side=Side.BID)) == ({"1": 7}, {"1": 3})
+
+    def test_a_change_at_a_level_beyond_the_largest_amount_reads_no_other_order(self, monkeypatch: pytest.MonkeyPatch):
+        full = RestingOrders({str(number): ask(LIMIT) for number in range(1_000)})
+        read: list[Order] = []
+        level_price = Order.level_price.fget  # type: ignore[attr-defined]  # mypy takes a property for its value
+
+        def counted(order: Order) -> Decimal:
+            read.append(order)
+            price: Decimal = level_price(order)
+            return price
+
+        monkeypatch.setattr(Order, "level_price", property(counted))
+        full.apply({"new": ask(1)}, ["7"])
+        assert len(read) == 2
+
+    def test_a_replaced_order_that_moves_leaves_its_side_and_its_pair(self):
+        resting = RestingOrders({"a": ask(7), "b": ask(5)})
+        moved = resting.apply({"a": bid(7)})
+        assert (amounts(moved), amounts(moved, side=Side.BID)) == ({"1": 5}, {"1": 7})
+        gone = moved.apply({"a": ask(2, pair=OTHER)})
+        assert (amounts(gone), amounts(gone, side=Side.BID), amounts(gone, OTHER)) == ({"1": 5}, {}, {"1": 2})
+        assert (list(gone.at(PAIR, Side.ASK, "1")), list(gone.at(OTHER, Side.ASK, "1"))) == (["b"], ["a"])
+
+    def test_a_pair_without_orders_stays_tracked(self):
+        resting = RestingOrders({"a": ask(7)}, {PAIR: "2"}).apply(removed=["a"])
+        assert dict(resting.index) == {PAIR: OrderBook(PAIR, spot="2")}
+        assert dict(RestingOrders({"a": ask(0)}).index) == {PAIR: OrderBook(PAIR)}
+
+    def test_what_did_not_change_is_the_same_book(self):
+        resting = RestingOrders({"a": ask(7), "b": ask(3, pair=OTHER)}, {PAIR: "2"}, as_of="block 1")
+        again = resting.apply({"a": ask(5), "c": ask(2)}, spots={PAIR: "2.0"}, as_of="block 2")
+        assert again.index[PAIR] is resting.index[PAIR]
+        assert again.index[OTHER] is resting.index[OTHER]
+        published, retracted = resting.apply(spots={PAIR: None}).index.changes_since(resting.index)
+        assert (published, retracted) == ((OrderBook(PAIR, asks=resting.index[PAIR].asks),), ())
+
+    def test_prices_of_equal_hashes_cost_no_more_than_others(self):
+        # Numbers that are equal modulo 2^61-1 have equal hashes. A dict of 10,000 of them compares fifty million times.
+        many = {str(number): ask(1, str(7 + number * (2**61 - 1))) for number in range(10_000)}
+        resting = RestingOrders({"a": ask(1)}).apply(many)
+        assert len(resting.index[PAIR].asks) == 10_001
+
+    def test_as_of_is_kept_unless_it_is_given(self):
+        first = RestingOrders(as_of="block 1")
+        assert first.apply({"a": ask(1)}).index.as_of == "block 1"
+        assert first.apply({"a": ask(1)}, as_of="block 2").untrack().index.as_of == "block 2"
+        assert RestingOrders().index.as_of is None
+
+
+class TestApply:
+    """What is removed and placed, and what is rejected without a trace."""
+
+    def test_it_removes_first_and_then_places(self):
+        resting = RestingOrders({"a": ask(7)}).apply({"a": ask(2), "b": ask(3)}, ["a"])
+        assert resting == {"a": ask(2), "b": ask(3)}
+        assert amounts(resting) == {"1": 5}
+
+    def test_placing_an_id_again_replaces_its_order(self):
+        resting = RestingOrders({"a": ask(7)}).apply({"a": ask(2)})
+        assert amounts(resting) == {"1": 2}
+
+    @pytest.mark.parametrize("removed", [["b"], ["a", "a"], iter(["a", "b"])])
+    def test_removing_what_does_not_rest_is_an_error_that_names_it(self, removed):
+        with pytest.raises(OrderNotFound) as missing:
+            RestingOrders({"a": ask(7)}).apply(removed=removed)
+        assert missing.value.order_id in {"a", "b"}
+        assert str(missing.value) == f"order '{missing.value.order_id}' not found"
+
+    def test_what_does_not_rest_may_be_removed_where_that_is_said(self):
+        resting = RestingOrders({"a": ask(7)})
+        assert resting.apply(removed=["b", "a", "a"], missing_ok=True) == {}
+        assert resting.apply(removed=["b"], missing_ok=True) == resting
+
+    @pytest.mark.parametrize("order_id", ["", "x" * 201, "é", "a\n", "\x7f", "\ud800", b"a", None, 5, True])
+    def test_an_id_is_1_to_200_printable_ascii_characters(self, order_id):
+        message = "an order id must be 1 to 200 printable ASCII characters, got "
+        resting = RestingOrders({"a": ask(7)})
+        for change in (
+            lambda: resting.apply({order_id: ask(1)}),
+            lambda: resting.apply(removed=[order_id], missing_ok=True),
+        ):
+            with pytest.raises(InvalidOrderBook, match=message):
+                change()
+        assert order_id not in resting
+        assert resting.get(order_id) is None
+        with pytest.raises(OrderNotFound):
+            resting[order_id]
+
+    def test_the_longest_and_the_shortest_id_are_ids(self):
+        them = {"x" * 200: ask(1), " ": ask(2), "~": ask(3)}
+        assert RestingOrders(them) == them
+
+    def test_a_text_that_is_a_str_of_a_subclass_is_no_id(self):
+        class Id(str):
+            __slots__ = ()
+
+        with pytest.raises(InvalidOrderBook, match="an order id must be"):
+            RestingOrders({Id("a"): ask(1)})
+
+    @pytest.mark.parametrize(
+        ("arguments", "error", "message"),
+        [
+            (
+                {"placed": {"a": ask(1), "b": ("1", 1)}},
+                InvalidOrderBook,
+                r"placed\['b'\] must be an Order, got \('1', 1",
+            ),
+            ({"removed": "ab"}, InvalidOrderBook, "removed must be several order ids, got a str: 'ab'"),
+            ({"spots": {"ADA/x": "1"}}, InvalidOrderBook, "pair must be a Pair, got str: 'ADA/x'"),
+            ({"spots": {Pair(ADA, ADA): "1"}}, InvalidOrderBook, "base and quote must be different assets"),
+            ({"spots": {PAIR: "1", OTHER: "0"}}, InvalidPrice, rf"spot of {OTHER}: '0' is not a price"),
+            ({"spots": {PAIR: 0.5}}, InvalidPrice, rf"spot of {PAIR}: a price must be a str or a Decimal, not float"),
+            ({"spots": {PAIR: ...}}, InvalidPrice, "must be a str or a Decimal, not ellipsis"),
+            ({"as_of": "\n"}, InvalidFreshness, "as_of"),
+            ({"placed": ["a"]}, ValueError, "dictionary"),
+        ],
+    )
+    def test_an_error_changes_nothing(self, arguments, error, message):
+        resting = RestingOrders({"a": ask(7), "z": ask(LIMIT)}, {PAIR: "2"}, as_of="block 1")
+        index, by_id = resting.index, dict(resting)
+        with pytest.raises(error, match=message):
+            resting.apply(**{"placed": {"c": ask(1)}, "removed": ["a"], "spots": {OTHER: "3"}} | arguments)
+        assert resting.index is index
+        assert dict(resting) == by_id
+        assert dict(index) == modelled(by_id, {PAIR: Decimal(2)})
+
+    def test_a_mapping_that_changes_while_it_is_read_is_read_once(self):
+        class Rising(Mapping[str, Order]):
+            """Each time it is read, its order has one unit more."""
+
+            amount = 0
+
+            def __getitem__(self, order_id: str) -> Order:
+                self.amount += 1
+                return ask(self.amount)
+
+            def __iter__(self) -> Iterator[str]:
+                return iter(["a", "a"])
+
+            def __len__(self) -> int:
+                return 1
+
+        resting = RestingOrders({"b": ask(10)}).apply(Rising())
+        assert amounts(resting) == {"1": resting["a"].amount + 10}
+
+    def test_what_is_removed_may_be_read_from_the_orders_themselves(self):
+        resting = RestingOrders({"a": ask(7), "b": ask(8)})
+        assert resting.apply(removed=resting) == {}
+        assert RestingOrders().apply(resting) == resting
+
+
+class TestUntrack:
+    """A pair leaves the index when it is untracked."""
+
+    def test_a_pair_without_orders_leaves_the_index(self):
+        resting = RestingOrders({"a": ask(7)}, {OTHER: "2", EMPTY: None}, as_of="block 1")
+        assert set(resting.untrack(OTHER, EMPTY, OTHER).index) == {PAIR}
+        assert resting.untrack(OTHER) == resting
+        assert resting.untrack(OTHER).index.as_of == "block 1"
+        assert set(resting.index) == set(PAIRS)
+
+    def test_a_pair_that_is_not_tracked_is_ignored(self):
+        assert RestingOrders({"a": ask(7)}).untrack(OTHER, EMPTY).index == RestingOrders({"a": ask(7)}).index
+
+    @pytest.mark.parametrize("order", [ask(7), ask(0)])
+    def test_a_pair_at_which_orders_rest_cannot_be_untracked(self, order: Order):
+        resting = RestingOrders({"a": order}, {OTHER: None})
+        with pytest.raises(InvalidOrderBook, match=rf"^{PAIR} must have no orders to be untracked, got 1$"):
+            resting.untrack(OTHER, PAIR)
+        assert set(resting.index) == {PAIR, OTHER}
+        assert set(resting.apply(removed=["a"]).untrack(PAIR).index) == {OTHER}
+
+    @pytest.mark.parametrize("pair", ["ADA/x", None, Pair(ADA, ADA)])
+    def test_what_cannot_be_tracked_cannot_be_untracked(self, pair):
+        with pytest.raises(InvalidOrderBook):
+            RestingOrders().untrack(pair)
+
+    def test_a_pair_that_is_tracked_again_has_no_spot(self):
+        resting = RestingOrders(spots={PAIR: "2"}).untrack(PAIR).apply({"a": ask(7)})
+        assert resting.index[PAIR].spot is None
+
+
+class TestAt:
+    """The orders behind a level."""
+
     @given(resting_orders(), st.sampled_from(PAIRS), st.sampled_from(Side), prices())
-    def test_at_returns_the_orders_behind_each_level(self, resting: RestingOrders, pair: Pair, side: Side, price):
-        for at in {price} | {order.level_price for order in resting.values()}:
-            found = resting.at(pair, side, at)
+    def test_it_returns_the_orders_behind_each_level(
+        self, resting: RestingOrders, pair: Pair, side: Side, price: Decimal
+    ):
+        for level_price in {price} | {order.level_price for order in resting.values()}:
+            found = resting.at(pair, side, level_price)
             assert list(found) == sorted(found)
             assert found == {
-                key: one
-                for key, one in resting.items()
-                if (one.pair, one.side, one.level_price) == (pair, side, at) and one.amount
+                order_id: order
+                for order_id, order in resting.items()
+                if (order.pair, order.side, order.level_price) == (pair, side, level_price) and order.amount
             }
+
+    def test_orders_of_one_rounded_price_are_behind_one_level(self):
+        third = "0.3333333333333333333333333334"
+        resting = RestingOrders(
+            {"b": ask(1, Fraction(1, 3)), "a": ask(2, third), "c": ask(0, third), "d": bid(1, third)}
+        )
+        assert list(resting.at(PAIR, Side.ASK, third)) == ["a", "b"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "error"),
+        [
+            (("ADA/x", Side.ASK, "1"), InvalidOrderBook),
+            ((PAIR, "ask", "1"), TypeError),
+            ((PAIR, Side.ASK, 1.0), InvalidPrice),
+            ((PAIR, Side.ASK, "0"), InvalidPrice),
+        ],
+    )
+    def test_what_is_no_level_is_an_error(self, arguments, error):
+        with pytest.raises(error):
+            RestingOrders({"a": ask(7)}).at(*arguments)
+
+
+class TestMapping:
+    """Resting orders are a mapping of ids to orders, sorted by id."""
+
+    def test_it_equals_every_mapping_of_the_same_orders(self):
+        by_id = {"b": ask(7), "a": bid(8)}
+        resting = RestingOrders(by_id, {OTHER: "2"}, as_of="block 1")
+        assert resting == by_id == resting == RestingOrders(by_id)
+        assert hash(resting) == hash(RestingOrders(by_id))
+        for other in ({}, {"a": bid(8)}, by_id | {"b": ask(6)}, RestingOrders({"a": bid(8)}), [by_id], None):
+            assert resting != other
+        assert RestingOrders().apply({"a": bid(8)}).apply({"b": ask(7)}) == resting
+
+    def test_many_orders_are_sorted_and_equal_however_they_came_about(self):
+        by_id = {f"{number * 7919 % 10_007:05}": ask(number + 1, str(number % 9 + 1)) for number in range(3_000)}
+        at_once, one_by_one = RestingOrders(by_id), RestingOrders()
+        for order_id, order in by_id.items():
+            one_by_one = one_by_one.apply({order_id: order})
+        assert one_by_one == at_once == by_id
+        assert list(at_once) == sorted(by_id)
+        assert len(at_once) == 3_000 > MAX_UNSPLIT
+        assert one_by_one.index == at_once.index
+        assert one_by_one.apply(removed=list(by_id)[1:]) == {"00000": by_id["00000"]}
+
+    def test_its_repr_counts_orders_and_pairs(self):
+        assert repr(RestingOrders({"a": ask(7), "b": ask(8)}, {OTHER: None})) == "<RestingOrders: 2 orders, 2 pairs>"
+
+    def test_an_order_that_is_not_found_is_named_in_one_line(self):
+        error = OrderNotFound("x" * 200)
+        assert error.order_id == "x" * 200
+        assert str(error) == f"order '{'x' * 78}… not found"
+
+    @given(resting_orders())
+    def test_pickle_and_copy_keep_the_index_too(self, resting: RestingOrders):
+        for duplicate in (pickle.loads(pickle.dumps(resting)), copy.copy(resting), copy.deepcopy(resting)):
+            assert duplicate.index == resting.index
+            assert duplicate.index.freshness == resting.index.freshness

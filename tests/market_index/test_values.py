@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import MarketIndex, wire
+from market_index import MarketIndex, RestingOrders, wire
 from market_index.strategies import (
     asset_ids,
     cumulative_levels,
@@ -21,6 +21,7 @@ from market_index.strategies import (
     pair_infos,
     pairs,
     price_levels,
+    resting_orders,
     simulated_fills,
 )
 
@@ -38,6 +39,7 @@ values = st.one_of(
     read_books,
     derived_books,
     market_indexes(),
+    resting_orders(),
     simulated_fills(),
     liquidities(),
     cumulative_levels(),
@@ -74,7 +76,7 @@ def test_a_value_equals_only_its_like(one, other):
     if one == other:
         assert hash(one) == hash(other)
     foreigners = [None, 0, "ADA", b"", (), [], Foreign(), object()]
-    for foreign in foreigners if isinstance(one, MarketIndex) else [*foreigners, {}]:
+    for foreign in foreigners if isinstance(one, MarketIndex | RestingOrders) else [*foreigners, {}]:
         assert not one == foreign  # noqa: SIM201  # == itself is what is tried
         assert one != foreign
 
