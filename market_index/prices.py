@@ -182,7 +182,7 @@ def _decimal_ratio(value: Decimal) -> tuple[int, int]:
 
 def _scaled(value: object, digits: str, exponent: int) -> tuple[int, int]:
     """Return a coefficient and an exponent of ten as a numerator and a denominator."""
-    if len(digits) + abs(exponent) > MAX_RATIO_DIGITS:
+    if max(len(digits) + max(exponent, 0), 1 + max(-exponent, 0)) > MAX_RATIO_DIGITS:
         raise _too_many_digits(value)
     return int(digits) * 10 ** max(exponent, 0), 10 ** max(-exponent, 0)
 

@@ -12,17 +12,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from heapq import merge
-from itertools import chain
 from operator import eq, is_
 from types import EllipsisType
-from typing import Final, Self, TypeVar, final
-from zlib import crc32
+from typing import Final, Self, final
 
 from attrs import field, frozen
 
 from market_index.arithmetic import EXACT
-from market_index.chunked import Chunk, Chunked, KeyOrder
+from market_index.chunked import Chunk, KeyOrder
 from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
 from market_index.index import MarketIndex, hashes
 from market_index.levels import MAX_LIQUIDITY, Levels, Side, require_side
@@ -30,9 +27,7 @@ from market_index.order_book import OrderBook, order_book_of
 from market_index.orders import Order
 from market_index.pairs import LedgerOrder, Pair, require_trackable
 from market_index.prices import to_price
-
-K = TypeVar("K")
-V = TypeVar("V")
+from market_index.tables import Table, WideTable, text_hashes
 
 MAX_ID_CHARACTERS: Final = 200
 """The length of the longest order id."""
@@ -60,80 +55,11 @@ class OrderNotFound(MarketIndexError, KeyError):
         return self
 
 
-class _Table(Chunked[K, V], Mapping[K, V]):
-    """Keys and values, to look up and to change."""
-
-    __slots__ = ()
-
-    def changed(self, changes: Iterable[tuple[K, V | None]]) -> _Table[K, V]:
-        return self._changed(changes)
-
-    def has_same_content(self, other: _Table[K, V]) -> bool:
-        return self._has_same_content(other)
-
-    def __getitem__(self, key: K) -> V:
-        found = self._find(key)
-        if found is None:
-            raise KeyError(key)
-        return found[0].values[found[1]]
-
-    def __iter__(self) -> Iterator[K]:
-        return chain.from_iterable([chunk.keys for chunk in self._chunks])
-
-    def __len__(self) -> int:
-        return self._size
-
-
-class _ById(Mapping[str, Order]):
-    """Orders by id, in 256 tables: copying one list of all chunks takes half the time of a change in a million orders.
-
-    Which table contains an id depends on its hash, so equal content has equal tables.
-    """
-
-    __slots__ = ("_tables",)
-
-    def __init__(self, tables: list[_Table[str, Order]]) -> None:
-        self._tables = tables
-
-    def changed(self, changes: Mapping[str, Order | None]) -> _ById:
-        by_table: dict[int, list[tuple[str, Order | None]]] = {}
-        for change in changes.items():
-            by_table.setdefault(_table_of(change[0]), []).append(change)
-        tables = self._tables.copy()
-        for at, in_table in by_table.items():
-            tables[at] = tables[at].changed(in_table)
-        return _ById(tables)
-
-    def has_same_content(self, other: _ById) -> bool:
-        return all(map(_Table.has_same_content, self._tables, other._tables))
-
-    def __getitem__(self, order_id: str) -> Order:
-        return self._tables[_table_of(order_id)][order_id]
-
-    def __iter__(self) -> Iterator[str]:
-        return merge(*self._tables)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._tables))
-
-
-def _table_of(order_id: str) -> int:
-    # The highest bits: the lowest ones decide where chunks end.
-    return crc32(order_id.encode()) >> 24
-
-
-def _id_hashes(ids: Iterable[str]) -> Iterable[int]:
-    return map(crc32, map(str.encode, ids))
-
-
-_BY_ID: Final[KeyOrder[str, Order]] = KeyOrder(_id_hashes, is_same=is_)
-_IDS: Final[KeyOrder[str, int]] = KeyOrder(_id_hashes, is_same=is_)
-_BY_PAIR: Final[KeyOrder[LedgerOrder, _Table[str, int]]] = KeyOrder(hashes, is_same=is_)
-_NO_ORDERS: Final = _ById([_Table(_BY_ID, Chunk([], []))] * 256)
+_NO_ORDERS: Final[WideTable[Order]] = WideTable.of_empty(Table(KeyOrder(text_hashes, is_same=is_), Chunk([], [])))
 # A set of ids: the value of each is 1. An array of them is copied faster than a list.
-_NO_IDS: Final[_Table[str, int]] = _Table(_IDS, Chunk([], array("B")))
-_NO_PAIRS: Final[_Table[LedgerOrder, _Table[str, int]]] = _Table(_BY_PAIR, Chunk([], []))
-_NO_EXCESS: Final[_Table[str, int]] = _Table(KeyOrder(_id_hashes, is_same=eq), Chunk([], []))
+_NO_IDS: Final[Table[str, int]] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], array("B")))
+_NO_PAIRS: Final[Table[LedgerOrder, Table[str, int]]] = Table(KeyOrder(hashes, is_same=is_), Chunk([], []))
+_NO_EXCESS: Final[Table[str, int]] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], []))
 
 
 @final
@@ -164,9 +90,9 @@ class RestingOrders(Mapping[str, Order]):
     index: MarketIndex
     """The books of all tracked pairs."""
 
-    _by_id: _ById = field()
-    _by_pair: _Table[LedgerOrder, _Table[str, int]] = field()
-    _excess: _Table[str, int] = field()
+    _by_id: WideTable[Order] = field()
+    _by_pair: Table[LedgerOrder, Table[str, int]] = field()
+    _excess: Table[str, int] = field()
 
     def __init__(
         self,
@@ -205,7 +131,7 @@ class RestingOrders(Mapping[str, Order]):
         for pair, spot in dict(spots).items():
             require_trackable(pair)
             _change_of(pair, by_pair).spot = _checked_spot(pair, spot)
-        ids_by_pair: list[tuple[LedgerOrder, _Table[str, int] | None]] = []
+        ids_by_pair: list[tuple[LedgerOrder, Table[str, int] | None]] = []
         excess: dict[str, int] = {}
         books = []
         for key, change in by_pair.items():
@@ -278,7 +204,7 @@ class RestingOrders(Mapping[str, Order]):
             if order.side is side and order.amount and order.level_price == level_price
         }
 
-    def _ids(self, pair: Pair) -> _Table[str, int]:
+    def _ids(self, pair: Pair) -> Table[str, int]:
         return self._by_pair.get(pair.ledger_order) or _NO_IDS
 
     def __getitem__(self, order_id: str) -> Order:
@@ -401,7 +327,7 @@ _set_excess: Final = RestingOrders.__dict__["_excess"].__set__
 
 
 def _resting_orders(
-    index: MarketIndex, by_id: _ById, by_pair: _Table[LedgerOrder, _Table[str, int]], excess: _Table[str, int]
+    index: MarketIndex, by_id: WideTable[Order], by_pair: Table[LedgerOrder, Table[str, int]], excess: Table[str, int]
 ) -> RestingOrders:
     """Return resting orders of these parts, without the constructor."""
     resting = _new(RestingOrders)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from operator import eq
 from zlib import crc32
@@ -35,6 +36,7 @@ def layout(content: Chunked[int, str]) -> tuple[list[tuple[list[int], list[str]]
 # Ranges, so that one example crosses the size up to which nothing is split; and keys at which a chunk ends.
 runs = st.builds(lambda start, count: range(start, start + count), st.integers(0, 300), st.integers(0, 150))
 some_keys = st.lists(st.integers(0, 400) | st.sampled_from(ENDS[:12]), max_size=8) | runs
+recurring = st.integers(0, 9) | st.integers(0, 400)
 contents = st.lists(runs, max_size=3).map(lambda some: {key: "a" for run in some for key in run})
 changes = st.lists(st.tuples(some_keys, st.sampled_from(["a", "b", "ab", None])), max_size=6)
 
@@ -59,6 +61,35 @@ def test_a_changed_sequence_equals_a_fresh_build(
         assert layout(content) == layout(fresh)
         assert content._has_same_content(fresh)
         assert (content is before) == (layout(before) == layout(content))
+
+
+@pytest.mark.parametrize("order", [RISING, FALLING], ids=["rising", "falling"])
+@given(
+    changes=st.lists(
+        st.tuples(st.integers(0, 9) | st.integers(0, 400), st.sampled_from(["a", "b", None])), max_size=200
+    )
+)
+def test_filling_an_empty_sequence_equals_inserting_one_by_one(
+    order: KeyOrder[int, str], changes: list[tuple[int, str | None]]
+):
+    empty = built(order, {})
+    filled, one_by_one = empty._changed(iter(changes)), empty
+    model: dict[int, str] = {}
+    for key, value in changes:
+        one_by_one = one_by_one._changed([(key, value)])
+        # The last change of a key wins.
+        model.pop(key, None)
+        if value is not None:
+            model[key] = value
+    assert layout(filled) == layout(one_by_one) == layout(built(order, model))
+    assert (filled is empty) == (not model)
+    assert layout(empty) == layout(built(order, {}))
+
+
+def test_a_filled_sequence_has_values_of_the_type_of_the_empty_one():
+    empty: Chunked[int, int] = Chunked(KeyOrder(hashes=hashes, is_same=eq), Chunk([], array("Q")))
+    for filled in (empty._changed([(1, 7)]), empty._changed([(number, 7) for number in range(1, 500)])):
+        assert {type(chunk.values) for chunk in filled.chunks} == {array}
 
 
 @pytest.mark.parametrize("size", [MAX_UNSPLIT - 1, MAX_UNSPLIT, MAX_UNSPLIT + 1])
@@ -150,15 +181,12 @@ def test_a_chunk_with_items_has_the_new_item_of_each_new_value(
 ):
     content = built(WITH_ITEMS, start)
     for keys, value in steps:
-        if not content._size or content._chunks[0].items is None:
-            # What was empty has no items yet.
-            for chunk in content.chunks:
-                chunk.items = list(map(WITH_ITEMS.new_item, chunk.keys, chunk.values))
-        was_empty = not content._size
+        for chunk in content.chunks:
+            chunk.items = list(map(WITH_ITEMS.new_item, chunk.keys, chunk.values))
+        # An empty sequence is built anew, without items.
+        is_kept = content._size > 0
         content = content._changed([(key, value) for key in keys])
-        if was_empty:
-            continue
-        for chunk in (*content.chunks, *content._head(100).chunks):
+        for chunk in (*content.chunks, *content._head(100).chunks) if is_kept else ():
             assert chunk.items == list(map(WITH_ITEMS.new_item, chunk.keys, chunk.values))
 
 

@@ -16,6 +16,7 @@ from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Levels, O
 from market_index.chunked import BOUNDARY_MASK, Chunk
 from market_index.errors import safe_repr
 from market_index.levels import levels_of_totals
+from market_index.strategies import prices
 from tests.market_index.models import books
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -133,6 +134,36 @@ class TestSequence:
         )
         assert len(text) < 300
         assert pretty(deep_book(5_000).bids) == text
+
+
+class TestAmountAt:
+    """The liquidity at a price."""
+
+    @given(books, prices())
+    def test_it_is_that_of_the_level_or_0(self, book: OrderBook, price: Decimal):
+        for levels in (book.bids, book.asks):
+            by_price = {level.price: level.accumulated_liquidity for level in levels}
+            for at in {price, *by_price}:
+                assert levels.amount_at(at) == levels.amount_at(str(at)) == by_price.get(at, 0)
+
+    @pytest.mark.parametrize("side", Side)
+    def test_a_level_is_found_in_each_chunk(self, side: Side):
+        entries = [(str(price), price) for price in range(1, 1_000)]
+        book = OrderBook.from_levels(PAIR, entries, entries)
+        levels = book.bids if side is Side.BID else book.asks
+        assert len(levels.chunks) > 2
+        assert all(levels.amount_at(price) == amount for price, amount in entries)
+        assert levels.amount_at("1000") == levels.amount_at("0.5") == levels.amount_at("7.5") == 0
+
+    def test_the_same_number_in_another_form_is_the_same_price(self):
+        levels = OrderBook.from_levels(PAIR, asks=[("0.5", 7), ("20", 9)]).asks
+        assert levels.amount_at(Decimal("0.50")) == levels.amount_at("5e-1") == 7
+        assert levels.amount_at(Decimal("2E+1")) == 9
+
+    @pytest.mark.parametrize("price", [0.5, 1, None, "x", "0", "-1", Decimal(-1), Decimal("NaN"), Decimal("1e40")])
+    def test_what_is_no_price_is_rejected(self, price):
+        with pytest.raises(InvalidPrice):
+            OrderBook.from_levels(PAIR, asks=[("0.5", 7)]).asks.amount_at(price)
 
 
 class TestConstructor:

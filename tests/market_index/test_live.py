@@ -8,13 +8,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from threading import Barrier, Event
 
 import pytest
 
-from market_index import ADA, AssetId, InvalidOrderBook, LiveIndex, MarketIndex, OrderBook, Pair
+from market_index import ADA, AssetId, Freshness, InvalidOrderBook, LiveIndex, MarketIndex, OrderBook, Pair
 from market_index.live import _reset_all_locks
 from tests.waiting import DEADLINE_SECONDS
+
+PUBLISHED_AT = datetime(2026, 11, 22, tzinfo=UTC)
 
 
 def pair(number: int) -> Pair:
@@ -102,6 +105,82 @@ def test_readers_see_whole_publishes_and_writers_lose_none():
         for reader in readers:
             reader.result()
     assert {info.last_spot for info in live.current.pair_list()} == {10}
+
+
+class AnyFeed:
+    """What updates an index beside its owner."""
+
+
+class TestShow:
+    """One owner shows the index that is to be current."""
+
+    def test_the_index_itself_becomes_current(self):
+        live = LiveIndex([OrderBook(pair(1))])
+        index = MarketIndex([OrderBook(pair(2))], "block 7", PUBLISHED_AT)
+        live.show(index)
+        assert live.current is index
+
+    @pytest.mark.parametrize("index", [None, {}, [OrderBook(pair(1))], LiveIndex()], ids=type)
+    def test_what_is_no_market_index_is_rejected_and_changes_nothing(self, index):
+        live = LiveIndex([OrderBook(pair(1))])
+        before = live.current
+        with pytest.raises(InvalidOrderBook, match=rf"^index must be a MarketIndex, got {type(index).__name__}: "):
+            live.show(index)
+        assert live.current is before
+        live.show(MarketIndex())
+        assert len(live.current) == 0
+
+    def test_its_freshness_is_its_own_also_where_several_had_updated(self):
+        live, feed, other = LiveIndex(), AnyFeed(), AnyFeed()
+        live.update_from(feed, [OrderBook(pair(1))], (), Freshness("block 1"))
+        live.update_from(other, [OrderBook(pair(2))], (), Freshness("block 1"))
+        assert live.current.freshness == Freshness()
+        live.show(MarketIndex([OrderBook(pair(3))], "block 7"))
+        assert live.current.as_of == "block 7"
+        # The owner may go on either way.
+        assert live.publish(OrderBook(pair(4))).as_of == "block 7"
+        live.show(MarketIndex(as_of="block 8"))
+        assert live.current.as_of == "block 8"
+
+    def test_a_feed_that_updates_it_too_makes_the_freshness_unknown(self):
+        live, feed = LiveIndex(), AnyFeed()
+        live.update_from(feed, [OrderBook(pair(1))], (), Freshness("block 1"))
+        live.show(MarketIndex([OrderBook(pair(3))], "block 7"))
+        assert live.update_from(feed, [OrderBook(pair(1))], (), Freshness("block 8")).as_of is None
+
+    def test_readers_of_another_thread_see_whole_indexes(self):
+        indexes = [MarketIndex(OrderBook(pair(of), spot=str(spot)) for of in range(1, 101)) for spot in (1, 2)]
+        live, start, done = LiveIndex(), Barrier(2), Event()
+        live.show(indexes[0])
+
+        def read() -> None:
+            start.wait(DEADLINE_SECONDS)
+            is_last = False
+            while not is_last:
+                is_last = done.is_set()
+                assert len({info.last_spot for info in live.current.pair_list()}) == 1
+
+        with ThreadPoolExecutor(1) as threads:
+            reader = threads.submit(read)
+            start.wait(DEADLINE_SECONDS)
+            try:
+                for number in range(10_000):
+                    live.show(indexes[number % 2])
+            finally:
+                done.set()
+            reader.result()
+
+    def test_a_signal_handler_that_interrupts_an_update_cannot_show(self, monkeypatch: pytest.MonkeyPatch):
+        live = LiveIndex()
+        with_books = MarketIndex.with_books
+
+        def interrupted(index: MarketIndex, *books: OrderBook) -> MarketIndex:
+            with pytest.raises(RuntimeError, match="must not be updated by a signal handler"):
+                live.show(MarketIndex([OrderBook(pair(1))]))
+            return with_books(index, *books)
+
+        monkeypatch.setattr(MarketIndex, "with_books", interrupted)
+        assert list(live.publish(OrderBook(pair(2)))) == [pair(2)]
 
 
 def test_a_place_is_neither_pickled_nor_copied():

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Order, Pair, Side
-from market_index.strategies import orders
+from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Order, OrderBook, Pair, Side
+from market_index.strategies import amounts, orders, pairs, prices, ratios
+from tests.market_index.models import representable
 
-PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+SNEK = AssetId(bytes(28), b"SNEK")
+PAIR = Pair(SNEK, ADA)
+LIMIT = 2**64 - 1
+# An offer's price, for which also its inverse is a price of the pair.
+invertible = ratios() | ratios().map(lambda ratio: 1 / ratio) | prices(max_decimal_places=6).map(Fraction)
+
+
+def offer(pair=PAIR, offered=SNEK, amount=1, price="1") -> Order:
+    """Return the order of an offer, also for a caller without types."""
+    return Order.from_offer(pair, offered=offered, amount=amount, price=price)
 
 
 class TestOrder:
@@ -26,6 +38,15 @@ class TestOrder:
         order = Order(PAIR, Side.BID, Fraction(10**4400 + 1, 10**4400), 1)
         assert repr(order) == f"Order(pair={PAIR!r}, side=<Side.BID: 'bid'>, price=<Fraction>, amount=1)"
         assert repr(Order(PAIR, Side.BID, Fraction(1, 3), 1)).endswith("price=Fraction(1, 3), amount=1)")
+
+    @pytest.mark.parametrize(
+        ("pair", "message"),
+        [("SNEK/ADA", "pair must be a Pair, got str"), (Pair(ADA, ADA), "base and quote must be different assets")],
+    )
+    def test_an_order_has_a_pair_that_can_be_tracked(self, pair, message: str):
+        for make in (lambda: Order(pair, Side.BID, "1", 1), lambda: offer(pair=pair)):
+            with pytest.raises(InvalidOrderBook, match=message):
+                make()
 
     @pytest.mark.parametrize("side", ["bid", None, 1])
     def test_an_order_has_a_side(self, side: object):
@@ -57,3 +78,97 @@ class TestLevelPrice:
     def test_a_ratio_out_of_range_is_rejected(self, ratio: Fraction):
         with pytest.raises(InvalidPrice, match="is not a price: it is "):
             Order(PAIR, Side.BID, ratio, 1)
+
+
+class TestFromOffer:
+    """An order made from what is offered, and what is asked per unit of it (decision 22)."""
+
+    @given(pairs(), amounts(min_value=0), ratios())
+    def test_an_ask_keeps_amount_and_price_and_is_shown_rounded_up(self, pair: Pair, amount: int, price: Fraction):
+        order = offer(pair, pair.base, amount, price)
+        assert (order.pair, order.side, order.price, order.amount) == (pair, Side.ASK, price, amount)
+        assert Fraction(order.level_price) == representable(price, up=True)
+
+    @given(pairs(), amounts(min_value=0), ratios())
+    def test_a_bid_has_the_inverse_price_and_the_floor_of_what_the_offer_pays_for(
+        self, pair: Pair, amount: int, price: Fraction
+    ):
+        order = offer(pair, pair.quote, amount, 1 / price)
+        assert (order.pair, order.side, order.price) == (pair, Side.BID, price)
+        assert Fraction(order.level_price) == representable(price, up=False)
+        # Base units that the offer pays for at the order's own price; one more would cost more than is offered.
+        if order.amount < LIMIT:
+            assert order.amount * price <= amount < (order.amount + 1) * price
+        else:
+            assert LIMIT * price <= amount
+
+    @given(st.lists(st.tuples(amounts(min_value=0), ratios()), max_size=5))
+    def test_a_level_never_promises_more_quote_than_was_offered(self, offers: list[tuple[int, Fraction]]):
+        them = [offer(PAIR, ADA, amount, 1 / price) for amount, price in offers]
+        assume(sum(order.amount for order in them) <= LIMIT)
+        promised = sum(
+            Fraction(level.price) * level.accumulated_liquidity for level in OrderBook.from_orders(PAIR, them).bids
+        )
+        assert promised <= sum(amount for amount, _ in offers)
+
+    @given(amounts(), invertible)
+    def test_who_takes_an_ask_at_its_level_pays_what_is_asked(self, amount: int, price: Fraction):
+        assume(price <= 2**96 - 1 and price >= Fraction(1, 10**28))
+        order = offer(amount=amount, price=price)
+        assert Fraction(order.level_price) * order.amount >= price * amount
+
+    @pytest.mark.parametrize("price", ["7/29000", Fraction(7, 29000), "14/58000"])
+    def test_a_ratio_is_taken_exactly(self, price):
+        assert offer(price=price).price == Fraction(7, 29000)
+        # 29,000 base units cost 7 of the quote: 10 pay for 41,428.57 of them.
+        assert offer(offered=ADA, amount=10, price="29000/7") == Order(PAIR, Side.BID, Fraction(7, 29000), 41428)
+
+    @pytest.mark.parametrize("price", ["0.25", "2.5e-1", "1/4", Decimal("0.250"), Fraction(1, 4)])
+    def test_a_decimal_and_a_ratio_of_one_value_are_one_price(self, price):
+        assert offer(amount=7, price=price) == Order(PAIR, Side.ASK, "0.25", 7)
+        assert offer(offered=ADA, amount=7, price=price) == Order(PAIR, Side.BID, "4", 1)
+
+    def test_a_bid_of_the_inverse_that_has_no_decimal_is_rounded_once(self):
+        # At the inverse's level price, 0.333…, the offer would pay for one unit more.
+        bid = offer(offered=ADA, amount=10**28, price="3")
+        assert (bid.price, bid.level_price) == (Fraction(1, 3), Decimal(f"0.{'3' * 28}"))
+        assert offer(offered=ADA, amount=1, price="3").amount == 3
+        assert offer(offered=ADA, amount=2, price="1/3").amount == 0
+
+    @pytest.mark.parametrize(
+        ("offered", "amount", "price"),
+        [(ADA, LIMIT, "1.1"), (ADA, 10**40, "1"), (ADA, 1, "1e20"), (SNEK, LIMIT + 1, "1"), (SNEK, 10**40, "0.5")],
+    )
+    def test_an_amount_above_the_largest_becomes_the_largest(self, offered: AssetId, amount: int, price: str):
+        assert offer(offered=offered, amount=amount, price=price).amount == LIMIT
+
+    @pytest.mark.parametrize("offered", [AssetId(bytes(28), b"MIN"), "ADA", None, PAIR])
+    def test_what_is_neither_base_nor_quote_cannot_be_offered(self, offered):
+        with pytest.raises(InvalidOrderBook, match=rf"^offered must be the base or the quote of {PAIR}, got "):
+            offer(offered=offered)
+
+    @pytest.mark.parametrize("amount", [-1, True, 1.0, "1", None, Fraction(1)])
+    def test_an_amount_is_a_whole_number_from_0(self, amount):
+        with pytest.raises(InvalidOrderBook, match=r"^amount must be a whole number \(int\) of 0 or more, got "):
+            offer(amount=amount)
+
+    @pytest.mark.parametrize(
+        ("offered", "price", "message"),
+        [
+            (SNEK, 0.5, "a price must be a str or a Decimal, not float (0.5): pass '0.5'"),
+            (SNEK, 5, "a price must be a str or a Decimal, not int (5): pass '5'"),
+            (SNEK, "0/5", "'0/5' is not a ratio: it must be greater than zero"),
+            (SNEK, "1e-29", "price: Fraction(1, 100000000000000000000000000000) is not a price"),
+            (SNEK, str(2**96), f"price: Fraction({2**96}, 1) is not a price: it is above 2^96-1"),
+            (ADA, "1e29", "price, inverted for a bid: Fraction(1, 100000000000000000000000000000) is not a price"),
+            (ADA, f"1/{2**96}", f"price, inverted for a bid: Fraction({2**96}, 1) is not a price: it is above 2^96-1"),
+        ],
+    )
+    def test_a_price_out_of_range_is_rejected(self, offered: AssetId, price, message: str):
+        with pytest.raises(InvalidPrice) as rejected:
+            offer(offered=offered, price=price)
+        assert str(rejected.value).startswith(message)
+
+    def test_the_bounds_of_a_bid_are_those_of_a_price(self):
+        assert offer(offered=ADA, amount=0, price="1e28").level_price == Decimal("1e-28")
+        assert offer(offered=ADA, amount=0, price=Fraction(1, 2**96 - 1)).level_price == 2**96 - 1

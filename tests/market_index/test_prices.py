@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, getcontext, localcontext
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from market_index import InvalidPrice, MarketIndexError, format_price, parse_price
-from market_index.prices import parse_prices, rounded_price, to_price, to_price_or_ratio
+from market_index.prices import parse_prices, rounded_price, to_price, to_price_or_ratio, to_ratio
 from market_index.strategies import invalid_price_texts, prices, ratios
 from tests.market_index.models import representable
 
@@ -391,3 +393,105 @@ def test_a_subclass_of_decimal_is_read_as_the_number_that_it_is():
     for text in ("0.123", "0.0000001", "1E+3"):
         assert to_price(Rounding(text)) == Decimal(text)
         assert type(to_price(Rounding(text))) is Decimal
+
+
+def written_as(ratio: Fraction) -> st.SearchStrategy[object]:
+    """Draw what `to_ratio` reads as this ratio."""
+    texts = st.integers(1, 10**6).map(lambda factor: f"{ratio.numerator * factor}/{ratio.denominator * factor}")
+    return texts | st.just(ratio)
+
+
+class TestToRatio:
+    """The exact ratio of an offer: a Fraction, a Decimal, or the text of either."""
+
+    @given(ratios().flatmap(lambda ratio: st.tuples(st.just(ratio), written_as(ratio))))
+    def test_a_ratio_is_read_exactly(self, written: tuple[Fraction, Any]):
+        ratio, value = written
+        assert to_ratio(value) == ratio
+        assert type(to_ratio(value)) is Fraction
+
+    @given(st.integers(1, 10**40), st.integers(-560, 550), st.sampled_from("eE"))
+    def test_a_decimal_is_read_exactly_also_beyond_the_range_of_a_price(self, digits: int, exponent: int, letter: str):
+        exact = Fraction(digits) * Fraction(10) ** exponent
+        assert to_ratio(f"{digits}{letter}{exponent}") == exact
+        assert to_ratio(Decimal(f"{digits}E{exponent}")) == exact
+
+    @given(prices())
+    def test_every_price_is_read_as_its_own_ratio(self, price: Decimal):
+        assert to_ratio(price) == to_ratio(format_price(price)) == to_ratio(str(price)) == Fraction(price)
+
+    @given(st.text("0123456789./eE+-_ ٣x", max_size=8))
+    def test_a_text_is_a_decimal_or_two_numbers_with_a_slash(self, text: str):
+        is_decimal = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", text)
+        is_ratio = re.fullmatch(r"[0-9]+/[0-9]*[1-9][0-9]*", text)
+        value = Fraction(text) if is_ratio else Fraction(Decimal(text)) if is_decimal else Fraction(0)
+        if abs(Decimal(text).adjusted() if is_decimal and value else 0) > 500:
+            return  # about the bound in digits, which has its own test
+        if value:
+            assert to_ratio(text) == value
+        else:
+            with pytest.raises(InvalidPrice):
+                to_ratio(text)
+
+    @pytest.mark.parametrize(
+        ("value", "reason"),
+        [
+            *[(text, "it must be ASCII digits with an optional point or one slash") for text in ("", "/", "1/", "/2")],
+            *[(text, "it must be ASCII digits with") for text in ("1/2/3", "1.5/2", "-1/2", "1/-2", "+1", "-1", " 1")],
+            *[(text, "it must be ASCII digits with") for text in ("1\n", "1/2\n", "1 /2", "1_0", "١", "1/²", "NaN")],
+            *[(text, "it must be ASCII digits with") for text in ("Infinity", "e5", "1e", ".", "0x1", "1e2/3", "½")],
+            *[(text, "it must be greater than zero") for text in ("0", "0.0", "0/7", "00/1", "0e5")],
+            *[(text, "its denominator is zero") for text in ("1/0", "0/0", "7/000")],
+            *[(Decimal(text), "it is not finite") for text in ("NaN", "sNaN", "-NaN", "Infinity", "-Infinity")],
+            *[(Decimal(text), "it must be greater than zero") for text in ("0", "-0", "-1", "-0.5", "0E+5")],
+            *[(Fraction(number), "it must be greater than zero") for number in (0, -1)],
+            (Fraction(-(10**5000)), "it must be greater than zero"),
+        ],
+    )
+    def test_what_is_no_ratio_above_zero_is_rejected(self, value, reason: str):
+        with pytest.raises(InvalidPrice, match=rf"is not a ratio: {reason}"):
+            to_ratio(value)
+
+    @pytest.mark.parametrize("value", [1, 0.5, True, 1 + 0j, None, b"1", ("1", "2"), float("nan"), float("inf")])
+    def test_numbers_without_exact_digits_are_rejected(self, value):
+        with pytest.raises(InvalidPrice, match="a price must be a str or a Decimal, not "):
+            to_ratio(value)
+
+    @pytest.mark.parametrize("write", ["{0}/7", "7/{0}", "{0}", "1{0}", "0.{0}", "1e{1}", "1e-{1}", "{0}e-{1}"])
+    def test_a_number_has_600_digits_at_most(self, write: str):
+        digits = 599 if write in {"1{0}", "0.{0}"} else 600
+        assert to_ratio(write.format("1" * digits, 599)) > 0
+        longer = write.format("1" * (digits + 1), 600)
+        for value in (longer,) if "/" in longer else (longer, Decimal(longer)):
+            with pytest.raises(InvalidPrice, match=r"is not a ratio: its numbers must have at most 600 digits$"):
+                to_ratio(value)
+
+    @pytest.mark.parametrize(
+        "value", ["1e1000000000", "1e-1000000000", f"1e{'9' * 5000}", "1" * 1_000_000, Decimal("1e100000000")]
+    )
+    def test_a_number_of_too_many_digits_costs_nothing(self, value: Decimal | str):
+        with pytest.raises(InvalidPrice, match="at most 600 digits"):
+            to_ratio(value)
+
+    @pytest.mark.parametrize("limit", [640, 0])
+    def test_the_limit_of_python_for_digits_makes_no_difference(self, limit: int):
+        before = sys.get_int_max_str_digits()
+        sys.set_int_max_str_digits(limit)
+        try:
+            assert to_ratio(f"{'3' * 600}/{'1' * 600}") == 3
+            assert to_ratio(Decimal("3" * 600)) == to_ratio("3" * 600)
+        finally:
+            sys.set_int_max_str_digits(before)
+
+    def test_a_fraction_may_have_any_number_of_digits(self):
+        assert to_ratio(Fraction(10**5000 + 1, 10**5000)) == Fraction(10**5000 + 1, 10**5000)
+
+    def test_a_subclass_is_read_as_the_number_that_it_is(self):
+        class Fickle(Fraction):
+            def __eq__(self, other: object) -> bool:
+                return True
+
+            __hash__ = Fraction.__hash__
+
+        assert type(to_ratio(Fickle(1, 3))) is Fraction
+        assert to_ratio(Rounding("0.123")) == Fraction("0.123")

@@ -1,0 +1,49 @@
+"""The mappings in the persistent structure, against a dict."""
+
+from __future__ import annotations
+
+from operator import eq
+from zlib import crc32
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index.chunked import Chunk, KeyOrder
+from market_index.tables import TABLES, Table, WideTable, text_hashes
+
+EMPTY: Table[str, int] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], []))
+keys = st.sampled_from(list(map(str, range(200)))) | st.text("ab#0", max_size=3)
+changes = st.lists(st.lists(st.tuples(keys, st.none() | st.integers(1, 9)), max_size=150), max_size=5)
+
+
+@given(changes)
+def test_both_change_as_a_dict_does(steps: list[list[tuple[str, int | None]]]):
+    table, wide, model = EMPTY, WideTable.of_empty(EMPTY), dict[str, int]()
+    for step in steps:
+        before, as_it_was = (table, wide), dict(model)
+        for key, value in step:
+            model.pop(key, None)
+            if value is not None:
+                model[key] = value
+        table, wide = table.changed(step), wide.changed(dict(step))
+        assert [dict(one) for one in before] == [as_it_was, as_it_was]
+        assert dict(table) == dict(wide) == model
+        assert list(table) == list(wide) == sorted(model)
+        assert len(table) == len(wide) == len(model)
+        fresh = EMPTY.changed(model.items())
+        assert table.has_same_content(fresh)
+        assert wide.has_same_content(WideTable.of_empty(EMPTY).changed(model))
+        assert table.has_same_content(before[0]) == wide.has_same_content(before[1]) == (model == as_it_was)
+
+
+def test_a_change_of_a_wide_table_shares_all_other_tables():
+    wide = WideTable.of_empty(EMPTY).changed(dict.fromkeys(map(str, range(1_000)), 1))
+    changed = wide.changed({"7": 2})
+    differing = [at for at in range(TABLES) if wide._tables[at] is not changed._tables[at]]
+    assert differing == [crc32(b"7") >> 24]
+
+
+def test_an_absent_key_is_a_key_error():
+    for mapping in (EMPTY, WideTable.of_empty(EMPTY), EMPTY.changed([("a", 1)])):
+        assert "b" not in mapping
+        assert mapping.get("b") is None
