@@ -1,0 +1,197 @@
+"""A Hypothesis state machine that tests an indexer: orders come, are filled, go, and the chain rolls back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from math import floor
+from typing import Any, Final, Protocol, TypeAlias, final
+
+from attrs import evolve, frozen
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from market_index.assets import ADA, POLICY_ID_LENGTH, AssetId
+from market_index.levels import MAX_LIQUIDITY, Side, price_for_takers
+from market_index.order_book import OrderBook
+from market_index.orders import Order
+from market_index.pairs import Pair, require_trackable
+from market_index.strategies import amounts, prices, ratios
+
+__all__ = ["Indexer", "Offer", "indexer_machine"]
+
+_Offers: TypeAlias = "dict[str, Offer]"
+_Spots: TypeAlias = dict[Pair, Decimal | None]
+_TOKENS: Final = [AssetId(bytes(POLICY_ID_LENGTH), name) for name in (b"A", b"B")]
+_PAIRS: Final = (Pair(_TOKENS[0], ADA), Pair(ADA, _TOKENS[0]), Pair(*_TOKENS))  # also the other way round
+_ORDER_IDS: Final = frozenset(["a#0", "a#1", "b#0", "c#0", "d#0"])
+_LEVEL_PRICES: Final = st.sampled_from([Fraction(2), Fraction(1, 3), Fraction(29000, 7)]) | ratios()
+_AMOUNTS: Final = st.integers(0, 10) | amounts(min_value=0)
+
+
+@final
+@frozen
+class Offer:
+    """What an order offers, and what it asks for, as on the ledger.
+
+    `offered` is the base of the pair (an ask) or its quote (a bid). `amount` is what remains of it, in its smallest
+    unit, and `price` is how much of the other asset is asked per unit.
+
+    >>> Offer(Pair(ADA, _TOKENS[0]), offered=_TOKENS[0], amount=10, price=Fraction(1, 3)).order.price
+    Decimal('3')
+    """
+
+    pair: Pair
+    offered: AssetId
+    amount: int
+    price: Fraction
+
+    @property
+    def order(self) -> Order:
+        """The order of this offer, as `Order.from_offer` makes it."""
+        return Order.from_offer(self.pair, offered=self.offered, amount=self.amount, price=self.price)
+
+
+class Indexer(Protocol):
+    """What is tested: code that turns the orders of a chain into order books.
+
+    Nothing is visible before the first block. Changes become visible with the next block, and only then.
+    """
+
+    def place(self, order_id: str, offer: Offer) -> None:
+        """Add an order, or replace the order of this id by what remains of it. Its pair is tracked from now on."""
+
+    def remove(self, order_id: str) -> None:
+        """Remove an order that rests."""
+
+    def set_spot(self, pair: Pair, spot: Decimal | None) -> None:
+        """Set the last executed price of a pair, or None. The pair is tracked from now on."""
+
+    def untrack(self, pair: Pair) -> None:
+        """Stop tracking a pair, at which no orders rest."""
+
+    def commit(self, block: str) -> None:
+        """End a block: all changes since the last one become visible. No text of a block is used twice."""
+
+    def roll_back(self, block: str) -> None:
+        """Return to the end of an earlier block, or of the last: later blocks and uncommitted changes are void."""
+
+    def order_books(self) -> Mapping[Pair, OrderBook]:
+        """Return the visible books of all tracked pairs."""
+
+
+def indexer_machine(
+    new_indexer: Callable[[], Indexer], *, pairs: Collection[Pair] = _PAIRS, max_history: int = 2_160
+) -> type[RuleBasedStateMachine]:
+    """Return a state machine that compares the books of an indexer with those of a plain model after each step.
+
+    In a test file, `TestMyIndexer = indexer_machine(MyIndexer).TestCase` is the whole test. A rollback goes back by up
+    to `max_history` blocks.
+
+    Raises `InvalidOrderBook` for a pair that cannot be tracked.
+    """
+    for pair in pairs:
+        require_trackable(pair)
+    content = {"new_indexer": staticmethod(new_indexer), "pairs": tuple(pairs), "max_history": max_history}
+    return type("IndexerMachine", (_IndexerMachine,), content)
+
+
+def _order_books(offers: _Offers, spots: _Spots) -> dict[Pair, OrderBook]:
+    """Return the book of each tracked pair, gathered anew (decision 22)."""
+    totals: dict[tuple[Pair, Side], dict[Decimal, int]] = {(pair, side): {} for pair in spots for side in Side}
+    for offer in offers.values():
+        if offer.offered == offer.pair.base:
+            side, ratio, amount = Side.ASK, offer.price, offer.amount
+        else:
+            side, ratio, amount = Side.BID, 1 / offer.price, floor(offer.amount * offer.price)
+        levels, price = totals[offer.pair, side], price_for_takers(side, ratio)
+        levels[price] = min(levels.get(price, 0) + amount, MAX_LIQUIDITY)
+    return {
+        pair: OrderBook.from_levels(pair, totals[pair, Side.BID].items(), totals[pair, Side.ASK].items(), spot)
+        for pair, spot in spots.items()
+    }
+
+
+def _one(of: Callable[[Any], Collection[Any]]) -> st.SearchStrategy[Any]:
+    """Draw one of what the machine has in its present state."""
+    return st.runner().flatmap(lambda machine: st.sampled_from(sorted(of(machine))))
+
+
+@st.composite
+def _offers(draw: st.DrawFn) -> Offer:
+    pair: Pair = draw(_one(lambda machine: machine.pairs))
+    is_ask, price, amount = draw(st.booleans()), draw(_LEVEL_PRICES), draw(_AMOUNTS)
+    return Offer(pair, pair.base, amount, price) if is_ask else Offer(pair, pair.quote, amount, 1 / price)
+
+
+class _IndexerMachine(RuleBasedStateMachine):
+    new_indexer: Callable[[], Indexer]
+    max_history: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.indexer = self.new_indexer()
+        self.offers: _Offers = {}
+        self.spots: _Spots = {}
+        self.blocks: dict[str, tuple[_Offers, _Spots]] = {}
+        self.block_count = 0
+
+    def idle_pairs(self) -> set[Pair]:
+        return self.spots.keys() - {offer.pair for offer in self.offers.values()}
+
+    @precondition(lambda machine: _ORDER_IDS - machine.offers.keys())
+    @rule(order_id=_one(lambda machine: _ORDER_IDS - machine.offers.keys()), offer=_offers())
+    def place(self, order_id: str, offer: Offer) -> None:
+        self.offers[order_id] = offer
+        self.spots.setdefault(offer.pair)
+        self.indexer.place(order_id, offer)
+
+    @precondition(lambda machine: machine.offers)
+    @rule(order_id=_one(lambda machine: machine.offers), tenths_left=st.integers(0, 9))
+    def fill(self, order_id: str, tenths_left: int) -> None:
+        offer = self.offers[order_id]
+        self.place(order_id, evolve(offer, amount=offer.amount * tenths_left // 10))
+
+    @precondition(lambda machine: machine.offers)
+    @rule(order_id=_one(lambda machine: machine.offers))
+    def remove(self, order_id: str) -> None:
+        del self.offers[order_id]
+        self.indexer.remove(order_id)
+
+    @rule(pair=_one(lambda machine: machine.pairs), spot=st.none() | prices())
+    def set_spot(self, pair: Pair, spot: Decimal | None) -> None:
+        self.spots[pair] = spot
+        self.indexer.set_spot(pair, spot)
+
+    @precondition(lambda machine: machine.idle_pairs())
+    @rule(pair=_one(idle_pairs))
+    def untrack(self, pair: Pair) -> None:
+        del self.spots[pair]
+        self.indexer.untrack(pair)
+
+    @rule()
+    def commit(self) -> None:
+        self.block_count += 1
+        block = f"block {self.block_count}"
+        self.blocks[block] = self.offers.copy(), self.spots.copy()
+        self.blocks = dict(list(self.blocks.items())[-self.max_history - 1 :])
+        self.indexer.commit(block)
+
+    @precondition(lambda machine: machine.blocks)
+    @rule(block=_one(lambda machine: machine.blocks))
+    def roll_back(self, block: str) -> None:
+        while next(reversed(self.blocks)) != block:
+            self.blocks.popitem()
+        offers, spots = self.blocks[block]
+        self.offers, self.spots = offers.copy(), spots.copy()
+        self.indexer.roll_back(block)
+
+    @invariant()
+    def books_are_those_of_the_last_block(self) -> None:
+        block = next(reversed(self.blocks), None)
+        expected = {} if block is None else _order_books(*self.blocks[block])
+        found = dict(self.indexer.order_books())
+        for pair in sorted(expected.keys() | found.keys()):
+            if expected.get(pair) != found.get(pair):
+                raise AssertionError(f"after {block}: must be {expected.get(pair)}, got {found.get(pair)}")

@@ -1,0 +1,207 @@
+"""The state machine for indexers: it accepts one that is correct, and finds what is wrong with others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from market_index import ADA, AssetId, InvalidOrderBook, Order, OrderBook, Pair, RestingOrders, Side
+from market_index.stateful import Offer, indexer_machine
+from tests.waiting import WITHOUT_SHRINKING
+
+SNEK = AssetId(bytes(28), b"SNEK")
+PAIR = Pair(SNEK, ADA)
+
+
+class RestingIndexer:
+    """An indexer that keeps its orders as `RestingOrders`."""
+
+    def __init__(self) -> None:
+        self.working = RestingOrders()
+        self.blocks = {"": self.working}
+
+    def place(self, order_id: str, offer: Offer) -> None:
+        self.working = self.working.apply({order_id: offer.order})
+
+    def remove(self, order_id: str) -> None:
+        self.working = self.working.apply(removed=[order_id])
+
+    def set_spot(self, pair: Pair, spot: Decimal | None) -> None:
+        self.working = self.working.apply(spots={pair: spot})
+
+    def untrack(self, pair: Pair) -> None:
+        self.working = self.working.untrack(pair)
+
+    def commit(self, block: str) -> None:
+        self.blocks[block] = self.working
+
+    def roll_back(self, block: str) -> None:
+        while next(reversed(self.blocks)) != block:
+            self.blocks.popitem()
+        self.working = self.blocks[block]
+
+    def order_books(self) -> Mapping[Pair, OrderBook]:
+        return next(reversed(self.blocks.values())).index
+
+
+class WithoutInversion(RestingIndexer):
+    def place(self, order_id: str, offer: Offer) -> None:
+        order = offer.order
+        price = offer.price if Fraction(1, 10**28) <= offer.price <= 2**96 - 1 else order.price
+        self.working = self.working.apply({order_id: Order(order.pair, order.side, price, order.amount)})
+
+
+class WithAmountOfQuote(RestingIndexer):
+    def place(self, order_id: str, offer: Offer) -> None:
+        order = offer.order
+        amount = min(offer.amount, 2**64 - 1)
+        self.working = self.working.apply({order_id: Order(order.pair, order.side, order.price, amount)})
+
+
+class WithAmountRoundedUp(RestingIndexer):
+    def place(self, order_id: str, offer: Offer) -> None:
+        order = offer.order
+        if order.side is Side.BID:
+            amount = min(ceil(offer.amount * offer.price), 2**64 - 1)
+            order = Order(order.pair, order.side, order.price, amount)
+        self.working = self.working.apply({order_id: order})
+
+
+class WithBidsRoundedUp(RestingIndexer):
+    def place(self, order_id: str, offer: Offer) -> None:
+        order = offer.order
+        shown = Order(order.pair, Side.ASK, order.price, 0).level_price
+        self.working = self.working.apply({order_id: Order(order.pair, order.side, shown, order.amount)})
+
+
+class WithFillsThatAdd(RestingIndexer):
+    def place(self, order_id: str, offer: Offer) -> None:
+        order = offer.order
+        before = self.working[order_id].amount if order_id in self.working else 0
+        amount = min(before + order.amount, 2**64 - 1)
+        self.working = self.working.apply({order_id: Order(order.pair, order.side, order.price, amount)})
+
+
+class WithSidesExchanged(RestingIndexer):
+    def place(self, order_id: str, offer: Offer) -> None:
+        order = offer.order
+        side = Side.BID if order.side is Side.ASK else Side.ASK
+        self.working = self.working.apply({order_id: Order(order.pair, side, order.price, order.amount)})
+
+
+class WithoutSpotsAfterRollback(RestingIndexer):
+    def roll_back(self, block: str) -> None:
+        super().roll_back(block)
+        spots = dict.fromkeys(self.working.index)
+        self.working = self.blocks[block] = self.working.apply(spots=spots)
+
+
+class WithUncommittedChangesAfterRollback(RestingIndexer):
+    def roll_back(self, block: str) -> None:
+        working = self.working
+        super().roll_back(block)
+        self.working = working
+
+
+class WithOneBlockOfHistory(RestingIndexer):
+    def roll_back(self, block: str) -> None:
+        if len(self.blocks) > 2:
+            self.blocks.popitem()
+        self.working = next(reversed(self.blocks.values()))
+
+
+class WithTwoBlocksOfHistory(RestingIndexer):
+    def commit(self, block: str) -> None:
+        super().commit(block)
+        self.blocks = dict(list(self.blocks.items())[-3:])
+
+
+class VisibleBeforeItsBlock(RestingIndexer):
+    def order_books(self) -> Mapping[Pair, OrderBook]:
+        return self.working.index
+
+
+class ForgettingEmptyBooks(RestingIndexer):
+    def order_books(self) -> Mapping[Pair, OrderBook]:
+        return {pair: book for pair, book in super().order_books().items() if book.bids or book.asks}
+
+
+class NeverUntracking(RestingIndexer):
+    def untrack(self, pair: Pair) -> None:
+        pass
+
+
+TestRestingIndexer = indexer_machine(RestingIndexer).TestCase
+TestOfPairs = indexer_machine(RestingIndexer, pairs=[PAIR], max_history=0).TestCase
+TestOfHistory = indexer_machine(WithTwoBlocksOfHistory, max_history=2).TestCase
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        WithoutInversion,
+        WithAmountOfQuote,
+        WithAmountRoundedUp,
+        WithBidsRoundedUp,
+        WithFillsThatAdd,
+        WithSidesExchanged,
+        WithoutSpotsAfterRollback,
+        WithUncommittedChangesAfterRollback,
+        WithOneBlockOfHistory,
+        VisibleBeforeItsBlock,
+        ForgettingEmptyBooks,
+        NeverUntracking,
+    ],
+)
+def test_a_broken_indexer_is_found(broken: type[RestingIndexer]):
+    with pytest.raises(AssertionError, match=r"^after (None|block \d+): must be "):
+        run_state_machine_as_test(indexer_machine(broken), settings=settings(phases=WITHOUT_SHRINKING))
+
+
+def test_an_indexer_that_retains_less_than_the_longest_rollback_is_found():
+    with pytest.raises(StopIteration):
+        run_state_machine_as_test(
+            indexer_machine(WithTwoBlocksOfHistory, max_history=3), settings=settings(phases=WITHOUT_SHRINKING)
+        )
+
+
+def test_the_message_names_block_and_books():
+    machine: Any = indexer_machine(NeverUntracking, pairs=[PAIR])()
+    machine.set_spot(pair=PAIR, spot=None)
+    machine.commit()
+    machine.untrack(pair=PAIR)
+    machine.books_are_those_of_the_last_block()
+    machine.commit()
+    with pytest.raises(AssertionError) as found:
+        machine.books_are_those_of_the_last_block()
+    assert str(found.value) == f"after block 2: must be None, got {OrderBook(PAIR)}"
+
+
+def test_offers_are_of_the_given_pairs():
+    pairs = set()
+
+    class Noting(RestingIndexer):
+        def place(self, order_id: str, offer: Offer) -> None:
+            pairs.add(offer.pair)
+            super().place(order_id, offer)
+
+    run_state_machine_as_test(indexer_machine(Noting, pairs=[PAIR]), settings=settings(max_examples=10))
+    assert pairs == {PAIR}
+
+
+@pytest.mark.parametrize("pair", [Pair(ADA, ADA), "ADA/x"])
+def test_a_pair_that_cannot_be_tracked_is_rejected(pair):
+    with pytest.raises(InvalidOrderBook):
+        indexer_machine(RestingIndexer, pairs=[PAIR, pair])
+
+
+def test_an_offer_is_an_order_of_its_pair():
+    assert Offer(PAIR, SNEK, 7, Fraction(1, 3)).order == Order(PAIR, Side.ASK, Fraction(1, 3), 7)
+    assert Offer(PAIR, ADA, 7, Fraction(1, 3)).order == Order(PAIR, Side.BID, "3", 2)
