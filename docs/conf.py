@@ -50,7 +50,14 @@ LOG: Final = getLogger(__name__)
 PACKAGES: Final = tuple(
     map(
         import_module,
-        ("market_index", "market_index.wire", "market_index.strategies", "market_index_feeds", "market_index_http"),
+        (
+            "market_index",
+            "market_index.wire",
+            "market_index.strategies",
+            "market_index.stateful",
+            "market_index_feeds",
+            "market_index_http",
+        ),
     )
 )
 

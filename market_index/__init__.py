@@ -2,7 +2,7 @@
 
 No I/O, no clock, no web stack: the values that a market index consists of, and the index itself. Constructors reject
 invalid input, so a value that exists is valid. `market_index.wire` reads and writes the JSON of the read API,
-`market_index.strategies` creates arbitrary valid values for Hypothesis.
+`market_index.strategies` creates arbitrary valid values for Hypothesis, `market_index.stateful` tests an indexer.
 """
 
 from importlib import import_module

@@ -26,13 +26,21 @@ REQUIREMENTS: Mapping[str, frozenset[str]] = {
 }
 MODULE_REQUIREMENTS: Mapping[str, frozenset[str]] = {
     "market_index.strategies": frozenset({"hypothesis"}),
+    "market_index.stateful": frozenset({"hypothesis"}),
     "market_index.hypothesis_plugin": frozenset({"hypothesis"}),
 }
 MEDIUM_REQUIREMENTS: Mapping[str, frozenset[str]] = {"nats": frozenset({"nats"})}
 
 # The modules of the domain whose `__all__` the other packages may import.
 PUBLIC_MODULES = frozenset(
-    {"market_index", "market_index.wire", "market_index.errors", "market_index.freshness", "market_index.strategies"}
+    {
+        "market_index",
+        "market_index.wire",
+        "market_index.errors",
+        "market_index.freshness",
+        "market_index.strategies",
+        "market_index.stateful",
+    }
 )
 
 # Each folder of the feeds is a medium.

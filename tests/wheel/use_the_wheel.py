@@ -117,6 +117,11 @@ def with_hypothesis(home: Path, wheel: Path) -> None:
         ["False", "True", "100"],
         "a type hint is enough for Hypothesis to draw books, and the library alone does not import it",
     )
+    expect(
+        call(hypothesis / "python", "-Ic", INDEXER).stdout.split(),
+        ["found"],
+        "the state machine finds an indexer that adds a partial fill to its order",
+    )
 
 
 def with_nats(home: Path, wheel: Path, there: Path) -> None:
@@ -255,6 +260,41 @@ def each(book: OrderBook) -> None:
 
 each()
 print(set(drawn) == {OrderBook}, len(drawn))
+"""
+
+INDEXER = """
+from hypothesis import HealthCheck, settings
+from market_index import Order, RestingOrders
+from market_index.stateful import indexer_machine
+
+class Adding:
+    def __init__(self):
+        self.working, self.blocks = RestingOrders(), {}
+    def place(self, order_id, offer):
+        new, before = offer.order, self.working.get(order_id)
+        amount = min(new.amount + (before.amount if before else 0), 2**64 - 1)
+        self.working = self.working.apply({order_id: Order(new.pair, new.side, new.price, amount)})
+    def remove(self, order_id):
+        self.working = self.working.apply(removed=[order_id])
+    def set_spot(self, pair, spot):
+        self.working = self.working.apply(spots={pair: spot})
+    def untrack(self, pair):
+        self.working = self.working.untrack(pair)
+    def commit(self, block):
+        self.blocks[block] = self.working
+    def roll_back(self, block):
+        while next(reversed(self.blocks)) != block:
+            self.blocks.popitem()
+        self.working = self.blocks[block]
+    def order_books(self):
+        return next(reversed(self.blocks.values())).index if self.blocks else {}
+
+case = indexer_machine(Adding).TestCase
+case.settings = settings(database=None, max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+try:
+    case().runTest()
+except AssertionError as error:
+    print("found" if "must be" in str(error) else error)
 """
 
 

@@ -18,10 +18,12 @@ from market_index import (
     MarketIndexError,
     Order,
     OrderBook,
+    OrderNotFound,
     Pair,
     PairInfo,
     PairNotFound,
     PriceLevel,
+    RestingOrders,
     Side,
     SimulatedFill,
     format_price,
@@ -78,6 +80,7 @@ assert_type(book.pair, Pair)
 assert_type(book.bids, Levels)
 side: Sequence[PriceLevel] = book.bids
 assert_type(book.bids[0], PriceLevel)
+assert_type(book.bids.amount_at("0.5"), int)
 assert_type(book.bids[:2], tuple[PriceLevel, ...])
 assert_type([level.price for level in reversed(book.asks)], list[Decimal])
 
@@ -86,6 +89,7 @@ OrderBook.from_levels(pair, bids=[("0.5", 7.0)])  # error: mypy[list-item] pyrig
 OrderBook.from_levels("ADA/x")  # error: mypy[arg-type] pyright[reportArgumentType]
 OrderBook(pair, bids=[("0.5", 7)])  # error: mypy[list-item] pyright[reportArgumentType]
 book.bids[0] = level  # error: mypy[index] pyright[reportIndexIssue]
+book.bids.amount_at(0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
 book.bids["0.5"]  # error: mypy[call-overload] pyright[reportCallIssue, reportArgumentType]
 book.bids = book.asks  # error: mypy[misc] pyright[reportAttributeAccessIssue]
 
@@ -124,9 +128,43 @@ assert_type(order.price, Decimal | Fraction)
 assert_type(order.level_price, Decimal)
 assert_type(OrderBook.from_orders(pair, [order], spot="0.5"), OrderBook)
 
+assert_type(order.pair, Pair)
+assert_type(Order.from_offer(pair, offered=ADA, amount=5, price="7/29000"), Order)
+assert_type(Order.from_offer(pair, offered=token, amount=5, price=Fraction(1, 3)), Order)
+
 Order(pair, Side.BID, 0.5, 5)  # error: mypy[arg-type] pyright[reportArgumentType]
 Order(pair, "bid", "0.5", 5)  # error: mypy[arg-type] pyright[reportArgumentType]
+Order(Side.BID, "0.5", 5)  # error: mypy[call-arg] pyright[reportCallIssue]
+Order.from_offer(pair, offered=ADA, amount=5, price=0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
+Order.from_offer(pair, offered=ADA, amount=5, price=7)  # error: mypy[arg-type] pyright[reportArgumentType]
+Order.from_offer(pair, offered=ADA, amount=5.0, price="7")  # error: mypy[arg-type] pyright[reportArgumentType]
+Order.from_offer(pair, offered=Side.BID, amount=5, price="7")  # error: mypy[arg-type] pyright[reportArgumentType]
+Order.from_offer(pair, ADA, 5, "7")  # error: mypy[call-arg] pyright[reportCallIssue]
 OrderBook.from_orders(pair, [level])  # error: mypy[list-item] pyright[reportArgumentType]
+
+# Orders by id
+
+resting = RestingOrders({"a#0": order}, {pair: "0.5", Pair(ADA, token): None}, as_of="block 1")
+orders: Mapping[str, Order] = resting
+assert_type(resting["a#0"], Order)
+assert_type(resting.get("a#0"), Order | None)
+assert_type(list(resting), list[str])
+assert_type(resting.apply({"a#0": order}, ["b#1"], {pair: Decimal(1)}, "block 2", missing_ok=True), RestingOrders)
+assert_type(resting.apply(removed=iter(["b#1"])), RestingOrders)
+assert_type(resting.untrack(pair, pair), RestingOrders)
+assert_type(resting.at(pair, Side.ASK, "0.5"), dict[str, Order])
+assert_type(resting.index, MarketIndex)
+
+RestingOrders([order])  # error: mypy[arg-type] pyright[reportArgumentType]
+RestingOrders({1: order})  # error: mypy[dict-item] pyright[reportArgumentType]
+RestingOrders({"a#0": level})  # error: mypy[dict-item] pyright[reportArgumentType]
+resting.apply(spots={pair: 0.5})  # error: mypy[dict-item] pyright[reportArgumentType]
+resting.apply(removed=[1])  # error: mypy[list-item] pyright[reportArgumentType]
+resting.apply({}, [], {}, None, True)  # error: mypy[call-arg] pyright[reportCallIssue]
+resting.untrack([pair])  # error: mypy[arg-type] pyright[reportArgumentType]
+resting.at(pair, "ask", "0.5")  # error: mypy[arg-type] pyright[reportArgumentType]
+resting["a#0"] = order  # error: mypy[index] pyright[reportIndexIssue]
+resting.index = MarketIndex()  # error: mypy[misc] pyright[reportAttributeAccessIssue]
 
 # Indexes
 
@@ -150,12 +188,15 @@ PairInfo(token, ADA, 0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
 
 live = LiveIndex(index.values())
 assert_type(live.current, MarketIndex)
+live.show(resting.index)
 assert_type(live.publish(book, book), MarketIndex)
 assert_type(live.retract(pair), MarketIndex)
 assert_type(live.update([book], retract=[pair]), MarketIndex)
 
 LiveIndex(book)  # error: mypy[arg-type] pyright[reportArgumentType]
 live.publish([book])  # error: mypy[arg-type] pyright[reportArgumentType]
+live.show(resting)  # error: mypy[arg-type] pyright[reportArgumentType]
+live.show([book])  # error: mypy[arg-type] pyright[reportArgumentType]
 live.retract(book)  # error: mypy[arg-type] pyright[reportArgumentType]
 live.current = index  # error: mypy[misc] pyright[reportAttributeAccessIssue]
 
@@ -165,9 +206,12 @@ invalid: ValueError = InvalidPrice("'-1' is not a price")
 assert_type(InvalidPrice("'-1' is not a price").at("bids[3].price"), InvalidPrice)
 missing: KeyError = PairNotFound(pair)
 assert_type(PairNotFound(pair).pair, Pair)
+missing = OrderNotFound("a#0")
+assert_type(OrderNotFound("a#0").order_id, str)
 errors: list[MarketIndexError] = [PairNotFound(pair), InvalidPrice()]
 assert_type(safe_repr(object()), str)
 
+OrderNotFound(order)  # error: mypy[arg-type] pyright[reportArgumentType]
 PairNotFound("ADA/x")  # error: mypy[arg-type] pyright[reportArgumentType]
 
 
