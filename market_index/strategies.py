@@ -283,7 +283,8 @@ def resting_orders(
         order_ids(), _drawn(order, lambda: orders(pair=_FEW_PAIRS)), min_size=min_orders, max_size=max_orders
     )
     spots = st.dictionaries(_FEW_PAIRS, st.none() | prices(), max_size=2)
-    return _made(RestingOrders, by_id, spots, st.none() | _AS_OFS)
+    # A failing test shows the call: the repr has no orders.
+    return st.builds(RestingOrders, by_id, spots, st.none() | _AS_OFS)
 
 
 def pair_infos(

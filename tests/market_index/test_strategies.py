@@ -27,6 +27,7 @@ from market_index import (
     Pair,
     PairInfo,
     PriceLevel,
+    RestingOrders,
     Side,
     SimulatedFill,
     parse_price,
@@ -106,6 +107,16 @@ class TestValidity:
         assert fill.filled == sum(level.accumulated_liquidity for level in fill.levels)
 
     @FEW
+    @given(strategies.resting_orders(), strategies.order_ids())
+    def test_orders_by_id(self, resting: RestingOrders, order_id: str):
+        for one in (order_id, *resting):
+            assert 1 <= len(one) <= 200
+            assert set(one) <= set(map(chr, range(32, 127)))
+        assert len(resting) <= 8
+        assert all(is_book(book) for book in resting.index.values())
+        assert {order.pair for order in resting.values()} <= resting.index.keys()
+
+    @FEW
     @given(strategies.liquidities(), strategies.cumulative_levels())
     def test_totals(self, liquidity: Liquidity, total: CumulativeLevel):
         assert (liquidity.base == 0) == (liquidity.quote == 0)
@@ -153,6 +164,10 @@ FIXED = [
     (
         strategies.orders(pair=PAIR, side=Side.BID, price=Fraction(1, 3), amount=3),
         Order(PAIR, Side.BID, Fraction(1, 3), 3),
+    ),
+    (
+        strategies.resting_orders(order=Order(PAIR, Side.BID, "2", 3), min_orders=1).map(lambda one: set(one.values())),
+        {Order(PAIR, Side.BID, "2", 3)},
     ),
     (strategies.pair_infos(pair=PAIR, last_spot="2"), PairInfo(SNEK, ADA, "2")),
     (strategies.simulated_fills(book=OrderBook(PAIR), side=Side.BID).map(lambda fill: fill.filled), 0),
@@ -288,6 +303,12 @@ class TestParameters:
             assert least <= len(held) <= most
             assert all(len(one.bids) <= 1 for one in held.values())
 
+    @FEW
+    @given(st.data(), st.integers(0, 4), st.integers(0, 4))
+    def test_the_number_of_resting_orders(self, data: st.DataObject, one: int, other: int):
+        least, most = sorted([one, other])
+        assert least <= len(data.draw(strategies.resting_orders(min_orders=least, max_orders=most))) <= most
+
     @pytest.mark.parametrize(
         ("strategy", "parameters"),
         [
@@ -317,6 +338,10 @@ class TestParameters:
             (strategies.orders, {"price": "0"}),
             (strategies.orders, {"price": Fraction(-1, 3)}),
             (strategies.orders, {"amount": 1.5}),
+            (strategies.orders, {"pair": Pair(ADA, ADA)}),
+            (strategies.resting_orders, {"min_orders": 9}),
+            (strategies.resting_orders, {"min_orders": -1}),
+            (strategies.resting_orders, {"max_orders": 1.5}),
             (strategies.pair_infos, {"last_spot": "-1"}),
             (strategies.order_books, {"sides": ["bid"]}),
             (strategies.order_books, {"sides": "bid"}),
@@ -349,7 +374,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_no_property_test_makes_values_of_the_library_by_itself():
     """What Hypothesis draws for the project's own tests is made by the strategies that others are given."""
-    types = "AssetId|Pair|PairInfo|PriceLevel|Order|OrderBook|MarketIndex"
+    types = "AssetId|Pair|PairInfo|PriceLevel|Order|OrderBook|RestingOrders|MarketIndex"
     found = [
         f"{path.relative_to(ROOT)}: {match.group()}"
         for path in sorted((ROOT / "tests").rglob("*.py"))

@@ -138,6 +138,23 @@ class TestCorners:
         reached(strategies.orders(), lambda order: isinstance(order.price, Fraction))
         reached(strategies.orders(), lambda order: order.amount == 0)
 
+    @pytest.mark.parametrize(
+        "corner",
+        [
+            pytest.param(lambda resting: len({one.pair for one in resting.values()}) > 1, id="several pairs"),
+            pytest.param(lambda resting: len(resting.index) > len({one.pair for one in resting.values()}), id="idle"),
+            pytest.param(lambda resting: any(book.spot for book in resting.index.values()), id="a spot price"),
+            pytest.param(lambda resting: resting.index.as_of is not None, id="as_of"),
+            pytest.param(
+                lambda resting: len(resting) > sum(len(book.bids) + len(book.asks) for book in resting.index.values()),
+                id="several orders at a level, or one of no amount",
+            ),
+            pytest.param(lambda resting: "~" * 200 in resting, id="a long id"),
+        ],
+    )
+    def test_of_resting_orders(self, corner):
+        reached(strategies.resting_orders(), corner)
+
     @pytest.mark.parametrize("text", ["lovelace", ".", "0" * 56])
     def test_of_other_spellings(self, text: str):
         assert reached(strategies.invalid_asset_id_texts(), lambda drawn: drawn == text) == text

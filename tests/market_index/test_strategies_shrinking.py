@@ -54,6 +54,7 @@ def test_the_parts_shrink_to_the_simplest():
     orders = strategies.orders(pair=strategies.pairs(), price=strategies.prices())
     assert simplest(orders, lambda order: order.amount) == Order(pair, Side.BID, "1", 1)
     assert len(simplest(strategies.market_indexes(), lambda index: True)) == 0
+    assert list(simplest(strategies.resting_orders(), lambda resting: len(resting) > 0)) == ["0"]
 
 
 @pytest.mark.parametrize("least", [4, 1_000, 2**53 + 1, 2**60])
