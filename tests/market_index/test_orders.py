@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Order, OrderBook, Pair, Side
+from market_index.errors import safe_repr
 from market_index.strategies import amounts, orders, pairs, prices, ratios
 from tests.market_index.models import representable
 
@@ -144,13 +145,16 @@ class TestFromOffer:
 
     @pytest.mark.parametrize("offered", [AssetId(bytes(28), b"MIN"), "ADA", None, PAIR])
     def test_what_is_neither_base_nor_quote_cannot_be_offered(self, offered):
-        with pytest.raises(InvalidOrderBook, match=rf"^offered must be the base or the quote of {PAIR}, got "):
+        with pytest.raises(InvalidOrderBook) as rejected:
             offer(offered=offered)
+        assert str(rejected.value) == f"offered must be the base or the quote of {PAIR}, got {safe_repr(offered)}"
 
     @pytest.mark.parametrize("amount", [-1, True, 1.0, "1", None, Fraction(1)])
     def test_an_amount_is_a_whole_number_from_0(self, amount):
-        with pytest.raises(InvalidOrderBook, match=r"^amount must be a whole number \(int\) of 0 or more, got "):
+        with pytest.raises(InvalidOrderBook) as rejected:
             offer(amount=amount)
+        given = repr(amount) if type(amount) is int else f"{type(amount).__name__}: {amount!r}"
+        assert str(rejected.value) == f"amount must be a whole number (int) of 0 or more, got {given}"
 
     @pytest.mark.parametrize(
         ("offered", "price", "message"),
