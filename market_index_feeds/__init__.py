@@ -9,19 +9,13 @@
 True
 """
 
+from market_index_feeds.book_stream import BookBatch, BookStream
 from market_index_feeds.errors import FeedError
 from market_index_feeds.feed import Feed
+from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.medium import Progress
 from market_index_feeds.relay import Relay
-from market_index_feeds.sources import (
-    BookBatch,
-    BookStream,
-    RejectedLine,
-    is_sqlite,
-    open_book_stream,
-    open_feed,
-    open_store,
-)
+from market_index_feeds.sources import is_sqlite, open_book_stream, open_feed, open_store
 from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreBusy, StoreError, Unacknowledged
 
 __all__ = [

@@ -9,15 +9,16 @@ from typing import Final
 
 from market_index import MarketIndexError
 from market_index.errors import safe_repr
+from market_index_feeds.book_stream import BookStream
 from market_index_feeds.errors import FeedError
 from market_index_feeds.feed import Feed
 from market_index_feeds.medium import Source
-from market_index_feeds.ndjson import BookBatch, BookStream, RejectedLine, open_book_stream, open_ndjson_source
+from market_index_feeds.ndjson import open_ndjson_source, open_ndjson_stream
 from market_index_feeds.opened import shown_name
 from market_index_feeds.sqlite import WAIT_SECONDS, Synchronous, is_sqlite, open_sqlite_source, open_sqlite_store
 from market_index_feeds.store import Store, StoreError
 
-__all__ = ["BookBatch", "BookStream", "RejectedLine", "is_sqlite", "open_book_stream", "open_feed", "open_store"]
+__all__ = ["is_sqlite", "open_book_stream", "open_feed", "open_store"]
 
 BUCKETS: Final = {"nats", "tls"}
 """The schemes of the URLs that name a bucket of NATS."""
@@ -52,6 +53,14 @@ def _open_source(name: str) -> Source:
             from market_index_feeds.nats import open_nats_source  # noqa: PLC0415  # it needs the extra `nats`
         return open_nats_source(name)
     raise FeedError(f"{shown_name(name)} cannot be opened: {safe_repr(scheme)} is not a known kind of feed")
+
+
+def open_book_stream(source: str) -> BookStream:
+    """Open a file or a pipe of order books by its path, or standard input by `-`, to be read once, to its end.
+
+    Raises `FeedError` when there is nothing to be read there.
+    """
+    return open_ndjson_stream(source)
 
 
 def open_store(

@@ -5,8 +5,6 @@ at once. A line that contains neither is rejected, with its number and the reaso
 mark at the start are allowed.
 """
 
-from market_index_feeds.ndjson.book_lines import RejectedLine
-from market_index_feeds.ndjson.book_stream import BookBatch, BookStream, open_book_stream
-from market_index_feeds.ndjson.source import open_ndjson_source
+from market_index_feeds.ndjson.source import open_ndjson_source, open_ndjson_stream
 
-__all__ = ["BookBatch", "BookStream", "RejectedLine", "open_book_stream", "open_ndjson_source"]
+__all__ = ["open_ndjson_source", "open_ndjson_stream"]

@@ -5,30 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from attrs import frozen
-
 from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
-from market_index_feeds.line_source import MAX_LINE_BYTES, Line, LineBatch
-from market_index_feeds.medium import Names, Rejected
-
-
-@frozen
-class RejectedLine:
-    """A line that is rejected: its number, why, and which pair it names."""
-
-    number: int
-    reason: str
-    names: Pair | Names
-
-    @property
-    def pair(self) -> Pair | None:
-        """The pair that it names; None where it may name any."""
-        return self.names if isinstance(self.names, Pair) else None
-
-    def as_record(self) -> Rejected:
-        """Return it as the follower takes it."""
-        return Rejected(f"line {self.number}", self.reason, self.names)
-
+from market_index_feeds.line_content import RejectedLine, lines_of
+from market_index_feeds.line_source import Line, LineBatch
+from market_index_feeds.medium import Names
 
 Content: TypeAlias = OrderBook | Freshness | RejectedLine
 """What a line contains that is not blank. A freshness is that of a commit line."""
@@ -36,14 +16,9 @@ Content: TypeAlias = OrderBook | Freshness | RejectedLine
 
 def contents_of(batch: LineBatch) -> Iterator[Content]:
     """Yield what the lines of a batch contain. Blank lines contain nothing; a last line needs its newline."""
-    for line in batch.lines:
-        if line.text is None:
-            yield RejectedLine(line.number, f"it is longer than {MAX_LINE_BYTES} bytes", Names.ANY)
-        elif line.text.strip():
-            yield _read(line.number, line.text)
-    last = batch.unfinished
-    if batch.is_end and last is not None and (last.text is None or last.text.strip()):
-        yield RejectedLine(last.number, "it was not finished by a newline", names_of(last))
+    for line, fault in lines_of(batch):
+        rejected = None if fault is None else RejectedLine(line.number, fault, names_of(line))
+        yield rejected or _read(line.number, line.text or b"")
 
 
 def names_of(line: Line) -> Pair | Names:

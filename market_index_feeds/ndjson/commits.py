@@ -12,9 +12,13 @@ Theory of operation
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from market_index import Freshness, OrderBook, Pair
-from market_index_feeds.medium import Names
-from market_index_feeds.ndjson.book_lines import Content, RejectedLine
+from market_index_feeds.line_content import LineContent, RejectedLine, Reported
+from market_index_feeds.line_source import LineBatch
+from market_index_feeds.medium import Delta, Names
+from market_index_feeds.ndjson.book_lines import Content, contents_of, names_of
 
 
 class Changes:
@@ -44,20 +48,60 @@ class Changes:
         self.freshness = freshness
 
 
-class Commits:
+class Commits(LineContent):
     """The visible and the pending changes of a file or stream."""
+
+    commit = "commit line"
+    pending_record = "order book"
 
     def __init__(self) -> None:
         self.is_committed: bool = False
         """Whether there was a commit line."""
-        self.visible: Changes = Changes()
-        """What became visible. A caller that has delivered it replaces it by `Changes()`."""
-        self.pending: Changes = Changes()
+        self.waiting: Changes = Changes()
+        """The changes that are pending."""
+        self._visible = Changes()
+
+    def read(self, batch: LineBatch) -> Iterator[Reported]:
+        """Read the lines of the next batch; report rejected lines and commit lines."""
+        for content in contents_of(batch):
+            self.add(content)
+            if not isinstance(content, OrderBook):
+                yield content
 
     def add(self, content: Content) -> None:
         """Add what the next line contains."""
         if isinstance(content, Freshness):
-            self.visible.commit(self.pending, content)
-            self.pending, self.is_committed = Changes(), True
+            self._visible.commit(self.waiting, content)
+            self.waiting, self.is_committed = Changes(), True
         else:
-            (self.pending if self.is_committed else self.visible).add(content)
+            (self.waiting if self.is_committed else self._visible).add(content)
+
+    def changes(self) -> Delta:
+        """Return the books that became visible."""
+        visible = self._visible
+        return Delta(
+            books=visible.books.values(),
+            rejected_names=visible.rejected,
+            freshness=visible.freshness,
+            is_publication=visible.freshness is not None,
+            books_read=visible.books_read,
+        )
+
+    def deliver(self) -> None:
+        """Forget what became visible."""
+        self._visible = Changes()
+
+    @property
+    def pending(self) -> int:
+        """The number of order books that wait for a commit line."""
+        return self.waiting.books_read
+
+    def unfinished(self, batch: LineBatch) -> Pair | Names:
+        """Return what the lines may name that are not read yet; no pair if they follow a commit line: they wait."""
+        if self.is_committed:
+            return Names.NONE
+        if batch.unfinished is None:
+            return Names.ANY
+        if batch.is_end or batch.unfinished.text == b"":
+            return Names.NONE
+        return names_of(batch.unfinished)

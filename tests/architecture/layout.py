@@ -23,6 +23,14 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
     "market_index_cli/server/serving.py": ("tests/market_index_cli/test_serve.py", "one server, or several workers"),
     "market_index_feeds/errors.py": ("tests/market_index_feeds/test_follower.py", "how a follower reports causes"),
     "market_index_feeds/feed.py": ("tests/market_index_feeds/test_follower.py", "a feed is a follower with a name"),
+    "market_index_feeds/line_content.py": (
+        "tests/market_index_feeds/ndjson/test_book_lines.py",
+        "what the lines of a medium contain",
+    ),
+    "market_index_feeds/line_feed.py": (
+        "tests/market_index_feeds/ndjson/test_source.py",
+        "follows the files of a medium of lines",
+    ),
     "market_index_feeds/medium.py": (
         "tests/market_index_feeds/test_follower.py",
         "what a source yields to its follower",

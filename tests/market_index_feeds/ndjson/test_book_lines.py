@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from market_index import Freshness, OrderBook, Pair
+from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
 from market_index_feeds.medium import Names
-from market_index_feeds.ndjson.book_lines import Content, RejectedLine, contents_of
+from market_index_feeds.ndjson.book_lines import Content, contents_of
 from tests.market_index_feeds.made_up import pair
 from tests.market_index_feeds.ndjson.lines import commit, line
 

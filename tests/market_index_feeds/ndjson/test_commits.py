@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from market_index import Freshness, LiveIndex
 from market_index.freshness import UNKNOWN
 from market_index_feeds import Feed, open_feed
+from market_index_feeds.line_feed import LineFeedSource
 from market_index_feeds.line_source import LineBatch, LineCutter, LineSource
 from market_index_feeds.ndjson.commits import Commits
-from market_index_feeds.ndjson.source import NdjsonSource
 from tests.market_index_feeds.checks import checked
 from tests.market_index_feeds.made_up import book, spots
 from tests.market_index_feeds.ndjson.lines import commit, line, rename_over
@@ -168,7 +168,7 @@ def test_what_is_visible_equals_the_model(files: list[tuple[list[Entry], list[fl
             expected.append(shown)
     live = LiveIndex()
     source = Scripted(script, live)
-    with Feed(NdjsonSource(source)) as feed:
+    with Feed(LineFeedSource(source, Commits)) as feed:
         feed.start(live)
         eventually(source.is_over.is_set)
     assert source.shown == expected
@@ -325,6 +325,6 @@ def test_at_most_one_book_per_pair_is_pending():
     commits = Commits()
     for content in (Freshness(), book(1, 1), book(1, 2), book(2, 1)):
         commits.add(content)
-    assert (len(commits.pending.books), commits.pending.books_read, commits.visible.books) == (2, 3, {})
+    assert (len(commits.waiting.books), commits.pending, len(commits.changes().books)) == (2, 3, 0)
     commits.add(Freshness("slot 1"))
-    assert (len(commits.visible.books), commits.pending.books, commits.pending.books_read) == (2, {}, 0)
+    assert (len(commits.changes().books), commits.waiting.books, commits.pending) == (2, {}, 0)

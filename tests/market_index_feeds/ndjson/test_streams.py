@@ -12,9 +12,10 @@ import pytest
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, FeedError, open_feed
+from market_index_feeds.line_feed import LineFeedSource
 from market_index_feeds.line_source import LineStream
 from market_index_feeds.medium import Names
-from market_index_feeds.ndjson.source import NdjsonSource
+from market_index_feeds.ndjson.commits import Commits
 from tests.market_index_feeds.checks import checked
 from tests.market_index_feeds.made_up import spots
 from tests.market_index_feeds.ndjson.lines import line
@@ -27,7 +28,7 @@ def writing_to(pipe: Path) -> FileIO:
 
 
 def feed_of(name: str, descriptor: int) -> Feed:
-    return Feed(NdjsonSource(LineStream(name, descriptor)))
+    return Feed(LineFeedSource(LineStream(name, descriptor), Commits))
 
 
 def test_lines_go_live_as_they_come(pipe: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture):

@@ -10,10 +10,9 @@ from attrs import frozen
 
 from market_index import Freshness, OrderBook, Pair
 from market_index_feeds.errors import FeedError, reason_of
-from market_index_feeds.line_source import LineStream, open_stream
+from market_index_feeds.line_content import LineContent, RejectedLine
+from market_index_feeds.line_source import LineStream
 from market_index_feeds.medium import Names
-from market_index_feeds.ndjson.book_lines import RejectedLine, contents_of
-from market_index_feeds.ndjson.commits import Changes, Commits
 from market_index_feeds.rejections import RejectionLog
 
 
@@ -40,12 +39,12 @@ class BookStream:
     lines, of which the first in each minute are logged.
     """
 
-    def __init__(self, lines: LineStream) -> None:
+    def __init__(self, lines: LineStream, content: LineContent) -> None:
         self.source: str = lines.name
         self.books: int = 0
         self.rejected: int = 0
         self._lines = lines
-        self._commits = Commits()
+        self._content = content
         self._unresolved: set[Pair | Names] = set()
 
     @property
@@ -56,7 +55,7 @@ class BookStream:
     @property
     def uncommitted(self) -> int:
         """The number of order books that wait for a commit line."""
-        return self._commits.pending.books_read
+        return self._content.pending
 
     @property
     def is_current(self) -> bool:
@@ -68,18 +67,17 @@ class BookStream:
 
         Each commit line ends a batch, which contains all books since the last one that were not in a batch before.
         """
-        commits, offset = self._commits, 0
+        offset = 0
         try:
             rejections = RejectionLog(self.source, "lines")
             with closing(rejections), closing(self._lines.batches(Event())) as batches:
                 for batch in batches:
                     rejected: list[RejectedLine] = []
-                    for content in contents_of(batch):
-                        commits.add(content)
-                        if isinstance(content, RejectedLine):
-                            rejections.add(f"line {content.number}", content.reason)
-                            rejected.append(content)
-                        elif isinstance(content, Freshness):
+                    for reported in self._content.read(batch):
+                        if isinstance(reported, RejectedLine):
+                            rejections.add(f"line {reported.number}", reported.reason)
+                            rejected.append(reported)
+                        else:
                             yield self._visible(rejected, batch.offset)
                             rejected = []
                     if rejected or batch.offset != offset:
@@ -90,16 +88,10 @@ class BookStream:
 
     def _visible(self, rejected: list[RejectedLine], offset: int) -> BookBatch:
         """Return what became visible since the last batch."""
-        visible, self._commits.visible = self._commits.visible, Changes()
-        self._unresolved = self._unresolved.difference(visible.books) | visible.rejected
-        self.books += visible.books_read
+        changes = self._content.changes()
+        self._content.deliver()
+        pairs = {book.pair for book in changes.books}
+        self._unresolved = self._unresolved.difference(pairs).union(changes.rejected_names)
+        self.books += len(changes.books) if changes.books_read is None else changes.books_read
         self.rejected += len(rejected)
-        return BookBatch(list(visible.books.values()), rejected, offset, visible.freshness)
-
-
-def open_book_stream(source: str) -> BookStream:
-    """Open a file or a pipe of order books by its path, or standard input by `-`, to be read once, to its end.
-
-    Raises `FeedError` when there is nothing to be read there.
-    """
-    return BookStream(open_stream(source))
+        return BookBatch(list(changes.books), rejected, offset, changes.freshness)

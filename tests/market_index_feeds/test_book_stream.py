@@ -10,10 +10,16 @@ import pytest
 from market_index import Freshness, MarketIndex
 from market_index_feeds import BookStream, FeedError, line_source, open_book_stream
 from market_index_feeds.line_source import LineStream
+from market_index_feeds.ndjson.commits import Commits
 from tests.market_index_feeds.made_up import pair, spots
 from tests.market_index_feeds.ndjson.lines import commit, line
 
 BAD = line(1).replace(b"[]", b"0")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "books.ndjson"
 
 
 def test_a_file_can_be_read_as_a_stream(path: Path, caplog: pytest.LogCaptureFixture):
@@ -33,7 +39,7 @@ def test_what_cannot_be_read_is_an_error():
     reading, writing = os.pipe()
     os.close(reading)
     with pytest.raises(FeedError, match="a closed pipe cannot be read: Bad file descriptor"):
-        list(BookStream(LineStream("a closed pipe", reading)).batches())
+        list(BookStream(LineStream("a closed pipe", reading), Commits()).batches())
     os.close(writing)
 
 

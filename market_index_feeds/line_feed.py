@@ -1,0 +1,106 @@
+"""Files and streams of lines as a source of a feed: what is common to all media of lines."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from contextlib import closing
+from threading import Event
+from typing import Final
+
+from attrs import evolve
+
+from market_index import Pair
+from market_index_feeds.line_content import LineContent, RejectedLine
+from market_index_feeds.line_source import LineBatch, LineSource
+from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class LineFeedSource(Source):
+    """Lines of a medium.
+
+    A file is a snapshot whenever it is opened, and each append is a delta. A stream is a snapshot at its first pause,
+    and is whole at its end.
+    """
+
+    record = "lines"
+
+    def __init__(self, lines: LineSource, new_content: Callable[[], LineContent]) -> None:
+        """`new_content` makes what reads the lines of one file, or of the stream."""
+        super().__init__(lines.name)
+        self.followed_by_many: bool = not lines.is_stream
+        self._lines = lines
+        self._new_content = new_content
+        self._files = 0
+        # What was read, beyond `updates`: a stream delivers a batch again if what was read of it was not delivered.
+        self._content = new_content()
+        self._offset = 0
+
+    def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
+        """Yield a snapshot of each file, and a delta of each batch of lines that is appended."""
+        is_loading = False
+        seen: tuple[int, bool] | None = None
+        unfinished: Pair | Names = Names.NONE
+        with closing(self._lines.batches(stop)) as batches:
+            for batch in batches:
+                if batch.is_start:
+                    is_loading, self._content, self._offset = True, self._new_content(), 0
+                if rejected := self._read(batch):
+                    yield Loading(rejected=rejected)
+                state = batch.offset, batch.is_caught_up
+                if state != seen or batch.is_end:
+                    seen, unfinished = state, self._content.unfinished(batch)
+                if is_loading and progress is not None:
+                    progress(*((0, 0) if self._lines.is_stream else (batch.offset, batch.size)))
+                if is_loading and not batch.is_caught_up:
+                    continue
+                if batch.is_end:
+                    self._log_uncommitted()
+                yield self._snapshot(batch, unfinished) if is_loading else self._delta(batch, unfinished)
+                is_loading = False
+                self._content.deliver()
+
+    def _read(self, batch: LineBatch) -> list[Rejected]:
+        """Read the lines of a batch, unless that was done before, and return those that are rejected."""
+        if batch.offset == self._offset and not batch.is_end:
+            return []
+        self._offset = batch.offset
+        return [one.as_record() for one in self._content.read(batch) if isinstance(one, RejectedLine)]
+
+    def _delta(self, batch: LineBatch, unfinished: Pair | Names) -> Delta:
+        return evolve(
+            self._content.changes(), unfinished=unfinished, is_whole=self._is_whole(batch), problem=batch.problem
+        )
+
+    def _snapshot(self, batch: LineBatch, unfinished: Pair | Names) -> Snapshot:
+        self._files += 1
+        if unfinished is not Names.NONE and batch.unfinished is not None:
+            LOG.info("%s line %d waits for its newline", self.name, batch.unfinished.number)
+        content = self._content
+        if content.pending:
+            LOG.info("%s: %d %ss wait for a %s", self.name, content.pending, content.pending_record, content.commit)
+        changes = content.changes()
+        has_content = changes.books or changes.rejected_names or changes.is_publication
+        return Snapshot(
+            books=changes.books,
+            rejected_names=changes.rejected_names,
+            unfinished=unfinished,
+            freshness=changes.freshness,
+            is_publication=changes.is_publication,
+            books_read=changes.books_read,
+            is_whole=self._is_whole(batch),
+            is_blank=not has_content and unfinished is Names.NONE,
+            because="it was replaced or truncated" if self._files > 1 else None,
+        )
+
+    def _is_whole(self, batch: LineBatch) -> bool:
+        return batch.is_end or not self._lines.is_stream
+
+    def _log_uncommitted(self) -> None:
+        """Log how many records of a stream that has ended are not visible."""
+        content = self._content
+        if pending := content.pending:
+            record, commit = content.pending_record, content.commit
+            LOG.warning("%s: %d %ss after its last %s are not served", self.name, pending, record, commit)
