@@ -65,13 +65,18 @@ class Feed(Opened):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that the source contained was read; for a stream, at its end."""
+        """Whether the source names no pair that was not read: for a stream of books, known at its end."""
         return self._follower.is_whole
 
     @property
     def age(self) -> float:
         """Seconds since the source was last healthy: read, or checked and unchanged; infinite before the start."""
         return self._follower.age
+
+    @property
+    def problem(self) -> str | None:
+        """Why the source cannot be read now, or not all of it, as the log says; None while it is healthy."""
+        return self._follower.problem
 
     @property
     def quiet_age(self) -> float:

@@ -79,6 +79,7 @@ class Follower:
         self._freshness = UNKNOWN
         self._reported: set[Hashable] = set()
         self._rejections = RejectionLog(source.name, source.record)
+        self._has_more = True
         self._problem: str | None = None
         self._failing_since = 0.0
         self._healthy_at = -inf
@@ -100,6 +101,11 @@ class Follower:
     def age(self) -> float:
         """Seconds since the source was last healthy: read, or checked and unchanged; infinite before the start."""
         return monotonic() - self._healthy_at
+
+    @property
+    def problem(self) -> str | None:
+        """Why the source cannot be read now, or not all of it; None while it is healthy."""
+        return self._problem
 
     @property
     def freshness(self) -> Freshness:
@@ -133,7 +139,8 @@ class Follower:
                     )
                     # Under the lock, because a thread cannot be joined before it is started.
                     thread.start()
-                    self._state, self._thread = State.FOLLOWING, thread
+                    self._state = State.FOLLOWING if self._problem is None else State.FAILING
+                    self._thread = thread
                     return
         except RuntimeError as error:  # there are too many threads
             updates.close()
@@ -212,7 +219,7 @@ class Follower:
     def _read(self, progress: Progress | None) -> MarketIndex:
         live = LiveIndex()
         with closing(self._first(live, progress)) as updates:
-            while not self.is_whole:
+            while self._has_more:
                 if progress is not None:
                     progress(0, 0)
                 self._apply(self._next(updates), live)
@@ -302,12 +309,12 @@ class Follower:
             self._freshness = freshness
         # After the books: a caller that reads this before the index misses no book of a pair that was resolved.
         self.unresolved = owned.unresolved
-        self.is_whole = update.is_whole
+        self.is_whole, self._has_more = update.is_whole, update.has_more
         self.revision = self.revision if update.revision is None else update.revision
-        if owned.is_blank:
-            self._report("contains no order book")
+        if update.problem is not None:
+            self._report(f"cannot be read: {update.problem}")
         else:
-            self._report(None if update.problem is None else f"cannot be read: {update.problem}")
+            self._report("contains no order book" if owned.is_blank else None)
 
     def _note_retained(self) -> None:
         """Note since when books are retained: since the last check at which the source was healthy."""
@@ -370,5 +377,6 @@ class Follower:
             self._state = State.ENDED
         name = self._source.name
         if reason is not None:
+            self._problem = f"cannot be read: {reason}"
             LOG.error("%s: cannot be read: %s", name, reason)
         LOG.info("%s ended: %d order books read, %d %s rejected", name, self.books, self.rejected, self._source.record)

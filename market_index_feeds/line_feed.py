@@ -70,9 +70,9 @@ class LineFeedSource(Source):
         return [one.as_record() for one in self._content.read(batch) if isinstance(one, RejectedLine)]
 
     def _delta(self, batch: LineBatch, unfinished: Pair | Names) -> Delta:
-        return evolve(
-            self._content.changes(), unfinished=unfinished, is_whole=self._is_whole(batch), problem=batch.problem
-        )
+        is_whole = self._is_whole(batch)
+        changes = self._content.changes()
+        return evolve(changes, unfinished=unfinished, is_whole=is_whole, has_more=not is_whole, problem=batch.problem)
 
     def _snapshot(self, batch: LineBatch, unfinished: Pair | Names) -> Snapshot:
         self._files += 1
@@ -91,6 +91,7 @@ class LineFeedSource(Source):
             is_publication=changes.is_publication,
             books_read=changes.books_read,
             is_whole=self._is_whole(batch),
+            has_more=not self._is_whole(batch),
             is_blank=not has_content and unfinished is Names.NONE,
             because="it was replaced or truncated" if self._files > 1 else None,
         )

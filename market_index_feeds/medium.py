@@ -75,7 +75,10 @@ class _Update:
     """How many records contained a book, where several were of the same pair; None: one a book."""
 
     is_whole: bool = True
-    """Whether all that the source contains was read. False for a stream before its end."""
+    """Whether the source names no pair that was not read. False for a stream of books before its end."""
+
+    has_more: bool = False
+    """Whether more is to come for a caller that reads the source once: of a stream, before its end."""
 
     problem: str | None = None
     """Why the source, or a part of it, cannot be read at the moment, although the generator continues."""

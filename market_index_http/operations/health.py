@@ -37,6 +37,10 @@ class FeedStatus(Protocol):
         """Seconds since a book or a pair last changed; infinite before the first change."""
 
     @property
+    def problem(self) -> str | None:
+        """Why the source cannot be read now, or not all of it; None while it is healthy."""
+
+    @property
     def current_rejections(self) -> int:
         """The number of records that are rejected now."""
 
@@ -68,6 +72,7 @@ def health_route(
             "max_quiet_seconds": max_quiet,
             "unchanged_seconds": _rounded(feed.change_age),
             "age_seconds": _rounded(feed.age),
+            "problem": feed.problem,
             "current_rejections": feed.current_rejections,
             "oldest_retained_seconds": _rounded(feed.retained_age),
             "process": os.getpid(),

@@ -398,6 +398,7 @@ def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Pat
             "revision": 1,
             "as_of": None,
             "max_quiet_seconds": None,
+            "problem": None,
             "current_rejections": 0,
             "oldest_retained_seconds": None,
             "process": command.process.pid,
@@ -413,6 +414,7 @@ def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Pat
         assert status["error"].startswith("the feed was last healthy ")
         # Stale is more than 0.5 seconds, and the age is rounded.
         assert status["age_seconds"] >= 0.5
+        assert status["problem"] == "cannot be read: No such file or directory"
         assert (status["pairs"], status["revision"]) == (14, 2)
         assert len(service.pair_list().json["pairs"]) == 14, "the last good books are still served"
         hidden.rename(store)

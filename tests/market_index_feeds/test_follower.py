@@ -441,7 +441,7 @@ class TestFailing:
 
     def test_a_stream_that_fails_before_its_end_is_an_error(self):
         for error in (Unavailable("it is damaged"), OSError(5, "it is damaged")):
-            feed = Feed(source := Scripted(Snapshot(books=[book(1)], is_whole=False), error))
+            feed = Feed(source := Scripted(Snapshot(books=[book(1)], has_more=True), error))
             with pytest.raises(FeedError, match=r"^a script cannot be read: it is damaged$"):
                 feed.read()
             assert source.closed == 1
@@ -455,15 +455,47 @@ class TestFailing:
         follower.start(live, None)
         eventually(lambda: not source.left)
         eventually(lambda: follower.state is State.FAILING)
+        assert follower.problem == "cannot be read: 503"
         age = follower.age
         eventually(lambda: follower.age > age)
         follower.close()
         eventually(lambda: follower.state is State.CLOSED)
 
+    def test_a_source_with_a_problem_from_the_start_was_never_healthy(
+        self, live: LiveIndex, logged: pytest.LogCaptureFixture
+    ):
+        resume = Event()
+        source = Scripted(Snapshot(is_blank=True, problem="no reset yet"), resume.wait, Delta(books=[book(1)]))
+        follower = Follower(source)
+        follower.start(live, None)
+        assert (follower.state, follower.age) == (State.FAILING, inf)
+        assert follower.problem == "cannot be read: no reset yet"
+        resume.set()
+        eventually(lambda: follower.problem is None)
+        assert spots(live) == {1: None}
+        assert follower.state is State.FOLLOWING
+        assert "a script: recovered after" in logged.text
+        follower.close()
+
+    def test_a_blank_source_with_a_problem_has_that_problem(self, live: LiveIndex):
+        script = (Snapshot(books=[book(1)]), Snapshot(is_blank=True), Snapshot(is_blank=True, problem="no reset yet"))
+        with Feed(source := Scripted(*script)) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+            assert feed.problem == "cannot be read: no reset yet"
+
     def test_a_source_that_ends_is_not_opened_again(self, live: LiveIndex, logged: pytest.LogCaptureFixture):
-        for source, last in (
-            (Scripted(Snapshot(books=[book(1)]), ends=True), "a script ended: 1 order books read, 0 records rejected"),
-            (Scripted(Snapshot(books=[book(1)]), Unavailable("gone", is_final=True)), "a script: cannot be read: gone"),
+        for source, problem, last in (
+            (
+                Scripted(Snapshot(books=[book(1)]), ends=True),
+                None,
+                "a script ended: 1 order books read, 0 records rejected",
+            ),
+            (
+                Scripted(Snapshot(books=[book(1)]), Unavailable("gone", is_final=True)),
+                "cannot be read: gone",
+                "a script: cannot be read: gone",
+            ),
         ):
             follower = Follower(source)
             follower.start(live, None)
@@ -471,6 +503,7 @@ class TestFailing:
             eventually(lambda last=last: last in logged.text)  # type: ignore[misc]  # a default has no type
             follower.close()
             assert (source.opened, source.closed, spots(live)) == (1, 1, {1: None})
+            assert follower.problem == problem
 
     def test_a_source_that_has_ended_grows_old(self, live: LiveIndex):
         """Its producer may have died, so its books are stale: `/healthz` answers 503 with `--max-stale`."""
@@ -637,15 +670,14 @@ class TestClosing:
         assert closed_by == ["feed a script"]
         assert spots(live) == {1: None}
 
-    def test_what_was_loaded_may_be_whole_only_later(self):
-        source = Scripted(Snapshot(books=[book(1)], is_whole=False), Delta(books=[book(2)]))
+    def test_a_source_that_has_more_is_read_on(self):
+        source = Scripted(Snapshot(books=[book(1)], has_more=True), Delta(books=[book(2)]))
         reported: list[tuple[int, int]] = []
         feed = Feed(source)
         assert spots(feed.read(lambda *progress: reported.append(progress))) == {1: None, 2: None}
-        assert feed.is_whole
         assert reported == [(0, 0)]
         assert source.closed == 1
-        again = Scripted(Snapshot(books=[book(1)], is_whole=False), Delta(books=[book(2)]))
+        again = Scripted(Snapshot(books=[book(1)], has_more=True), Delta(books=[book(2)]))
         assert spots(Feed(again).read()) == {1: None, 2: None}
 
     def test_one_book_is_read_with_all_others_where_the_medium_cannot_do_otherwise(self):

@@ -47,6 +47,7 @@ def test_it_reports_the_pairs_and_the_feed(service: Service, feed: FeedState):
         "max_quiet_seconds": 30,
         "unchanged_seconds": 3.5,
         "age_seconds": 1.235,
+        "problem": None,
         "current_rejections": 2,
         "oldest_retained_seconds": 98.765,
         "process": os.getpid(),
@@ -64,7 +65,7 @@ def test_it_fails_while_the_feed_is_too_old(service: Service, feed: FeedState, a
 
 
 def test_a_stale_answer_has_the_error_and_the_rest(service: Service, feed: FeedState):
-    feed.age = 61.04
+    feed.age, feed.problem = 61.04, "cannot be read: it is damaged"
     assert service.ask("/healthz").json == {
         "error": "the feed was last healthy 61.0 seconds ago",
         "pairs": 1,
@@ -74,6 +75,7 @@ def test_a_stale_answer_has_the_error_and_the_rest(service: Service, feed: FeedS
         "max_quiet_seconds": 30,
         "unchanged_seconds": 0,
         "age_seconds": 61.04,
+        "problem": "cannot be read: it is damaged",
         "current_rejections": 0,
         "oldest_retained_seconds": None,
         "process": os.getpid(),

@@ -24,6 +24,7 @@ class MyFeed:
     age: float = 0.0
     quiet_age: float = 0.0
     change_age: float = 0.0
+    problem: str | None = None
     current_rejections: int = 0
     retained_age: float | None = None
 
