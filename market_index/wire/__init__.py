@@ -19,6 +19,7 @@ True
 from market_index.wire.decode import (
     freshness_from_json,
     is_freshness,
+    object_from_json,
     order_book_from_json,
     pair_list_from_json,
     pair_named_in,
@@ -49,6 +50,7 @@ __all__ = [
     "freshness_from_json",
     "freshness_to_json",
     "is_freshness",
+    "object_from_json",
     "order_book_from_json",
     "order_book_to_json",
     "pair_list_from_json",

@@ -117,6 +117,32 @@ def is_freshness(text: bytes) -> bool:
     return isinstance(value, dict) and "as_of" in value and value.keys().isdisjoint(("base", "quote"))
 
 
+def object_from_json(text: bytes | bytearray | memoryview) -> dict[str, object]:
+    """Decode an object in JSON, in which no key repeats, such as an event of a feed of orders.
+
+    A number that is no integer, or is absurdly long, is a value of which only the `repr` is of use.
+
+    >>> object_from_json(b'{"block": "slot 145000000"}')
+    {'block': 'slot 145000000'}
+    >>> object_from_json(b'{"block": "1", "block": "2"}')
+    Traceback (most recent call last):
+    market_index.errors.InvalidOrderBook: the key 'block' must not repeat
+
+    Raises `InvalidOrderBook` for any other text.
+    """
+    try:
+        characters = _characters(text)
+        value = _value(characters)
+        _require(value, dict)
+        if not _has_no_repeated_key(characters, value, 0):
+            value = _value_with_repeated_keys(characters)
+            _require(value, dict)
+    except _Fault as fault:
+        raise fault.error(InvalidOrderBook) from None
+    decoded: dict[str, object] = value
+    return decoded
+
+
 def pair_named_in(text: bytes | bytearray | memoryview) -> Pair | None:
     """Return the pair that an order book in JSON names, even if the book is invalid; None if it names none.
 

@@ -543,3 +543,42 @@ def test_a_repeated_key_is_found_without_comparing_all_keys_with_all():
 )
 def test_a_line_is_a_freshness_if_it_has_an_as_of_and_names_no_asset(text: bytes, is_freshness: bool):
     assert wire.is_freshness(text) == is_freshness
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.text(), st.lists(st.text()), st.dictionaries(st.text(), st.text())
+)
+
+
+@given(st.dictionaries(st.text(), VALUES), st.booleans())
+def test_an_object_is_what_plain_json_reads(value: dict[str, object], ensure_ascii: bool):
+    assert wire.object_from_json(json.dumps(value, ensure_ascii=ensure_ascii).encode()) == value
+
+
+@given(st.dictionaries(st.text(), st.one_of(st.text(), st.integers()), min_size=1), st.data())
+def test_an_object_in_which_a_key_repeats_is_rejected(value: dict[str, object], data: st.DataObject):
+    again = data.draw(st.sampled_from(sorted(value)))
+    text = f"{json.dumps(value)[:-1]}, {json.dumps(again)}: {json.dumps(data.draw(st.text()))}}}"
+    with pytest.raises(InvalidOrderBook, match=r"^the key .* must not repeat$"):
+        wire.object_from_json(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"[]", "must be an object, got an array: []"),
+        (b"7", "must be an object, got a number: 7"),
+        (b'{"a": 1} {}', "must be JSON, but is not at character 9: Extra data: '{}'"),
+        (b"\xff", "must be UTF-8, but is not at byte 0: b'\\xff'"),
+    ],
+)
+def test_what_is_no_object_is_rejected(text: bytes, message: str):
+    with pytest.raises(InvalidOrderBook) as raised:
+        wire.object_from_json(text)
+    assert str(raised.value) == message
+
+
+def test_numbers_of_an_object_that_are_no_integers_or_absurdly_long_are_kept_as_they_were_written():
+    values = wire.object_from_json(b'{"a": 1.50, "b": NaN, "c": 1e9, "d": %s}' % (b"7" * 5_000))
+    assert list(map(repr, values.values())) == ["1.50", "NaN", "1e9", "7" * 5_000]
+    assert not any(isinstance(value, (int, float)) for value in values.values())
