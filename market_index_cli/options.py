@@ -81,11 +81,17 @@ class Host(click.ParamType[str]):
             self.fail(str(error), param, ctx)
 
 
+BLOCKS: Final = click.IntRange(0)
+HISTORY_HELP: Final = (
+    "How many blocks before the last one a FEED of orders can be rolled back to. All of them are held in memory. "
+    "By default 2160."
+)
 FEED: Final = click.argument("source", metavar="FEED")
 STORE: Final = click.argument("target", metavar="STORE")
 BASE: Final = click.argument("base", type=Asset(), metavar="BASE")
 QUOTE: Final = click.argument("quote", type=Asset(), metavar="QUOTE")
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the JSON of the read API.")
+HISTORY: Final = click.option("--history", default=None, metavar="N", type=BLOCKS, help=HISTORY_HELP)
 WAIT: Final = click.option(
     "--wait",
     default=5.0,

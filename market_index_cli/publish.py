@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import click
 from market_index import Freshness, OrderBook, Pair
 from market_index_cli.console import counted, loading_progress, log_plainly
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, NoOrderBook, feed_errors
-from market_index_cli.options import STORE, WAIT, AsOf
+from market_index_cli.options import HISTORY, STORE, WAIT, AsOf
 from market_index_feeds import (
     BookBatch,
     BookStream,
@@ -37,11 +37,12 @@ Examples:
   market-index publish market.db books.ndjson --replace --as-of "slot 145000000"
   market-index publish market.db --as-of "slot 145000020"
   producer | market-index publish market.db -
+  indexer | market-index publish market.db orders:-
 
 \b
 Exit codes: 0 all was published, 1 it was interrupted, 2 wrong usage, {EXIT_FEED} BOOKS or STORE cannot be opened,
-read or written, {EXIT_REJECTED} a line was rejected or not committed, or there was no order book to replace all others
-by, or to set --as-of for.""",
+read or written, {EXIT_REJECTED} a line was rejected or not committed, the state of the orders is unknown, or there was
+no order book to replace all others by, or to set --as-of for.""",
 )
 @STORE
 @click.argument("books", metavar="[BOOKS]", required=False)
@@ -63,8 +64,18 @@ by, or to set --as-of for.""",
     type=click.Choice(["full", "normal"]),
     help="What was published survives: a power cut (full), or a crash of programs alone (normal, and faster).",
 )
+@HISTORY
 @WAIT
-def publish(target: str, books: str | None, *, replace: bool, as_of: str | None, synchronous: Any, wait: float) -> None:
+def publish(
+    target: str,
+    books: str | None,
+    *,
+    replace: bool,
+    as_of: str | None,
+    synchronous: Any,
+    history: int | None,
+    wait: float,
+) -> None:
     """Publish order books into STORE: those of BOOKS, a file with one per line, or - for standard input.
 
     If STORE does not exist, it is created. Lines are published as they come, each batch in one change. An invalid line
@@ -72,17 +83,18 @@ def publish(target: str, books: str | None, *, replace: bool, as_of: str | None,
     stays as it is, and if it names none, no pair is retracted. If BOOKS has no order book, nothing is replaced.
 
     A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the books before it in one change. From the first
-    one on, books wait for the next. Without BOOKS, STORE records that its publisher is alive: a heartbeat.
+    one on, books wait for the next. If BOOKS is events of orders (orders:events.ndjson, or orders:-), each block is one
+    change. Without BOOKS, STORE records that its publisher is alive: a heartbeat.
     """
     if books is not None:
         _require_lines(books)
-    elif replace:
-        raise click.UsageError("--replace requires BOOKS")
+    elif replace or history is not None:
+        raise click.UsageError(f"{'--replace' if replace else '--history'} requires BOOKS")
     # As Ctrl-C does: publish reports what it has published.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     log_plainly()
     with feed_errors():
-        stream = None if books is None else open_book_stream(books)
+        stream = None if books is None else open_book_stream(books, history=history)
         with open_store(target, wait=wait, synchronous=synchronous) as store:
             if stream is None:
                 receipt = store.update((), as_of=as_of)
@@ -99,15 +111,19 @@ def _publish_stream(store: Store, stream: BookStream, as_of: str | None, *, repl
         if rejected.count:
             click.echo(f"{stream.source}: {rejected}", err=True)
     if stream.uncommitted:
-        uncommitted = counted(stream.uncommitted, "order book")
-        click.echo(f"{stream.source}: {uncommitted} after the last commit line not published", err=True)
+        uncommitted = counted(stream.uncommitted, stream.pending_record)
+        click.echo(f"{stream.source}: {uncommitted} after the last {stream.commit} not published", err=True)
+    if stream.problem:
+        click.echo(f"{stream.source}: {stream.problem}", err=True)
     if rejected.hides_as_of:
         click.echo(f"{store.target}: as_of not recorded, because of what was rejected", err=True)
-    if rejected.count or rejected.too_large or stream.uncommitted:
+    if rejected.count or rejected.too_large or stream.uncommitted or stream.problem:
         raise SystemExit(EXIT_REJECTED)
 
 
 def _require_lines(books: str) -> None:
+    if books.startswith("orders:"):
+        return
     if "://" in books:
         raise click.UsageError("BOOKS is a file of order books, one a line, or - for standard input, but no URL")
     if books != "-" and is_sqlite(books):
@@ -160,16 +176,28 @@ class _Publication:
         self._store = store
         self._rejected = rejected
         self.books: int = 0
+        self.retracted: int = 0
         self._revision = store.revision
 
-    def add(self, books: list[OrderBook], as_of: str | None = None, freshness: Freshness | None = None) -> None:
+    def add(
+        self,
+        books: list[OrderBook],
+        as_of: str | None = None,
+        freshness: Freshness | None = None,
+        removed: Collection[Pair] = (),
+    ) -> None:
         """Publish one batch, in one change."""
-        receipt = self._rejected.report_too_large(lambda: self._store.update(books, (), as_of, freshness=freshness))
+        receipt = self._rejected.report_too_large(
+            lambda: self._store.update(books, removed, as_of, freshness=freshness)
+        )
         self.books += receipt.published
+        self.retracted += receipt.retracted
         self._revision = receipt.revision
 
     def __str__(self) -> str:
-        return f"{self._store.target}: {counted(self.books, 'order book')} published, revision {self._revision}"
+        retracted = f", {counted(self.retracted, 'pair')} retracted" if self.retracted else ""
+        books = counted(self.books, "order book")
+        return f"{self._store.target}: {books} published{retracted}, revision {self._revision}"
 
 
 def _publish(store: Store, stream: BookStream, rejected: _Rejected, as_of: str | None) -> None:
@@ -179,7 +207,8 @@ def _publish(store: Store, stream: BookStream, rejected: _Rejected, as_of: str |
     try:
         for batch in _batches(stream, rejected, as_of):
             if batch.commit is not None:
-                publication.add(batch.books, freshness=_freshness(batch.commit, rejected, is_current=stream.is_current))
+                freshness = _freshness(batch.commit, rejected, is_current=stream.is_current)
+                publication.add(batch.books, freshness=freshness, removed=batch.removed)
             elif batch.books and as_of is not None and stream.size:
                 if last:
                     publication.add(last)
@@ -191,7 +220,7 @@ def _publish(store: Store, stream: BookStream, rejected: _Rejected, as_of: str |
             publication.add(last, rejected.visible_as_of(as_of, is_current=stream.is_current))
         ended = True
     finally:
-        if publication.books or ended:
+        if publication.books or publication.retracted or ended:
             click.echo(str(publication))
 
 
@@ -201,18 +230,22 @@ def _replace(store: Store, stream: BookStream, rejected: _Rejected, as_of: str |
     commit = Freshness(as_of)
     for batch in _batches(stream, rejected, as_of):
         books.update((book.pair, book) for book in batch.books)
+        for pair in batch.removed:
+            del books[pair]
         commit = batch.commit or commit
     _require_books(stream)
+    # A stream that names all pairs hides none in its rejected lines.
+    hidden = set[Pair | None]() if stream.knows_all_pairs else rejected.pairs
     kept = 0
 
     def keep(pair: Pair) -> bool:
         nonlocal kept
-        stays = None in rejected.pairs or pair in rejected.pairs
+        stays = None in hidden or pair in hidden
         kept += stays
         return stays
 
     # A pair that is kept has an older book.
-    is_current = stream.is_current and rejected.pairs <= books.keys()
+    is_current = stream.is_current and hidden <= books.keys()
     freshness = _freshness(commit, rejected, is_current=is_current)
     receipt = rejected.report_too_large(lambda: store.replace(books.values(), keep, freshness=freshness))
     because = f", {kept} kept because of rejected lines" if kept else ""
@@ -239,7 +272,7 @@ def _batches(stream: BookStream, rejected: _Rejected, as_of: str | None) -> Iter
         for batch in stream.batches():
             if batch.commit is not None and as_of is not None:
                 raise click.UsageError(
-                    f"{stream.source} has a commit line, which says what the books reflect: omit --as-of"
+                    f"{stream.source} has a {stream.commit}, which says what the books reflect: omit --as-of"
                 )
             for line in batch.rejected:
                 rejected.add(line)

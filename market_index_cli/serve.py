@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
-from market_index_cli.options import Host, Origin, Seconds
+from market_index_cli.options import BLOCKS, HISTORY_HELP, Host, Origin, Seconds
 
 
 @click.command(
@@ -15,6 +15,7 @@ Examples:
   market-index serve market.db --workers 2
   market-index serve books.ndjson --host 0.0.0.0 --port 9000
   producer | MARKET_INDEX_PORT=9000 market-index serve -
+  market-index serve orders:events.ndjson --workers 2
 
 \b
 Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opened,
@@ -47,6 +48,15 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     show_envvar=True,
     type=click.IntRange(1, 256),
     help="Processes that serve; each follows FEED by itself, and holds all of it in memory.",
+)
+@click.option(
+    "--history",
+    default=None,
+    metavar="N",
+    envvar="MARKET_INDEX_HISTORY",
+    show_envvar=True,
+    type=BLOCKS,
+    help=HISTORY_HELP,
 )
 @click.option(
     "--access-log/--no-access-log",
@@ -147,6 +157,7 @@ def serve(
     port: int,
     *,
     workers: int,
+    history: int | None,
     access_log: bool,
     max_age: int | None,
     max_stale: float | None,
@@ -161,7 +172,8 @@ def serve(
     """Serve FEED over HTTP: the pair list and the order book of every pair.
 
     FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file with one order book per line in the JSON of
-    the order-book endpoint, - for standard input, or the base URL of another service. FEED is followed: a change goes
+    the order-book endpoint, - for standard input, events of orders (orders:events.ndjson, or orders:-), or the base URL
+    of another service. FEED is followed: a change goes
     live as soon as it is published into a store or appended to a file. GET / is a page that shows the books, GET
     /healthz reports the state of FEED, and GET /openapi.json describes the API. The variable MARKET_INDEX_FEED can name
     FEED as well.
@@ -171,6 +183,6 @@ def serve(
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
     limits = Limits(head_timeout, keep_alive_timeout, max_connections or connections_allowed())
     settings = Settings(
-        source, access_log, max_age, max_stale, max_quiet, cors_origins, allowed_hosts, limits, workers, page
+        source, history, access_log, max_age, max_stale, max_quiet, cors_origins, allowed_hosts, limits, workers, page
     )
     raise SystemExit(run(settings, host, port))

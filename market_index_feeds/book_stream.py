@@ -20,7 +20,8 @@ from market_index_feeds.rejections import RejectionLog
 class BookBatch:
     """Order books that became visible at once, and rejected lines; `offset` is the number of bytes read so far.
 
-    `commit` is the freshness of the commit line that ends the batch, None if none does. A batch may contain nothing.
+    `commit` is the freshness of the commit line, or block, that ends the batch, None if none does. A batch may contain
+    nothing.
     """
 
     books: list[OrderBook]
@@ -29,6 +30,9 @@ class BookBatch:
     rejected: list[RejectedLine]
     offset: int
     commit: Freshness | None = None
+
+    removed: tuple[Pair, ...] = ()
+    """Pairs that are not tracked any more."""
 
 
 class BookStream:
@@ -54,8 +58,28 @@ class BookStream:
 
     @property
     def uncommitted(self) -> int:
-        """The number of order books that wait for a commit line."""
+        """The number of order books that wait for a commit line, or of events that wait for a block."""
         return self._content.pending
+
+    @property
+    def problem(self) -> str | None:
+        """Why the lines read so far do not say what the books are now, but only what they were; None if they do."""
+        return self._content.problem
+
+    @property
+    def knows_all_pairs(self) -> bool:
+        """Whether it names all pairs, however many lines were rejected: a stream of orders does."""
+        return self._content.knows_all_pairs
+
+    @property
+    def pending_record(self) -> str:
+        """What the records are called that wait to be committed: order book, event."""
+        return self._content.pending_record
+
+    @property
+    def commit(self) -> str:
+        """What the lines are called that commit them: commit line, block."""
+        return self._content.commit
 
     @property
     def is_current(self) -> bool:
@@ -78,20 +102,22 @@ class BookStream:
                             rejections.add(f"line {reported.number}", reported.reason)
                             rejected.append(reported)
                         else:
-                            yield self._visible(rejected, batch.offset)
+                            yield self._visible(rejected, batch.offset, rejections)
                             rejected = []
                     if rejected or batch.offset != offset:
                         offset = batch.offset
-                        yield self._visible(rejected, offset)
+                        yield self._visible(rejected, offset, rejections)
         except OSError as error:
             raise FeedError(f"{self.source} cannot be read: {reason_of(error)}") from None
 
-    def _visible(self, rejected: list[RejectedLine], offset: int) -> BookBatch:
+    def _visible(self, rejected: list[RejectedLine], offset: int, rejections: RejectionLog) -> BookBatch:
         """Return what became visible since the last batch."""
         changes = self._content.changes()
         self._content.deliver()
+        for record in changes.rejected:
+            rejections.add(record.place, record.reason)
         pairs = {book.pair for book in changes.books}
         self._unresolved = self._unresolved.difference(pairs).union(changes.rejected_names)
         self.books += len(changes.books) if changes.books_read is None else changes.books_read
         self.rejected += len(rejected)
-        return BookBatch(list(changes.books), rejected, offset, changes.freshness)
+        return BookBatch(list(changes.books), rejected, offset, changes.freshness, tuple(changes.removed))

@@ -44,6 +44,14 @@ class LineContent(ABC):
     pending_record: ClassVar[str]
     """What the records are called that such a line makes visible."""
 
+    knows_all_pairs: ClassVar[bool] = False
+    """Whether a commit says everything: then no rejected line, and none that is yet to come, names another pair."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the lines that were read do not say what is visible now; None if they do."""
+        return None
+
     @abstractmethod
     def read(self, batch: LineBatch) -> Iterator[Reported]:
         """Read the lines of the next batch, and report each that is rejected, or makes the lines before it visible."""

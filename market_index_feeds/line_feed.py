@@ -58,8 +58,9 @@ class LineFeedSource(Source):
                     continue
                 if batch.is_end:
                     self._log_uncommitted()
-                yield self._snapshot(batch, unfinished) if is_loading else self._delta(batch, unfinished)
-                is_loading = False
+                update = self._update(batch, unfinished, is_loading=is_loading)
+                yield update
+                is_loading = is_loading and not isinstance(update, Snapshot)
                 self._content.deliver()
 
     def _read(self, batch: LineBatch) -> list[Rejected]:
@@ -69,35 +70,42 @@ class LineFeedSource(Source):
         self._offset = batch.offset
         return [one.as_record() for one in self._content.read(batch) if isinstance(one, RejectedLine)]
 
-    def _delta(self, batch: LineBatch, unfinished: Pair | Names) -> Delta:
-        is_whole = self._is_whole(batch)
-        changes = self._content.changes()
-        return evolve(changes, unfinished=unfinished, is_whole=is_whole, has_more=not is_whole, problem=batch.problem)
+    def _update(self, batch: LineBatch, unfinished: Pair | Names, *, is_loading: bool) -> Snapshot | Delta:
+        content, has_more = self._content, self._lines.is_stream and not batch.is_end
+        changes = content.changes()
+        changes = evolve(
+            changes,
+            unfinished=unfinished,
+            is_whole=changes.is_whole and (content.knows_all_pairs or not has_more),
+            has_more=has_more,
+            problem=batch.problem or content.problem,
+        )
+        # What a file contained before it was replaced stays until the new one says what is visible.
+        is_waiting = self._files > 0 and content.problem is not None and not changes.is_publication
+        return self._snapshot(batch, changes) if is_loading and not is_waiting else changes
 
-    def _snapshot(self, batch: LineBatch, unfinished: Pair | Names) -> Snapshot:
+    def _snapshot(self, batch: LineBatch, changes: Delta) -> Snapshot:
         self._files += 1
+        content, unfinished = self._content, changes.unfinished
         if unfinished is not Names.NONE and batch.unfinished is not None:
             LOG.info("%s line %d waits for its newline", self.name, batch.unfinished.number)
-        content = self._content
         if content.pending:
             LOG.info("%s: %d %ss wait for a %s", self.name, content.pending, content.pending_record, content.commit)
-        changes = content.changes()
         has_content = changes.books or changes.rejected_names or changes.is_publication
         return Snapshot(
             books=changes.books,
+            rejected=changes.rejected,
             rejected_names=changes.rejected_names,
             unfinished=unfinished,
             freshness=changes.freshness,
             is_publication=changes.is_publication,
             books_read=changes.books_read,
-            is_whole=self._is_whole(batch),
-            has_more=not self._is_whole(batch),
+            is_whole=changes.is_whole,
+            has_more=changes.has_more,
+            problem=changes.problem,
             is_blank=not has_content and unfinished is Names.NONE,
             because="it was replaced or truncated" if self._files > 1 else None,
         )
-
-    def _is_whole(self, batch: LineBatch) -> bool:
-        return batch.is_end or not self._lines.is_stream
 
     def _log_uncommitted(self) -> None:
         """Log how many records of a stream that has ended are not visible."""

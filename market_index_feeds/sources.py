@@ -15,29 +15,54 @@ from market_index_feeds.feed import Feed
 from market_index_feeds.medium import Source
 from market_index_feeds.ndjson import open_ndjson_source, open_ndjson_stream
 from market_index_feeds.opened import shown_name
+from market_index_feeds.orders import DEFAULT_HISTORY, open_orders_source, open_orders_stream
 from market_index_feeds.sqlite import WAIT_SECONDS, Synchronous, is_sqlite, open_sqlite_source, open_sqlite_store
 from market_index_feeds.store import Store, StoreError
 
 __all__ = ["is_sqlite", "open_book_stream", "open_feed", "open_store"]
 
+ORDERS: Final = "orders:"
+"""The start of the names of feeds of orders; the rest is a path, or `-`."""
+
 BUCKETS: Final = {"nats", "tls"}
 """The schemes of the URLs that name a bucket of NATS."""
 
 
-def open_feed(source: str | PathLike[str]) -> Feed:
+def open_feed(source: str | PathLike[str], *, history: int | None = None) -> Feed:
     """Open the feed that `source` names.
 
     That is a store (`market.db`, or `nats://127.0.0.1:4222/books`, with the extra `nats`), a file of order books, one a
-    line (`books.ndjson`), `-` for standard input, or the base URL of a running service (`http://127.0.0.1:8000`).
-    Nothing is published before the feed is started.
+    line (`books.ndjson`), `-` for standard input, events of orders (`orders:events.ndjson`, or `orders:-`), or the base
+    URL of a running service (`http://127.0.0.1:8000`). Nothing is published before the feed is started.
+
+    `history` is for events of orders: how many blocks before the last one can be rolled back to, 2,160 if it is None.
 
     >>> open_feed("nowhere/books.ndjson")
     Traceback (most recent call last):
     market_index_feeds.errors.FeedError: nowhere/books.ndjson cannot be opened: No such file or directory
 
-    Raises `FeedError` when there is nothing to be read there, or the kind of source is not known.
+    Raises `FeedError` when there is nothing to be read there, the kind of source is not known, or takes no `history`.
     """
-    return Feed(_open_source(fspath(source)))
+    name = fspath(source)
+    if name.startswith(ORDERS):
+        return Feed(open_orders_source(name.removeprefix(ORDERS), _history(name, history)))
+    _require_no_history(name, history)
+    return Feed(_open_source(name))
+
+
+def _history(name: str, history: int | None) -> int:
+    if history is None:
+        return DEFAULT_HISTORY
+    if type(history) is not int or history < 0:
+        raise FeedError(
+            f"{shown_name(name)} cannot be opened: history must be 0 or more blocks, got {safe_repr(history)}"
+        )
+    return history
+
+
+def _require_no_history(name: str, history: int | None) -> None:
+    if history is not None:
+        raise FeedError(f"{shown_name(name)} cannot be opened: it has no history, only a feed such as orders:PATH has")
 
 
 def _open_source(name: str) -> Source:
@@ -55,11 +80,16 @@ def _open_source(name: str) -> Source:
     raise FeedError(f"{shown_name(name)} cannot be opened: {safe_repr(scheme)} is not a known kind of feed")
 
 
-def open_book_stream(source: str) -> BookStream:
+def open_book_stream(source: str, *, history: int | None = None) -> BookStream:
     """Open a file or a pipe of order books by its path, or standard input by `-`, to be read once, to its end.
 
-    Raises `FeedError` when there is nothing to be read there.
+    After `orders:` they are events of orders, for which `history` is as in `open_feed`.
+
+    Raises `FeedError` when there is nothing to be read there, or `history` is given for order books.
     """
+    if source.startswith(ORDERS):
+        return open_orders_stream(source.removeprefix(ORDERS), _history(source, history))
+    _require_no_history(source, history)
     return open_ndjson_stream(source)
 
 

@@ -21,6 +21,8 @@ from attrs import frozen
 from market_index_feeds import open_feed, open_store
 from tests import cli_page
 from tests.command import COMMAND, SAMPLE, running
+from tests.market_index_feeds.orders.lines import RESET, place
+from tests.market_index_feeds.orders.lines import block as orders_block
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,9 +121,10 @@ def laid_out(folder: Path, block: Block) -> None:
         publish_sample(folder)
     for name, program in PROGRAM.findall(block.page.read_text()):
         (folder / name).write_text(program)
-    producer = folder / "producer"
-    producer.write_text("#!/bin/sh\ncat books.ndjson\n")
-    producer.chmod(0o755)
+    (folder / "events.ndjson").write_bytes(RESET + place("51ab#0") + orders_block("slot 145000000"))
+    for name, file in (("producer", "books.ndjson"), ("indexer", "events.ndjson")):
+        (folder / name).write_text(f"#!/bin/sh\ncat {file}\n")
+        (folder / name).chmod(0o755)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

@@ -30,6 +30,7 @@ class Settings:
     """The options of `serve` that every worker needs; picklable."""
 
     source: str
+    history: int | None
     access_log: bool
     max_age: int | None
     max_stale: float | None
@@ -43,7 +44,7 @@ class Settings:
 
 def run(settings: Settings, host: str, port: int) -> int:
     """Serve until a signal ends it. Return the exit code."""
-    with feed_errors(), open_feed(settings.source) as feed, _bound(host, port) as listener:
+    with feed_errors(), open_feed(settings.source, history=settings.history) as feed, _bound(host, port) as listener:
         if settings.workers == 1:
             _serve(settings, feed, listener)
             return 0
@@ -57,7 +58,7 @@ def run(settings: Settings, host: str, port: int) -> int:
 def serve_as_worker(settings: Settings, listener: socket.socket, on_serving: Callable[[], object]) -> None:
     """Serve in a worker process, and call `on_serving` once it listens."""
     try:
-        with feed_errors(), open_feed(settings.source) as feed, listener:
+        with feed_errors(), open_feed(settings.source, history=settings.history) as feed, listener:
             _serve(settings, feed, listener, on_serving)
     except click.ClickException as error:
         error.show()

@@ -249,6 +249,7 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
     """Serve in this process: what a worker of its own has covered can be lost when it ends. Return the exit code."""
     settings = serving.Settings(
         str(store),
+        history=None,
         access_log=False,
         max_age=None,
         max_stale=None,

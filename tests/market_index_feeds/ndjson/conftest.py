@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from market_index_feeds import backoff, line_source
+from tests.market_index_feeds.line_fixtures import pipe, quick
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_source, "POLL_SECONDS", 0.005)
-    monkeypatch.setattr(line_source, "STREAM_PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.05)
+__all__ = ["path", "pipe", "quick"]
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "books.ndjson"
-
-
-@pytest.fixture
-def pipe(tmp_path: Path) -> Path:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    return path

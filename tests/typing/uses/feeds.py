@@ -35,6 +35,7 @@ progress: Progress = report
 live = LiveIndex()
 with open_feed(Path("market.db")) as feed:
     assert_type(feed, Feed)
+    assert_type(feed.problem, str | None)
     assert_type(feed.start(live, progress), None)
     feed.start(live, lambda done, total: None)
     assert_type(feed.read(), MarketIndex)
@@ -42,6 +43,9 @@ with open_feed(Path("market.db")) as feed:
     assert_type(feed.revision, int | None)
     assert_type(feed.age, float)
 
+assert_type(open_feed("orders:-", history=100), Feed)
+
+open_feed("orders:-", 100)  # error: mypy[call-arg] pyright[reportCallIssue]
 open_feed(b"market.db")  # error: mypy[arg-type] pyright[reportArgumentType]
 feed.start()  # error: mypy[call-arg] pyright[reportCallIssue]
 feed.start(live.current)  # error: mypy[arg-type] pyright[reportArgumentType]
@@ -85,6 +89,8 @@ for batch in stream.batches():
     assert_type(batch.books, list[OrderBook])
     assert_type(batch.rejected, list[RejectedLine])
     assert_type(batch.rejected[0].pair, Pair | None)
+    assert_type(batch.removed, tuple[Pair, ...])
+assert_type(open_book_stream("orders:-", history=100).problem, str | None)
 
 open_book_stream(b"-")  # error: mypy[arg-type] pyright[reportArgumentType]
 

@@ -1,0 +1,255 @@
+"""Which state of the orders is visible: blocks commit it, rollbacks restore it, and an inconsistency makes it unknown.
+
+Theory of operation
+===================
+
+    UNKNOWN ──reset──▶ RESETTING ──block──▶ KNOWN ──reset──▶ RESETTING
+       ▲                   │                  │
+       └──── a line that is malformed or inconsistent ────┘
+
+- UNKNOWN: nothing is read but the next reset. A file or stream begins so: with a reset, or in the middle of events.
+- RESETTING: a new state is read, up to its first block.
+- KNOWN: events are collected, as their net effect on the orders. A block applies them in one change.
+
+What is visible changes with a block or a rollback alone. A wrong book is worse than an old one: after a line that is
+malformed or contradicts the state, no later event can be trusted, so all are skipped until the producer sends its whole
+state again.
+
+The state of a block is an immutable value that shares what did not change with the one before, so those of the retained
+blocks need little memory, and a rollback no time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from enum import Enum
+from typing import Final
+
+from attrs import field, frozen
+
+from market_index import Freshness, InvalidOrderBook, MarketIndexError, Order, Pair, RestingOrders
+from market_index.errors import safe_repr
+from market_index_feeds.line_content import LineContent, RejectedLine, Reported, lines_of
+from market_index_feeds.line_source import LineBatch
+from market_index_feeds.medium import Delta, Names, Rejected
+from market_index_feeds.orders.events import (
+    Block,
+    Event,
+    Place,
+    Remove,
+    Reset,
+    Rollback,
+    Spot,
+    Untrack,
+    read_event,
+)
+
+DEFAULT_HISTORY: Final = 2160
+"""How many blocks before the last one can be restored: no rollback of Cardano goes further back."""
+
+
+class Phase(Enum):
+    """The phases of a feed of orders; see the module docstring."""
+
+    UNKNOWN = "waits for a reset"
+    RESETTING = "reads a new state, up to its first block"
+    KNOWN = "collects events for the next block"
+
+
+@frozen
+class _State:
+    """The orders at one moment, and what of them has a price out of range, by order id, or by pair for its spot."""
+
+    orders: RestingOrders = field(factory=RestingOrders)
+    faults: Mapping[str | Pair, Rejected] = field(factory=dict)
+
+
+class _Pending:
+    """The net effect of events that were not applied yet."""
+
+    def __init__(self) -> None:
+        self.events: int = 0
+        self._placed: dict[str, Order] = {}
+        self._removed: set[str] = set()
+        self._spots: dict[Pair, Decimal | None] = {}
+        self._faults: dict[str | Pair, Rejected] = {}
+
+    def place(self, event: Place, line: int) -> None:
+        """Place an order."""
+        self.events += 1
+        self._placed[event.order_id] = event.order
+        if event.fault is not None:
+            self._add_fault(event.order_id, line, f"order {safe_repr(event.order_id)} has no liquidity: {event.fault}")
+        elif self._faults:
+            self._faults.pop(event.order_id, None)
+
+    def remove(self, order_id: str, before: RestingOrders) -> None:
+        """Remove an order. Raises `InvalidOrderBook` if it does not rest."""
+        self.events += 1
+        was_placed = self._placed.pop(order_id, None) is not None
+        self._faults.pop(order_id, None)
+        if order_id not in self._removed and order_id in before:
+            self._removed.add(order_id)
+        elif not was_placed:
+            raise InvalidOrderBook(f"order {safe_repr(order_id)} must rest to be removed")
+
+    def set_spot(self, event: Spot, line: int) -> None:
+        """Set the last executed price of a pair."""
+        self.events += 1
+        self._spots[event.pair] = event.price
+        self._faults.pop(event.pair, None)
+        if event.fault is not None:
+            self._add_fault(event.pair, line, f"{event.pair} has no spot price: {event.fault}")
+
+    def _add_fault(self, key: str | Pair, line: int, reason: str) -> None:
+        kind = "order" if isinstance(key, str) else "spot"
+        self._faults[key] = Rejected(f"line {line}", reason, Names.NONE, record=(kind, key))
+
+    def applied_to(self, before: _State, as_of: str | None = None) -> _State:
+        """Return the state after the events."""
+        orders = before.orders.apply(self._placed, self._removed, self._spots, as_of)
+        changed = self._placed, self._removed, self._spots
+        kept = {key: fault for key, fault in before.faults.items() if not any(key in one for one in changed)}
+        return _State(orders, kept | self._faults)
+
+
+class Blocks(LineContent):
+    """The state of the orders after the events of one file or stream."""
+
+    commit = "block"
+    pending_record = "event"
+    knows_all_pairs = True
+
+    def __init__(self, history: int = DEFAULT_HISTORY) -> None:
+        """`history` is how many blocks before the last one can be restored."""
+        self.phase: Phase = Phase.UNKNOWN
+        self._lost: str | None = "its state is not known yet"
+        self._max_blocks = history + 1
+        self._blocks: OrderedDict[str, _State] = OrderedDict()
+        # The state of the last block, unless events after it had to be applied already.
+        self._applied = _State()
+        self._pending = _Pending()
+        self._visible = self._delivered = _State()
+        self._has_block = self._is_publication = False
+
+    @property
+    def problem(self) -> str | None:
+        """Why the state is not known, and what that waits for; None if it is."""
+        if self._lost is None:
+            return None
+        awaited = "reset" if self.phase is Phase.UNKNOWN else "first block after its reset"
+        return f"{self._lost}; waiting for a {awaited}"
+
+    @property
+    def pending(self) -> int:
+        """The number of events after the last block."""
+        return self._pending.events
+
+    def read(self, batch: LineBatch) -> Iterator[Reported]:
+        """Read the lines of the next batch; report each block and rollback, and each line that makes it unknown."""
+        for line, fault in lines_of(batch):
+            text = line.text or b""
+            if self.phase is not Phase.UNKNOWN or _may_be_reset(text):
+                reported = self._read(line.number, text, fault)
+                if reported is not None:
+                    yield reported
+
+    def _read(self, number: int, text: bytes, fault: str | None) -> Reported | None:
+        try:
+            if fault is not None:
+                raise InvalidOrderBook(fault)
+            event = read_event(text)
+            if self.phase is Phase.UNKNOWN and not isinstance(event, Reset):
+                return None
+            return self._apply(event, number)
+        except MarketIndexError as error:
+            self._lose(f"its state is unknown since line {number}: {error}")
+            return RejectedLine(number, str(error), Names.NONE)
+
+    def _apply(self, event: Event, line: int) -> Freshness | None:
+        """Apply the next event; return the freshness of what it makes visible. Raises `InvalidOrderBook`."""
+        match event:
+            case Place():
+                self._pending.place(event, line)
+            case Remove():
+                self._pending.remove(event.order_id, self._applied.orders)
+            case Spot():
+                self._pending.set_spot(event, line)
+            case Untrack():
+                self._untrack(event.pair)
+            case Block():
+                return self._commit(event.text)
+            case Rollback():
+                return self._roll_back(event.text)
+            case Reset():
+                self._start(Phase.RESETTING)
+        return None
+
+    def _untrack(self, pair: Pair) -> None:
+        events = self._pending.events + 1
+        applied, self._pending = self._pending.applied_to(self._applied), _Pending()
+        self._pending.events = events
+        faults = {key: fault for key, fault in applied.faults.items() if key != pair}
+        self._applied = _State(applied.orders.untrack(pair), faults)
+
+    def _commit(self, text: str) -> Freshness:
+        if text in self._blocks:
+            raise InvalidOrderBook(f"the text of a block must not repeat, got {safe_repr(text)} again")
+        self._blocks[text] = self._applied = self._pending.applied_to(self._applied, text)
+        if len(self._blocks) > self._max_blocks:
+            self._blocks.popitem(last=False)
+        self.phase, self._lost, self._has_block = Phase.KNOWN, None, True
+        return self._show()
+
+    def _roll_back(self, text: str) -> Freshness:
+        if text not in self._blocks:
+            raise InvalidOrderBook(f"block {safe_repr(text)} must be retained for a rollback to it")
+        while next(reversed(self._blocks)) != text:
+            self._blocks.popitem()
+        self._applied = self._blocks[text]
+        return self._show()
+
+    def _show(self) -> Freshness:
+        """Make the applied state visible, without events after it."""
+        self._visible, self._pending, self._is_publication = self._applied, _Pending(), True
+        return self._visible.orders.index.freshness
+
+    def _start(self, phase: Phase) -> None:
+        """Forget all states but the visible one."""
+        self.phase = phase
+        self._blocks.clear()
+        self._applied, self._pending = _State(), _Pending()
+
+    def _lose(self, reason: str) -> None:
+        self._lost = reason
+        self._start(Phase.UNKNOWN)
+
+    def changes(self) -> Delta:
+        """Return what differs from what was delivered last."""
+        now, before = self._visible, self._delivered
+        books, removed = now.orders.index.changes_since(before.orders.index)
+        return Delta(
+            books=books,
+            removed=removed,
+            rejected=[fault for key, fault in now.faults.items() if before.faults.get(key) is not fault],
+            removed_records=[fault.record for key, fault in before.faults.items() if key not in now.faults],
+            freshness=now.orders.index.freshness if self._is_publication else None,
+            is_publication=self._is_publication,
+            is_whole=self._has_block,
+        )
+
+    def deliver(self) -> None:
+        """Note that the changes were delivered."""
+        self._delivered, self._is_publication = self._visible, False
+
+    def unfinished(self, batch: LineBatch) -> Names:
+        """Return that no pair is named: what is not read yet is not visible, whatever it names."""
+        del batch
+        return Names.NONE
+
+
+def _may_be_reset(text: bytes) -> bool:
+    """Whether a line may be a reset: most others need not be decoded to know that they are none."""
+    return b'"reset"' in text or b"\\" in text

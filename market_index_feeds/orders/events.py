@@ -1,0 +1,242 @@
+"""The events of a feed of orders, each a line of JSON; the specification is in docs/orders.md.
+
+A line is malformed if a key is missing, unknown or repeated, or a value is not what it must be: then the producer is
+broken. A price that is well-formed but out of range is not the producer's fault. The order that has it is on the
+ledger, so it is kept, without liquidity.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from market_index import AssetId, InvalidAssetId, InvalidOrderBook, InvalidPrice, Order, Pair, Side, wire
+from market_index.errors import safe_repr
+
+MAX_TEXT_CHARACTERS: Final = 200
+"""The length of the longest order id, and of the longest text of a block."""
+
+MAX_AMOUNT_DIGITS: Final = 40
+"""The most digits of an amount."""
+
+_MAX_CACHED_PAIRS: Final = 65_536
+
+# Decision 5, a ratio, and a sign. `\Z`, because `$` would let a newline through.
+_is_well_formed: Final = re.compile(
+    r"-?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+/[0-9]+)\Z", re.ASCII
+).match
+_is_amount: Final = re.compile(rf"[0-9]{{1,{MAX_AMOUNT_DIGITS}}}\Z", re.ASCII).match
+
+
+@frozen
+class Place:
+    """An order is created, or replaced by what remains of it. `fault` is why it has no liquidity, if it has none."""
+
+    order_id: str
+    order: Order
+    fault: str | None = None
+
+
+@frozen
+class Remove:
+    """An order is consumed or cancelled."""
+
+    order_id: str
+
+
+@frozen
+class Spot:
+    """The last executed price of a pair. `fault` is why it is not known, if its text is out of range."""
+
+    pair: Pair
+    price: Decimal | None
+    fault: str | None = None
+
+
+@frozen
+class Untrack:
+    """A pair without orders is not tracked any more."""
+
+    pair: Pair
+
+
+@frozen
+class Block:
+    """All events since the last block are visible."""
+
+    text: str
+
+
+@frozen
+class Rollback:
+    """All events since a block are undone."""
+
+    text: str
+
+
+@frozen
+class Reset:
+    """The whole state follows."""
+
+
+Event: TypeAlias = Place | Remove | Spot | Untrack | Block | Rollback | Reset
+
+
+_Values: TypeAlias = Mapping[str, object]
+
+
+def read_event(text: bytes) -> Event:
+    """Read a line, without its newline.
+
+    >>> read_event(b'{"remove": "51ab#0"}')
+    Remove(order_id='51ab#0')
+
+    Raises `InvalidOrderBook` or `InvalidAssetId`, with the key and the value, for a malformed line.
+    """
+    values = wire.object_from_json(text)
+    for kind, (keys, read) in _KINDS.items():
+        if kind in values:
+            if values.keys() != keys:
+                raise _wrong_keys(kind, keys, values)
+            return read(values)
+    raise InvalidOrderBook(f"must have one of the keys {', '.join(_KINDS)}, got {safe_repr(list(values))}")
+
+
+def _place(values: _Values) -> Place:
+    order_id, pair, offers_base = _printable(values, "place"), _pair(values), _offers_base(values)
+    amount, price = _amount(values), _text(values, "price")
+    try:
+        order = Order.from_offer(pair, offered=pair.base if offers_base else pair.quote, amount=amount, price=price)
+    except InvalidPrice as error:
+        fault = _fault_of("price", price, error)
+        return Place(order_id, Order(pair, Side.ASK if offers_base else Side.BID, "1", 0), fault)
+    return Place(order_id, order)
+
+
+def _remove(values: _Values) -> Remove:
+    return Remove(_printable(values, "remove"))
+
+
+def _spot(values: _Values) -> Spot:
+    pair = _pair(values)
+    if values["spot"] is None:
+        return Spot(pair, None)
+    price = _text(values, "spot")
+    try:
+        # As an ask's, it is quote per base, and a ratio becomes a price.
+        return Spot(pair, Order.from_offer(pair, offered=pair.base, amount=0, price=price).level_price)
+    except InvalidPrice as error:
+        return Spot(pair, None, _fault_of("spot", price, error))
+
+
+def _untrack(values: _Values) -> Untrack:
+    _require_true(values, "untrack")
+    return Untrack(_pair(values))
+
+
+def _block(values: _Values) -> Block:
+    return Block(_block_text(values, "block"))
+
+
+def _rollback(values: _Values) -> Rollback:
+    return Rollback(_block_text(values, "rollback"))
+
+
+def _reset(values: _Values) -> Reset:
+    _require_true(values, "reset")
+    return Reset()
+
+
+_KINDS: Final[Mapping[str, tuple[frozenset[str], Callable[[_Values], Event]]]] = {
+    "place": (frozenset({"place", "base", "quote", "offered", "amount", "price"}), _place),
+    "remove": (frozenset({"remove"}), _remove),
+    "spot": (frozenset({"spot", "base", "quote"}), _spot),
+    "untrack": (frozenset({"untrack", "base", "quote"}), _untrack),
+    "block": (frozenset({"block"}), _block),
+    "rollback": (frozenset({"rollback"}), _rollback),
+    "reset": (frozenset({"reset"}), _reset),
+}
+
+
+def _wrong_keys(kind: str, keys: frozenset[str], values: _Values) -> InvalidOrderBook:
+    missing, unknown = sorted(keys - values.keys()), sorted(values.keys() - keys)
+    wrong = f"missing {', '.join(missing)}" if missing else f"unknown key {safe_repr(unknown[0])}"
+    return InvalidOrderBook(f"{kind}: {wrong}")
+
+
+def _fault_of(key: str, price: str, error: InvalidPrice) -> str:
+    """Return why a well-formed price is out of range. Raises `InvalidOrderBook` for a malformed one."""
+    if _is_well_formed(price) is None:
+        raise InvalidOrderBook(f"{key} must be a decimal or a ratio such as 7/29000, got {safe_repr(price)}") from None
+    return str(error)
+
+
+def _text(values: _Values, key: str) -> str:
+    value = values[key]
+    if type(value) is not str:
+        raise InvalidOrderBook(f"{key} must be a text, got {safe_repr(value)}")
+    return value
+
+
+def _printable(values: _Values, key: str) -> str:
+    text = _text(values, key)
+    if not (1 <= len(text) <= MAX_TEXT_CHARACTERS and text.isascii() and text.isprintable()):
+        raise InvalidOrderBook(
+            f"{key} must be 1 to {MAX_TEXT_CHARACTERS} printable ASCII characters, got {safe_repr(text)}"
+        )
+    return text
+
+
+def _block_text(values: _Values, key: str) -> str:
+    text = _printable(values, key)
+    if text != text.strip(" "):
+        raise InvalidOrderBook(f"{key} must have no space at either end, got {safe_repr(text)}")
+    return text
+
+
+def _require_true(values: _Values, key: str) -> None:
+    if values[key] is not True:
+        raise InvalidOrderBook(f"{key} must be true, got {safe_repr(values[key])}")
+
+
+def _offers_base(values: _Values) -> bool:
+    offered = values["offered"]
+    if offered not in ("base", "quote"):  # a list is not hashable
+        raise InvalidOrderBook(f"offered must be 'base' or 'quote', got {safe_repr(offered)}")
+    return offered == "base"
+
+
+def _amount(values: _Values) -> int:
+    amount = values["amount"]
+    if type(amount) is int and 0 <= amount < 10**MAX_AMOUNT_DIGITS:
+        return amount
+    if type(amount) is not str or _is_amount(amount) is None:
+        raise InvalidOrderBook(
+            f"amount must be a whole number of at most {MAX_AMOUNT_DIGITS} digits, or the text of one, "
+            f"got {safe_repr(amount)}"
+        )
+    return int(amount)
+
+
+def _pair(values: _Values) -> Pair:
+    return _parsed_pair(_text(values, "base"), _text(values, "quote"))
+
+
+@lru_cache(maxsize=_MAX_CACHED_PAIRS)
+def _parsed_pair(base: str, quote: str) -> Pair:
+    pair = Pair(_asset("base", base), _asset("quote", quote))
+    if pair.base == pair.quote:
+        raise InvalidOrderBook(f"base and quote must be different assets, got {safe_repr(base)} twice")
+    return pair
+
+
+def _asset(key: str, text: str) -> AssetId:
+    try:
+        return AssetId.parse(text)
+    except InvalidAssetId as error:
+        raise error.at(key) from None

@@ -1,0 +1,173 @@
+"""All commands with events of orders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from market_index import ADA, wire
+from market_index_feeds import open_feed, open_store
+from tests.command import invoke, line, running
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, untrack
+from tests.service import Service
+from tests.waiting import DEADLINE_SECONDS, eventually
+
+EVENTS: Final = (
+    RESET + place("a") + place("b", 2) + block("slot 1") + remove("b") + untrack(2) + block("slot 2")
+)  # fmt: skip
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    path = tmp_path / "events.ndjson"
+    path.write_bytes(EVENTS)
+    return path
+
+
+def append(path: Path, content: bytes) -> None:
+    with path.open("ab", buffering=0) as file:
+        file.write(content)
+
+
+class TestPublish:
+    """`market-index publish`."""
+
+    def test_each_block_is_published_in_one_change(self, events: Path, store: Path):
+        append(events, rollback("slot 1") + place("c", price="0") + block("3"))
+        with open_store(store) as before:
+            before.publish(book(9))
+        done = invoke("publish", store, f"orders:{events}")
+        assert (done.returncode, done.stdout) == (
+            0,
+            f"{store}: 3 order books published, 1 pair retracted, revision 5\n",
+        )
+        assert "line 9 rejected: order 'c' has no liquidity" in done.stderr
+        index = open_feed(store).read()
+        assert (set(spots(index)), index.as_of) == ({1, 2, 9}, "3")
+
+    def test_replace_makes_the_last_state_the_whole_of_the_store(self, events: Path, store: Path):
+        append(events, b"nonsense\n")
+        with open_store(store) as before:
+            before.publish(book(9))
+        done = invoke("publish", store, f"orders:{events}", "--replace")
+        assert (done.returncode, done.stdout) == (
+            5,
+            f"{store}: 2 order books, of which 1 are new, 1 pair retracted, revision 2\n",
+        )
+        assert f"{events}: 1 line rejected: 8\n" in done.stderr
+        assert f"{events}: its state is unknown since line 8: must be JSON" in done.stderr
+        index = open_feed(store).read()
+        assert (set(spots(index)), index.as_of) == ({1}, "slot 2")
+
+    def test_events_after_the_last_block_are_not_published(self, events: Path, store: Path):
+        append(events, place("c"))
+        done = invoke("publish", store, f"orders:{events}")
+        assert (done.returncode, done.stderr) == (5, f"{events}: 1 event after the last block not published\n")
+
+    def test_without_a_block_nothing_is_published(self, events: Path, store: Path):
+        events.write_bytes(place("a") + block("slot 1"))
+        done = invoke("publish", store, f"orders:{events}")
+        assert (done.returncode, done.stdout) == (5, f"{store}: 0 order books published, revision 0\n")
+        assert done.stderr == f"{events}: its state is not known yet; waiting for a reset\n"
+
+    def test_a_block_says_what_the_books_reflect(self, events: Path, store: Path):
+        done = invoke("publish", store, f"orders:{events}", "--as-of", "slot 7")
+        assert done.returncode == 2
+        assert f"{events} has a block, which says what the books reflect: omit --as-of" in done.stderr
+
+    def test_only_events_have_a_history(self, events: Path, store: Path, lines: Path):
+        append(events, rollback("slot 1"))
+        assert invoke("publish", store, f"orders:{events}", "--history", 1).returncode == 0
+        done = invoke("publish", store, f"orders:{events}", "--history", 0)
+        assert done.returncode == 5
+        assert "block 'slot 1' must be retained for a rollback to it" in done.stderr
+        assert invoke("publish", store, "--history", 0).returncode == 2
+        lines.write_text(line(1))
+        done = invoke("publish", store, lines, "--history", 0)
+        assert (done.returncode, "it has no history" in done.stderr) == (3, True)
+
+    def test_standard_input_is_published_as_it_comes(self, tmp_path: Path, store: Path):
+        def as_of() -> str | None:
+            return open_feed(store).read().as_of if store.exists() else None
+
+        reading, writing = os.pipe()
+        with running(tmp_path, store, "orders:-", command="publish", stdin=reading) as publishing:
+            os.close(reading)
+            os.write(writing, EVENTS)
+            eventually(lambda: as_of() == "slot 2")
+            assert set(spots(open_feed(store).read())) == {1}
+            os.write(writing, rollback("slot 1"))
+            eventually(lambda: as_of() == "slot 1")
+            assert set(spots(open_feed(store).read())) == {1, 2}
+            os.close(writing)
+            assert publishing.process.wait(DEADLINE_SECONDS) == 0
+
+
+def processes(service: Service) -> dict[int, object]:
+    """Ask until two workers have answered, and return the problem of each."""
+    found: dict[int, object] = {}
+
+    def both() -> bool:
+        health = service.ask("/healthz").json
+        found[health["process"]] = health["problem"]
+        return len(found) == 2
+
+    eventually(both)
+    return found
+
+
+def test_two_workers_serve_a_file_and_report_an_unknown_state(tmp_path: Path, events: Path):
+    with running(tmp_path, f"orders:{events}", "--port", 0, "--workers", 2, "--history", 1) as command:
+        service = command.service
+        eventually(lambda: command.said.count("listening on") == 2)
+        assert set(processes(service).values()) == {None}
+        append(events, place("b", 3) + block("slot 3") + rollback("slot 2"))
+        append(events, rollback("slot 1"))
+        problem = "cannot be read: its state is unknown since line 11: block 'slot 1' must be retained for a rollback "
+        eventually(lambda: all(str(one).startswith(problem) for one in processes(service).values()))
+        answer = service.order_book(str(pair(1).base), str(ADA))
+        assert answer.headers[wire.AS_OF.lower()] == "slot 2"
+        assert [one["accumulated_liquidity"] for one in answer.json["asks"]] == [10]
+        append(events, RESET + place("a", amount=7) + block("slot 1"))
+        eventually(lambda: set(processes(service).values()) == {None})
+        asks = service.order_book(str(pair(1).base), str(ADA)).json["asks"]
+        assert [one["accumulated_liquidity"] for one in asks] == [7]
+
+
+def test_standard_input_is_served(tmp_path: Path):
+    reading, writing = os.pipe()
+    os.write(writing, EVENTS)
+    with running(tmp_path, "orders:-", "--port", 0, "--max-stale", 0.1, stdin=reading) as command:
+        os.close(reading)
+        service = command.service
+        assert len(service.pair_list().json["pairs"]) == 1
+        os.write(writing, b"nonsense\n")
+        eventually(lambda: service.ask("/healthz").status == 503)
+        assert len(service.pair_list().json["pairs"]) == 1
+        os.write(writing, RESET + block("slot 3"))
+        eventually(lambda: service.ask("/healthz").status == 200)
+        assert len(service.pair_list().json["pairs"]) == 0
+        os.close(writing)
+
+
+def test_a_relay_keeps_a_store_the_same(tmp_path: Path, events: Path, store: Path):
+    with open_store(store) as before:
+        before.publish(book(9))
+    with running(tmp_path, f"orders:{events}", store, "--history", 5, command="relay") as relay:
+        eventually(lambda: "relaying" in relay.said)
+        assert relay.said == f"relaying {events} into {store}: 1 pairs, revision 2\n"
+        append(events, place("c", 3) + block("slot 3"))
+        eventually(lambda: set(spots(open_feed(store).read())) == {1, 3})
+        append(events, rollback("slot 2"))
+        eventually(lambda: set(spots(open_feed(store).read())) == {1})
+        assert open_feed(store).read().as_of == "slot 2"
+
+
+@pytest.mark.parametrize("command", [("pairs",), ("relay", "market.db"), ("serve",)])
+def test_a_feed_that_is_not_there_is_an_error(command: tuple[str, ...]):
+    done = invoke(command[0], "orders:nowhere", *command[1:])
+    assert (done.returncode, "nowhere cannot be opened: No such file or directory" in done.stderr) == (3, True)

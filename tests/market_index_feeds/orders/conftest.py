@@ -1,0 +1,16 @@
+"""Files and pipes of events, which are looked at often."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.market_index_feeds.line_fixtures import pipe, quick
+
+__all__ = ["path", "pipe", "quick"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "events.ndjson"

@@ -1,0 +1,394 @@
+"""Which state of the orders is visible, compared with a model of plain dictionaries that applies event by event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import pytest
+from attrs import define, field, frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import Freshness, MarketIndex
+from market_index_feeds.line_content import RejectedLine, Reported
+from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
+from market_index_feeds.medium import Names
+from market_index_feeds.orders.blocks import Blocks, Phase
+from tests.market_index_feeds.made_up import pair
+from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, spot, untrack
+
+Book: TypeAlias = tuple[dict[Any, int], dict[Any, int], Any]
+"""Bids, asks and the spot price; prices are equal if their numbers are."""
+
+SNEK = str(pair(1).base)
+
+
+class Reader:
+    """Blocks that read lines, and what a follower of them would have: pairs and books, and rejected records."""
+
+    def __init__(self, history: int = 3) -> None:
+        self.blocks = Blocks(history)
+        self.index = MarketIndex()
+        self.records: set[object] = set()
+        self.as_of: str | None = None
+        self._cutter = LineCutter()
+
+    def read(self, *lines: bytes, is_end: bool = False) -> list[Reported]:
+        """Read lines as one batch, and deliver what is visible after it."""
+        batch = LineBatch(list(self._cutter.feed(b"".join(lines))), self._cutter.unfinished, 0, is_end=is_end)
+        reported = list(self.blocks.read(batch))
+        self.deliver()
+        return reported
+
+    def deliver(self) -> None:
+        changes = self.blocks.changes()
+        self.index = self.index.without(*changes.removed).with_books(*changes.books)
+        self.records.difference_update(changes.removed_records)
+        self.records.update(one.record for one in changes.rejected)
+        assert changes.is_publication == (changes.freshness is not None)
+        self.as_of = self.as_of if changes.freshness is None else changes.freshness.as_of
+        self.blocks.deliver()
+
+    @property
+    def shown(self) -> dict[int, Book]:
+        return books_of(self.index)
+
+
+def books_of(index: MarketIndex) -> dict[int, Book]:
+    return {
+        int.from_bytes(one.base.policy_id): (
+            {Fraction(level.price): level.accumulated_liquidity for level in book.bids},
+            {Fraction(level.price): level.accumulated_liquidity for level in book.asks},
+            None if book.spot is None else Fraction(book.spot),
+        )
+        for one, book in index.items()
+    }
+
+
+def amounts(reader: Reader, number: int = 1) -> dict[int, int]:
+    """The asks of a pair: price -> amount."""
+    return {int(price): amount for price, amount in reader.shown[number][1].items()}
+
+
+class TestBlocks:
+    """What a block makes visible."""
+
+    def test_events_are_visible_from_their_block_on(self):
+        reader = Reader()
+        assert reader.read(RESET, place("a"), place("b", amount=5, price="3"), spot(2, "0.5")) == []
+        assert (reader.shown, reader.blocks.pending) == ({}, 3)
+        assert reader.read(block("slot 1")) == [Freshness("slot 1")]
+        assert reader.shown == {1: ({}, {2: 10, 3: 5}, None), 2: ({}, {}, Fraction(1, 2))}
+        assert (reader.as_of, reader.blocks.pending) == ("slot 1", 0)
+
+    def test_placing_an_id_again_replaces_the_order(self):
+        reader = Reader()
+        reader.read(RESET, place("a"), place("b"), place("b", amount=5), block("1"), place("a", amount=3))
+        assert amounts(reader) == {2: 15}
+        reader.read(block("2"))
+        assert amounts(reader) == {2: 8}
+
+    def test_an_order_can_be_removed_and_placed_in_one_block_in_any_order(self):
+        reader = Reader()
+        reader.read(RESET, place("a"), block("1"), remove("a"), place("a", amount=1), remove("a"), place("a", amount=2))
+        reader.read(place("b"), remove("b"), block("2"))
+        assert (amounts(reader), reader.blocks.phase) == ({2: 2}, Phase.KNOWN)
+
+    def test_a_block_without_events_is_a_heartbeat(self):
+        reader = Reader()
+        reader.read(RESET, place("a"), block("1"))
+        assert reader.read(block("2")) == [Freshness("2")]
+        assert (amounts(reader), reader.as_of) == ({2: 10}, "2")
+
+    def test_a_pair_is_tracked_until_it_is_untracked(self):
+        reader = Reader()
+        reader.read(RESET, place("a"), spot(2, "1"), block("1"), remove("a"), block("2"))
+        assert set(reader.shown) == {1, 2}
+        reader.read(spot(1, "7"), untrack(1), untrack(9), untrack(2), place("b", 2))
+        assert (set(reader.shown), reader.blocks.pending) == ({1, 2}, 5)
+        reader.read(block("3"))
+        assert reader.shown == {2: ({}, {2: 10}, None)}
+
+    def test_a_reset_forgets_all_at_its_block(self):
+        reader = Reader()
+        reader.read(RESET, place("a"), place("b", 2), block("1"), RESET, place("c", 2, amount=1))
+        assert (set(reader.shown), reader.blocks.phase, reader.blocks.problem) == ({1, 2}, Phase.RESETTING, None)
+        assert reader.read(block("1")) == [Freshness("1")]
+        assert reader.shown == {2: ({}, {2: 1}, None)}
+
+
+class TestRollbacks:
+    """What a rollback restores."""
+
+    def test_it_is_visible_at_once_and_discards_events(self):
+        reader = Reader()
+        reader.read(RESET, place("a"), block("1"), place("b"), block("2"), place("c", 2), block("3"), place("d", 3))
+        assert reader.read(rollback("1")) == [Freshness("1")]
+        assert (reader.shown, reader.as_of) == ({1: ({}, {2: 10}, None)}, "1")
+        reader.read(place("b", amount=1), block("2"))
+        assert (amounts(reader), reader.as_of) == ({2: 11}, "2")
+
+    def test_to_the_last_block_it_discards_events(self):
+        reader = Reader()
+        reader.read(RESET, place("a"), block("1"), remove("a"), untrack(1), rollback("1"), block("2"))
+        assert amounts(reader) == {2: 10}
+
+    @pytest.mark.parametrize("history", [0, 1, 3])
+    def test_so_many_blocks_before_the_last_are_retained(self, history: int):
+        reader = Reader(history)
+        reader.read(RESET, *(line for number in range(9) for line in (place(f"{number}"), block(f"{number}"))))
+        reader.read(rollback(f"{8 - history}"))
+        assert (amounts(reader), reader.blocks.phase) == ({2: 10 * (9 - history)}, Phase.KNOWN)
+        reader.read(rollback(f"{7 - history}"))
+        assert (amounts(reader), reader.blocks.phase) == ({2: 10 * (9 - history)}, Phase.UNKNOWN)
+
+
+BEFORE = (RESET, place("a"), block("1"), place("b"), block("2"))
+
+
+class TestUnknown:
+    """What makes the state unknown, and what is read then."""
+
+    @pytest.mark.parametrize(
+        ("line", "reason"),
+        [
+            (b"nonsense\n", "must be JSON, but is not at character 0: Expecting value: 'nonsense'"),
+            (b"x" * (MAX_LINE_BYTES + 1) + b"\n", f"it is longer than {MAX_LINE_BYTES} bytes"),
+            (remove("c"), "order 'c' must rest to be removed"),
+            (remove("a") + remove("a"), "order 'a' must rest to be removed"),
+            (place("c") + remove("c") + remove("c"), "order 'c' must rest to be removed"),
+            (untrack(1), f"{SNEK}/ADA must have no orders to be untracked, got 2"),
+            (place("c", 2) + untrack(2), f"{pair(2)} must have no orders to be untracked, got 1"),
+            (block("1"), "the text of a block must not repeat, got '1' again"),
+            (rollback("3"), "block '3' must be retained for a rollback to it"),
+            (RESET + place("c") + rollback("1"), "block '1' must be retained for a rollback to it"),
+        ],
+    )  # fmt: skip
+    def test_after_a_malformed_or_inconsistent_line_the_last_block_stays_until_a_reset(self, line: bytes, reason: str):
+        reader = Reader()
+        reader.read(*BEFORE)
+        number = 5 + line.count(b"\n")
+        assert reader.read(line) == [RejectedLine(number, reason, Names.NONE)]
+        lost = f"its state is unknown since line {number}: {reason}"
+        assert (reader.blocks.phase, reader.blocks.problem) == (Phase.UNKNOWN, f"{lost}; waiting for a reset")
+        assert reader.read(place("c"), b"nonsense\n", block("3"), rollback("1")) == []
+        assert (amounts(reader), reader.as_of, reader.blocks.pending) == ({2: 20}, "2", 0)
+        reader.read(RESET, place("d", amount=1))
+        assert reader.blocks.problem == f"{lost}; waiting for a first block after its reset"
+        assert (amounts(reader), reader.as_of) == ({2: 20}, "2")
+        assert reader.read(block("1")) == [Freshness("1")]
+        assert (amounts(reader), reader.as_of) == ({2: 1}, "1")
+        assert reader.blocks.problem is None
+
+    def test_it_is_so_before_the_first_reset(self):
+        reader = Reader()
+        assert reader.blocks.problem == "its state is not known yet; waiting for a reset"
+        assert reader.read(place("a"), block("1"), b"half a line\n") == []
+        assert not reader.blocks.changes().is_whole
+        assert reader.read(b'{"reset":true}' + place("a")) != []
+        assert reader.read(b'{"re\\u0073et":true}\n', block("1")) == [Freshness("1")]
+        assert (reader.shown, reader.blocks.changes().is_whole) == ({}, True)
+
+    def test_an_order_that_is_called_reset_is_no_reset(self):
+        reader = Reader()
+        assert reader.read(place("reset"), block("1")) == []
+        assert reader.blocks.phase is Phase.UNKNOWN
+
+    def test_blank_lines_are_ignored(self):
+        reader = Reader()
+        reader.read(b"\n", RESET, b" \r\n", place("a"), b"\n", block("1"))
+        assert amounts(reader) == {2: 10}
+
+    def test_a_last_line_without_its_newline_is_rejected(self):
+        reader = Reader()
+        reader.read(*BEFORE)
+        assert reader.read(block("3")[:-1], is_end=True) == [
+            RejectedLine(6, "it was not finished by a newline", Names.NONE)
+        ]
+        assert reader.as_of == "2"
+
+    def test_what_is_not_read_yet_names_no_pair(self):
+        assert Blocks().unfinished(LineBatch([], None, 0)) is Names.NONE
+
+
+class TestFaults:
+    """Prices that are out of range."""
+
+    def test_an_order_has_no_liquidity_but_rests(self):
+        reader = Reader()
+        reader.read(RESET, place("a", price="1e-30"), place("b"), block("1"))
+        assert (amounts(reader), reader.records) == ({2: 10}, {("order", "a")})
+        reader.read(remove("a"), place("b", price="0"))
+        assert reader.records == {("order", "a")}
+        reader.read(block("2"))
+        assert (amounts(reader), reader.records) == ({}, {("order", "b")})
+        reader.read(rollback("1"))
+        assert (amounts(reader), reader.records) == ({2: 10}, {("order", "a")})
+        reader.read(place("a"), block("3"))
+        assert (amounts(reader), reader.records) == ({2: 20}, set())
+
+    def test_one_that_is_replaced_or_removed_in_its_block_is_not_reported(self):
+        reader = Reader()
+        reader.read(RESET, place("a", price="0"), place("b", price="0"), place("a"), remove("b"), block("1"))
+        assert (amounts(reader), reader.records) == ({2: 10}, set())
+
+    def test_a_spot_price_is_not_known(self):
+        reader = Reader()
+        reader.read(RESET, spot(1, "2"), spot(2, "3"), block("1"), spot(1, "1/0"), spot(2, "0"), block("2"))
+        assert reader.shown == {1: ({}, {}, None), 2: ({}, {}, None)}
+        assert reader.records == {("spot", pair(1)), ("spot", pair(2))}
+        reader.read(spot(1, "0"), spot(1, "7"), untrack(2), block("3"))
+        assert reader.shown == {1: ({}, {}, Fraction(7))}
+        assert reader.records == set()
+
+    def test_each_is_reported_with_its_line_and_the_reason(self):
+        blocks = Blocks()
+        cutter = LineCutter()
+        lines = list(cutter.feed(RESET + place("a", price="1/0") + spot(2, "-1") + block("1")))
+        list(blocks.read(LineBatch(lines, cutter.unfinished, 0)))
+        order, price = blocks.changes().rejected
+        assert (order.place, order.names, price.place, price.names) == ("line 2", Names.NONE, "line 3", Names.NONE)
+        assert order.reason == "order 'a' has no liquidity: '1/0' is not a ratio: its denominator is zero"
+        assert price.reason.startswith(f"{pair(2)} has no spot price: '-1' is not a ratio")
+
+    def test_they_are_those_of_the_state_after_a_reset(self):
+        reader = Reader()
+        reader.read(RESET, place("a", price="0"), block("1"), RESET, place("b", price="0"))
+        assert reader.records == {("order", "a")}
+        reader.read(block("2"))
+        assert reader.records == {("order", "b")}
+
+
+# The model
+
+
+@frozen
+class State:
+    """The orders by id (pair, is a bid, price, amount), the spots of tracked pairs, and the ids without liquidity."""
+
+    orders: dict[str, tuple[int, bool, Fraction, int]] = field(factory=dict)
+    spots: dict[int, Fraction | None] = field(factory=dict)
+    faulty: frozenset[str] = frozenset()
+
+    @property
+    def books(self) -> dict[int, Book]:
+        books: dict[int, Book] = {number: ({}, {}, price) for number, price in self.spots.items()}
+        for number, is_bid, price, amount in self.orders.values():
+            bids, asks, _ = books[number]
+            levels = bids if is_bid else asks
+            if amount:
+                levels[price] = levels.get(price, 0) + amount
+        return books
+
+
+@define
+class Model:
+    """Applies event by event to copies of plain dictionaries."""
+
+    history: int
+    visible: State = field(factory=State)
+    as_of: str | None = None
+    working: State | None = None
+    """None while the state is unknown."""
+    blocks: list[tuple[str, State]] = field(factory=list)
+
+    def apply(self, line: bytes) -> None:
+        try:
+            values = json.loads(line)
+        except ValueError:
+            self.working = None
+            return
+        if "reset" in values:
+            self.working, self.blocks = State(), []
+        elif self.working is not None:
+            try:
+                self.working = self._applied(self.working, values)
+            except (KeyError, ValueError):
+                self.working = None
+
+    def _applied(self, state: State, values: dict[str, str]) -> State:
+        orders, spots, faulty = dict(state.orders), dict(state.spots), set(state.faulty)
+        number = int(values["base"][:56], 16) if "base" in values else 0
+        if "place" in values:
+            order_id, is_bid, price = values["place"], values["offered"] == "quote", Fraction(values["price"])
+            amount = int(values["amount"])
+            faulty.discard(order_id)
+            if price < Fraction(1, 10**28):
+                faulty.add(order_id)
+                price, amount = Fraction(1), 0
+            elif is_bid:
+                price, amount = 1 / price, amount * price.numerator // price.denominator
+            orders[order_id] = number, is_bid, price, amount
+            spots.setdefault(number, None)
+        elif "remove" in values:
+            del orders[values["remove"]]
+            faulty.discard(values["remove"])
+        elif "spot" in values:
+            spots[number] = None if values["spot"] is None else Fraction(values["spot"])
+        elif "untrack" in values:
+            if any(order[0] == number for order in orders.values()):
+                raise ValueError
+            spots.pop(number, None)
+        elif "block" in values:
+            if values["block"] in dict(self.blocks):
+                raise ValueError
+            self.blocks = [*self.blocks, (values["block"], state)][-self.history - 1 :]
+            self.visible, self.as_of = state, values["block"]
+        else:
+            position = [text for text, _ in self.blocks].index(values["rollback"])
+            self.blocks = self.blocks[: position + 1]
+            self.visible, self.as_of = self.blocks[-1][1], values["rollback"]
+            return self.visible
+        return State(orders, spots, frozenset(faulty))
+
+
+NUMBERS = st.integers(1, 3)
+IDS = st.sampled_from("abcde")
+PRICES = st.sampled_from(["1", "2", "0.5", "1/2", "4/2", "1e-30", "0"])
+PLACES = st.builds(place, IDS, NUMBERS, st.integers(0, 9), PRICES, st.sampled_from(["base", "quote"]))
+TEXTS = st.sampled_from([f"slot {number}" for number in range(12)])
+EVENTS = st.one_of(
+    PLACES,
+    PLACES,
+    st.builds(remove, IDS),
+    st.builds(spot, NUMBERS, st.sampled_from(["1", "3/4", None])),
+    st.builds(untrack, NUMBERS),
+    st.builds(block, TEXTS),
+    st.builds(block, TEXTS),
+    st.builds(rollback, TEXTS),
+    st.sampled_from([RESET, RESET, b"nonsense\n"]),
+)
+
+
+@given(st.lists(st.lists(EVENTS, max_size=12), max_size=12), st.integers(0, 3))
+def test_what_is_visible_equals_the_model(batches: list[list[bytes]], history: int):
+    reader, model = Reader(history), Model(history)
+    for lines in [[RESET], *batches]:
+        reader.read(*lines)
+        apply_all(model, lines)
+        assert reader.shown == model.visible.books
+        assert reader.as_of == model.as_of
+        assert reader.records == {("order", order_id) for order_id in model.visible.faulty}
+        assert (reader.blocks.phase is Phase.UNKNOWN) == (model.working is None)
+
+
+def apply_all(model: Model, lines: Iterable[bytes]) -> None:
+    for line in lines:
+        model.apply(line)
+
+
+@given(st.lists(EVENTS, max_size=40), st.integers(0, 3))
+def test_each_line_that_is_reported_makes_the_state_of_the_model_visible(lines: list[bytes], history: int):
+    """As `market-index publish` reads: block by block, within one batch."""
+    reader, model = Reader(history), Model(history)
+    cutter = LineCutter()
+    batch = LineBatch(list(cutter.feed(b"".join([RESET, *lines]))), cutter.unfinished, 0)
+    remaining = iter([RESET, *lines])
+    for reported in reader.blocks.read(batch):
+        reader.deliver()
+        if isinstance(reported, Freshness):
+            while model.as_of != reported.as_of or reader.shown != model.visible.books:
+                model.apply(next(remaining))

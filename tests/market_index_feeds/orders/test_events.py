@@ -1,0 +1,163 @@
+"""What a line of events is, and how every other one is rejected."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import InvalidOrderBook, InvalidPrice, MarketIndexError, Order, Side
+from market_index_feeds.orders.events import Block, Event, Place, Remove, Reset, Rollback, Spot, Untrack, read_event
+from tests.market_index_feeds.made_up import pair
+from tests.market_index_feeds.orders.lines import RESET, block, named, place, remove, rollback, spot, untrack
+
+SPECIAL = ' \\" ' + "x" * 196
+ASK = Order(pair(1), Side.ASK, "2", 10)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (place("a#0"), Place("a#0", ASK)),
+        (place("a#0", amount="10"), Place("a#0", ASK)),
+        (place("a#0", price="6/3"), Place("a#0", ASK)),
+        (place("a#0", price="0.2e1", amount="0010"), Place("a#0", ASK)),
+        (place("a#0", price="2/3", offered="quote"), Place("a#0", Order(pair(1), Side.BID, Fraction(3, 2), 6))),
+        (place("a#0", amount=10**40 - 1), Place("a#0", Order(pair(1), Side.ASK, "2", 2**64 - 1))),
+        (place("a#0", amount=0), Place("a#0", Order(pair(1), Side.ASK, "2", 0))),
+        (place(SPECIAL), Place(SPECIAL, ASK)),
+        (remove("a#0"), Remove("a#0")),
+        (spot(1, "0.50"), Spot(pair(1), Decimal("0.5"))),
+        (spot(1, "1/3"), Spot(pair(1), Decimal("0.3333333333333333333333333334"))),
+        (spot(1, None), Spot(pair(1), None)),
+        (untrack(1), Untrack(pair(1))),
+        (block("slot 7"), Block("slot 7")),
+        (rollback("slot 7"), Rollback("slot 7")),
+        (RESET, Reset()),
+    ],
+)
+def test_an_event_is_read(line: bytes, expected: Event):
+    assert read_event(line) == expected
+
+
+IDENTIFIERS = named(1)
+PLACE: dict[str, Any] = {"place": "a#0", **IDENTIFIERS, "offered": "base", "amount": 10, "price": "2"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "must have one of the keys place, remove, spot, untrack, block, rollback, reset, got []"),
+        ({"add": 1}, "must have one of the keys place, remove, spot, untrack, block, rollback, reset, got ['add']"),
+        ({"place": "a#0"}, "place: missing amount, base, offered, price, quote"),
+        (PLACE | {"more": 1}, "place: unknown key 'more'"),
+        (PLACE | {"remove": "a#0"}, "place: unknown key 'remove'"),
+        (PLACE | {"place": 7}, "place must be a text, got 7"),
+        (PLACE | {"place": ""}, "place must be 1 to 200 printable ASCII characters, got ''"),
+        (PLACE | {"place": "\n"}, "place must be 1 to 200 printable ASCII characters, got '\\n'"),
+        (PLACE | {"place": "é"}, "place must be 1 to 200 printable ASCII characters, got 'é'"),
+        (PLACE | {"base": None}, "base must be a text, got None"),
+        (PLACE | {"base": "lovelace"}, "base: 'lovelace' is not an asset identifier: it is not ADA and has no colon"),
+        (PLACE | {"base": "ADA", "quote": "ADA"}, "base and quote must be different assets, got 'ADA' twice"),
+        (PLACE | {"offered": "ADA"}, "offered must be 'base' or 'quote', got 'ADA'"),
+        (PLACE | {"offered": []}, "offered must be 'base' or 'quote', got []"),
+        (PLACE | {"price": 2}, "price must be a text, got 2"),
+        (PLACE | {"price": "two"}, "price must be a decimal or a ratio such as 7/29000, got 'two'"),
+        ({"remove": None}, "remove must be a text, got None"),
+        ({"spot": 2, **IDENTIFIERS}, "spot must be a text, got 2"),
+        ({"spot": "", **IDENTIFIERS}, "spot must be a decimal or a ratio such as 7/29000, got ''"),
+        ({"spot": None}, "spot: missing base, quote"),
+        ({"untrack": 1, **IDENTIFIERS}, "untrack must be true, got 1"),
+        ({"block": " 7"}, "block must have no space at either end, got ' 7'"),
+        ({"block": 7}, "block must be a text, got 7"),
+        ({"rollback": "x" * 201}, f"rollback must be 1 to 200 printable ASCII characters, got '{'x' * 78}…"),
+        ({"reset": False}, "reset must be true, got False"),
+    ],
+)
+def test_a_malformed_event_is_rejected_with_the_key_and_the_value(values: dict[str, object], message: str):
+    with pytest.raises(MarketIndexError) as raised:
+        read_event(json.dumps(values).encode())
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("amount", [-1, 10**40, "", "-1", "1e3", "٣", "1" * 41, " 1", "1\n", True, 1.5, None, [1]])
+def test_an_amount_is_a_whole_number_or_its_digits(amount: object):
+    with pytest.raises(InvalidOrderBook, match=r"^amount must be a whole number of at most 40 digits"):
+        read_event(place("a#0", amount=amount))
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"{", b"\xff", b'{"block":"7"} {"block":"8"}', b'{"block":"7","block":"7"}']
+)
+def test_what_is_not_one_object_is_rejected(text: bytes):
+    with pytest.raises(InvalidOrderBook):
+        read_event(text)
+
+
+@pytest.mark.parametrize(
+    "price",
+    [
+        "0", "-1", "-7/5", "0/1", "1/0", "0/0", "-0.5e-3", "1e-29", "1e29", "1e-999999999",
+        "79228162514264337593543950336",
+        "9" * 5_000, "0." + "3" * 5_000, f"1/{'9' * 5_000}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("offered", ["base", "quote"])
+def test_an_order_whose_price_is_out_of_range_has_no_liquidity(price: str, offered: str):
+    read = read_event(place("a#0", price=price, offered=offered))
+    assert isinstance(read, Place)
+    assert (read.order_id, read.order.pair, read.order.amount) == ("a#0", pair(1), 0)
+    assert read.order.side is (Side.ASK if offered == "base" else Side.BID)
+    assert read.fault
+    following = read_event(spot(1, price))
+    assert isinstance(following, Spot)
+    assert (following.price, following.fault is None) == (None, False)
+
+
+DIGITS = st.text("0123456789", min_size=1, max_size=40)
+SIGNS = st.sampled_from(["", "", "", "-"])
+RATIOS = st.builds("{}{}/{}".format, SIGNS, DIGITS, DIGITS)
+DECIMALS = st.builds("{}{}.{}e{}{}".format, SIGNS, DIGITS, DIGITS, SIGNS, st.text("0123456789", min_size=1, max_size=3))
+
+
+@given(st.one_of(RATIOS, DECIMALS), st.integers(0, 10**40 - 1), st.booleans())
+def test_the_order_of_an_event_is_the_order_of_its_offer(price: str, amount: int, is_ask: bool):
+    """By the domain: `tests/market_index/test_orders.py` compares that with plain fractions."""
+    read = read_event(place("a#0", price=price, amount=amount, offered="base" if is_ask else "quote"))
+    assert isinstance(read, Place)
+    try:
+        offered = pair(1).base if is_ask else pair(1).quote
+        expected = Order.from_offer(pair(1), offered=offered, amount=amount, price=price)
+    except InvalidPrice:
+        assert read.fault is not None
+    else:
+        assert (read.order, read.fault) == (expected, None)
+
+
+@given(st.text("0123456789.eE+-/", max_size=8))
+def test_a_price_is_a_decimal_or_a_ratio(text: str):
+    """By Python's own conversions, of which each accepts more, but with these characters nothing else."""
+    unsigned = text.removeprefix("-")
+    is_well_formed = unsigned[:1] not in {"+", "-"} and _is_number(unsigned)
+    try:
+        read_event(place("a#0", price=text))
+    except MarketIndexError:
+        assert not is_well_formed
+    else:
+        assert is_well_formed
+
+
+def _is_number(text: str) -> bool:
+    numerator, slash, denominator = text.partition("/")
+    if slash:
+        return numerator.isdigit() and denominator.isdigit()
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,318 @@
+"""Files and streams of events: what goes live, what stays, and what is reported of an unknown state."""
+
+from __future__ import annotations
+
+import os
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from market_index import Freshness, LiveIndex, MarketIndex
+from market_index_feeds import BookStream, Feed, FeedError, Relay, open_book_stream, open_feed, open_store
+from market_index_feeds.line_feed import LineFeedSource
+from market_index_feeds.line_source import LineStream
+from market_index_feeds.orders.blocks import Blocks
+from tests.market_index_feeds.checks import checked
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, spot, untrack
+from tests.waiting import eventually, in_thread
+
+BEFORE = RESET + place("a") + place("b", 2) + block("1")
+
+
+def asks(live: LiveIndex | MarketIndex) -> dict[int, int]:
+    """The best ask of each pair: pair -> amount, 0 if it has none."""
+    index = live.current if isinstance(live, LiveIndex) else live
+    return {
+        int.from_bytes(one.base.policy_id): book.best_ask.accumulated_liquidity if book.best_ask else 0
+        for one, book in index.items()
+    }
+
+
+def named(path: Path) -> str:
+    return f"orders:{path}"
+
+
+def append(path: Path, content: bytes) -> None:
+    with path.open("ab", buffering=0) as file:
+        file.write(content)
+
+
+def rename_over(path: Path, content: bytes) -> None:
+    """Replace a file in one step."""
+    beside = path.with_suffix(".new")
+    beside.write_bytes(content)
+    beside.replace(path)
+
+
+class TestFiles:
+    """A file that is followed."""
+
+    def test_each_block_and_rollback_goes_live(self, path: Path, live: LiveIndex):
+        path.write_bytes(BEFORE + place("c", 1))
+        with open_feed(named(path)) as feed:
+            feed.start(live)
+            assert (asks(live), live.current.as_of) == ({1: 10, 2: 10}, "1")
+            assert (feed.problem, feed.followed_by_many, feed.is_whole) == (None, True, True)
+            append(path, block("2") + remove("a") + untrack(9) + block("3"))
+            eventually(lambda: (asks(live), live.current.as_of) == ({1: 10, 2: 10}, "3"))
+            append(path, place("d", 3) + rollback("2"))
+            eventually(lambda: (asks(live), live.current.as_of) == ({1: 20, 2: 10}, "2"))
+            append(path, remove("b") + untrack(2) + block("3"))
+            eventually(lambda: (asks(live), live.current.as_of) == ({1: 20}, "3"))
+
+    def test_a_block_without_changes_is_a_heartbeat(self, path: Path, live: LiveIndex):
+        path.write_bytes(BEFORE)
+        with open_feed(named(path)) as feed:
+            feed.start(live)
+            append(path, block("2"))
+            eventually(lambda: live.current.as_of == "2")
+            changed, quiet = feed.change_age, feed.quiet_age
+            assert quiet < changed
+
+    def test_the_last_block_stays_while_the_state_is_unknown(
+        self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+    ):
+        path.write_bytes(BEFORE)
+        with open_feed(named(path)) as feed:
+            feed.start(live)
+            append(path, remove("c") + place("d") + block("2"))
+            problem = "its state is unknown since line 5: order 'c' must rest to be removed; waiting for a reset"
+            eventually(lambda: feed.problem == f"cannot be read: {problem}")
+            age = feed.age
+            eventually(lambda: feed.age > age + 0.1)
+            assert (asks(live), live.current.as_of, feed.rejected) == ({1: 10, 2: 10}, "1", 1)
+            assert f"{path} line 5 rejected: order 'c' must rest to be removed" in caplog.text
+            assert f"{path}: cannot be read: {problem}; keeping its 2 pairs" in caplog.text
+            # As a producer does that was killed in a line.
+            append(path, b'{"place":"x","ba' + b"\n" + RESET + place("a", 3) + block("9"))
+            eventually(lambda: (asks(live), live.current.as_of) == ({3: 10}, "9"))
+            eventually(lambda: feed.problem is None)
+            assert (feed.rejected, feed.current_rejections) == (1, 0)
+        assert "recovered after" in caplog.text
+
+    def test_an_order_without_liquidity_is_counted_while_it_rests(
+        self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+    ):
+        path.write_bytes(BEFORE + place("c", price="0") + block("2"))
+        with open_feed(named(path)) as feed:
+            feed.start(live)
+            assert (asks(live), live.current.as_of) == ({1: 10, 2: 10}, "2")
+            assert (feed.problem, feed.rejected, feed.current_rejections, feed.retained_age) == (None, 1, 1, None)
+            assert f"{path} line 5 rejected: order 'c' has no liquidity: '0' is not" in caplog.text
+            append(path, place("c", price="-1") + block("3"))
+            eventually(lambda: live.current.as_of == "3")
+            assert (feed.rejected, feed.current_rejections) == (1, 1)
+            append(path, remove("c") + block("4"))
+            eventually(lambda: (live.current.as_of, feed.current_rejections) == ("4", 0))
+            append(path, rollback("3"))
+            eventually(lambda: (live.current.as_of, feed.current_rejections, feed.rejected) == ("3", 1, 2))
+
+    def test_a_file_that_is_replaced_shows_its_last_block_and_before_it_the_last_one(
+        self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+    ):
+        path.write_bytes(BEFORE)
+        with open_feed(named(path)) as feed:
+            feed.start(live)
+            for content in (b"", place("z", 7) + block("7"), RESET + place("z", 7)):
+                rename_over(path, content)
+                eventually(lambda: feed.problem is not None)
+                assert (asks(live), live.current.as_of) == ({1: 10, 2: 10}, "1")
+                rename_over(path, BEFORE)
+                eventually(lambda: feed.problem is None)
+            rename_over(path, RESET + place("a", 2, amount=5))
+            eventually(lambda: feed.problem is not None)
+            assert (asks(live), live.current.as_of) == ({1: 10, 2: 10}, "1")
+            append(path, block("2"))
+            eventually(lambda: (asks(live), live.current.as_of) == ({2: 5}, "2"))
+            assert feed.problem is None
+        assert "reloaded, because it was replaced or truncated: 1 pairs dropped" in caplog.text
+
+    def test_a_file_that_vanishes_is_a_problem(self, path: Path, live: LiveIndex):
+        path.write_bytes(BEFORE)
+        with open_feed(named(path)) as feed:
+            feed.start(live)
+            path.unlink()
+            eventually(lambda: feed.problem == "cannot be read: No such file or directory")
+
+    def test_a_feed_without_a_block_was_never_healthy_until_it_has_one(
+        self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+    ):
+        path.write_bytes(place("a"))
+        with open_feed(named(path)) as feed:
+            feed.start(live)
+            assert (asks(live), feed.age, feed.quiet_age, feed.is_blank, feed.is_whole) == ({}, inf, inf, True, False)
+            assert feed.problem == "cannot be read: its state is not known yet; waiting for a reset"
+            append(path, RESET + place("a"))
+            eventually(lambda: feed.problem is not None and "first block after its reset" in feed.problem)
+            append(path, block("1"))
+            eventually(lambda: asks(live) == {1: 10})
+            eventually(lambda: feed.problem is None and feed.is_whole)
+            checked(feed)
+        assert "1 events wait for a block" not in caplog.text
+
+    def test_events_that_wait_for_a_block_are_logged(
+        self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+    ):
+        path.write_bytes(BEFORE + place("c") + remove("a"))
+        with open_feed(named(path)) as feed:
+            feed.start(live)
+        assert f"{path}: 2 events wait for a block" in caplog.text
+
+    def test_it_can_be_read_once(self, path: Path):
+        path.write_bytes(BEFORE + remove("a"))
+        index = open_feed(named(path)).read()
+        assert (asks(index), index.as_of) == ({1: 10, 2: 10}, "1")
+        assert open_feed(named(path)).read_order_book(pair(2)).best_ask is not None
+
+    def test_a_defect_makes_it_read_the_file_again(
+        self, path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ):
+        def fail(*_: object) -> None:
+            raise RuntimeError("a defect")
+
+        path.write_bytes(BEFORE)
+        with open_feed(named(path)) as feed:
+            feed.start(live)
+            with monkeypatch.context() as broken:
+                broken.setattr(LiveIndex, "update_from", fail)
+                append(path, place("c") + block("2"))
+                eventually(lambda: "RuntimeError: a defect" in caplog.text)
+            eventually(lambda: (asks(live), live.current.as_of) == ({1: 20, 2: 10}, "2"))
+
+
+class TestStreams:
+    """A pipe, which cannot be read again."""
+
+    def test_it_is_whole_from_its_first_block_on_and_is_read_to_its_end(self, pipe: Path, live: LiveIndex):
+        with open_feed(named(pipe)) as feed, pipe.open("r+b", buffering=0) as writer:
+            assert not feed.followed_by_many
+            writer.write(RESET + place("a"))
+            feed.start(live)
+            assert not feed.is_whole
+            writer.write(block("1"))
+            eventually(lambda: feed.is_whole and asks(live) == {1: 10})
+        thread = in_thread(lambda: pipe.write_bytes(BEFORE + place("c") + block("2") + remove("a")))
+        index = open_feed(named(pipe)).read()
+        thread.join()
+        assert (asks(index), index.as_of) == ({1: 20, 2: 10}, "2")
+
+    def test_it_continues_after_a_defect(
+        self, pipe: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ):
+        def fail(*_: object) -> None:
+            raise RuntimeError("a defect")
+
+        with open_feed(named(pipe)) as feed, pipe.open("r+b", buffering=0) as writer:
+            writer.write(BEFORE)
+            feed.start(live)
+            with monkeypatch.context() as broken:
+                broken.setattr(LiveIndex, "update_from", fail)
+                writer.write(place("c", price="0") + place("d") + block("2") + remove("b") + untrack(2))
+                eventually(lambda: "RuntimeError: a defect" in caplog.text)
+            eventually(lambda: (asks(live), live.current.as_of) == ({1: 20, 2: 10}, "2"))
+            writer.write(block("3"))
+            eventually(lambda: (asks(live), live.current.as_of) == ({1: 20}, "3"))
+            assert (feed.rejected, feed.current_rejections) == (1, 1)
+
+    def test_an_unfinished_last_line_is_logged_and_not_visible(self, pipe: Path, caplog: pytest.LogCaptureFixture):
+        thread = in_thread(lambda: pipe.write_bytes(BEFORE + place("c") + block("2")[:-1]))
+        index = open_feed(named(pipe)).read()
+        thread.join()
+        assert (asks(index), index.as_of) == ({1: 10, 2: 10}, "1")
+        assert f"{pipe} line 6 rejected: it was not finished by a newline" in caplog.text
+
+    def test_a_relay_retracts_what_it_does_not_name_from_its_first_block_on(self, tmp_path: Path):
+        """A relay of a stream of books has to wait for its end, which may never come."""
+        reading, writing = os.pipe()
+        os.write(writing, RESET)
+        store = tmp_path / "market.db"
+        with open_store(store) as before:
+            before.publish(book(8), book(9))
+        with Feed(LineFeedSource(LineStream("a pipe", reading), Blocks)) as feed:
+            relay = Relay(feed, lambda: open_store(store))
+            relay.start()
+            thread = in_thread(relay.run)
+            try:
+                assert set(spots(open_feed(store).read())) == {8, 9}
+                os.write(writing, spot(1, "5") + place("a", 2) + block("1"))
+                eventually(lambda: spots(open_feed(store).read()) == {1: "5", 2: None})
+                eventually(lambda: open_feed(store).read().as_of == "1")
+            finally:
+                relay.close()
+                thread.join()
+        os.close(reading)
+        os.close(writing)
+
+
+class TestBookStreams:
+    """Events that are read once, as they come."""
+
+    def test_each_block_and_rollback_is_a_batch(self, path: Path, caplog: pytest.LogCaptureFixture):
+        path.write_bytes(
+            BEFORE + remove("b") + untrack(2) + block("2") + rollback("1") + place("c", price="0") + block("3") + RESET
+        )
+        stream = open_book_stream(named(path))
+        batches = list(stream.batches())
+        assert [(asks(MarketIndex(one.books)), one.removed, one.commit) for one in batches] == [
+            ({1: 10, 2: 10}, (), Freshness("1")),
+            ({}, (pair(2),), Freshness("2")),
+            ({2: 10}, (), Freshness("1")),
+            ({}, (), Freshness("3")),
+            ({}, (), None),
+        ]
+        assert (stream.books, stream.rejected, stream.uncommitted, stream.problem) == (3, 0, 0, None)
+        assert (stream.knows_all_pairs, stream.is_current, stream.commit, stream.pending_record) == (
+            True,
+            True,
+            "block",
+            "event",
+        )
+        assert f"{path} line 9 rejected: order 'c' has no liquidity" in caplog.text
+
+    def test_an_unknown_state_is_a_problem_until_the_next_block(self, path: Path):
+        path.write_bytes(BEFORE + remove("c") + place("c") + block("2"))
+        stream = open_book_stream(named(path))
+        batches = list(stream.batches())
+        assert [one.number for batch in batches for one in batch.rejected] == [5]
+        assert stream.problem is not None
+        append(path, RESET + place("c") + block("2") + place("d"))
+        stream = open_book_stream(named(path))
+        assert sum(batch.commit is not None for batch in stream.batches()) == 2
+        assert (stream.problem, stream.rejected, stream.uncommitted) == (None, 1, 1)
+
+
+class TestNames:
+    """What `orders:` can be followed by, and how much history it has."""
+
+    def test_the_history_is_how_far_back_a_rollback_may_go(self, path: Path):
+        path.write_bytes(BEFORE + place("c") + block("2") + rollback("1"))
+        for history, as_of in ((None, "1"), (1, "1"), (0, "2")):
+            assert open_feed(named(path), history=history).read().as_of == as_of
+            stream = open_book_stream(named(path), history=history)
+            list(stream.batches())
+            assert (stream.problem is None) == (as_of == "1")
+
+    @pytest.mark.parametrize("history", [-1, 1.0, True])
+    def test_a_history_is_a_number_of_blocks(self, path: Path, history: int):
+        path.write_bytes(BEFORE)
+        for opened in (open_feed, open_book_stream):
+            with pytest.raises(FeedError, match=r"history must be 0 or more blocks, got "):
+                opened(named(path), history=history)
+
+    def test_no_other_feed_has_a_history(self, path: Path):
+        path.write_bytes(b"")
+        for opened in (open_feed, open_book_stream):
+            with pytest.raises(FeedError, match="cannot be opened: it has no history"):
+                opened(str(path), history=5)
+
+    def test_what_is_not_there_cannot_be_opened(self, path: Path):
+        for opened in (open_feed, open_book_stream):
+            with pytest.raises(FeedError, match="cannot be opened: No such file or directory"):
+                opened(named(path))
+
+    def test_standard_input_is_named_by_a_dash(self):
+        opened: Feed | BookStream
+        for opened in (open_feed("orders:-"), open_book_stream("orders:-")):
+            assert opened.source == "standard input"
