@@ -112,7 +112,9 @@ class _Pending:
         orders = before.orders.apply(self._placed, self._removed, self._spots, as_of)
         changed = self._placed, self._removed, self._spots
         kept = {key: fault for key, fault in before.faults.items() if not any(key in one for one in changed)}
-        return _State(orders, kept | self._faults)
+        # One mapping for all blocks that have the same: thousands of blocks are retained.
+        is_same = len(kept) == len(before.faults) and not self._faults
+        return _State(orders, before.faults if is_same else kept | self._faults)
 
 
 class Blocks(LineContent):
@@ -157,16 +159,19 @@ class Blocks(LineContent):
                     yield reported
 
     def _read(self, number: int, text: bytes, fault: str | None) -> Reported | None:
+        if fault is not None:
+            return self._rejected(number, fault)
         try:
-            if fault is not None:
-                raise InvalidOrderBook(fault)
             event = read_event(text)
             if self.phase is Phase.UNKNOWN and not isinstance(event, Reset):
                 return None
             return self._apply(event, number)
         except MarketIndexError as error:
-            self._lose(f"its state is unknown since line {number}: {error}")
-            return RejectedLine(number, str(error), Names.NONE)
+            return self._rejected(number, str(error))
+        except BaseException:
+            # A defect, or an interrupt: the line has no effect, or a part of it, and a stream is not read again.
+            self._rejected(number, "unexpected error")
+            raise
 
     def _apply(self, event: Event, line: int) -> Freshness | None:
         """Apply the next event; return the freshness of what it makes visible. Raises `InvalidOrderBook`."""
@@ -183,7 +188,7 @@ class Blocks(LineContent):
                 return self._commit(event.text)
             case Rollback():
                 return self._roll_back(event.text)
-            case Reset():
+            case _:  # a reset
                 self._start(Phase.RESETTING)
         return None
 
@@ -191,7 +196,9 @@ class Blocks(LineContent):
         events = self._pending.events + 1
         applied, self._pending = self._pending.applied_to(self._applied), _Pending()
         self._pending.events = events
-        faults = {key: fault for key, fault in applied.faults.items() if key != pair}
+        faults = applied.faults
+        if pair in faults:
+            faults = {key: fault for key, fault in faults.items() if key != pair}
         self._applied = _State(applied.orders.untrack(pair), faults)
 
     def _commit(self, text: str) -> Freshness:
@@ -222,9 +229,12 @@ class Blocks(LineContent):
         self._blocks.clear()
         self._applied, self._pending = _State(), _Pending()
 
-    def _lose(self, reason: str) -> None:
-        self._lost = reason
-        self._start(Phase.UNKNOWN)
+    def _rejected(self, line: int, reason: str) -> RejectedLine:
+        """Reject a line; the first one since the state was known is the reason why it is not."""
+        if self.phase is not Phase.UNKNOWN:
+            self._lost = f"its state is unknown since line {line}: {reason}"
+            self._start(Phase.UNKNOWN)
+        return RejectedLine(line, reason, Names.NONE)
 
     def changes(self) -> Delta:
         """Return what differs from what was delivered last."""

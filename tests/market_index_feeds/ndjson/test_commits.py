@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import inf
@@ -21,11 +21,12 @@ from market_index import Freshness, LiveIndex
 from market_index.freshness import UNKNOWN
 from market_index_feeds import Feed, open_feed
 from market_index_feeds.line_feed import LineFeedSource
-from market_index_feeds.line_source import LineBatch, LineCutter, LineSource
+from market_index_feeds.line_source import LineBatch, LineCutter
 from market_index_feeds.ndjson.commits import Commits
 from tests.market_index_feeds.checks import checked
 from tests.market_index_feeds.made_up import book, spots
 from tests.market_index_feeds.ndjson.lines import commit, line, rename_over
+from tests.market_index_feeds.scripted_lines import ScriptedLines
 from tests.waiting import WITHOUT_SHRINKING, eventually, in_thread
 
 ANY: Final = 0
@@ -110,26 +111,6 @@ class Model:
         return dict(self.live), (committed or UNKNOWN) if is_current else UNKNOWN
 
 
-class Scripted(LineSource):
-    """Files whose chunks are given: it records what is visible after each."""
-
-    is_stream = False
-
-    def __init__(self, script: list[LineBatch], live: LiveIndex) -> None:
-        super().__init__("script")
-        self.shown: list[Shown] = []
-        self.is_over = Event()
-        self._script = script
-        self._live = live
-
-    def batches(self, stop: Event) -> Generator[LineBatch, None, None]:
-        for batch in self._script:
-            yield batch
-            self.shown.append((spots(self._live), self._live.current.freshness))
-        self.is_over.set()
-        stop.wait()
-
-
 def unfinished_of(entries: list[Entry], end: int) -> tuple[list[Entry], int | None]:
     """Return the entries before the `end` of so many bytes, and what the cut one may name."""
     for count, entry in enumerate(entries):
@@ -167,11 +148,11 @@ def test_what_is_visible_equals_the_model(files: list[tuple[list[Entry], list[fl
                 shown = model.show(*unfinished_of(entries, end))
             expected.append(shown)
     live = LiveIndex()
-    source = Scripted(script, live)
+    source = ScriptedLines(script, lambda: (spots(live), live.current.freshness))
     with Feed(LineFeedSource(source, Commits)) as feed:
         feed.start(live)
         eventually(source.is_over.is_set)
-    assert source.shown == expected
+    assert source.seen == expected
 
 
 @pytest.fixture

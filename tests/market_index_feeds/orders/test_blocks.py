@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any, TypeAlias
 
 import pytest
-from attrs import define, field, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import Freshness, MarketIndex
+from market_index import Freshness, MarketIndex, RestingOrders
 from market_index_feeds.line_content import RejectedLine, Reported
 from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
 from market_index_feeds.medium import Names
 from market_index_feeds.orders.blocks import Blocks, Phase
 from tests.market_index_feeds.made_up import pair
 from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, spot, untrack
-
-Book: TypeAlias = tuple[dict[Any, int], dict[Any, int], Any]
-"""Bids, asks and the spot price; prices are equal if their numbers are."""
+from tests.market_index_feeds.orders.model import EVENTS, Book, Model, books_of
 
 SNEK = str(pair(1).base)
 
@@ -55,17 +49,6 @@ class Reader:
     @property
     def shown(self) -> dict[int, Book]:
         return books_of(self.index)
-
-
-def books_of(index: MarketIndex) -> dict[int, Book]:
-    return {
-        int.from_bytes(one.base.policy_id): (
-            {Fraction(level.price): level.accumulated_liquidity for level in book.bids},
-            {Fraction(level.price): level.accumulated_liquidity for level in book.asks},
-            None if book.spot is None else Fraction(book.spot),
-        )
-        for one, book in index.items()
-    }
 
 
 def amounts(reader: Reader, number: int = 1) -> dict[int, int]:
@@ -183,6 +166,27 @@ class TestUnknown:
         assert (amounts(reader), reader.as_of) == ({2: 1}, "1")
         assert reader.blocks.problem is None
 
+    def test_a_malformed_reset_is_reported_but_the_first_reason_stays(self):
+        reader = Reader()
+        reader.read(*BEFORE, b"nonsense\n")
+        problem = reader.blocks.problem
+        assert reader.read(b'{"reset":1}\n') == [RejectedLine(7, "reset must be true, got 1", Names.NONE)]
+        assert reader.blocks.problem == problem
+
+    def test_a_defect_makes_it_unknown(self, monkeypatch: pytest.MonkeyPatch):
+        def fail(*_: object) -> None:
+            raise RuntimeError("a defect")
+
+        reader = Reader()
+        reader.read(*BEFORE)
+        with monkeypatch.context() as broken:
+            broken.setattr(RestingOrders, "apply", fail)
+            with pytest.raises(RuntimeError):
+                reader.read(place("c"), block("3"))
+        assert reader.blocks.problem == "its state is unknown since line 7: unexpected error; waiting for a reset"
+        reader.read(block("4"))
+        assert (amounts(reader), reader.as_of) == ({2: 20}, "2")
+
     def test_it_is_so_before_the_first_reset(self):
         reader = Reader()
         assert reader.blocks.problem == "its state is not known yet; waiting for a reset"
@@ -262,105 +266,7 @@ class TestFaults:
         assert reader.records == {("order", "b")}
 
 
-# The model
-
-
-@frozen
-class State:
-    """The orders by id (pair, is a bid, price, amount), the spots of tracked pairs, and the ids without liquidity."""
-
-    orders: dict[str, tuple[int, bool, Fraction, int]] = field(factory=dict)
-    spots: dict[int, Fraction | None] = field(factory=dict)
-    faulty: frozenset[str] = frozenset()
-
-    @property
-    def books(self) -> dict[int, Book]:
-        books: dict[int, Book] = {number: ({}, {}, price) for number, price in self.spots.items()}
-        for number, is_bid, price, amount in self.orders.values():
-            bids, asks, _ = books[number]
-            levels = bids if is_bid else asks
-            if amount:
-                levels[price] = levels.get(price, 0) + amount
-        return books
-
-
-@define
-class Model:
-    """Applies event by event to copies of plain dictionaries."""
-
-    history: int
-    visible: State = field(factory=State)
-    as_of: str | None = None
-    working: State | None = None
-    """None while the state is unknown."""
-    blocks: list[tuple[str, State]] = field(factory=list)
-
-    def apply(self, line: bytes) -> None:
-        try:
-            values = json.loads(line)
-        except ValueError:
-            self.working = None
-            return
-        if "reset" in values:
-            self.working, self.blocks = State(), []
-        elif self.working is not None:
-            try:
-                self.working = self._applied(self.working, values)
-            except (KeyError, ValueError):
-                self.working = None
-
-    def _applied(self, state: State, values: dict[str, str]) -> State:
-        orders, spots, faulty = dict(state.orders), dict(state.spots), set(state.faulty)
-        number = int(values["base"][:56], 16) if "base" in values else 0
-        if "place" in values:
-            order_id, is_bid, price = values["place"], values["offered"] == "quote", Fraction(values["price"])
-            amount = int(values["amount"])
-            faulty.discard(order_id)
-            if price < Fraction(1, 10**28):
-                faulty.add(order_id)
-                price, amount = Fraction(1), 0
-            elif is_bid:
-                price, amount = 1 / price, amount * price.numerator // price.denominator
-            orders[order_id] = number, is_bid, price, amount
-            spots.setdefault(number, None)
-        elif "remove" in values:
-            del orders[values["remove"]]
-            faulty.discard(values["remove"])
-        elif "spot" in values:
-            spots[number] = None if values["spot"] is None else Fraction(values["spot"])
-        elif "untrack" in values:
-            if any(order[0] == number for order in orders.values()):
-                raise ValueError
-            spots.pop(number, None)
-        elif "block" in values:
-            if values["block"] in dict(self.blocks):
-                raise ValueError
-            self.blocks = [*self.blocks, (values["block"], state)][-self.history - 1 :]
-            self.visible, self.as_of = state, values["block"]
-        else:
-            position = [text for text, _ in self.blocks].index(values["rollback"])
-            self.blocks = self.blocks[: position + 1]
-            self.visible, self.as_of = self.blocks[-1][1], values["rollback"]
-            return self.visible
-        return State(orders, spots, frozenset(faulty))
-
-
-NUMBERS = st.integers(1, 3)
-IDS = st.sampled_from("abcde")
-PRICES = st.sampled_from(["1", "2", "0.5", "1/2", "4/2", "1e-30", "0"])
-PLACES = st.builds(place, IDS, NUMBERS, st.integers(0, 9), PRICES, st.sampled_from(["base", "quote"]))
-TEXTS = st.sampled_from([f"slot {number}" for number in range(12)])
-EVENTS = st.one_of(
-    PLACES,
-    PLACES,
-    st.builds(remove, IDS),
-    st.builds(spot, NUMBERS, st.sampled_from(["1", "3/4", None])),
-    st.builds(untrack, NUMBERS),
-    st.builds(block, TEXTS),
-    st.builds(block, TEXTS),
-    st.builds(rollback, TEXTS),
-    st.sampled_from([RESET, RESET, b"nonsense\n"]),
-)
+# Compared with the model
 
 
 @given(st.lists(st.lists(EVENTS, max_size=12), max_size=12), st.integers(0, 3))
@@ -368,16 +274,12 @@ def test_what_is_visible_equals_the_model(batches: list[list[bytes]], history: i
     reader, model = Reader(history), Model(history)
     for lines in [[RESET], *batches]:
         reader.read(*lines)
-        apply_all(model, lines)
+        for line in lines:
+            model.apply(line)
         assert reader.shown == model.visible.books
         assert reader.as_of == model.as_of
         assert reader.records == {("order", order_id) for order_id in model.visible.faulty}
         assert (reader.blocks.phase is Phase.UNKNOWN) == (model.working is None)
-
-
-def apply_all(model: Model, lines: Iterable[bytes]) -> None:
-    for line in lines:
-        model.apply(line)
 
 
 @given(st.lists(EVENTS, max_size=40), st.integers(0, 3))

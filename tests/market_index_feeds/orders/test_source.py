@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+from functools import partial
+from itertools import pairwise
 from math import inf
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from market_index import Freshness, LiveIndex, MarketIndex
 from market_index_feeds import BookStream, Feed, FeedError, Relay, open_book_stream, open_feed, open_store
 from market_index_feeds.line_feed import LineFeedSource
-from market_index_feeds.line_source import LineStream
+from market_index_feeds.line_source import LineBatch, LineCutter, LineStream
 from market_index_feeds.orders.blocks import Blocks
 from tests.market_index_feeds.checks import checked
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, spot, untrack
-from tests.waiting import eventually, in_thread
+from tests.market_index_feeds.orders.model import EVENTS, Book, Model, State, books_of
+from tests.market_index_feeds.scripted_lines import ScriptedLines
+from tests.waiting import WITHOUT_SHRINKING, eventually, in_thread
 
 BEFORE = RESET + place("a") + place("b", 2) + block("1")
 
@@ -180,6 +186,41 @@ class TestFiles:
                 append(path, place("c") + block("2"))
                 eventually(lambda: "RuntimeError: a defect" in caplog.text)
             eventually(lambda: (asks(live), live.current.as_of) == ({1: 20, 2: 10}, "2"))
+
+
+@settings(phases=WITHOUT_SHRINKING)
+@given(
+    st.lists(st.tuples(st.lists(EVENTS, max_size=15), st.lists(st.floats(0, 1), max_size=6)), min_size=1, max_size=4)
+)
+def test_what_is_live_equals_the_model(files: list[tuple[list[bytes], list[float]]]):
+    """However the bytes of a file are cut, and of a file that replaces another from its first block on."""
+    script: list[LineBatch] = []
+    expected: list[tuple[dict[int, Book], str | None, int]] = []
+    visible = State()
+    as_of: str | None = None
+    for events, cuts in files:
+        model = Model(2)
+        content = b"".join(lines := [RESET, *events])
+        cutter = LineCutter()
+        ends = sorted({*(round(cut * len(content)) for cut in cuts), len(content)})
+        for number, (start, end) in enumerate(pairwise([0, *ends])):
+            cut = list(cutter.feed(content[start:end]))
+            for line in cut:
+                model.apply(lines[line.number - 1])
+            script.append(LineBatch(cut, cutter.unfinished, end, len(content), is_start=number == 0))
+            if model.as_of is not None:
+                visible, as_of = model.visible, model.as_of
+            expected.append((visible.books, as_of, len(visible.faulty)))
+    live = LiveIndex()
+
+    def seen() -> tuple[dict[int, Book], str | None, int]:
+        return books_of(live.current), live.current.as_of, feed.current_rejections
+
+    source = ScriptedLines(script, seen)
+    with Feed(LineFeedSource(source, partial(Blocks, 2))) as feed:
+        feed.start(live)
+        eventually(source.is_over.is_set)
+    assert source.seen == expected
 
 
 class TestStreams:
