@@ -27,6 +27,7 @@ MODULES = {
     "http": "over_http",
     "process": "in_process",
     "fills": "fills",
+    "orders": "orders",
     "stores": "stores",
     "distributed": "distributed",
     "scaling": "scaling",

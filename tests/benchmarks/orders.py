@@ -1,0 +1,299 @@
+"""Orders by id, beside plain dicts: one placement, a block, a rollback, the memory of history, a garbage collection.
+
+Two peers. The first has a dict of orders per pair, and gathers each touched pair anew into an `OrderBook`. The second
+has the totals of each side in a dict, and sorts the touched side into a list: it validates nothing. Neither has an
+earlier version, so a rollback has to undo each change.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from statistics import median
+from typing import Any, Final
+
+from market_index import LiveIndex, Order, OrderBook, Pair, RestingOrders, Side
+from tests.benchmarks.books import pair
+from tests.benchmarks.figures import Row, alone, bounded, compared, interleaved
+
+PAIRS: Final = 756
+CHANGES: Final = 200
+BLOCKS: Final = 10
+DEPTHS: Final = (20, 200)
+OURS, GATHERED, SORTED = "RestingOrders", "gather touched pairs", "totals, sort touched sides"
+
+Changes = tuple[dict[str, Order], list[str]]
+"""What is placed, and what is removed."""
+
+
+def rows(*, quick: bool) -> Iterator[Row]:
+    rounds = 5 if quick else 15
+    costs: dict[int, float] = {}
+    for count in (1_000, 100_000) if quick else (1_000, 100_000, 1_000_000):
+        seconds = placing(count, rounds)
+        costs[count] = median(seconds[OURS])
+        work = f"place one order among {count:,}"
+        yield bounded(work, "µs", seconds[OURS], 100, scale=1e6)
+        yield from against_both(work, "µs", seconds, 1e6)
+    yield from against_both(f"a block of {CHANGES} changes among 100,000 orders", "ms", block(100_000, rounds), 1e3)
+    work = f"roll back {BLOCKS} blocks of {CHANGES} changes among 100,000 orders"
+    yield from against_both(work, "ms", rollback(100_000, rounds), 1e3)
+    yield from memory(100_000, 2_160)
+    yield from collecting(100_000 if quick else 1_000_000)
+
+
+def against_both(work: str, unit: str, seconds: Mapping[str, list[float]], scale: float) -> Iterator[Row]:
+    for peer in (GATHERED, SORTED):
+        yield compared(work, unit, seconds, OURS, peer, scale=scale)
+
+
+# The orders
+
+
+def made_up_order(numbers: random.Random, of: Pair) -> Order:
+    """An order at a ratio, as on the ledger: a ratio of two amounts, near the midpoint of its pair."""
+    base = numbers.randrange(10**6, 10**10)
+    share = numbers.randrange(800, 1_000) / 1_000
+    side = numbers.choice(list(Side))
+    quote = int(base * (share if side is Side.BID else 1 / share)) // 50 + 1
+    return Order(of, side, Fraction(quote, base), base)
+
+
+def made_up_orders(count: int, seed: int = 1) -> dict[str, Order]:
+    numbers = random.Random(seed)
+    pairs = [pair(numbers) for _ in range(PAIRS)]
+    return {
+        f"{numbers.randbytes(32).hex()}#{at % 5}": made_up_order(numbers, numbers.choice(pairs)) for at in range(count)
+    }
+
+
+def filled_by_half(order: Order) -> Order:
+    return Order(order.pair, order.side, order.price, order.amount // 2)
+
+
+def made_up_changes(orders: Mapping[str, Order], count: int, numbers: random.Random) -> tuple[Changes, Changes]:
+    """Return a block, and what undoes it: two fifths are placements, as many partial fills, the others removals."""
+    ids = numbers.sample(list(orders), count * 3 // 5)
+    removed, filled = ids[: count // 5], ids[count // 5 :]
+    placed = {
+        f"{numbers.randbytes(32).hex()}#0": made_up_order(numbers, orders[one].pair)
+        for one in numbers.sample(list(orders), count - len(ids))
+    }
+    fills = {one: filled_by_half(orders[one]) for one in filled}
+    return (placed | fills, removed), ({one: orders[one] for one in ids}, list(placed))
+
+
+# The contenders
+
+
+class Gathering:
+    """Orders in a dict per pair; each touched pair is gathered anew."""
+
+    def __init__(self, orders: Mapping[str, Order]) -> None:
+        self.orders = dict(orders)
+        self.by_pair: dict[Pair, dict[str, Order]] = {}
+        self.books: dict[Pair, OrderBook] = {}
+        self.apply((orders, []))
+
+    def apply(self, *blocks: tuple[Mapping[str, Order], list[str]]) -> None:
+        touched = set()
+        for placed, removed in blocks:
+            for order_id in removed:
+                order = self.orders.pop(order_id)
+                del self.by_pair[order.pair][order_id]
+                touched.add(order.pair)
+            for order_id, order in placed.items():
+                self.orders[order_id] = order
+                self.by_pair.setdefault(order.pair, {})[order_id] = order
+                touched.add(order.pair)
+        for one in touched:
+            self.books[one] = OrderBook.from_orders(one, self.by_pair[one].values())
+
+
+class Sorting:
+    """Totals in a dict per side; each touched side is sorted. The levels are pairs of price and amount."""
+
+    def __init__(self, orders: Mapping[str, Order]) -> None:
+        self.orders: dict[str, Order] = {}
+        self.totals: dict[tuple[Pair, Side], dict[Decimal, int]] = {}
+        self.levels: dict[tuple[Pair, Side], list[tuple[Decimal, int]]] = {}
+        self.apply((orders, []))
+
+    def apply(self, *blocks: tuple[Mapping[str, Order], list[str]]) -> None:
+        touched = set()
+        for placed, removed in blocks:
+            for order_id in removed:
+                touched.add(self._add(self.orders.pop(order_id), -1))
+            for order_id, order in placed.items():
+                before = self.orders.get(order_id)
+                if before is not None:
+                    touched.add(self._add(before, -1))
+                self.orders[order_id] = order
+                touched.add(self._add(order, 1))
+        for side in touched:
+            self.levels[side] = sorted(self.totals[side].items(), reverse=side[1] is Side.BID)
+
+    def _add(self, order: Order, sign: int) -> tuple[Pair, Side]:
+        side = order.pair, order.side
+        totals, price = self.totals.setdefault(side, {}), order.level_price
+        total = totals.get(price, 0) + sign * order.amount
+        if total:
+            totals[price] = total
+        else:
+            del totals[price]
+        return side
+
+
+def assert_same(resting: RestingOrders, gathering: Gathering, sorting: Sorting) -> None:
+    assert resting.index == gathering.books
+    for (of, side), levels in sorting.levels.items():
+        book = resting.index[of]
+        found = book.bids if side is Side.BID else book.asks
+        assert [(one.price, one.accumulated_liquidity) for one in found] == levels
+
+
+# What is measured
+
+
+def placing(count: int, rounds: int) -> dict[str, list[float]]:
+    """Each placement is undone in the peers, which takes a dict no time worth mentioning."""
+    orders = made_up_orders(count)
+    resting, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
+    numbers = random.Random(2)
+    pairs = numbers.choices(list(resting.index), k=50)
+    placed = [{f"{numbers.randbytes(32).hex()}#0": made_up_order(numbers, one)} for one in pairs]
+
+    def into(peer: Gathering | Sorting) -> Callable[[], None]:
+        def place() -> None:
+            for one in placed:
+                peer.apply((one, []))
+
+        return place
+
+    def ours() -> Any:
+        current = resting
+        for one in placed:
+            current = current.apply(one)
+        return current
+
+    contenders = {OURS: ours, GATHERED: into(gathering), SORTED: into(sorting)}
+    seconds = interleaved(contenders, rounds)
+    assert_same(ours(), gathering, sorting)
+    return {name: [one / len(placed) for one in times] for name, times in seconds.items()}
+
+
+def block(count: int, rounds: int) -> dict[str, list[float]]:
+    """A block and what undoes it take turns, so that the peers are the same before each."""
+    orders = made_up_orders(count)
+    resting, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
+    forth, back = made_up_changes(orders, CHANGES, random.Random(3))
+
+    def both(peer: Gathering | Sorting) -> None:
+        peer.apply(forth)
+        peer.apply(back)
+
+    contenders = {
+        OURS: lambda: resting.apply(*forth).apply(*back),
+        GATHERED: lambda: both(gathering),
+        SORTED: lambda: both(sorting),
+    }
+    seconds = interleaved(contenders, rounds)
+    assert_same(resting.apply(*forth).apply(*back), gathering, sorting)
+    return {name: [one / 2 for one in times] for name, times in seconds.items()}
+
+
+def rollback(count: int, rounds: int) -> dict[str, list[float]]:
+    """Ours shows the index that was kept; the peers undo each change. Back and forth take turns."""
+    orders = made_up_orders(count)
+    kept, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
+    live, numbers, current = LiveIndex(), random.Random(4), kept
+    undo: list[Changes] = []
+    redo: list[Changes] = []
+    for _ in range(BLOCKS):
+        forth, back = made_up_changes(current, CHANGES, numbers)
+        current = current.apply(*forth)
+        redo.append(forth)
+        undo.insert(0, back)
+    for peer in (gathering, sorting):
+        peer.apply(*redo)
+    assert_same(current, gathering, sorting)
+
+    def both(peer: Gathering | Sorting) -> None:
+        peer.apply(*undo)
+        peer.apply(*redo)
+
+    def ours() -> None:
+        live.show(kept.index)
+        live.show(current.index)
+
+    contenders = {OURS: ours, GATHERED: lambda: both(gathering), SORTED: lambda: both(sorting)}
+    return {name: [one / 2 for one in times] for name, times in interleaved(contenders, rounds).items()}
+
+
+# What a process takes
+
+HISTORY = """
+import gc, random, sys
+from market_index import RestingOrders
+from tests.benchmarks.orders import made_up_changes, made_up_orders
+
+def resident():
+    gc.collect()
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS:"))
+
+count, blocks, changes = map(int, sys.argv[1:])
+before = resident()
+current = RestingOrders(made_up_orders(count))
+alone, numbers, history = resident(), random.Random(5), []
+ids = list(current)
+for _ in range(blocks):
+    few = {one: current[one] for one in numbers.sample(ids, 2 * changes) if one in current}
+    placed, removed = made_up_changes(few, changes, numbers)[0]
+    history.append(current)
+    current = current.apply(placed, removed)
+del ids, few, placed, removed
+print(alone - before, resident() - alone)
+"""
+
+COLLECTION = """
+import gc, sys, time
+from market_index import RestingOrders
+from tests.benchmarks.orders import made_up_orders
+
+def collection():
+    begun = time.perf_counter()
+    gc.collect()
+    return time.perf_counter() - begun
+
+gc.disable()
+resting = RestingOrders(made_up_orders(int(sys.argv[1])))
+gc.collect()
+print(*[collection() for _ in range(5)])
+gc.freeze()
+print(*[collection() for _ in range(5)])
+"""
+
+
+def figures_of(script: str, *arguments: int) -> list[list[float]]:
+    """Return the numbers in each line that a script prints in a process of its own."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [list(map(float, line.split())) for line in done.stdout.splitlines()]
+
+
+def memory(count: int, blocks: int) -> Iterator[Row]:
+    for changes in DEPTHS:
+        [[one, history]] = figures_of(HISTORY, count, blocks, changes)
+        work = f"memory (RSS) of {blocks:,} earlier blocks of {changes} changes, {count:,} orders"
+        yield Row(work, history / 2**20, "MiB", "the orders themselves", one / 2**20, history / one)
+
+
+def collecting(count: int) -> Iterator[Row]:
+    usual, frozen = figures_of(COLLECTION, count)
+    yield alone(f"full garbage collection with {count:,} orders", "ms", usual, scale=1e3)
+    yield alone("... after gc.freeze()", "ms", frozen, scale=1e3)
