@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableSequence
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any, Final, final
@@ -47,6 +47,7 @@ def _part(text: bytes) -> EncodedPart:
 
 
 _COMMA: Final = _part(b",")
+_LEVEL: Final = ',{"price":"%s","accumulated_liquidity":%d}'
 _BIDS_TO_ASKS: Final = _part(b'],"asks":[')
 _PAIR_LIST_START: Final = _part(b'{"pairs":[')
 _ARRAY_AND_OBJECT_END: Final = _part(b"]}")
@@ -148,20 +149,18 @@ def _with_commas(parts: list[EncodedPart]) -> list[EncodedPart]:
 
 def _encode_levels(chunk: Chunk[Decimal, int]) -> EncodedPart:
     """Encode a chunk of levels."""
-    count = len(chunk.keys)
-    # By column: one join is twice as fast as formatting each level.
-    pieces = [',{"price":"', "", '","accumulated_liquidity":', "", "}"] * count
-    pieces[0] = '{"price":"'
-    pieces[1::5] = _price_texts(chunk.keys)
-    pieces[3::5] = map(str, chunk.values)
-    return _part("".join(pieces).encode("ascii"))
+    text = _levels_text(list(map(EXACT.to_sci_string, chunk.keys)), chunk.values)
+    # Only a small number has an exponent, and nothing else has an E.
+    if "E" in text:
+        text = _levels_text(list(map(price_text, chunk.keys)), chunk.values)
+    return _part(text.encode("ascii"))
 
 
-def _price_texts(prices: list[Decimal]) -> list[str]:
-    """Return the one text of each price."""
-    texts = list(map(EXACT.to_sci_string, prices))
-    # Only a small number has an exponent here.
-    return list(map(price_text, prices)) if any("E" in text for text in texts) else texts
+def _levels_text(prices: list[str], amounts: MutableSequence[int]) -> str:
+    # By column: one template for all takes half the time of formatting each level.
+    fields: list[str | int] = [0] * (2 * len(prices))
+    fields[::2], fields[1::2] = prices, amounts
+    return (_LEVEL * len(prices) % tuple(fields))[1:]
 
 
 def _encode_entries(chunk: Chunk[LedgerOrder, OrderBook]) -> EncodedPart:
