@@ -20,15 +20,14 @@ EXACT: Final = Context(
 """For numbers of 128 digits at most; an operation that would round raises `decimal.Inexact`."""
 
 
+_ZERO: Final = Decimal(0)
+
+
 def plain(number: Decimal) -> Decimal:
     """Return the number without trailing zeros and without a positive exponent, and zero as plain 0.
 
     >>> plain(Decimal("1.50E3")), plain(Decimal("-0.00"))
     (Decimal('1500'), Decimal('0'))
     """
-    if not number:
-        return Decimal(0)
-    text = EXACT.to_sci_string(number)
-    if "E" in text:
-        text = format(number, "f")
-    return Decimal(text.rstrip("0")) if "." in text else Decimal(text)
+    # The sum has the smaller of the two exponents.
+    return EXACT.add(EXACT.normalize(number), _ZERO)

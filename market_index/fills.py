@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Final, Literal, TypeAlias, final
 
 from attrs import field, frozen
-from attrs.validators import instance_of, optional
+from attrs.validators import instance_of
 
 from market_index.arithmetic import EXACT
 from market_index.depth import exact_number, liquidity, whole_number
@@ -41,10 +41,18 @@ class SimulatedFill:
 
     filled: int = field(validator=whole_number)
     paid: Decimal = field(validator=exact_number)
-    average_price: Decimal | None = field(validator=optional(exact_number))
-    worst_price: Decimal | None = field(validator=optional(exact_number))
     levels: Levels = field(validator=instance_of(Levels))
     complete: bool = field(validator=instance_of(bool))
+
+    @property
+    def average_price(self) -> Decimal | None:
+        """Paid per filled, rounded like the price of a level; None if nothing is filled."""
+        return price_for_takers(self.levels.side, Fraction(self.paid) / self.filled) if self.filled else None
+
+    @property
+    def worst_price(self) -> Decimal | None:
+        """The price of the last level taken from; None if nothing is filled."""
+        return self.levels[-1].price if self.levels else None
 
 
 def simulate_fill(levels: Levels, amount: int, unit: Unit) -> SimulatedFill:
@@ -57,10 +65,7 @@ def simulate_fill(levels: Levels, amount: int, unit: Unit) -> SimulatedFill:
         raise ValueError(f"unit must be 'base' or 'quote', got {safe_repr(unit)}")
     taken, complete = _taken_of_base(levels, amount) if unit == "base" else _taken_of_quote(levels, amount)
     total = liquidity(taken)
-    if not taken:
-        return SimulatedFill(total.base, total.quote, None, None, taken, complete)
-    average_price = price_for_takers(levels.side, Fraction(total.quote) / total.base)
-    return SimulatedFill(total.base, total.quote, average_price, taken[-1].price, taken, complete)
+    return SimulatedFill(total.base, total.quote, taken, complete)
 
 
 def _taken_of_base(levels: Levels, amount: int) -> tuple[Levels, bool]:

@@ -181,8 +181,11 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         """Return the levels at these positions, and create no others than those of the chunks between."""
         if not positions:
             return ()
-        first, last = sorted((positions[0], positions[-1]))
         chunks, at, offset = self._chunks, 0, 0
+        if positions.step == 1 and positions.stop <= len(chunks[0].keys):
+            # The best levels are what most callers want.
+            return tuple(_items(chunks[0])[positions.start : positions.stop])
+        first, last = sorted((positions[0], positions[-1]))
         while offset + len(chunks[at].keys) <= first:
             offset += len(chunks[at].keys)
             at += 1

@@ -175,9 +175,10 @@ class TestExamples:
     )
 
     def test_what_does_it_cost_to_buy_150(self):
-        assert repr(self.BOOK.simulate_fill(Side.ASK, 150)) == (
-            "SimulatedFill(filled=150, paid=Decimal('115'), average_price=Decimal('0.7666666666666666666666666667'), "
-            "worst_price=Decimal('0.9'), levels=Levels(Side.ASK, [PriceLevel(price=Decimal('0.7'), "
+        fill = self.BOOK.simulate_fill(Side.ASK, 150)
+        assert (str(fill.average_price), str(fill.worst_price)) == ("0.7666666666666666666666666667", "0.9")
+        assert repr(fill) == (
+            "SimulatedFill(filled=150, paid=Decimal('115'), levels=Levels(Side.ASK, [PriceLevel(price=Decimal('0.7'), "
             "accumulated_liquidity=100), PriceLevel(price=Decimal('0.9'), accumulated_liquidity=50)]), complete=True)"
         )
 
@@ -192,11 +193,11 @@ class TestExamples:
 
     def test_too_small_an_amount_buys_nothing_and_is_complete(self):
         book = OrderBook.from_levels(PAIR, asks=[("3", 1)])
-        nothing = SimulatedFill(0, Decimal(0), None, None, Levels(Side.ASK), complete=True)
+        nothing = SimulatedFill(0, Decimal(0), Levels(Side.ASK), complete=True)
         assert book.simulate_fill(Side.ASK, 2, "quote") == nothing
 
     def test_of_an_empty_side_nothing_is_filled(self):
-        nothing = SimulatedFill(0, Decimal(0), None, None, Levels(Side.BID), complete=False)
+        nothing = SimulatedFill(0, Decimal(0), Levels(Side.BID), complete=False)
         for unit in ("base", "quote"):
             assert OrderBook(PAIR).simulate_fill(Side.BID, 1, unit) == nothing
             assert OrderBook(PAIR).simulate_fill(Side.BID, 0, unit).complete
@@ -254,8 +255,6 @@ class TestResultTypes:
             ({"paid": 1.5}, TypeError),
             ({"paid": Decimal("NaN")}, ValueError),
             ({"paid": Decimal(-1)}, ValueError),
-            ({"average_price": "1"}, TypeError),
-            ({"worst_price": Decimal("Infinity")}, ValueError),
             ({"levels": ()}, TypeError),
             ({"complete": 1}, TypeError),
         ],
