@@ -8,7 +8,7 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any, Final, final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from market_index.arithmetic import EXACT
 from market_index.assets import AssetId
@@ -32,32 +32,40 @@ _DIGEST_BYTES: Final = 16
 @final
 @frozen(eq=False)
 class EncodedPart:
-    """A piece of a JSON body: its text, and the BLAKE2b digest of it (16 bytes).
+    """A piece of a JSON body: its text, and a digest of it.
 
     Of a side with several chunks, the same object encodes the same chunk in every body, so a caller can cache what it
     derives from one, weakly. Equal texts have equal digests; the parts themselves compare by identity.
     """
 
     text: bytes
-    digest: bytes
+    _digest: bytes | None = field(default=None, init=False)
+
+    @property
+    def digest(self) -> bytes:
+        """The BLAKE2b digest of the text, 16 bytes, computed when it is first read."""
+        digest = self._digest
+        if digest is None:
+            digest = blake2b(self.text, digest_size=_DIGEST_BYTES).digest()
+            _set_digest(self, digest)
+        return digest
 
 
-def _part(text: bytes) -> EncodedPart:
-    return EncodedPart(text, blake2b(text, digest_size=_DIGEST_BYTES).digest())
+# By slot: the class is frozen.
+_set_digest: Final = EncodedPart.__dict__["_digest"].__set__
 
-
-_COMMA: Final = _part(b",")
+_COMMA: Final = EncodedPart(b",")
 _LEVEL: Final = ',{"price":"%s","accumulated_liquidity":%d}'
-_BIDS_TO_ASKS: Final = _part(b'],"asks":[')
-_PAIR_LIST_START: Final = _part(b'{"pairs":[')
-_ARRAY_AND_OBJECT_END: Final = _part(b"]}")
+_BIDS_TO_ASKS: Final = EncodedPart(b'],"asks":[')
+_PAIR_LIST_START: Final = EncodedPart(b'{"pairs":[')
+_ARRAY_AND_OBJECT_END: Final = EncodedPart(b"]}")
 
 
 def encoded_order_book(book: OrderBook) -> tuple[EncodedPart, ...]:
     """Return the answer of the order-book endpoint in parts: one line of ASCII."""
     start = f'{_identifiers(book.pair.base, book.pair.quote)},"spot":{_price_to_json(book.spot)},"bids":['
     bids, asks = _level_parts(book.bids), _level_parts(book.asks)
-    return _part(start.encode("ascii")), *bids, _BIDS_TO_ASKS, *asks, _ARRAY_AND_OBJECT_END
+    return EncodedPart(start.encode("ascii")), *bids, _BIDS_TO_ASKS, *asks, _ARRAY_AND_OBJECT_END
 
 
 def with_identifiers(text: bytes, pair: Pair, base: str, quote: str) -> bytes:
@@ -153,7 +161,7 @@ def _encode_levels(chunk: Chunk[Decimal, int]) -> EncodedPart:
     # Only a small number has an exponent, and nothing else has an E.
     if "E" in text:
         text = _levels_text(list(map(price_text, chunk.keys)), chunk.values)
-    return _part(text.encode("ascii"))
+    return EncodedPart(text.encode("ascii"))
 
 
 def _levels_text(prices: list[str], amounts: MutableSequence[int]) -> str:
@@ -171,7 +179,7 @@ def _encode_entries(chunk: Chunk[LedgerOrder, OrderBook]) -> EncodedPart:
         for entry, book in zip(known, chunk.values, strict=True)
     ]
     chunk.items = entries
-    chunk.encoded = part = _part(b",".join(entries))
+    chunk.encoded = part = EncodedPart(b",".join(entries))
     return part
 
 

@@ -53,6 +53,15 @@ class Position:
 NEVER_PUBLISHED: Final = Position(b"", 0)
 
 
+@frozen
+class Run:
+    """What a file says of its last run: its position, the sum of the digests of all rows, and the freshness."""
+
+    position: Position
+    total: int
+    freshness: Freshness
+
+
 class Change:
     """A change in a transaction: its revision, and the sum of all digests after it.
 
@@ -64,12 +73,13 @@ class Change:
         self, connection: sqlite3.Connection, own: Position | None, freshness: Freshness, *, keeps_as_of: bool
     ) -> None:
         _upgrade(connection)
-        last = last_position(connection)
+        run = last_run(connection)
+        last = run.position
         continues = last == own
         self.connection = connection
         self.position: Position = Position(last.token if continues else secrets.token_bytes(16), last.revision + 1)
-        self.total: int = last_total(connection)
-        self.freshness_before: Freshness = last_freshness(connection)
+        self.total: int = run.total
+        self.freshness_before: Freshness = run.freshness
         self.freshness: Freshness = freshness
         if keeps_as_of:
             self.freshness = freshness.changed(as_of=self.freshness_before.as_of)
@@ -113,26 +123,18 @@ def sum_of(digests: Iterable[bytes]) -> int:
     return sum(map(int.from_bytes, digests)) % _MODULUS
 
 
-def last_position(connection: sqlite3.Connection) -> Position:
-    """Return how far the file was written."""
-    row = connection.execute("SELECT token, last FROM runs ORDER BY first DESC LIMIT 1").fetchone()
-    return NEVER_PUBLISHED if row is None else Position(*row)
-
-
-def last_total(connection: sqlite3.Connection) -> int:
-    """Return the stored sum of the digests of all rows."""
-    row = connection.execute("SELECT total FROM runs ORDER BY first DESC LIMIT 1").fetchone()
-    return 0 if row is None else int.from_bytes(row[0])
-
-
-def last_freshness(connection: sqlite3.Connection) -> Freshness:
-    """Return the freshness of the last revision. A file of version 1 has none; what is no freshness is not known."""
-    row = connection.execute("SELECT * FROM runs ORDER BY first DESC LIMIT 1").fetchone() or ()
-    as_of, published_at = (one if one is None else str(one, "ascii", "replace") for one in row[4:] or (None, None))
+def last_run(connection: sqlite3.Connection) -> Run:
+    """Return what the file says of its last run. A file of version 1 has no freshness; what is none is not known."""
+    row = connection.execute("SELECT * FROM runs ORDER BY first DESC LIMIT 1").fetchone()
+    if row is None:
+        return Run(NEVER_PUBLISHED, 0, UNKNOWN)
+    _, last, token, total, *times = row
+    as_of, published_at = (one if one is None else str(one, "ascii", "replace") for one in times or (None, None))
     try:
-        return Freshness(as_of, None if published_at is None else parse_time(published_at))
+        freshness = Freshness(as_of, None if published_at is None else parse_time(published_at))
     except InvalidFreshness:
-        return UNKNOWN
+        freshness = UNKNOWN
+    return Run(Position(token, last), int.from_bytes(total), freshness)
 
 
 def reaches(connection: sqlite3.Connection, position: Position) -> bool:
@@ -163,4 +165,4 @@ def require_own_log(path: Path) -> None:
     if log_header_of(path):
         with closing(connect(path, "ro", 1.0)) as connection, transaction(connection, "BEGIN"):
             total = sum_of(digest for (digest,) in connection.execute(DIGESTS))
-            require_total(total, last_total(connection))
+            require_total(total, last_run(connection).total)

@@ -32,9 +32,8 @@ from market_index_feeds.sqlite.file import (
 from market_index_feeds.sqlite.revisions import (
     NEVER_PUBLISHED,
     Position,
-    last_freshness,
-    last_position,
-    last_total,
+    Run,
+    last_run,
     reaches,
     require_total,
     sum_of,
@@ -105,7 +104,7 @@ class SqliteSource(Source):
         with _unavailable():
             require_store(self._path)
             with closing(connect(self._path, "ro", _READ_WAIT_SECONDS)) as connection:
-                return last_freshness(connection)
+                return last_run(connection).freshness
 
     def _connect(self) -> sqlite3.Connection:
         """Open the file at the path."""
@@ -175,12 +174,12 @@ class SqliteSource(Source):
         """Return what has changed since the last position, or everything if the file does not reach that."""
         before, rows = self._position, []
         with transaction(connection, "BEGIN"):
-            position = last_position(connection)
+            run = last_run(connection)
+            position = run.position
             if not reaches(connection, before):
-                return self._snapshot(connection, position, progress), position
+                return self._snapshot(connection, run, progress), position
             if position != before:
                 rows = connection.execute(CHANGED_ROWS, (before.revision,)).fetchall()
-            freshness = last_freshness(connection)
         removed = {row[0]: pair_of(row[0]) for row in rows if row[2] is None}
         read = [read_row(row) for row in rows if row[2] is not None]
         books, rejected = _sorted_out(read)
@@ -190,12 +189,12 @@ class SqliteSource(Source):
             removed=[pair for pair in removed.values() if pair is not None],
             removed_records=[record for record, pair in removed.items() if pair is None],
             revision=position.revision,
-            freshness=freshness,
+            freshness=run.freshness,
         )
         return delta, position
 
-    def _snapshot(self, connection: sqlite3.Connection, position: Position, progress: Progress | None) -> Snapshot:
-        before = self._position
+    def _snapshot(self, connection: sqlite3.Connection, run: Run, progress: Progress | None) -> Snapshot:
+        before, position = self._position, run.position
         (size,) = connection.execute("SELECT total(length(body)) FROM books").fetchone()
         read: list[OrderBook | Rejected] = []
         done = total = 0
@@ -208,14 +207,14 @@ class SqliteSource(Source):
             done += sum(len(row[2]) for row in stored)
             if progress is not None:
                 progress(done, int(size))
-        require_total(total, last_total(connection))
+        require_total(total, run.total)
         books, rejected = _sorted_out(read)
         revisions = f"from revision {before.revision} to {position.revision}"
         return Snapshot(
             books=books,
             rejected=rejected,
             revision=position.revision,
-            freshness=last_freshness(connection),
+            freshness=run.freshness,
             is_blank=position == NEVER_PUBLISHED,
             because=None if before == NEVER_PUBLISHED else f"it was replaced or rolled back, {revisions}",
         )

@@ -37,7 +37,7 @@ from market_index_feeds.sqlite.revisions import (
     Change,
     Position,
     digest_of,
-    last_position,
+    last_run,
     require_own_log,
     sum_of,
 )
@@ -49,6 +49,8 @@ WAIT_SECONDS: Final = 5.0
 
 Synchronous: TypeAlias = Literal["full", "normal"]
 """SQLite's `PRAGMA synchronous`: acknowledged changes survive a power cut, or only a crash of programs."""
+
+_Found: TypeAlias = tuple[Identity | None, Identity | None, Identity | None]
 
 _ROWS_STAGED_AT_ONCE: Final = 256
 
@@ -112,7 +114,7 @@ class SqliteStore(Store):
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             connection.execute(_CREATE_STAGED)
-            last_position(connection)
+            last_run(connection)
             self._identities = file, *self._found()[1:]
             # After they are recorded: they may have been replaced since the file was opened.
             require_open(path, *self._identities[1:])
@@ -123,7 +125,7 @@ class SqliteStore(Store):
     def revision(self) -> int:
         """The revision of the last change, by any process; 0 before the first."""
         with self._connected() as connection:
-            return last_position(connection).revision
+            return last_run(connection).position.revision
 
     def _replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
         """Make these books the whole of the store.
@@ -143,7 +145,7 @@ class SqliteStore(Store):
     def is_as_left(self) -> bool:
         """Whether no other process has changed it since this store last replaced everything; see `Store.is_as_left`."""
         with self._connected() as connection:
-            return last_position(connection) == self._left
+            return last_run(connection).position == self._left
 
     def close(self) -> None:
         """Copy the log into the file, and close it. Closing twice does no harm."""
@@ -168,7 +170,7 @@ class SqliteStore(Store):
             if self._may_copy_log():
                 _wait_at_most(connection, wait)
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._repair_index()
+                self._repair_index(self._found())
 
     def _may_copy_log(self) -> bool:
         """Whether the log and the index of this connection are those of the file.
@@ -209,7 +211,7 @@ class SqliteStore(Store):
             if not (published or dropped) and change.total == before and freshness == change.freshness_before:
                 change.connection.execute("ROLLBACK")
                 revision -= 1
-                self._left = last_position(change.connection)
+                self._left = last_run(change.connection).position
         if self._left is None or self._left.revision != revision:
             self._left = self._own
         return Receipt(revision, published, dropped)
@@ -231,25 +233,25 @@ class SqliteStore(Store):
     def _change(self, freshness: Freshness, *, keeps_as_of: bool) -> Iterator[Change]:
         """Make one change: it is stored at the end of the body, and not at all if that raises."""
         deadline = monotonic() + self._wait
-        with self._connected() as connection, self._writing.held(max(0, deadline - monotonic())):
+        with self._in_turn() as connection, self._writing.held(max(0, deadline - monotonic())):
             # One deadline for the threads of this process, other publishers, and other programs.
             _wait_at_most(connection, deadline - monotonic())
             with transaction(connection, "BEGIN IMMEDIATE"):
-                # Again: it may have waited for the lock.
-                self._require_in_place()
                 change = Change(connection, self._own, freshness, keeps_as_of=keeps_as_of)
                 yield change
                 # The body rolls back if there was nothing to change.
                 if made := connection.in_transaction:
                     change.finish()
-                    self._require_in_place()
+                # Last: if the file was replaced meanwhile, nothing is written.
+                self._require_in_place()
             if made:
                 self._finish(change)
 
     def _finish(self, change: Change) -> None:
         """Record a change that was written. Raises `StoreError` if it may be lost."""
         try:
-            if self._found()[:2] != self._identities[:2]:
+            found = self._found()
+            if found[:2] != self._identities[:2]:
                 raise StoreError(
                     f"{self.target} or its log (-wal) was deleted or replaced while it was written to: "
                     "the change may be lost; close the store and open it again"
@@ -257,7 +259,7 @@ class SqliteStore(Store):
             continues = self._left is not None and self._left.revision == change.revision - 1
             self._own = change.position
             self._left = self._own if continues else None
-            self._repair_index()
+            self._repair_index(found)
         except OSError as error:
             # Others that use the index at the path do not see the change, and write over it.
             raise StoreError(
@@ -268,6 +270,13 @@ class SqliteStore(Store):
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection to this thread alone, if the file is in place."""
+        with self._in_turn() as connection:
+            self._require_in_place()
+            yield connection
+
+    @contextmanager
+    def _in_turn(self) -> Iterator[sqlite3.Connection]:
         """Give the connection to this thread alone, and turn its errors into those of a store."""
         if os.getpid() != self._process:
             raise StoreError(f"{self.target} was opened before a fork: open it in the process that publishes")
@@ -278,7 +287,6 @@ class SqliteStore(Store):
                 raise StoreError(f"{self.target} is closed")
             if self._connection.in_transaction:
                 raise StoreError(f"{self.target}: this thread is in the middle of another change")
-            self._require_in_place()
             yield self._connection
         except (OSError, sqlite3.Error, Busy) as error:
             if isinstance(error, Busy) or is_busy(error):
@@ -297,17 +305,17 @@ class SqliteStore(Store):
                 "nothing was written; close the store and open it again"
             )
 
-    def _repair_index(self) -> None:
-        """Delete the index that is at the path now, if that is not the one that the last change was written with.
+    def _repair_index(self, found: _Found) -> None:
+        """Delete the index that was found at the path, if that is not the one that the last change was written with.
 
         It may lack the change. The next index is made from the log, with the change. Call it with the lock held: until
         then no other store uses the index at the path to write.
         """
-        file, _, index = self._found()
+        file, _, index = found
         if file == self._identities[0] and index != self._identities[2]:
             self._index.unlink(missing_ok=True)
 
-    def _found(self) -> tuple[Identity | None, Identity | None, Identity | None]:
+    def _found(self) -> _Found:
         """Return the identities of the file, of its log and of its index."""
         return identity_if_any(self._given), identity_if_any(self._log), identity_if_any(self._index)
 

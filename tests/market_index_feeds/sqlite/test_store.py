@@ -222,7 +222,7 @@ class TestWriters:
         def require(store: SqliteStore) -> None:
             require_in_place(store)
             checks.append(store)
-            if len(checks) == 3:  # the last before it is written
+            if len(checks) == 1:  # before it is written
                 index.unlink()
                 index.mkdir()
 
@@ -250,7 +250,7 @@ class TestWriters:
             def require(store: SqliteStore) -> None:
                 require_in_place(store)
                 checks.append(store)
-                if len(checks) == 3:  # the last before it is written
+                if len(checks) == 1:  # before it is written
                     Path(f"{path}-shm").unlink()
                     command = [sys.executable, "-c", script, str(path)]
                     other = stack.enter_context(
