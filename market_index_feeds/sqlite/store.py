@@ -186,11 +186,8 @@ class SqliteStore(Store):
     ) -> Receipt:
         rows = dict(map(row_of, books))
         with self._change(freshness, keeps_as_of=keeps_as_of) as change:
-            for pair, body in rows.items():
-                change.put(pair, body)
             stored = [pair for pair in map(str, retract) if change.connection.execute(ONE_ROW, (pair,)).fetchone()]
-            for pair in stored:
-                change.put(pair, None)
+            change.put(rows | dict.fromkeys(stored))
         return Receipt(change.revision, len(rows), len(stored))
 
     def _stage(self, number: int, books: Iterable[OrderBook]) -> None:
