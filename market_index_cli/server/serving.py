@@ -18,6 +18,7 @@ from market_index_cli.page.routes import page_routes
 from market_index_cli.server.allowed_hosts import AllowedHosts
 from market_index_cli.server.connection import Limits
 from market_index_cli.server.cross_origin import CrossOrigin
+from market_index_cli.server.garbage import survivors_frozen
 from market_index_cli.server.http_server import GRACE_SECONDS, Server, bind
 from market_index_cli.server.workers import supervise
 from market_index_cli.signals import ended_by_signals
@@ -94,7 +95,8 @@ def _serve(
         with listen_errors(host, port):
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()
-        server.run([listener])
+        with survivors_frozen():
+            server.run([listener])
 
 
 def _app(settings: Settings, live: LiveIndex, feed: Feed) -> ASGIApp:
