@@ -184,7 +184,7 @@ def measured(load: Load) -> Iterator[str]:
 
 def under_load(load: Load, port: int, process: int) -> Iterator[str]:
     reader, lists = Reader(port), ListReader(port)
-    threads = [Thread(target=one.run) for one in (reader, lists)]
+    threads = [Thread(target=reader.run), Thread(target=lists.run)]
     memory = []
     for thread in threads:
         thread.start()
@@ -192,8 +192,9 @@ def under_load(load: Load, port: int, process: int) -> Iterator[str]:
     while time.monotonic() < until:
         time.sleep(SAMPLE_SECONDS)
         memory.append(resident_mebibytes(process))
-    for one, thread in zip((reader, lists), threads, strict=True):
-        one.stop.set()
+    reader.stop.set()
+    lists.stop.set()
+    for thread in threads:
         thread.join()
     yield f"memory in MiB: {', '.join(f'{one:.0f}' for one in memory[:: max(len(memory) // 10, 1)])}"
     yield f"{len(reader.ages)} blocks seen, from written to served in ms: {percentiles(reader.ages)}"
