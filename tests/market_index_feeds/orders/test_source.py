@@ -226,7 +226,7 @@ def test_what_is_live_equals_the_model(files: list[tuple[list[bytes], list[float
 class TestStreams:
     """A pipe, which cannot be read again."""
 
-    def test_it_is_whole_from_its_first_block_on_and_is_read_to_its_end(self, pipe: Path, live: LiveIndex):
+    def test_it_is_whole_from_its_first_block_on(self, pipe: Path, live: LiveIndex):
         with open_feed(named(pipe)) as feed, pipe.open("r+b", buffering=0) as writer:
             assert not feed.followed_by_many
             writer.write(RESET + place("a"))
@@ -234,8 +234,17 @@ class TestStreams:
             assert not feed.is_whole
             writer.write(block("1"))
             eventually(lambda: feed.is_whole and asks(live) == {1: 10})
-        thread = in_thread(lambda: pipe.write_bytes(BEFORE + place("c") + block("2") + remove("a")))
-        index = open_feed(named(pipe)).read()
+
+    def test_it_is_read_to_its_end_whatever_pauses_it_makes(self, pipe: Path):
+        def write() -> None:
+            with pipe.open("wb", buffering=0) as writer:
+                writer.write(BEFORE)
+                eventually(lambda: len(reported) > 2)
+                writer.write(place("c") + block("2") + remove("a"))
+
+        reported: list[tuple[int, int]] = []
+        thread = in_thread(write)
+        index = open_feed(named(pipe)).read(lambda *progress: reported.append(progress))
         thread.join()
         assert (asks(index), index.as_of) == ({1: 20, 2: 10}, "2")
 
