@@ -1,7 +1,7 @@
 """What README and docs show is what happens: every `console` block is run, and every link leads somewhere.
 
-The blocks of Python are run by conftest.py. One that begins with the name of a file, `# program.py`, is a program that
-the page's `console` blocks may run.
+The blocks of Python are run by conftest.py. One that begins with the name of a file, `# program.py` (of SQL,
+`-- program.sql`), is a program that the page's `console` blocks may run.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 from attrs import frozen
@@ -31,7 +32,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PROGRAM = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PROGRAM = re.compile(r"^```(?:python|sql)\n(?:#|--) (\w+\.\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 _MACHINES = "wants three machines of these names; tests/faults has three servers on one"
 
@@ -49,8 +50,8 @@ A_TOKEN = "f66d78b4a3cb3d37afa0ec36461e51ecbde00f26c8f0a68f94b69880:69555344"
 STANDS_FOR = {"ADA …": f"ADA {A_TOKEN}", "quote=…": f"quote={A_TOKEN}"}
 """What a page leaves out of a command, for its length."""
 
-GOES_ON = re.compile(r"(market-index (serve|relay)|uvicorn) (?!--help)")
-"""A command that goes on until it is ended."""
+GOES_ON = re.compile(r"(?:.* \| )?(market-index (serve|relay)|uvicorn) (?!--help)")
+"""A command that goes on until it is ended. One before a pipe ends by itself, and is run first."""
 
 READY = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|^relaying ", re.MULTILINE)
 
@@ -96,8 +97,12 @@ ALL = list(blocks())
 def marked(block: Block):
     """Mark the block as thorough if it runs a server or the command, unless it is in the README."""
     runs = any(re.search("uvicorn|market-index ", step.command) for step in block.steps)
+    wants_sqlite = any(step.command.startswith("sqlite3 ") for step in block.steps)
     is_slow = runs and block.page.name != "README.md"
-    return pytest.param(block, marks=[pytest.mark.thorough] if is_slow else [])
+    marks = [pytest.mark.thorough] if is_slow else []
+    if wants_sqlite and shutil.which("sqlite3") is None:
+        marks.append(pytest.mark.skip(reason="the command sqlite3 is not installed"))
+    return pytest.param(block, marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -180,12 +185,17 @@ def assert_shown(shown: str, output: str) -> None:
 @contextmanager
 def going_on(command: str, folder: Path, environment: dict[str, str]) -> Iterator[tuple[str, int | None]]:
     """Run a command on a port of its own, yield its first output and that port, and end it with SIGTERM."""
-    command = re.sub(r" --port \d+", " --port 0", command)
+    before, _, command = re.sub(r" --port \d+", " --port 0", command).rpartition(" | ")
     if command.startswith("uvicorn"):
         command += " --port 0"
+    piped = subprocess.run(["sh", "-c", before], cwd=folder, env=environment, stdout=subprocess.PIPE, check=True).stdout
     errors = folder / f"errors of {next(_RUNS)}"
-    with errors.open("wb") as file:
-        process = subprocess.Popen(["sh", "-c", f"exec {command}"], cwd=folder, env=environment, stderr=file)
+    with errors.open("wb") as file, TemporaryFile() as stdin:
+        stdin.write(piped)
+        stdin.seek(0)
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec {command}"], cwd=folder, env=environment, stdin=stdin, stderr=file
+        )
     try:
 
         def ready() -> re.Match[str] | None:
