@@ -66,6 +66,9 @@ class _State:
     faults: Mapping[str | Pair, Rejected] = field(factory=dict)
 
 
+_EMPTY: Final = _State()
+
+
 class _Pending:
     """The net effect of events that were not applied yet."""
 
@@ -131,9 +134,9 @@ class Blocks(LineContent):
         self._max_blocks = history + 1
         self._blocks: OrderedDict[str, _State] = OrderedDict()
         # The state of the last block, unless events after it had to be applied already.
-        self._applied = _State()
+        self._applied = _EMPTY
         self._pending = _Pending()
-        self._visible = self._delivered = _State()
+        self._visible = self._delivered = _EMPTY
         self._has_block = self._is_publication = False
 
     @property
@@ -227,7 +230,7 @@ class Blocks(LineContent):
         """Forget all states but the visible one."""
         self.phase = phase
         self._blocks.clear()
-        self._applied, self._pending = _State(), _Pending()
+        self._applied, self._pending = _EMPTY, _Pending()
 
     def _rejected(self, line: int, reason: str) -> RejectedLine:
         """Reject a line; the first one since the state was known is the reason why it is not."""
