@@ -77,11 +77,14 @@ class _Pending:
         self._placed: dict[str, Order] = {}
         self._removed: set[str] = set()
         self._spots: dict[Pair, Decimal | None] = {}
+        # Of orders that later events removed or replaced: their pairs are tracked all the same.
+        self._pairs: set[Pair] = set()
         self._faults: dict[str | Pair, Rejected] = {}
 
     def place(self, event: Place, line: int) -> None:
         """Place an order."""
         self.events += 1
+        self._withdraw(event.order_id)
         self._placed[event.order_id] = event.order
         if event.fault is not None:
             self._add_fault(event.order_id, line, f"order {safe_repr(event.order_id)} has no liquidity: {event.fault}")
@@ -91,12 +94,19 @@ class _Pending:
     def remove(self, order_id: str, before: RestingOrders) -> None:
         """Remove an order. Raises `InvalidOrderBook` if it does not rest."""
         self.events += 1
-        was_placed = self._placed.pop(order_id, None) is not None
+        was_placed = self._withdraw(order_id)
         self._faults.pop(order_id, None)
         if order_id not in self._removed and order_id in before:
             self._removed.add(order_id)
         elif not was_placed:
             raise InvalidOrderBook(f"order {safe_repr(order_id)} must rest to be removed")
+
+    def _withdraw(self, order_id: str) -> bool:
+        """Forget an order that was placed, but not its pair. Return whether there was one."""
+        order = self._placed.pop(order_id, None)
+        if order is not None:
+            self._pairs.add(order.pair)
+        return order is not None
 
     def set_spot(self, event: Spot, line: int) -> None:
         """Set the last executed price of a pair."""
@@ -112,7 +122,8 @@ class _Pending:
 
     def applied_to(self, before: _State, as_of: str | None = None) -> _State:
         """Return the state after the events."""
-        orders = before.orders.apply(self._placed, self._removed, self._spots, as_of)
+        tracked: dict[Pair, Decimal | None] = {pair: None for pair in self._pairs if pair not in before.orders.index}
+        orders = before.orders.apply(self._placed, self._removed, tracked | self._spots, as_of)
         changed = self._placed, self._removed, self._spots
         kept = {key: fault for key, fault in before.faults.items() if not any(key in one for one in changed)}
         # One mapping for all blocks that have the same: thousands of blocks are retained.

@@ -95,6 +95,13 @@ class TestBlocks:
         reader.read(block("3"))
         assert reader.shown == {2: ({}, {2: 10}, None)}
 
+    def test_the_pair_of_an_order_that_goes_before_its_block_is_tracked(self):
+        reader = Reader()
+        reader.read(RESET, spot(3, "7"), block("1"), place("a"), remove("a"), place("b", 2), place("b", 3), block("2"))
+        assert reader.shown == {1: ({}, {}, None), 2: ({}, {}, None), 3: ({}, {2: 10}, Fraction(7))}
+        reader.read(place("c", 4), place("c", 5), spot(4, "6"), remove("b"), untrack(1), untrack(3), block("3"))
+        assert reader.shown == {2: ({}, {}, None), 4: ({}, {}, Fraction(6)), 5: ({}, {2: 10}, None)}
+
     def test_a_reset_forgets_all_at_its_block(self):
         reader = Reader()
         reader.read(RESET, place("a"), place("b", 2), block("1"), RESET, place("c", 2, amount=1))
