@@ -181,7 +181,7 @@ class TestUnknown:
         assert reader.blocks.problem == problem
 
     def test_a_defect_makes_it_unknown(self, monkeypatch: pytest.MonkeyPatch):
-        def fail(*_: object) -> None:
+        def fail(*_: object, **__: object) -> None:
             raise RuntimeError("a defect")
 
         reader = Reader()
