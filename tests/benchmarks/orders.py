@@ -1,4 +1,4 @@
-"""Orders by id, beside plain dicts: one placement, a block, a rollback, the memory of history, a garbage collection.
+"""Orders by id, beside plain dicts: a placement, a block, a rollback; memory, garbage collection, events per second.
 
 Two peers. The first has a dict of orders per pair, and gathers each touched pair anew into an `OrderBook`. The second
 has the totals of each side in a dict, and sorts the touched side into a list: it validates nothing. Neither has an
@@ -7,18 +7,25 @@ earlier version, so a rollback has to undo each change.
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from market_index import LiveIndex, Order, OrderBook, Pair, RestingOrders, Side
+from market_index import LiveIndex, Order, OrderBook, Pair, RestingOrders, Side, wire
 from tests.benchmarks.books import pair
 from tests.benchmarks.figures import Row, alone, bounded, compared, interleaved
+from tests.command import running
+from tests.service import Service
 
 PAIRS: Final = 756
 CHANGES: Final = 200
@@ -44,6 +51,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
     yield from against_both(work, "ms", rollback(100_000, rounds), 1e3)
     yield from memory(100_000, 2_160)
     yield from collecting(100_000 if quick else 1_000_000)
+    yield from serving(20_000 if quick else 100_000, 3 if quick else 5)
 
 
 def against_both(work: str, unit: str, seconds: Mapping[str, list[float]], scale: float) -> Iterator[Row]:
@@ -297,3 +305,80 @@ def collecting(count: int) -> Iterator[Row]:
     usual, frozen = figures_of(COLLECTION, count)
     yield alone(f"full garbage collection with {count:,} orders", "ms", usual, scale=1e3)
     yield alone("... after gc.freeze()", "ms", frozen, scale=1e3)
+
+
+# From standard input to the served book
+
+
+def placed_line(order_id: str, order: Order) -> str:
+    """Return the event that places an order."""
+    is_ask, price = order.side is Side.ASK, Fraction(order.price)
+    asked, offered = price.as_integer_ratio() if is_ask else (1 / price).as_integer_ratio()
+    values = {
+        "place": order_id,
+        "base": str(order.pair.base),
+        "quote": str(order.pair.quote),
+        "offered": "base" if is_ask else "quote",
+        "amount": order.amount if is_ask else -(-order.amount * price.numerator // price.denominator),
+        "price": f"{asked}/{offered}",
+    }
+    return json.dumps(values)
+
+
+def block_lines(changes: Changes, text: str) -> list[str]:
+    """Return the events of a block."""
+    placed, removed = changes
+    lines = [json.dumps({"remove": order_id}) for order_id in removed]
+    return [*lines, *(placed_line(*one) for one in placed.items()), json.dumps({"block": text})]
+
+
+def serving(count: int, rounds: int) -> Iterator[Row]:
+    """From the first byte until a response has the `as_of` of the last block: all orders at once, then in blocks."""
+    orders, blocks = made_up_orders(count), count // CHANGES
+    first = ['{"reset":true}', *block_lines((orders, []), "0")]
+    stream: list[str] = []
+    current, numbers = RestingOrders(orders), random.Random(6)
+    for number in range(1, blocks + 1):
+        sample = numbers.sample(list(orders), 2 * CHANGES)
+        changes = made_up_changes({one: current[one] for one in sample if one in current}, CHANGES, numbers)[0]
+        current = current.apply(*changes)
+        stream += block_lines(changes, str(number))
+    rates: dict[str, list[float]] = {"first": [], "stream": [], "json.loads": []}
+    for _ in range(rounds):
+        for name, seconds in zip(rates, served(first, stream, str(blocks)), strict=True):
+            rates[name].append((len(first) if name == "first" else len(stream)) / seconds)
+    work = f"{len(stream):,} events in blocks of {CHANGES}, from standard input to the served book"
+    yield compared(work, "events/s", rates, "stream", "json.loads")
+    yield alone(f"the first {len(first):,} events, with the start of the process", "events/s", rates["first"])
+
+
+def served(first: list[str], stream: list[str], last: str) -> tuple[float, float, float]:
+    """Return the seconds until the first block is served, then the last one; and those of `json.loads` alone."""
+    reading, writing = os.pipe()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        os.fdopen(writing, "wb") as pipe,
+        running(Path(folder), "orders:-", "--port", 0, stdin=reading) as command,
+    ):
+        os.close(reading)
+        begun = time.perf_counter()
+        pipe.write("\n".join([*first, ""]).encode())
+        pipe.flush()
+        service = command.service
+        until_as_of(service, "0")
+        until_first = time.perf_counter() - begun
+        content = "\n".join([*stream, ""]).encode()
+        begun = time.perf_counter()
+        pipe.write(content)
+        pipe.flush()
+        until_as_of(service, last)
+        until_last = time.perf_counter() - begun
+    begun = time.perf_counter()
+    for line in stream:
+        json.loads(line)
+    return until_first, until_last, time.perf_counter() - begun
+
+
+def until_as_of(service: Service, text: str) -> None:
+    while service.ask("/trading-view/pair-list", "HEAD").headers.get(wire.AS_OF.lower()) != text:
+        time.sleep(0.005)
