@@ -26,6 +26,7 @@ from market_index import (
     Side,
 )
 from market_index.chunked import MAX_UNSPLIT
+from market_index.errors import safe_repr
 from market_index.strategies import order_ids, orders, prices, resting_orders
 
 PAIRS = [Pair(AssetId(bytes(28), name), ADA) for name in (b"", b"A", b"B")]
@@ -119,6 +120,26 @@ class TestIndex:
         assert amounts(full.apply({"a": ask(1)}).apply({"b": ask(2)})) == {"1": 8}
         assert amounts(full.apply(removed=["a", "b", "c"])) == {}
 
+    def test_levels_of_two_pairs_and_sides_have_their_own_amounts_above_the_largest(self):
+        full = RestingOrders(
+            {
+                "a": ask(LIMIT),
+                "b": ask(3),
+                "c": ask(LIMIT, pair=OTHER),
+                "d": ask(4, pair=OTHER),
+                "e": bid(LIMIT),
+                "f": bid(5),
+                "g": bid(LIMIT, pair=OTHER),
+                "h": bid(6, pair=OTHER),
+            }
+        ).apply(removed=["a", "c", "e", "g"])
+        assert [amounts(full, pair, side) for side in (Side.ASK, Side.BID) for pair in (PAIR, OTHER)] == [
+            {"1": 3},
+            {"1": 4},
+            {"1": 5},
+            {"1": 6},
+        ]
+
     @pytest.mark.parametrize("duplicate", [lambda full: pickle.loads(pickle.dumps(full)), copy.copy, copy.deepcopy])
     def test_an_amount_above_the_largest_survives_pickle_and_copy(self, duplicate):
         full = duplicate(RestingOrders({"a": ask(LIMIT), "b": ask(7), "c": bid(LIMIT), "d": bid(3)}))
@@ -199,18 +220,20 @@ class TestApply:
 
     @pytest.mark.parametrize("order_id", ["", "x" * 201, "é", "a\n", "\x7f", "\ud800", b"a", None, 5, True])
     def test_an_id_is_1_to_200_printable_ascii_characters(self, order_id):
-        message = "an order id must be 1 to 200 printable ASCII characters, got "
+        message = f"an order id must be 1 to 200 printable ASCII characters, got {safe_repr(order_id)}"
         resting = RestingOrders({"a": ask(7)})
         for change in (
             lambda: resting.apply({order_id: ask(1)}),
             lambda: resting.apply(removed=[order_id], missing_ok=True),
         ):
-            with pytest.raises(InvalidOrderBook, match=message):
+            with pytest.raises(InvalidOrderBook) as rejected:
                 change()
+            assert str(rejected.value) == message
         assert order_id not in resting
         assert resting.get(order_id) is None
-        with pytest.raises(OrderNotFound):
+        with pytest.raises(OrderNotFound) as missing:
             resting[order_id]
+        assert missing.value.order_id == order_id
 
     def test_the_longest_and_the_shortest_id_are_ids(self):
         them = {"x" * 200: ask(1), " ": ask(2), "~": ask(3)}
@@ -350,7 +373,7 @@ class TestMapping:
         by_id = {"b": ask(7), "a": bid(8)}
         resting = RestingOrders(by_id, {OTHER: "2"}, as_of="block 1")
         assert resting == by_id == resting == RestingOrders(by_id)
-        assert hash(resting) == hash(RestingOrders(by_id))
+        assert hash(resting) == hash(RestingOrders(by_id)) != hash(RestingOrders({"a": bid(8)}))
         for other in ({}, {"a": bid(8)}, by_id | {"b": ask(6)}, RestingOrders({"a": bid(8)}), [by_id], None):
             assert resting != other
         assert RestingOrders().apply({"a": bid(8)}).apply({"b": ask(7)}) == resting
@@ -372,6 +395,7 @@ class TestMapping:
     def test_an_order_that_is_not_found_is_named_in_one_line(self):
         error = OrderNotFound("x" * 200)
         assert error.order_id == "x" * 200
+        assert error.args == (error.order_id,)
         assert str(error) == f"order '{'x' * 78}… not found"
 
     @given(resting_orders())

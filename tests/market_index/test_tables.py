@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import eq
 from zlib import crc32
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,12 +14,14 @@ from market_index.tables import TABLES, Table, WideTable, text_hashes
 
 EMPTY: Table[str, int] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], []))
 keys = st.sampled_from(list(map(str, range(200)))) | st.text("ab#0", max_size=3)
+# Many at first, so that they are several chunks.
+starts = st.sampled_from([0, 50, 500]).map(lambda count: {f"{number:x}": 1 for number in range(count)})
 changes = st.lists(st.lists(st.tuples(keys, st.none() | st.integers(1, 9)), max_size=150), max_size=5)
 
 
-@given(changes)
-def test_both_change_as_a_dict_does(steps: list[list[tuple[str, int | None]]]):
-    table, wide, model = EMPTY, WideTable.of_empty(EMPTY), dict[str, int]()
+@given(starts, changes)
+def test_both_change_as_a_dict_does(model: dict[str, int], steps: list[list[tuple[str, int | None]]]):
+    table, wide = EMPTY.changed(model.items()), WideTable.of_empty(EMPTY).changed(model)
     for step in steps:
         before, as_it_was = (table, wide), dict(model)
         for key, value in step:
@@ -47,3 +50,11 @@ def test_an_absent_key_is_a_key_error():
     for mapping in (EMPTY, WideTable.of_empty(EMPTY), EMPTY.changed([("a", 1)])):
         assert "b" not in mapping
         assert mapping.get("b") is None
+        with pytest.raises(KeyError) as missing:
+            mapping["b"]
+        assert missing.value.args == ("b",)
+
+
+def test_the_hash_of_a_text_is_the_same_in_every_process():
+    assert list(text_hashes(["a", "é"])) == [crc32(b"a"), crc32("é".encode())]
+    assert len(EMPTY.changed([(str(number), 1) for number in range(1_000)]).chunks) > 5
