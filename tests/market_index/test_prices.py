@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from market_index import InvalidPrice, MarketIndexError, format_price, parse_price
+from market_index.errors import safe_repr
 from market_index.prices import parse_prices, rounded_price, to_price, to_price_or_ratio, to_ratio
 from market_index.strategies import invalid_price_texts, prices, ratios
 from tests.market_index.models import representable
@@ -449,8 +450,9 @@ class TestToRatio:
         ],
     )
     def test_what_is_no_ratio_above_zero_is_rejected(self, value, reason: str):
-        with pytest.raises(InvalidPrice, match=rf"is not a ratio: {reason}"):
+        with pytest.raises(InvalidPrice) as rejected:
             to_ratio(value)
+        assert str(rejected.value).startswith(f"{safe_repr(value)} is not a ratio: {reason}")
 
     @pytest.mark.parametrize("value", [1, 0.5, True, 1 + 0j, None, b"1", ("1", "2"), float("nan"), float("inf")])
     def test_numbers_without_exact_digits_are_rejected(self, value):
@@ -463,8 +465,10 @@ class TestToRatio:
         assert to_ratio(write.format("1" * digits, 599)) > 0
         longer = write.format("1" * (digits + 1), 600)
         for value in (longer,) if "/" in longer else (longer, Decimal(longer)):
-            with pytest.raises(InvalidPrice, match=r"is not a ratio: its numbers must have at most 600 digits$"):
+            with pytest.raises(InvalidPrice) as rejected:
                 to_ratio(value)
+            reason = "is not a ratio: its numbers must have at most 600 digits"
+            assert str(rejected.value) == f"{safe_repr(value)} {reason}"
 
     @pytest.mark.parametrize(
         "value", ["1e1000000000", "1e-1000000000", f"1e{'9' * 5000}", "1" * 1_000_000, Decimal("1e100000000")]
