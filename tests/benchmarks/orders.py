@@ -84,9 +84,9 @@ def filled_by_half(order: Order) -> Order:
 
 
 def made_up_changes(orders: Mapping[str, Order], count: int, numbers: random.Random) -> tuple[Changes, Changes]:
-    """Return a block, and what undoes it: two fifths are placements, as many partial fills, the others removals."""
+    """Return a block, and what undoes it: two fifths are placements, as many removals, the others partial fills."""
     ids = numbers.sample(list(orders), count * 3 // 5)
-    removed, filled = ids[: count // 5], ids[count // 5 :]
+    removed, filled = ids[: count * 2 // 5], ids[count * 2 // 5 :]
     placed = {
         f"{numbers.randbytes(32).hex()}#0": made_up_order(numbers, orders[one].pair)
         for one in numbers.sample(list(orders), count - len(ids))
@@ -258,8 +258,9 @@ count, blocks, changes = map(int, sys.argv[1:])
 before = resident()
 current = RestingOrders(made_up_orders(count))
 alone, numbers, history = resident(), random.Random(5), []
-ids = list(current)
-for _ in range(blocks):
+for number in range(blocks):
+    if number % 50 == 0:
+        ids = list(current)
     few = {one: current[one] for one in numbers.sample(ids, 2 * changes) if one in current}
     placed, removed = made_up_changes(few, changes, numbers)[0]
     history.append(current)
