@@ -71,9 +71,9 @@ from market_index_feeds import open_feed
 seen = {}
 class Stopwatch:
     live = LiveIndex()
-    def update(self, publish, retract):
+    def update_from(self, feed, publish, retract, freshness):
         publish = list(publish)
-        self.live.update(publish, retract)
+        self.live.update_from(feed, publish, retract, freshness)
         now = time.monotonic_ns()
         for one in publish:
             seen[str(one.spot)] = now
