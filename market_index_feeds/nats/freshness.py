@@ -16,7 +16,6 @@ acknowledged. Until then, and if the change fails, later books have an earlier f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 
 from market_index import Freshness, InvalidFreshness
@@ -24,9 +23,9 @@ from market_index.freshness import UNKNOWN
 from market_index_feeds.nats.bucket import Message
 from market_index_feeds.nats.errors import NoBucket
 from market_index_feeds.nats.publisher import Change, Publisher
-from market_index_feeds.nats.records import FRESHNESS_KEY, freshness_of, freshness_record
+from market_index_feeds.nats.records import FRESHNESS_KEY, Record, freshness_of, freshness_record
 from market_index_feeds.nats.retry import Patience, retry
-from market_index_feeds.nats.writes import WriteState
+from market_index_feeds.nats.writes import Write, WriteState
 from market_index_feeds.store import StoreError
 
 
@@ -59,13 +58,11 @@ class BucketFreshness:
         self._stored = _freshness_in(last)
         return self._stored
 
-    async def write(
-        self, change: Change, skipped: Iterable[str], freshness: Freshness, *, keeps_as_of: bool, is_whole: bool
-    ) -> int:
+    async def write(self, change: Change, freshness: Freshness, *, keeps_as_of: bool, is_whole: bool) -> int:
         """Write a change and its freshness. Return the sequence of the last message, 0 if nothing is written.
 
-        `skipped` are the keys of books that are too large to be sent. If the change `is_whole`, it leaves nothing else
-        in the bucket, and a freshness that is stored already is not written again.
+        If the change `is_whole`, it leaves nothing else in the bucket, and a freshness that is stored already is not
+        written again.
 
         If the servers do not take the freshness, the earlier one is stored, and `problem` is set. Raises as
         `Publisher.write` does.
@@ -83,7 +80,7 @@ class BucketFreshness:
             self.require_taken()
         await self._publisher.write(change)
         self._outdated = set() if is_whole else self._outdated - change.written
-        await self._note_outdated(change, skipped)
+        await self._note_outdated(change)
         if self._outdated:
             freshness, keeps_as_of = freshness.without_as_of(), False
         if is_whole and freshness == self._stored and FRESHNESS_KEY not in self._publisher.unacknowledged:
@@ -95,23 +92,28 @@ class BucketFreshness:
         if self.problem:
             raise StoreError(f"{self._target} does not take the freshness of its books: {self.problem}")
 
-    async def _note_outdated(self, change: Change, skipped: Iterable[str]) -> None:
-        not_taken = {write.key for write in change.writes} - change.written | set(skipped)
+    async def _note_outdated(self, change: Change) -> None:
+        not_taken = {write.key for write in change.writes} - change.written
         if not_taken:
             self._outdated |= await retry(lambda: self._publisher.stored_among(not_taken), self._patience)
 
     async def _put(self, freshness: Freshness, *, keeps_as_of: bool) -> int:
         """Write a freshness, and return its sequence; 0 if it is not taken. `keeps_as_of` adds the stored as_of."""
+        written = freshness
+
+        def keeping(before: Freshness) -> Record:
+            nonlocal written
+            written = Freshness(before.as_of, freshness.published_at)
+            return freshness_record(written)
+
         before, self._stored = self._stored or UNKNOWN, None
+        write = Write(FRESHNESS_KEY, keeping(before) if keeps_as_of else freshness_record(freshness))
         if keeps_as_of:
-            freshness = freshness.changed(before.as_of)
-        change = Change({FRESHNESS_KEY: freshness_record(freshness)})
-        (write,) = change.writes
-        if keeps_as_of:
-            write.derived = lambda last: freshness_record(Freshness(_freshness_in(last).as_of, freshness.published_at))
+            write.derived = lambda last: keeping(_freshness_in(last))
+        change = Change([write])
         await self._publisher.write(change)
-        if write.state is WriteState.ACKNOWLEDGED and write.record is not None:
-            self._stored = freshness_of(write.record.value, None)
+        if write.state is WriteState.ACKNOWLEDGED:
+            self._stored = written
         else:
             self.problem = str(write.rejection or "it is too large")
         return change.revision

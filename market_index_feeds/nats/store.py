@@ -8,13 +8,12 @@ next sequence of the bucket, which is its revision; so is the freshness of all b
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from functools import partial
 from threading import RLock
 from typing import Any, Final, TypeVar
-
-from attrs import frozen
 
 from market_index import Freshness, OrderBook, Pair
 from market_index_feeds.errors import reason_of
@@ -25,21 +24,13 @@ from market_index_feeds.nats.freshness import BucketFreshness
 from market_index_feeds.nats.publisher import Change, Publisher, Stored
 from market_index_feeds.nats.records import Record, key_of, pair_of, record_of
 from market_index_feeds.nats.retry import OPENING, Patience, retry
-from market_index_feeds.nats.writes import WriteState
+from market_index_feeds.nats.writes import Write, WriteState
 from market_index_feeds.opened import shown_name
 from market_index_feeds.store import BookRejected, BookTooLarge, Receipt, Store, StoreBusy, StoreError, require_book
 
 T = TypeVar("T")
 
 _MAX_LOCK_SECONDS: Final = 1_000_000.0  # above some such number `acquire` raises OverflowError
-
-
-@frozen
-class _Records:
-    """The records of a call by key: those that fit, and those that are too large for the servers."""
-
-    fit: dict[str, Record]
-    too_large: dict[str, Record]
 
 
 class NatsStore(Store):
@@ -109,18 +100,19 @@ class NatsStore(Store):
     def _update(
         self, books: list[OrderBook], retract: set[Pair], freshness: Freshness, *, keeps_as_of: bool
     ) -> Receipt:
-        records = self._records(books)
+        # If a pair repeats, its last book wins.
+        named = {key_of(book.pair): book for book in books}
         keys = {key_of(pair) for pair in retract}
         publisher = self._publisher
         with self._in_turn() as do:
             stored = do(retry(lambda: publisher.stored_among(keys), self._patience)) if keys else set()
             # An unacknowledged write must not be stored after this.
             deleted = stored | (keys & publisher.unacknowledged)
-            change = Change(records.fit | dict.fromkeys(deleted))
-            work = self._freshness.write(change, records.too_large, freshness, keeps_as_of=keeps_as_of, is_whole=False)
+            change = Change([*(Write(key, book=book) for key, book in named.items()), *map(Write, deleted)])
+            work = self._freshness.write(change, freshness, keeps_as_of=keeps_as_of, is_whole=False)
             revision = do(work) or do(retry(publisher.revision, self._patience))
-        published, retracted = change.written & records.fit.keys(), change.written & stored
-        return self._receipt(records.too_large, change, Receipt(revision, len(published), len(retracted)))
+        published, retracted = change.written & named.keys(), change.written & stored
+        return self._receipt(change, Receipt(revision, len(published), len(retracted)))
 
     def _replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
         """Make these books the whole bucket.
@@ -128,47 +120,36 @@ class NatsStore(Store):
         Each book is a change of its own: first the new books, then the retracted pairs. The books are held in memory,
         deflated, until all are read. Keys that name no pair are left alone.
         """
-        records = self._records(map(require_book, books))
+        records = {record.key: record for record in map(record_of, map(require_book, books))}
         with self._in_turn() as do:
             revision, stored = do(retry(self._publisher.stored, self._patience))
             written = self._changed(records, stored)
-            deleted = self._dropped(records, stored, keep)
+            deleted = self._dropped(records.keys(), stored, keep)
             self._publisher.sequences = {key: last.sequence for key, last in stored.items()}
             self._replaced = revision, self._publisher.written
-            change = Change(written | dict.fromkeys(deleted))
-            work = self._freshness.write(change, records.too_large, freshness, keeps_as_of=False, is_whole=True)
+            change = Change([*(Write(record.key, record) for record in written), *map(Write, deleted)])
+            work = self._freshness.write(change, freshness, keeps_as_of=False, is_whole=True)
             revision = do(work) or revision
         retracted = sum(key in stored and not stored[key].is_deletion for key in change.written.intersection(deleted))
-        receipt = Receipt(revision, len(change.written & written.keys()), retracted)
-        return self._receipt(records.too_large, change, receipt)
+        return self._receipt(change, Receipt(revision, len(change.written & records.keys()), retracted))
 
-    def _records(self, books: Iterable[OrderBook]) -> _Records:
-        """Return the records of the books. If a pair repeats, its last book wins."""
-        records = _Records({}, {})
-        for book in books:
-            record = record_of(book)
-            fits = len(record.value) <= self._publisher.cluster.max_value_bytes
-            (records.too_large if fits else records.fit).pop(record.key, None)
-            (records.fit if fits else records.too_large)[record.key] = record
-        return records
-
-    def _changed(self, records: _Records, stored: dict[str, Stored]) -> dict[str, Record | None]:
+    def _changed(self, records: dict[str, Record], stored: dict[str, Stored]) -> list[Record]:
         """Return the records that are not stored yet.
 
         One with an unacknowledged write is stored again: that write must expect too old a sequence.
         """
         unacknowledged = self._publisher.unacknowledged
-        return {
-            key: record
-            for key, record in records.fit.items()
+        return [
+            record
+            for key, record in records.items()
             if key not in stored or stored[key].digest != record.digest or key in unacknowledged
-        }
+        ]
 
-    def _dropped(self, records: _Records, stored: dict[str, Stored], keep: Callable[[Pair], bool]) -> list[str]:
-        """Return the keys to delete: those that are stored, or may yet be, and are not among the records."""
+    def _dropped(self, named: AbstractSet[str], stored: dict[str, Stored], keep: Callable[[Pair], bool]) -> list[str]:
+        """Return the keys to delete: those that are stored, or may yet be, and not named."""
         may_be_stored = {key for key, last in stored.items() if not last.is_deletion} | self._publisher.unacknowledged
         dropped = []
-        for key in sorted(may_be_stored - records.fit.keys() - records.too_large.keys()):
+        for key in sorted(may_be_stored - named):
             pair = pair_of(key)
             if pair is not None and not self._is_kept(keep, pair):
                 dropped.append(key)
@@ -214,18 +195,15 @@ class NatsStore(Store):
             future.cancel()
             raise
 
-    def _receipt(self, too_large: dict[str, Record], change: Change, receipt: Receipt) -> Receipt:
+    def _receipt(self, change: Change, receipt: Receipt) -> Receipt:
         """Return the receipt. Raises `BookTooLarge` or `BookRejected`, which contain it, if it is not all."""
-        larger = [write.record for write in change.of(WriteState.TOO_LARGE)]
-        records = [one for one in (*too_large.values(), *larger) if one is not None]
-        lengths = {pair: len(one.value) for one in records if (pair := pair_of(one.key))}
+        lengths = {pair: one.length for one in change.of(WriteState.TOO_LARGE) if (pair := pair_of(one.key))}
         rejections = {pair: one.rejection for one in change.of(WriteState.REJECTED) if (pair := pair_of(one.key))}
         if rejections:
             pair, reason = next(iter(rejections.items()))
             written, others = len(change.written), f" and {len(rejections) - 1} others" if len(rejections) > 1 else ""
             raise BookRejected(
-                f"{self.target} rejected {pair}{others}: {reason}; "
-                f"{written} of {len(change.writes) + len(too_large)} changes were made",
+                f"{self.target} rejected {pair}{others}: {reason}; {written} of {len(change.writes)} changes were made",
                 (*rejections, *lengths),
                 receipt,
             )
