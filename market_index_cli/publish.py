@@ -84,7 +84,8 @@ def publish(
 
     A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the books before it in one change. From the first
     one on, books wait for the next. If BOOKS is events of orders (orders:events.ndjson, or orders:-), each block is one
-    change. Without BOOKS, STORE records that its publisher is alive: a heartbeat.
+    change, and the first one retracts all pairs that it does not name. Without BOOKS, STORE records that its publisher
+    is alive: a heartbeat.
     """
     if books is not None:
         _require_lines(books)
@@ -185,11 +186,18 @@ class _Publication:
         as_of: str | None = None,
         freshness: Freshness | None = None,
         removed: Collection[Pair] = (),
+        *,
+        is_whole: bool = False,
     ) -> None:
-        """Publish one batch, in one change."""
-        receipt = self._rejected.report_too_large(
-            lambda: self._store.update(books, removed, as_of, freshness=freshness)
-        )
+        """Publish one batch, in one change; if it is whole, retract all other pairs."""
+        if is_whole and freshness is not None:
+            receipt = self._rejected.report_too_large(
+                lambda: self._store.replace(books, lambda _: False, freshness=freshness)
+            )
+        else:
+            receipt = self._rejected.report_too_large(
+                lambda: self._store.update(books, removed, as_of, freshness=freshness)
+            )
         self.books += receipt.published
         self.retracted += receipt.retracted
         self._revision = receipt.revision
@@ -201,14 +209,16 @@ class _Publication:
 
 
 def _publish(store: Store, stream: BookStream, rejected: _Rejected, as_of: str | None) -> None:
-    publication, ended = _Publication(store, rejected), False
+    publication, ended, is_whole = _Publication(store, rejected), False, stream.knows_all_pairs
     # Of a file, the last batch is published together with its as_of.
     last: list[OrderBook] = []
     try:
         for batch in _batches(stream, rejected, as_of):
             if batch.commit is not None:
                 freshness = _freshness(batch.commit, rejected, is_current=stream.is_current)
-                publication.add(batch.books, freshness=freshness, removed=batch.removed)
+                # What the store contains is of another stream, or of an earlier run of its producer.
+                publication.add(batch.books, freshness=freshness, removed=batch.removed, is_whole=is_whole)
+                is_whole = False
             elif batch.books and as_of is not None and stream.size:
                 if last:
                     publication.add(last)
@@ -227,13 +237,13 @@ def _publish(store: Store, stream: BookStream, rejected: _Rejected, as_of: str |
 def _replace(store: Store, stream: BookStream, rejected: _Rejected, as_of: str | None) -> None:
     # In memory: what they reflect is known at the end alone.
     books: dict[Pair, OrderBook] = {}
-    commit = Freshness(as_of)
+    commit, has_commit = Freshness(as_of), False
     for batch in _batches(stream, rejected, as_of):
         books.update((book.pair, book) for book in batch.books)
         for pair in batch.removed:
             del books[pair]
-        commit = batch.commit or commit
-    _require_books(stream)
+        commit, has_commit = batch.commit or commit, has_commit or batch.commit is not None
+    _require_books(stream, has_commit=has_commit)
     # A stream that names all pairs hides none in its rejected lines.
     hidden = set[Pair | None]() if stream.knows_all_pairs else rejected.pairs
     kept = 0
@@ -261,8 +271,9 @@ def _freshness(commit: Freshness, rejected: _Rejected, *, is_current: bool) -> F
     return Freshness(as_of, commit.published_at or datetime.now(UTC))
 
 
-def _require_books(stream: BookStream) -> None:
-    if not stream.books:
+def _require_books(stream: BookStream, *, has_commit: bool = False) -> None:
+    # A state of the orders without any pair is a state too.
+    if not stream.books and not (has_commit and stream.knows_all_pairs):
         raise NoOrderBook(f"{stream.source} holds no order book: nothing was changed")
 
 

@@ -1,7 +1,8 @@
 """Lines of text, from a file that is followed or from a stream.
 
-A file is appended to, or replaced by renaming another over it. Both are noticed, and so is a file that became shorter
-than what was read. Bytes that are overwritten in place are not.
+A file is appended to, or replaced by renaming another over it. Both are noticed, and so is a file that is written again
+in place: it became shorter than what was read, or the last bytes that were read are others now. Other bytes that are
+overwritten are not noticed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ STREAM_LOAD_SECONDS: Final = 10.0
 
 _STANDARD_INPUT: Final = 0
 _CHUNK_BYTES: Final = 256 * 1024
+_TAIL_BYTES: Final = 256
+"""How many of the last bytes that were read are compared with the file: if they differ, it was overwritten in place."""
+
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -143,8 +147,10 @@ class LineFile(LineSource):
 
     def _batches(self, file: FileIO, stop: Event) -> Generator[LineBatch, None, None]:
         """Yield the lines of one open file until another one is at the path, or it was truncated."""
-        cutter, offset, is_start, problem = LineCutter(), 0, True, None
+        cutter, offset, is_start, problem, tail = LineCutter(), 0, True, None, b""
         while not stop.is_set():
+            if os.pread(file.fileno(), len(tail), offset - len(tail)) != tail:
+                return
             chunk = file.read(_CHUNK_BYTES) or b""
             if not chunk and not is_start:
                 if stop.wait(POLL_SECONDS):
@@ -160,6 +166,7 @@ class LineFile(LineSource):
                 if is_over and not chunk:
                     return
             offset += len(chunk)
+            tail = (tail + chunk)[-_TAIL_BYTES:]
             size = max(os.fstat(file.fileno()).st_size, offset)
             lines = list(cutter.feed(chunk))
             unfinished = cutter.unfinished if offset == size else None

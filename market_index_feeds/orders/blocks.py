@@ -60,10 +60,17 @@ class Phase(Enum):
 
 @frozen
 class _State:
-    """The orders at one moment, and what of them has a price out of range, by order id, or by pair for its spot."""
+    """The orders at one moment, and what of them is impossible, by order id, or by pair for its spot.
+
+    An order of no pair that can be tracked is only among the faults.
+    """
 
     orders: RestingOrders = field(factory=RestingOrders)
     faults: Mapping[str | Pair, Rejected] = field(factory=dict)
+
+    def rests(self, order_id: str) -> bool:
+        """Whether an order of this id rests."""
+        return order_id in self.orders or order_id in self.faults
 
 
 _EMPTY: Final = _State()
@@ -74,7 +81,7 @@ class _Pending:
 
     def __init__(self) -> None:
         self.events: int = 0
-        self._placed: dict[str, Order] = {}
+        self._placed: dict[str, Order | None] = {}
         self._removed: set[str] = set()
         self._spots: dict[Pair, Decimal | None] = {}
         # Of orders that later events removed or replaced: their pairs are tracked all the same.
@@ -91,22 +98,22 @@ class _Pending:
         elif self._faults:
             self._faults.pop(event.order_id, None)
 
-    def remove(self, order_id: str, before: RestingOrders) -> None:
+    def remove(self, order_id: str, before: _State) -> None:
         """Remove an order. Raises `InvalidOrderBook` if it does not rest."""
         self.events += 1
         was_placed = self._withdraw(order_id)
         self._faults.pop(order_id, None)
-        if order_id not in self._removed and order_id in before:
+        if order_id not in self._removed and before.rests(order_id):
             self._removed.add(order_id)
         elif not was_placed:
             raise InvalidOrderBook(f"order {safe_repr(order_id)} must rest to be removed")
 
     def _withdraw(self, order_id: str) -> bool:
         """Forget an order that was placed, but not its pair. Return whether there was one."""
-        order = self._placed.pop(order_id, None)
-        if order is not None:
+        was_placed = order_id in self._placed
+        if (order := self._placed.pop(order_id, None)) is not None:
             self._pairs.add(order.pair)
-        return order is not None
+        return was_placed
 
     def set_spot(self, event: Spot, line: int) -> None:
         """Set the last executed price of a pair."""
@@ -123,12 +130,14 @@ class _Pending:
     def applied_to(self, before: _State, as_of: str | None = None) -> _State:
         """Return the state after the events."""
         tracked: dict[Pair, Decimal | None] = {pair: None for pair in self._pairs if pair not in before.orders.index}
-        orders = before.orders.apply(self._placed, self._removed, tracked | self._spots, as_of)
-        changed = self._placed, self._removed, self._spots
-        kept = {key: fault for key, fault in before.faults.items() if not any(key in one for one in changed)}
+        placed = {order_id: order for order_id, order in self._placed.items() if order is not None}
+        removed = self._removed.union(self._placed) if len(placed) < len(self._placed) else self._removed
+        orders = before.orders.apply(placed, removed, tracked | self._spots, as_of, missing_ok=True)
         # One mapping for all blocks that have the same: thousands of blocks are retained.
-        is_same = len(kept) == len(before.faults) and not self._faults
-        return _State(orders, before.faults if is_same else kept | self._faults)
+        faults = before.faults
+        if gone := faults.keys() & {*self._placed, *self._removed, *self._spots}:
+            faults = {key: fault for key, fault in faults.items() if key not in gone}
+        return _State(orders, {**faults, **self._faults} if self._faults else faults)
 
 
 class Blocks(LineContent):
@@ -155,8 +164,8 @@ class Blocks(LineContent):
         """Why the state is not known, and what that waits for; None if it is."""
         if self._lost is None:
             return None
-        awaited = "reset" if self.phase is Phase.UNKNOWN else "first block after its reset"
-        return f"{self._lost}; waiting for a {awaited}"
+        awaited = "a reset" if self.phase is Phase.UNKNOWN else "the first block after its reset"
+        return f"{self._lost}; waiting for {awaited}"
 
     @property
     def pending(self) -> int:
@@ -193,7 +202,7 @@ class Blocks(LineContent):
             case Place():
                 self._pending.place(event, line)
             case Remove():
-                self._pending.remove(event.order_id, self._applied.orders)
+                self._pending.remove(event.order_id, self._applied)
             case Spot():
                 self._pending.set_spot(event, line)
             case Untrack():
@@ -202,8 +211,9 @@ class Blocks(LineContent):
                 return self._commit(event.text)
             case Rollback():
                 return self._roll_back(event.text)
-            case _:  # a reset
+            case Reset():
                 self._start(Phase.RESETTING)
+                self._lost = self._lost or f"it is read anew since line {line}"
         return None
 
     def _untrack(self, pair: Pair) -> None:

@@ -1,8 +1,8 @@
 """The events of a feed of orders, each a line of JSON; the specification is in docs/orders.md.
 
 A line is malformed if a key is missing, unknown or repeated, or a value is not what it must be: then the producer is
-broken. A price that is well-formed but out of range is not the producer's fault. The order that has it is on the
-ledger, so it is kept, without liquidity.
+broken. An order whose numbers or assets are well-formed but impossible is not the producer's fault: anybody can put one
+on the ledger. It is kept, without liquidity.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from market_index.errors import safe_repr
 MAX_TEXT_CHARACTERS: Final = 200
 """The length of the longest order id, and of the longest text of a block."""
 
-MAX_AMOUNT_DIGITS: Final = 40
-"""The most digits of an amount."""
+_MORE_THAN_ANY: Final = 10**40
+"""What an amount of more digits counts as: a level shows 2^64-1 at most."""
 
 _MAX_CACHED_PAIRS: Final = 65_536
 
@@ -30,15 +30,20 @@ _MAX_CACHED_PAIRS: Final = 65_536
 _is_well_formed: Final = re.compile(
     r"-?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+/[0-9]+)\Z", re.ASCII
 ).match
-_is_amount: Final = re.compile(rf"[0-9]{{1,{MAX_AMOUNT_DIGITS}}}\Z", re.ASCII).match
+_is_amount: Final = re.compile(r"-?[0-9]+\Z", re.ASCII).match
+# Bytes in hex, whatever their number.
+_is_asset: Final = re.compile(r"(?:ADA|(?:[0-9A-Fa-f]{2})*:(?:[0-9A-Fa-f]{2})*)\Z", re.ASCII).match
 
 
 @frozen
 class Place:
-    """An order is created, or replaced by what remains of it. `fault` is why it has no liquidity, if it has none."""
+    """An order is created, or replaced by what remains of it.
+
+    `fault` is why it has no liquidity, if it has none. `order` is None if it is of no pair that can be tracked.
+    """
 
     order_id: str
-    order: Order
+    order: Order | None
     fault: str | None = None
 
 
@@ -108,14 +113,29 @@ def read_event(text: bytes) -> Event:
 
 
 def _place(values: _Values) -> Place:
-    order_id, pair, offers_base = _printable(values, "place"), _pair(values), _offers_base(values)
+    order_id, offers_base = _printable(values, "place"), _offers_base(values)
     amount, price = _amount(values), _text(values, "price")
     try:
-        order = Order.from_offer(pair, offered=pair.base if offers_base else pair.quote, amount=amount, price=price)
+        pair = _pair(values)
+    except (InvalidAssetId, InvalidOrderBook) as error:
+        if not all(_is_asset(_text(values, key)) for key in ("base", "quote")):
+            raise
+        if _is_well_formed(price) is None:
+            raise _malformed_price("price", price) from None
+        return Place(order_id, None, str(error))
+    try:
+        order = Order.from_offer(
+            pair, offered=pair.base if offers_base else pair.quote, amount=max(amount, 0), price=price
+        )
     except InvalidPrice as error:
-        fault = _fault_of("price", price, error)
-        return Place(order_id, Order(pair, Side.ASK if offers_base else Side.BID, "1", 0), fault)
+        return _without_liquidity(order_id, pair, offers_base, _fault_of("price", price, error))
+    if amount < 0:
+        return _without_liquidity(order_id, pair, offers_base, f"amount must be 0 or more, got {amount}")
     return Place(order_id, order)
+
+
+def _without_liquidity(order_id: str, pair: Pair, offers_base: bool, fault: str) -> Place:  # noqa: FBT001  # as above
+    return Place(order_id, Order(pair, Side.ASK if offers_base else Side.BID, "1", 0), fault)
 
 
 def _remove(values: _Values) -> Remove:
@@ -172,8 +192,12 @@ def _wrong_keys(kind: str, keys: frozenset[str], values: _Values) -> InvalidOrde
 def _fault_of(key: str, price: str, error: InvalidPrice) -> str:
     """Return why a well-formed price is out of range. Raises `InvalidOrderBook` for a malformed one."""
     if _is_well_formed(price) is None:
-        raise InvalidOrderBook(f"{key} must be a decimal or a ratio such as 7/29000, got {safe_repr(price)}") from None
+        raise _malformed_price(key, price) from None
     return str(error)
+
+
+def _malformed_price(key: str, price: str) -> InvalidOrderBook:
+    return InvalidOrderBook(f"{key} must be a decimal or a ratio such as 7/29000, got {safe_repr(price)}")
 
 
 def _text(values: _Values, key: str) -> str:
@@ -212,14 +236,16 @@ def _offers_base(values: _Values) -> bool:
 
 
 def _amount(values: _Values) -> int:
+    """Return an amount; one that is far too large is cut, because its digits would take long to convert."""
     amount = values["amount"]
-    if type(amount) is int and 0 <= amount < 10**MAX_AMOUNT_DIGITS:
+    if type(amount) is int and abs(amount) < _MORE_THAN_ANY:
         return amount
     if type(amount) is not str or _is_amount(amount) is None:
         raise InvalidOrderBook(
-            f"amount must be a whole number of at most {MAX_AMOUNT_DIGITS} digits, or the text of one, "
-            f"got {safe_repr(amount)}"
+            f"amount must be a whole number of at most 40 digits, or the text of one, got {safe_repr(amount)}"
         )
+    if len(amount) > len(str(_MORE_THAN_ANY)):
+        return -1 if amount.startswith("-") else _MORE_THAN_ANY
     return int(amount)
 
 

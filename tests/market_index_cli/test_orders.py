@@ -43,11 +43,23 @@ class TestPublish:
         done = invoke("publish", store, f"orders:{events}")
         assert (done.returncode, done.stdout) == (
             0,
-            f"{store}: 3 order books published, 1 pair retracted, revision 5\n",
+            f"{store}: 3 order books published, 2 pairs retracted, revision 5\n",
         )
         assert "line 9 rejected: order 'c' has no liquidity" in done.stderr
         index = open_feed(store).read()
-        assert (set(spots(index)), index.as_of) == ({1, 2, 9}, "3")
+        assert (set(spots(index)), index.as_of) == ({1, 2}, "3")
+
+    @pytest.mark.parametrize("arguments", [[], ["--replace"]])
+    def test_a_new_state_retracts_what_it_does_not_name(self, events: Path, store: Path, arguments: list[str]):
+        invoke("publish", store, f"orders:{events}")
+        events.write_bytes(RESET + place("c", 3) + block("slot 500"))
+        assert invoke("publish", store, f"orders:{events}", *arguments).returncode == 0
+        index = open_feed(store).read()
+        assert (set(spots(index)), index.as_of) == ({3}, "slot 500")
+        events.write_bytes(RESET + block("slot 900"))
+        assert invoke("publish", store, f"orders:{events}", *arguments).returncode == 0
+        index = open_feed(store).read()
+        assert (set(spots(index)), index.as_of) == (set(), "slot 900")
 
     def test_replace_makes_the_last_state_the_whole_of_the_store(self, events: Path, store: Path):
         append(events, b"nonsense\n")

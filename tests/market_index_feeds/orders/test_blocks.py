@@ -14,7 +14,7 @@ from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
 from market_index_feeds.medium import Names
 from market_index_feeds.orders.blocks import Blocks, Phase
 from tests.market_index_feeds.made_up import pair
-from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, spot, untrack
+from tests.market_index_feeds.orders.lines import RESET, block, event, place, remove, rollback, spot, untrack
 from tests.market_index_feeds.orders.model import EVENTS, Book, Model, books_of
 
 SNEK = str(pair(1).base)
@@ -105,9 +105,41 @@ class TestBlocks:
     def test_a_reset_forgets_all_at_its_block(self):
         reader = Reader()
         reader.read(RESET, place("a"), place("b", 2), block("1"), RESET, place("c", 2, amount=1))
-        assert (set(reader.shown), reader.blocks.phase, reader.blocks.problem) == ({1, 2}, Phase.RESETTING, None)
+        assert (set(reader.shown), reader.blocks.phase) == ({1, 2}, Phase.RESETTING)
+        assert reader.blocks.problem == "it is read anew since line 5; waiting for the first block after its reset"
         assert reader.read(block("1")) == [Freshness("1")]
         assert reader.shown == {2: ({}, {2: 1}, None)}
+
+
+class TestImpossibleOrders:
+    """An order that anybody can put on the ledger costs no market its books."""
+
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            event(place="a", base="ADA", quote="ADA", offered="base", amount=1, price="1"),
+            event(place="a", base="00:", quote="ADA", offered="base", amount=1, price="1"),
+            place("a", amount=-1),
+            place("a", price="0"),
+        ],
+    )
+    def test_it_replaces_its_order_and_can_be_replaced_removed_and_rolled_back(self, odd: bytes):
+        reader = Reader()
+        reader.read(RESET, place("a"), place("b"), block("1"), odd, block("2"))
+        assert (reader.blocks.problem, reader.shown) == (None, {1: ({}, {2: 10}, None)})
+        reader.read(place("a", amount=7), block("3"), odd, block("4"), remove("a"), block("5"))
+        assert (reader.blocks.problem, reader.shown) == (None, {1: ({}, {2: 10}, None)})
+        reader.read(rollback("3"))
+        assert reader.shown == {1: ({}, {2: 17}, None)}
+        reader.read(rollback("2"), remove("a"), block("6"), remove("a"))
+        assert "order 'a' must rest to be removed" in str(reader.blocks.problem)
+
+    def test_it_can_be_removed_in_the_block_that_places_it(self):
+        reader = Reader()
+        odd = event(place="a", base="ADA", quote="ADA", offered="base", amount=1, price="1")
+        reader.read(RESET, odd, remove("a"), place("b"), block("1"))
+        assert (reader.blocks.problem, reader.shown) == (None, {1: ({}, {2: 10}, None)})
+        assert reader.blocks.changes().rejected == []
 
 
 class TestRollbacks:
@@ -167,7 +199,7 @@ class TestUnknown:
         assert reader.read(place("c"), b"nonsense\n", block("3"), rollback("1")) == []
         assert (amounts(reader), reader.as_of, reader.blocks.pending) == ({2: 20}, "2", 0)
         reader.read(RESET, place("d", amount=1))
-        assert reader.blocks.problem == f"{lost}; waiting for a first block after its reset"
+        assert reader.blocks.problem == f"{lost}; waiting for the first block after its reset"
         assert (amounts(reader), reader.as_of) == ({2: 20}, "2")
         assert reader.read(block("1")) == [Freshness("1")]
         assert (amounts(reader), reader.as_of) == ({2: 1}, "1")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from market_index import InvalidOrderBook, InvalidPrice, MarketIndexError, Order, Side
 from market_index_feeds.orders.events import Block, Event, Place, Remove, Reset, Rollback, Spot, Untrack, read_event
 from tests.market_index_feeds.made_up import pair
-from tests.market_index_feeds.orders.lines import RESET, block, named, place, remove, rollback, spot, untrack
+from tests.market_index_feeds.orders.lines import RESET, block, event, named, place, remove, rollback, spot, untrack
 
 SPECIAL = ' \\" ' + "x" * 196
 ASK = Order(pair(1), Side.ASK, "2", 10)
@@ -63,7 +63,11 @@ PLACE: dict[str, Any] = {"place": "a#0", **IDENTIFIERS, "offered": "base", "amou
         (PLACE | {"place": "é"}, "place must be 1 to 200 printable ASCII characters, got 'é'"),
         (PLACE | {"base": None}, "base must be a text, got None"),
         (PLACE | {"base": "lovelace"}, "base: 'lovelace' is not an asset identifier: it is not ADA and has no colon"),
-        (PLACE | {"base": "ADA", "quote": "ADA"}, "base and quote must be different assets, got 'ADA' twice"),
+        (
+            PLACE | {"base": "ADA", "quote": "ADA", "price": "x"},
+            "price must be a decimal or a ratio such as 7/29000, got 'x'",
+        ),
+        ({"spot": None, "base": "ADA", "quote": "ADA"}, "base and quote must be different assets, got 'ADA' twice"),
         (PLACE | {"offered": "ADA"}, "offered must be 'base' or 'quote', got 'ADA'"),
         (PLACE | {"offered": []}, "offered must be 'base' or 'quote', got []"),
         (PLACE | {"price": 2}, "price must be a text, got 2"),
@@ -85,7 +89,7 @@ def test_a_malformed_event_is_rejected_with_the_key_and_the_value(values: dict[s
     assert str(raised.value) == message
 
 
-@pytest.mark.parametrize("amount", [-1, 10**40, "", "-1", "1e3", "٣", "1" * 41, " 1", "1\n", True, 1.5, None, [1]])
+@pytest.mark.parametrize("amount", [10**40, "", "-", "+1", "1e3", "٣", " 1", "1\n", True, 1.5, None, [1]])
 def test_an_amount_is_a_whole_number_or_its_digits(amount: object):
     with pytest.raises(InvalidOrderBook, match=r"^amount must be a whole number of at most 40 digits"):
         read_event(place("a#0", amount=amount))
@@ -97,6 +101,30 @@ def test_an_amount_is_a_whole_number_or_its_digits(amount: object):
 def test_what_is_not_one_object_is_rejected(text: bytes):
     with pytest.raises(InvalidOrderBook):
         read_event(text)
+
+
+@pytest.mark.parametrize("amount", [-1, "-1", f"-{'9' * 5_000}"])
+def test_an_order_whose_amount_is_negative_has_no_liquidity(amount: object):
+    read = read_event(place("a#0", amount=amount))
+    assert isinstance(read, Place)
+    assert read.order == Order(pair(1), Side.ASK, "1", 0)
+    assert read.fault == "amount must be 0 or more, got -1"
+
+
+def test_an_amount_of_very_many_digits_is_the_largest_of_a_level():
+    read = read_event(place("a#0", amount="9" * 5_000))
+    assert read == Place("a#0", Order(pair(1), Side.ASK, "2", 2**64 - 1))
+
+
+@pytest.mark.parametrize(
+    ("base", "quote"),
+    [("ADA", "ADA"), (f"{'AB' * 28}:", f"{'ab' * 28}:"), (f"{'00' * 27}:", "ADA"), (f"{'00' * 28}:{'00' * 33}", "ADA")],
+)
+def test_an_order_of_assets_that_cannot_be_a_pair_is_kept_without_one(base: str, quote: str):
+    read = read_event(event(**PLACE | {"base": base, "quote": quote}))
+    assert isinstance(read, Place)
+    assert (read.order_id, read.order) == ("a#0", None)
+    assert read.fault
 
 
 @pytest.mark.parametrize(
@@ -111,6 +139,7 @@ def test_what_is_not_one_object_is_rejected(text: bytes):
 def test_an_order_whose_price_is_out_of_range_has_no_liquidity(price: str, offered: str):
     read = read_event(place("a#0", price=price, offered=offered))
     assert isinstance(read, Place)
+    assert read.order is not None
     assert (read.order_id, read.order.pair, read.order.amount) == ("a#0", pair(1), 0)
     assert read.order.side is (Side.ASK if offered == "base" else Side.BID)
     assert read.fault
