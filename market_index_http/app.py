@@ -1,4 +1,4 @@
-"""The app: the routes of the two endpoints, and the error body of everything else."""
+"""Builds the ASGI app: one route per endpoint, and errors with the JSON body of the contract."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from market_index_http.routes import ORDER_BOOK_PATH, PAIR_LIST_PATH, ExactRoute
 
 
 def create_app(live: LiveIndex, *, max_age: int | None = None) -> Starlette:
-    """Return an ASGI app that serves the current index of `live`: by itself, or mounted under any path of another app.
+    """Return an ASGI app that serves the current index of `live`, standalone or mounted under any path of another app.
 
-    It opens nothing and needs no lifespan: the owner of `live` fills it, before or while the app serves. Every error
-    has the error body of the contract, `{"error": <message>}`.
+    The app opens nothing and needs no lifespan: the owner of `live` publishes into it, before or while the app serves.
+    Every error has the error body of the contract, `{"error": <message>}`.
 
     A response has an ETag and `Cache-Control: no-cache`: a client may cache it, and revalidates it each time. With
-    `max_age` a client may reuse it for so many seconds without revalidation, and may see an old price for as long.
+    `max_age`, a client may reuse a response for that many seconds without revalidation, so a price may be that old.
 
     >>> from market_index import LiveIndex
     >>> app = create_app(LiveIndex())
     >>> sorted(route.path for route in app.routes)
     ['/trading-view/order-book', '/trading-view/pair-list']
 
-    Raises `ValueError` for a `max_age` that is not a whole number of seconds.
+    Raises:
+        ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
     """
     return _App(Endpoints(live, Bodies(max_age)))
 
@@ -67,5 +68,5 @@ async def _http_error(_: Request, error: Exception) -> JsonResponse:
 
 
 async def _server_error(_: Request, __: Exception) -> JsonResponse:
-    # No detail for the client. Starlette raises the exception again after this response, for the server's log.
+    # The client gets no detail. Starlette raises the exception again after this response, for the server's log.
     return JsonResponse(wire.error_to_json("Internal Server Error"), 500)

@@ -1,4 +1,4 @@
-"""Response bodies: encoded and compressed once per immutable value, with the headers that describe them."""
+"""Response bodies: encoded and compressed once per immutable value, and cached with their headers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_AGE_SECONDS: Final = 2**31
 """The longest time that Cache-Control can express everywhere (RFC 9111, 1.2.2)."""
 
 MAX_ENTRIES_ON_LOOP: Final = 10_000
-"""More levels or pairs than these are encoded in a thread. So many take 2 to 4 ms, which blocks the event loop."""
+"""The most levels or pairs to encode on the event loop, which takes 2 to 4 ms; a thread encodes larger values."""
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Header fields of a response, their names in lower case."""
@@ -42,7 +42,7 @@ JSON_FIELDS: Final[Fields] = ((b"content-type", b"application/json"),)
 _VARY: Final = (b"vary", b"Accept-Encoding")
 _GZIP: Final = (b"content-encoding", b"gzip")
 
-Answer: TypeAlias = tuple[Message, Message]
+Messages: TypeAlias = tuple[Message, Message]
 """The two messages of an ASGI response: its start, and its body."""
 
 
@@ -50,16 +50,16 @@ Answer: TypeAlias = tuple[Message, Message]
 class Body:
     """One body, as an ASGI application that responds to GET and HEAD with it.
 
-    The response is compressed if the client prefers gzip, and 304 if the client has the body already.
+    The response is compressed if the client prefers gzip, and 304 if the client has the current body.
 
     Args:
-        content: The body as it is.
+        content: The uncompressed body.
         digest: Identifies the content; it becomes the entity tag.
         cache_control: The value of Cache-Control.
-        parts: The parts of the content, so that gzip can be joined from cached pieces; empty to compress it whole.
-        compress: Whether it may be compressed at all.
-        fields: Further header fields, the content type among them.
-        spelled: Applied to the content when it is sent; it must keep the length.
+        parts: The parts of the content, to join the gzip form from cached pieces; empty to compress it as a whole.
+        compress: Whether the body may be compressed.
+        fields: Further header fields, which must include the content type.
+        spelled: Applied to the content when it is sent; it must not change the length.
     """
 
     __slots__ = ("_compressing", "_gzip", "_gzip_etag", "_headers", "_parts", "_spelled", "content", "digest")
@@ -92,20 +92,20 @@ class Body:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
-        del receive  # GET and HEAD have no body that matters
+        del receive  # the request body is ignored
         await self.send(scope, send)
 
     async def send(self, scope: Scope, send: Send, fields: Fields = ()) -> None:
-        """Send the response, with header fields that do not belong to the body."""
-        answer = self.answer(scope, fields)
-        if answer is None:
+        """Send the response, with header fields that do not depend on the body."""
+        messages = self.messages(scope, fields)
+        if messages is None:
             await to_thread.run_sync(self._compress)
-            answer = self.answer(scope, fields)
-        for message in answer or ():
+            messages = self.messages(scope, fields)
+        for message in messages or ():
             await send(message)
 
-    def answer(self, scope: Scope, fields: Fields = ()) -> Answer | None:
-        """Return the messages to send, or None if the body must be compressed first, in a thread as it is large."""
+    def messages(self, scope: Scope, fields: Fields = ()) -> Messages | None:
+        """Return the messages to send; None if the body is large and must be compressed in a thread first."""
         accepted, known = b"", b""
         for name, value in scope["headers"]:
             if name == b"accept-encoding":
@@ -139,7 +139,7 @@ class Body:
         )
 
     def _compress(self) -> bytes:
-        """Compress the content once, however many threads and event loops ask for it."""
+        """Compress the content once, however many threads and event loops call this."""
         with self._compressing:
             if self._gzip is None:
                 self._gzip = compression.gzip_body(self.content, self._parts)
@@ -149,20 +149,20 @@ class Body:
 @final
 @frozen
 class FreshBody:
-    """A body and the header fields of the index that it is of, as an ASGI application."""
+    """A body with the header fields of its index, as an ASGI application."""
 
     body: Body
     fields: Fields
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
-        del receive  # GET and HEAD have no body that matters
+        del receive  # the request body is ignored
         await self.body.send(scope, send, self.fields)
 
 
 @final
 class _CachedBody(ref[OrderBook]):
-    """A weak reference to a book, with its body: the cache does not keep the book alive."""
+    """A weak reference to a book, with its body. The cache must not keep the book alive."""
 
     __slots__ = ("body", "pair")
     body: Body
@@ -171,12 +171,14 @@ class _CachedBody(ref[OrderBook]):
 
 @final
 class Bodies:
-    """The bodies of current values, each encoded when it is first requested.
+    """A cache of the bodies of current values, each encoded when it is first requested.
 
-    `max_age` is for how many seconds a client may reuse a response without revalidating it; None has it revalidate each
-    time, and get a 304 while nothing has changed.
+    Args:
+        max_age: Seconds for which a client may reuse a response without revalidation. None requires revalidation each
+            time; the response is 304 while nothing has changed.
 
-    Raises `ValueError` for a `max_age` that is not a whole number of seconds.
+    Raises:
+        ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
     """
 
     def __init__(self, max_age: int | None = None) -> None:
@@ -186,7 +188,7 @@ class Bodies:
             )
         self._cache_control = b"no-cache" if max_age is None else b"max-age=%d" % max_age
         self._order_books: dict[Pair, _CachedBody] = {}
-        # The index and its body are replaced as one, because several threads may serve the same app.
+        # One tuple, so that a thread never sees an index with the body of another one.
         self._pair_list: tuple[ref[MarketIndex], Body] | None = None
         self._encoding = Lock()
 
@@ -194,29 +196,29 @@ class Bodies:
         """Return the body of a book; if it is large and not cached, encode it in a thread, once."""
         if not self.is_slow_book(book):
             return self.order_book(book)
-        return await to_thread.run_sync(self._in_turn, self.order_book, book)
+        return await to_thread.run_sync(self._encode_once, self.order_book, book)
 
     async def pair_list_from_thread(self, index: MarketIndex) -> Body:
         """Return the body of the pair list; if it is large and not cached, encode it in a thread, once."""
         if not self.is_slow_list(index):
             return self.pair_list(index)
-        return await to_thread.run_sync(self._in_turn, self.pair_list, index)
+        return await to_thread.run_sync(self._encode_once, self.pair_list, index)
 
     def is_slow_book(self, book: OrderBook) -> bool:
-        """Whether the body of a book would block the event loop, because it is large and not cached."""
+        """Whether encoding a book would block the event loop: it is large, and its body is not cached."""
         if len(book.bids) + len(book.asks) <= MAX_ENTRIES_ON_LOOP:
             return False
         cached = self._order_books.get(book.pair)
         return cached is None or cached() is not book
 
     def is_slow_list(self, index: MarketIndex) -> bool:
-        """Whether the body of the pair list would block the event loop, because it is large and not cached."""
+        """Whether encoding the pair list would block the event loop: it is large, and its body is not cached."""
         if len(index) <= MAX_ENTRIES_ON_LOOP:
             return False
         return self._pair_list is None or self._pair_list[0]() is not index
 
-    def _in_turn(self, encode: Callable[[V], Body], value: V) -> Body:
-        # Those who wait find the body cached.
+    def _encode_once(self, encode: Callable[[V], Body], value: V) -> Body:
+        # Threads that waited for the lock find the body in the cache.
         with self._encoding:
             return encode(value)
 
@@ -230,23 +232,23 @@ class Bodies:
             self._order_books[book.pair] = cached
         return cached.body
 
-    def as_asked(self, body: Body, pair: Pair, base: str, quote: str) -> Body:
-        """Return the body of a pair's book with other spellings of its identifiers.
+    def respelled(self, body: Body, pair: Pair, base: str, quote: str) -> Body:
+        """Return the body of a pair's book with the identifiers as the client spelled them.
 
-        It is made from the cached body when it is sent, and is neither cached nor compressed: there are more spellings
-        than can be cached. Spellings differ in the case of letters only, so the length is the same.
+        The content is made from the cached body when it is sent. It is neither cached nor compressed, because there are
+        too many spellings to cache. Spellings differ only in letter case, so the length is the same.
         """
         digest = blake2b(f"{body.digest} {base}/{quote}".encode("ascii"), digest_size=16).hexdigest()
         spelled = partial(with_identifiers, pair=pair, base=base, quote=quote)
         return Body(body.content, digest, self._cache_control, compress=False, spelled=spelled)
 
     def pair_list(self, index: MarketIndex) -> Body:
-        """Return the body of the pair list; the one before it if the list did not change."""
+        """Return the body of the pair list; the previous body if the list did not change."""
         before = self._pair_list
         if before is not None and before[0]() is index:
             return before[1]
         parts = encoded_pair_list(index)
-        # If books changed but no spot price, the body stays.
+        # A change of levels alone does not change the pair list.
         digest = digest_of(parts).hex()
         is_same = before is not None and before[1].digest == digest
         body = before[1] if before is not None and is_same else self._body(parts, digest)
@@ -255,10 +257,10 @@ class Bodies:
 
     def _body(self, parts: tuple[EncodedPart, ...], digest: str) -> Body:
         content = text_of(parts)
-        # The parts of a small body would only keep its text in memory twice.
+        # Parts are used for large bodies only; those of a small one would store its text twice.
         parts = parts if len(content) >= LARGE_BODY_BYTES else ()
         return Body(content, digest, self._cache_control, parts=parts)
 
     def _forget(self, cached: _CachedBody) -> None:
-        """Drop the body of a book that no longer exists; a reference that was replaced is never called back."""
+        """Drop the body of a book that was freed. A replaced reference is never called back."""
         self._order_books.pop(cached.pair, None)

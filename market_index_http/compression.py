@@ -1,4 +1,4 @@
-"""gzip: which bodies are compressed, and how a part that was deflated before is not deflated again."""
+"""gzip: which bodies are compressed, and how the deflated forms of unchanged parts are reused."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MIN_GZIP_BYTES: Final = 512
 """A smaller body is not compressed."""
 
 LARGE_BODY_BYTES: Final = 32 * 1024
-"""From this size on a body is compressed in a thread, part by part, and a change costs one part.
+"""The smallest body that is compressed part by part, in a thread. A change deflates only the changed parts.
 
-A smaller one is compressed whole, which takes less than a millisecond and makes it a tenth smaller.
+A smaller body is compressed as a whole, which takes less than a millisecond and makes it a tenth smaller.
 """
 
 GZIP_LEVEL: Final = 1
-"""Identifiers are random digits: the default level takes three times as long to save five percent."""
+"""The fastest level. Identifiers are random digits: the default level takes three times as long to save 5 %."""
 
 # RFC 1952: deflate, no flags, no time, fastest compression, unknown operating system.
 _HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
@@ -32,15 +32,15 @@ _deflated: Final[WeakKeyDictionary[EncodedPart, bytes]] = WeakKeyDictionary()
 
 
 def gzip_body(content: bytes, parts: Sequence[EncodedPart]) -> bytes:
-    """Return the content compressed: joined from its parts, or as a whole if there are none."""
+    """Return the compressed content: joined from its parts, or compressed as a whole if there are none."""
     return gzip_parts(parts) if parts else gzip.compress(content, GZIP_LEVEL, mtime=0)
 
 
 def gzip_parts(parts: Iterable[EncodedPart]) -> bytes:
     """Return the parts as one gzip member, which every client decodes.
 
-    Each part is deflated for itself and ends with a full flush, so that it depends on no other and can be joined with
-    any (RFC 1951). Its deflated form is cached for as long as the part exists. Only the CRC is computed over the whole.
+    Each part is deflated separately and ends with a full flush, so it does not depend on the parts before it
+    (RFC 1951). Its deflated form is cached for as long as the part exists. Only the CRC is computed over all parts.
     """
     pieces = [_HEADER]
     checksum = length = 0

@@ -1,4 +1,4 @@
-"""The two endpoints: what a request asks for, and the errors of decision 16."""
+"""The two endpoints: they read the request, find the body, and raise the errors of decisions 16 and 20."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from market_index_http.freshness import freshness_fields
 
 
 class Endpoints:
-    """The two endpoints of one app. They answer what the fast path leaves to them."""
+    """The two endpoints of one app. They handle every request that the fast path does not."""
 
     def __init__(self, live: LiveIndex, bodies: Bodies) -> None:
         self.fast_path: FastPath = FastPath(live, bodies)
@@ -36,21 +36,21 @@ class Endpoints:
             raise HTTPException(404, f"Pair {base}/{quote} not found") from None
         body = await self._bodies.order_book_from_thread(book)
         if (base, quote) != (str(base_asset), str(quote_asset)):
-            body = self._bodies.as_asked(body, book.pair, base, quote)
+            body = self._bodies.respelled(body, book.pair, base, quote)
         else:
             self.fast_path.remember(request.scope["query_string"], book.pair)
         return FreshBody(body, freshness_fields(index.freshness))
 
 
 def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:
-    """Return the asset that a query parameter names, as it was asked and as it is (decision 16)."""
+    """Return the text of a query parameter and the asset that it identifies (decision 16)."""
     values = request.query_params.getlist(parameter)
     if not values:
         raise HTTPException(400, f"Query parameter '{parameter}' is missing")
     if len(values) > 1:
-        raise HTTPException(400, f"Query parameter '{parameter}' is given {len(values)} times: {safe_repr(values)}")
+        raise HTTPException(400, f"Query parameter '{parameter}' must be given once, got {safe_repr(values)}")
     if not values[0]:
-        raise HTTPException(400, f"Query parameter '{parameter}' is empty: ''")
+        raise HTTPException(400, f"Query parameter '{parameter}' must not be empty, got ''")
     try:
         return values[0], AssetId.parse(values[0])
     except InvalidAssetId as error:

@@ -1,4 +1,4 @@
-"""The header fields that say how fresh a response is (decision 23)."""
+"""Converts the freshness of an index into header fields of its responses (decision 23)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from market_index_http.bodies import Fields
 
 
 def freshness_fields(freshness: Freshness) -> Fields:
-    """Return the header fields of a freshness; none for what is not known.
+    """Return the header fields of a freshness; an unknown value has no field.
 
     >>> freshness_fields(Freshness("slot 145000000"))
     ((b'market-index-as-of', b'slot 145000000'),)

@@ -1,4 +1,4 @@
-"""What a client asks of a response: Accept-Encoding and If-None-Match (RFC 9110)."""
+"""Content negotiation and conditional requests: reads Accept-Encoding and If-None-Match (RFC 9110)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 
 _MAX_ACCEPT_ENCODING_BYTES: Final = 1024
 
-# RFC 9110, 8.8.3. The W/ before a tag makes no difference to If-None-Match (13.1.2).
+# RFC 9110, 8.8.3. If-None-Match compares tags weakly: it ignores the W/ before a tag (13.1.2).
 _ENTITY_TAGS: Final = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"').findall
 _QUALITY: Final = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?").fullmatch
 
 
 def names_entity_tag(if_none_match: bytes, etag: bytes) -> bool:
-    """Whether an If-None-Match names the entity tag, or any. Several fields are joined by commas."""
+    """Whether an If-None-Match contains the entity tag, or is `*`. Several fields are joined by commas."""
     return if_none_match.strip(b", \t") == b"*" or (etag in if_none_match and etag in _ENTITY_TAGS(if_none_match))
 
 
@@ -25,7 +25,7 @@ def prefers_gzip(accept_encoding: bytes) -> bool:
 
 @lru_cache(maxsize=256)  # clients send few different values
 def _ranks_gzip_first(accept_encoding: bytes) -> bool:
-    """RFC 9110, 12.5.3: codings with qualities, `*` for those that are not named; quality 0 rejects a coding."""
+    """RFC 9110, 12.5.3: codings have qualities, `*` means all codings not listed, and quality 0 rejects a coding."""
     qualities: dict[str, float] = {}
     for item in accept_encoding.decode("latin-1").lower().split(","):
         coding, *parameters = (part.strip(" \t") for part in item.split(";"))
@@ -33,7 +33,7 @@ def _ranks_gzip_first(accept_encoding: bytes) -> bool:
         for parameter in parameters:
             name, _, value = parameter.partition("=")
             if name.strip(" \t") == "q":
-                # An invalid quality rejects the coding: every client can read the plain body.
+                # An invalid quality rejects the coding, since every client can read the plain body.
                 quality = float(value) if _QUALITY(value := value.strip(" \t")) else 0.0
         qualities["gzip" if coding == "x-gzip" else coding] = quality
     others = qualities.get("*", 0.0)

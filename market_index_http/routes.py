@@ -1,4 +1,4 @@
-"""Routes: what the two endpoints and the optional routes are made of."""
+"""The building blocks of all routes: exact paths, JSON responses and static files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDER_BOOK_PATH: Final = "/trading-view/order-book"
 
 
 class ExactRoute(Route):
-    """A route that matches one path only. Starlette's own also matches the path with a newline at its end."""
+    """A route that matches exactly one path. Starlette's `Route` also matches the path with a newline at its end."""
 
     def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[ASGIApp]]) -> None:
         super().__init__(path, endpoint, methods=["GET"])
@@ -34,18 +34,18 @@ class JsonResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
         if scope["method"] == "HEAD":
-            # Starlette leaves it to the server to drop the body.
+            # Starlette sends the body of HEAD too, and relies on the server to drop it.
             self.body = b""
         await super().__call__(scope, receive, send)
 
 
 def file_route(path: str, content: bytes, headers: tuple[tuple[bytes, bytes], ...] = JSON_FIELDS) -> ExactRoute:
-    """Return a route that answers with the same content for as long as the app exists, with an ETag of its own.
+    """Return a route that serves constant content, with an ETag.
 
     Args:
-        path: where the content is served.
-        content: the body of every response.
-        headers: the header fields that describe the content, with lower-case names; its type must be one of them.
+        path: The path of the route.
+        content: The body of every response.
+        headers: Header fields of the content, with lower-case names. They must include the content type.
     """
     body = Body(content, sha256(content).hexdigest(), b"no-cache", fields=headers)
 

@@ -1,1 +1,1 @@
-"""Optional routes for operators and tools: add them to the routes of the app."""
+"""Optional routes for operators and tools, to be added to the routes of the app."""

@@ -1,4 +1,4 @@
-"""`/healthz`: whether the feed still follows its source, and whether the publisher still publishes."""
+"""The route `/healthz`: reports whether the feed follows its source and whether the publisher publishes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ HEALTH_PATH: Final = "/healthz"
 
 
 class FeedStatus(Protocol):
-    """What `/healthz` reports of a feed. A `market_index_feeds.Feed` has it."""
+    """The state of a feed that `/healthz` reports. A `market_index_feeds.Feed` has these properties."""
 
     @property
     def revision(self) -> int | None:
-        """The source's own count of its changes; None if it has none."""
+        """The revision of the source; None if the source has no revisions."""
 
     @property
     def age(self) -> float:
@@ -30,7 +30,7 @@ class FeedStatus(Protocol):
 
     @property
     def quiet_age(self) -> float:
-        """Seconds since the publisher last published, be it the time alone; infinite before it ever did."""
+        """Seconds since the publisher last published, heartbeats included; infinite before the first publication."""
 
     @property
     def change_age(self) -> float:
@@ -42,11 +42,11 @@ class FeedStatus(Protocol):
 
     @property
     def current_rejections(self) -> int:
-        """The number of records that are rejected now."""
+        """The number of records that are currently rejected."""
 
     @property
     def retained_age(self) -> float | None:
-        """Seconds since the oldest retained book was last what the source contains; None if no book is retained."""
+        """Seconds since the source last contained the oldest retained book; None if no book is retained."""
 
 
 def health_route(
@@ -54,10 +54,10 @@ def health_route(
 ) -> ExactRoute:
     """Return the route `/healthz`: the number of pairs, the state of the feed, and the process id.
 
-    It answers 503, with the failed checks in `error`, if the feed has not been healthy for more than `max_stale`
-    seconds, if the publisher has published nothing for more than `max_quiet` seconds (None means never), and if nothing
-    was ever published. The pairs are served all the same. The process id matters where several workers share one
-    address: each has its own feed.
+    The response is 503, with the failed checks in `error`, in three cases: the feed has not been healthy for more than
+    `max_stale` seconds, the publisher has published nothing for more than `max_quiet` seconds, or nothing was ever
+    published. A limit of None is never exceeded. The pairs are served in all cases. The process id tells apart workers
+    that share one address: each has its own feed.
     """
 
     async def health(_: Request) -> JsonResponse:
@@ -86,11 +86,11 @@ def health_route(
 
 
 def _failed(feed: FeedStatus, max_stale: float | None, max_quiet: float | None) -> Iterator[str]:
-    """Yield what each failed check found."""
+    """Yield the message of each failed check."""
     age, quiet_age = feed.age, feed.quiet_age
     if max_stale is not None and age > max_stale:
         yield f"the feed was last healthy {age:.1f} seconds ago"
-    # Not a feed that is empty now: its books are served, and age says for how long it could not be read.
+    # A feed that became empty does not fail here: its books are served, and `age` shows how long it was unreadable.
     if quiet_age == inf:
         yield "nothing was ever published into the feed"
     elif max_quiet is not None and quiet_age > max_quiet:

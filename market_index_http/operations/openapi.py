@@ -1,4 +1,4 @@
-"""`/openapi.json`: the contract as an OpenAPI description."""
+"""The route `/openapi.json`: the contract as an OpenAPI description."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OPENAPI_PATH: Final = "/openapi.json"
 
 
 def openapi_route() -> ExactRoute:
-    """Return the route `/openapi.json`: OpenAPI 3.1, the same as docs/openapi.yaml.
+    """Return the route `/openapi.json`: OpenAPI 3.1, with the content of docs/openapi.yaml.
 
     >>> openapi_route().path
     '/openapi.json'

@@ -1,4 +1,4 @@
-"""Books of three sizes, and requests with header fields, for the tests of bodies."""
+"""Books of three sizes, requests with header fields, and a call counter, for the tests of bodies."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def target(pair: Pair) -> str:
 SMALL, MIDDLE, LARGE = book(1, 1), book(2, 30), book(3, 1_500)
 
 
-def asked(client: Client, target: str, method: str = "GET", **headers: str | None) -> Answer:
+def fetch(client: Client, target: str, method: str = "GET", **headers: str | None) -> Answer:
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items() if value is not None)
     return client.ask(target, method, lines)
 
 
 class Counted:
-    """A function that counts what it was called for."""
+    """A function that counts its calls."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

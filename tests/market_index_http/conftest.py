@@ -1,4 +1,4 @@
-"""One service of three books, small, middle and large, for each module that wants it."""
+"""Fixtures: a service of a small, a medium-sized and a large book, and a client connection to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoded and compressed once per value, and never stale: bodies, through a real uvicorn."""
+"""Bodies are encoded and compressed once per value, and never stale: tested through a real uvicorn."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.market_index_http.books import (
     PAIR_LIST,
     SMALL,
     Counted,
-    asked,
     book,
+    fetch,
     numbered_pair,
     target,
 )
@@ -37,7 +37,7 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 class TestCompression:
-    """Once, and large bodies off the event loop."""
+    """A body is compressed once; a large one off the event loop."""
 
     def test_a_large_body_is_compressed_once_and_off_the_event_loop(self, monkeypatch: pytest.MonkeyPatch):
         compressing, go_on = threading.Event(), threading.Event()
@@ -56,7 +56,7 @@ class TestCompression:
 
         def ask(port: int) -> bytes:
             client = Client(port)
-            answer = asked(client, target(LARGE.pair), accept_encoding="gzip")
+            answer = fetch(client, target(LARGE.pair), accept_encoding="gzip")
             client.close()
             return gzip.decompress(answer.body)
 
@@ -64,7 +64,7 @@ class TestCompression:
             answers = [threads.submit(ask, service.port) for _ in range(5)]
             assert compressing.wait(DEADLINE_SECONDS)
             eventually(lambda: waiting.calls == 5)
-            # The server answers others meanwhile.
+            # Meanwhile the server answers other requests.
             assert service.pair_list().status == 200
             go_on.set()
             contents = {answer.result() for answer in answers}
@@ -73,10 +73,10 @@ class TestCompression:
             assert times[0] >= LARGE_BODY_BYTES
 
     @pytest.mark.parametrize("size", [MIN_GZIP_BYTES - 1, MIN_GZIP_BYTES, LARGE_BODY_BYTES - 1, LARGE_BODY_BYTES])
-    def test_its_bounds_are_exact(self, size: int):
+    def test_the_size_limits_are_exact(self, size: int):
         body = Body(b"x" * size, "tag", b"no-cache")
         scope = {"method": "GET", "headers": [(b"accept-encoding", b"gzip")]}
-        answer = body.answer(scope)
+        answer = body.messages(scope)
         assert (answer is None) is (size >= LARGE_BODY_BYTES)
         if answer is not None:
             assert ((b"content-encoding", b"gzip") in answer[0]["headers"]) is (size >= MIN_GZIP_BYTES)
@@ -86,34 +86,34 @@ class TestCompression:
 @pytest.mark.parametrize("where", [PAIR_LIST, target(SMALL.pair), target(MIDDLE.pair), target(LARGE.pair)])
 def test_head_has_the_headers_of_get(client: Client, where: str, accepted: str | None):
     for _ in range(2):
-        head = asked(client, where, "HEAD", accept_encoding=accepted)
-        got = asked(client, where, accept_encoding=accepted)
+        head = fetch(client, where, "HEAD", accept_encoding=accepted)
+        got = fetch(client, where, accept_encoding=accepted)
         assert head.body == b""
         assert {**head.headers, "date": ""} == {**got.headers, "date": ""}
         assert int(head.headers["content-length"]) == len(got.body)
 
 
 def test_another_spelling_is_echoed_under_its_own_etag_and_is_never_stale(client: Client, live: LiveIndex):
-    shouted = target(MIDDLE.pair).replace("abcd", "ABCD")
+    upper_target = target(MIDDLE.pair).replace("abcd", "ABCD")
     for spot in ("1", "2"):
         live.publish(book(2, 30, spot))
-        plain, loud = asked(client, target(MIDDLE.pair)), asked(client, shouted)
-        assert plain.json["spot"] == loud.json["spot"] == spot
-        assert loud.json["base"] == plain.json["base"].replace("abcd", "ABCD")
-        assert loud.headers["etag"] != plain.headers["etag"]
-        assert loud.json | {"base": plain.json["base"]} == plain.json
-        assert asked(client, shouted, accept_encoding="gzip").body == loud.body
+        plain, upper = fetch(client, target(MIDDLE.pair)), fetch(client, upper_target)
+        assert plain.json["spot"] == upper.json["spot"] == spot
+        assert upper.json["base"] == plain.json["base"].replace("abcd", "ABCD")
+        assert upper.headers["etag"] != plain.headers["etag"]
+        assert upper.json | {"base": plain.json["base"]} == plain.json
+        assert fetch(client, upper_target, accept_encoding="gzip").body == upper.body
     live.publish(MIDDLE)
 
 
 def test_another_spelling_is_copied_only_when_it_is_sent(client: Client, monkeypatch: pytest.MonkeyPatch):
     copies = Counted(wire.with_identifiers)
     monkeypatch.setattr("market_index_http.bodies.with_identifiers", copies)
-    loud = target(MIDDLE.pair).replace("abcd", "ABCD")
-    head = asked(client, loud, "HEAD")
-    assert asked(client, loud, if_none_match=head.headers["etag"]).status == 304
+    upper_target = target(MIDDLE.pair).replace("abcd", "ABCD")
+    head = fetch(client, upper_target, "HEAD")
+    assert fetch(client, upper_target, if_none_match=head.headers["etag"]).status == 304
     assert copies.calls == 0
-    got = asked(client, loud)
+    got = fetch(client, upper_target)
     assert copies.calls == 1
     assert {**head.headers, "date": ""} == {**got.headers, "date": ""}
 
@@ -134,20 +134,20 @@ def test_each_value_is_encoded_once(monkeypatch: pytest.MonkeyPatch):
         def ask_all() -> None:
             for _ in range(3):
                 for colon in (":", "%3A"):
-                    asked(client, target(numbered_pair(7)).replace(":", colon))
-                    asked(client, target(numbered_pair(8)).replace(":", colon), accept_encoding="gzip")
-                asked(client, PAIR_LIST)
-                asked(client, PAIR_LIST, accept_encoding="gzip")
+                    fetch(client, target(numbered_pair(7)).replace(":", colon))
+                    fetch(client, target(numbered_pair(8)).replace(":", colon), accept_encoding="gzip")
+                fetch(client, PAIR_LIST)
+                fetch(client, PAIR_LIST, accept_encoding="gzip")
 
         ask_all()
         assert (sides.calls, entries.calls, packings.calls) == (4, 500, 2)
         live.publish(book(7, spot="1"))
         ask_all()
-        # One book and one entry are new; so is the list, in gzip too. The book that stayed is not touched.
+        # One book, one entry and the list (in gzip too) are new. The unchanged book is not encoded again.
         assert (sides.calls, entries.calls, packings.calls) == (6, 501, 3)
         live.publish(book(7, 31, spot="1"))
         ask_all()
-        # The pair list has nothing new to say.
+        # The pair list did not change.
         assert (sides.calls, entries.calls, packings.calls) == (8, 501, 3)
         live.update([book(number) for number in range(1_000, 1_300)], [numbered_pair(100)])
         ask_all()
@@ -165,7 +165,7 @@ def test_a_change_deflates_one_part_of_a_large_book_and_of_a_large_list(monkeypa
         def ask_both() -> int:
             before = deflated.calls
             for where in (target(numbered_pair(7)), PAIR_LIST):
-                plain, packed = asked(client, where), asked(client, where, accept_encoding="gzip")
+                plain, packed = fetch(client, where), fetch(client, where, accept_encoding="gzip")
                 assert len(plain.body) > LARGE_BODY_BYTES
                 assert gzip.decompress(packed.body) == plain.body
             return deflated.calls - before
@@ -178,7 +178,7 @@ def test_a_change_deflates_one_part_of_a_large_book_and_of_a_large_list(monkeypa
         client.close()
 
 
-def test_memory_is_flat_over_many_publishes_and_bodies_go_with_their_books():
+def test_memory_is_flat_over_many_publishes_and_bodies_are_freed_with_their_books():
     live = LiveIndex([book(number, 1) for number in range(200)])
     bodies = Bodies()
 
@@ -213,7 +213,7 @@ def test_memory_is_flat_over_many_publishes_and_bodies_go_with_their_books():
 
 
 @given(data=st.data())
-def test_the_pair_list_made_from_the_one_before_is_the_one_made_anew(data: st.DataObject):
+def test_a_pair_list_made_from_the_previous_one_equals_one_made_from_scratch(data: st.DataObject):
     bodies = Bodies()
     index = MarketIndex(OrderBook(numbered_pair(number)) for number in range(data.draw(st.sampled_from([0, 3, 300]))))
     tags: dict[bytes, str] = {}
@@ -229,20 +229,20 @@ def test_the_pair_list_made_from_the_one_before_is_the_one_made_anew(data: st.Da
             index = index.with_books(*(OrderBook(numbered_pair(number), spot="2") for number in many))
         elif kind == "without":
             index = index.without(*map(numbered_pair, many))
-        body, anew = bodies.pair_list(index), Bodies().pair_list(MarketIndex(index.values()))
-        assert body.content == anew.content == wire.pair_list_to_json(index.pair_list())
+        body, scratch = bodies.pair_list(index), Bodies().pair_list(MarketIndex(index.values()))
+        assert body.content == scratch.content == wire.pair_list_to_json(index.pair_list())
         assert json.loads(body.content)
         tag = body._headers[0][1]
-        assert tag == anew._headers[0][1]
+        assert tag == scratch._headers[0][1]
         assert tags.setdefault(body.content, str(tag)) == str(tag)
         assert bodies.pair_list(index) is body
     assert len(set(tags.values())) == len(tags)
 
 
 class NeverStale(RuleBasedStateMachine):
-    """Publishes, retracts and reads through HTTP, against a dict: whatever is read is what was published last."""
+    """Publishes, retracts and reads over HTTP. Every response must match the last publish, by a model in a dict."""
 
-    # A state machine takes no fixtures: the one below puts these here.
+    # A state machine takes no fixtures: `served_for_the_machine` sets these.
     live: LiveIndex
     port: int
 
@@ -274,11 +274,11 @@ class NeverStale(RuleBasedStateMachine):
             self.live.retract(pair)
             del self.model[pair]
 
-    @rule(data=st.data(), accepted=st.sampled_from([None, "gzip"]), conditional=st.booleans(), loud=st.booleans())
-    def read_a_book(self, data: st.DataObject, accepted: str | None, conditional: bool, loud: bool) -> None:
+    @rule(data=st.data(), accepted=st.sampled_from([None, "gzip"]), conditional=st.booleans(), upper=st.booleans())
+    def read_a_book(self, data: st.DataObject, accepted: str | None, conditional: bool, upper: bool) -> None:
         tracked = st.sampled_from(sorted(self.model) or [numbered_pair(1)])
         pair = data.draw(st.one_of(pairs(), tracked))
-        base = str(pair.base).upper() if loud else str(pair.base)
+        base = str(pair.base).upper() if upper else str(pair.base)
         where = f"/trading-view/order-book?base={base}&quote={pair.quote}"
         content = self.read(where, accepted, conditional)
         if pair in self.model:
@@ -298,9 +298,9 @@ class NeverStale(RuleBasedStateMachine):
         ]
 
     def read(self, where: str, accepted: str | None, conditional: bool) -> bytes | None:
-        """What a client with a cache of its own ends up with."""
+        """Return the content that a caching client gets; None for 404."""
         tag, content = self.seen.get((where, accepted), (None, b""))
-        answer = asked(self.client, where, accept_encoding=accepted, if_none_match=tag if conditional else None)
+        answer = fetch(self.client, where, accept_encoding=accepted, if_none_match=tag if conditional else None)
         if answer.status == 404:
             return None
         if answer.status == 304:

@@ -60,7 +60,7 @@ def test_a_large_book_is_encoded_once_in_a_thread(monkeypatch: pytest.MonkeyPatc
 def test_a_large_book_that_changed_is_encoded_in_a_thread(monkeypatch: pytest.MonkeyPatch):
     live = LiveIndex([HUGE, SMALL])
     with served(create_app(live)) as service:
-        # Both are remembered, so that the fast path answers.
+        # Both queries are cached, so the fast path answers.
         assert service.ask(target(SMALL.pair)).status == service.ask(target(HUGE.pair)).status == 200
         changed = HUGE.apply(bids=[("0.000001", 77)])
         live.publish(changed)
@@ -83,7 +83,7 @@ def test_a_large_pair_list_is_encoded_once_in_a_thread(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("levels", [25, 26])
-def test_the_bound_is_exact(monkeypatch: pytest.MonkeyPatch, levels: int):
+def test_the_limit_is_exact(monkeypatch: pytest.MonkeyPatch, levels: int):
     one = book(5, levels)
     gate = Gate(wire.encoded_order_book)
     gate.opened.set()
@@ -113,7 +113,7 @@ def test_another_spelling_of_a_large_book_is_made_from_the_cached_body(monkeypat
         assert gate.threads == []
 
 
-def test_an_error_takes_no_thread(monkeypatch: pytest.MonkeyPatch):
+def test_an_error_uses_no_thread(monkeypatch: pytest.MonkeyPatch):
     threads: list[object] = []
     monkeypatch.setattr("anyio.to_thread.run_sync", lambda *work, **_: threads.append(work))
     with served(create_app(LiveIndex())) as service:

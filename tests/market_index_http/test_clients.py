@@ -1,4 +1,4 @@
-"""Clients that are not ours: the JavaScript of docs/clients.md, under node, against the real server."""
+"""The JavaScript client of docs/clients.md, run by node against a real server."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run(folder: Path, program: str, service: Service, *arguments: str) -> str:
     return done.stdout
 
 
-# Prints what was read, its BigInt as text.
+# Prints an order book and the pair list, with each BigInt as text.
 PRINTED = """
 import { Reader } from "./market-index.mjs";
 const reader = new Reader(process.argv[2]);
@@ -95,7 +95,7 @@ def test_amounts_above_2_53_and_prices_are_read_exactly(folder: Path, service: S
     ]
 
 
-def test_what_is_not_tracked_is_null_and_what_is_wrong_is_said(folder: Path, service: Service):
+def test_an_untracked_pair_is_null_and_an_invalid_one_raises(folder: Path, service: Service):
     program = """
 import { Reader } from "./market-index.mjs";
 const reader = new Reader(process.argv[2]);
@@ -107,7 +107,7 @@ await reader.orderBook("lovelace", "ADA").catch((error) => console.log(error.mes
     assert wrong.startswith("400: {\"error\":\"Query parameter 'base': 'lovelace' is not an asset identifier")
 
 
-def test_where_there_is_no_service_is_an_error(folder: Path, service: Service):
+def test_an_address_without_the_api_is_an_error(folder: Path, service: Service):
     program = """
 import { Reader } from "./market-index.mjs";
 const reader = new Reader(`${process.argv[2]}/elsewhere`);
@@ -116,7 +116,7 @@ await reader.pairList().catch((error) => console.log(error.message));
     assert node(folder, program, service) == '404: {"error":"Not Found"}\n'
 
 
-def test_amounts_are_read_exactly_however_the_json_is_laid_out(folder: Path, service: Service):
+def test_amounts_are_read_exactly_with_any_white_space(folder: Path, service: Service):
     program = """
 import { parse } from "./market-index.mjs";
 for (const text of [
@@ -143,7 +143,7 @@ for (const text of ["1e3", "1.0", "null"]) {
     ]
 
 
-def test_what_has_not_changed_is_the_same_value(folder: Path, service: Service):
+def test_an_unchanged_book_is_the_cached_object(folder: Path, service: Service):
     program = """
 import { Reader } from "./market-index.mjs";
 const reader = new Reader(process.argv[2]);
@@ -154,7 +154,7 @@ console.log(once !== null && once === (await reader.orderBook(base, quote)));
     assert node(folder, program, service, str(SNEK), "ADA") == "true\n"
 
 
-def test_the_program_of_the_page_tells_of_every_book(folder: Path, service: Service, live: LiveIndex):
+def test_the_program_of_the_page_prints_every_book(folder: Path, service: Service, live: LiveIndex):
     lines = run(folder, "show.mjs", service).splitlines()
     assert len(lines) == len(live.current) == 14
     total = sum(level.accumulated_liquidity for level in (*EXACT.bids, *EXACT.asks))

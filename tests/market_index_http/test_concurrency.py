@@ -1,4 +1,4 @@
-"""Readers on many connections while ten thousand books are published: no answer is a mix of two books."""
+"""Readers on several connections while ten thousand books are published: no response mixes two books."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVELS = 5
 
 
 def book(pair: Pair, generation: int) -> OrderBook:
-    """A book in which every number tells the generation."""
+    """Return a book in which every number follows from the generation."""
     prices = range(generation + 1, generation + 1 + LEVELS)
     return OrderBook.from_levels(
         pair,
@@ -27,7 +27,7 @@ def book(pair: Pair, generation: int) -> OrderBook:
     )
 
 
-def test_no_answer_is_torn_while_ten_thousand_books_are_published():
+def test_no_response_is_torn_while_ten_thousand_books_are_published():
     live = LiveIndex([book(PAIR, 1), book(OTHER, 1)])
     done = Event()
     newest_of = [0] * 4
@@ -46,7 +46,7 @@ def test_no_answer_is_torn_while_ten_thousand_books_are_published():
             assert generation >= newest
             newest_of[reader] = newest = generation
             listed = client.ask("/trading-view/pair-list").json["pairs"]
-            # Both books are published at once, so both spots move together.
+            # Both books are published atomically, so both spots change together.
             assert listed[0]["last_spot"] == listed[1]["last_spot"]
             assert int(listed[0]["last_spot"]) >= newest
         client.close()

@@ -1,4 +1,4 @@
-"""Every rule of the contract and every row of the decisions, through a real uvicorn on a real socket."""
+"""The rules of the contract and the decisions on HTTP, tested through a real uvicorn on a real socket."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def service(running: Service, live: LiveIndex) -> Service:
     return running
 
 
-def refused(answer: Answer, status: int) -> str:
-    """The message of an error answer, which has the error body and nothing else."""
+def error_message(answer: Answer, status: int) -> str:
+    """Return the message of an error response. Its status and body must be those of the contract."""
     assert answer.status == status
     assert answer.headers["content-type"] == "application/json"
     assert list(answer.json) == ["error"]
@@ -60,7 +60,7 @@ def refused(answer: Answer, status: int) -> str:
 
 
 class TestPairList:
-    """4.1 of the contract."""
+    """Section 4.1 of the contract."""
 
     def test_every_tracked_pair_appears_once_in_ledger_order(self, service: Service):
         answer = service.pair_list()
@@ -83,9 +83,9 @@ class TestPairList:
 
 
 class TestOrderBook:
-    """4.2 of the contract."""
+    """Section 4.2 of the contract."""
 
-    def test_the_book_of_the_pair_bids_falling_asks_rising(self, service: Service):
+    def test_a_book_has_bids_with_falling_and_asks_with_rising_prices(self, service: Service):
         answer = service.order_book(SNEK, "ADA")
         assert answer.status == 200
         assert answer.headers["content-type"] == "application/json"
@@ -103,18 +103,19 @@ class TestOrderBook:
             ],
         }
 
-    def test_spot_is_null_where_nothing_was_traded(self, service: Service):
+    def test_spot_is_null_if_there_was_no_trade(self, service: Service):
         expected: dict[str, Any] = {"base": "ADA", "quote": NAMELESS, "spot": None, "bids": [], "asks": []}
         assert service.order_book("ADA", NAMELESS).json == expected
 
-    def test_a_crossed_book_is_served_as_it_is(self, service: Service):
+    def test_a_crossed_book_is_served_unchanged(self, service: Service):
         book = service.order_book(SNEK, NAMELESS).json
         assert Decimal(book["bids"][0]["price"]) > Decimal(book["asks"][0]["price"])
 
-    @pytest.mark.parametrize("asked", [SNEK, SNEK.upper(), POLICY + ":534E454b", POLICY.upper() + ":534e454b"])
-    def test_base_and_quote_are_echoed_as_they_were_asked(self, service: Service, asked: str):
-        assert service.order_book(asked, "ADA").json["base"] == asked
-        assert service.order_book("ADA", asked.partition(":")[0] + ":").json["quote"] == asked.partition(":")[0] + ":"
+    @pytest.mark.parametrize("text", [SNEK, SNEK.upper(), POLICY + ":534E454b", POLICY.upper() + ":534e454b"])
+    def test_base_and_quote_are_echoed_as_they_were_requested(self, service: Service, text: str):
+        nameless = text.partition(":")[0] + ":"
+        assert service.order_book(text, "ADA").json["base"] == text
+        assert service.order_book("ADA", nameless).json["quote"] == nameless
 
     @pytest.mark.parametrize("colon", [":", "%3A", "%3a"])
     def test_the_colon_may_be_raw_or_percent_encoded(self, service: Service, colon: str):
@@ -130,10 +131,10 @@ class TestOrderBook:
         ("base", "quote"),
         [("ADA", SNEK), (NAMELESS, "ADA"), ("ADA", "ADA"), (SNEK, SNEK), (SNEK.upper(), f"{POLICY}:00")],
     )
-    def test_a_pair_that_is_not_tracked_is_404_and_named_as_it_was_asked(self, service: Service, base: str, quote: str):
-        assert refused(service.order_book(base, quote), 404) == f"Pair {base}/{quote} not found"
+    def test_an_untracked_pair_is_404_and_named_as_it_was_requested(self, service: Service, base: str, quote: str):
+        assert error_message(service.order_book(base, quote), 404) == f"Pair {base}/{quote} not found"
 
-    def test_a_published_change_is_in_the_next_answer(self, service: Service, live: LiveIndex):
+    def test_a_published_change_is_in_the_next_response(self, service: Service, live: LiveIndex):
         live.publish(TRADED.apply(spot="7", bids=[("1", 1)]))
         assert service.order_book(SNEK, "ADA").json["bids"][0] == {"price": "1", "accumulated_liquidity": 1}
         assert service.pair_list().json["pairs"][1]["last_spot"] == "7"
@@ -141,7 +142,7 @@ class TestOrderBook:
         assert service.order_book(SNEK, "ADA").status == 404
 
 
-class TestRefusals:
+class TestErrors:
     """Decisions 16, 18 and 19."""
 
     @pytest.mark.parametrize(
@@ -152,11 +153,11 @@ class TestRefusals:
             ("?base=ADA", "Query parameter 'quote' is missing"),
             ("?quote=ADA", "Query parameter 'base' is missing"),
             ("?Base=ADA&quote=ADA", "Query parameter 'base' is missing"),
-            ("?base=&quote=ADA", "Query parameter 'base' is empty: ''"),
-            ("?base&quote=ADA", "Query parameter 'base' is empty: ''"),
-            ("?base=ADA&quote=", "Query parameter 'quote' is empty: ''"),
-            ("?base=ADA&base=ADA&quote=ADA", "Query parameter 'base' is given 2 times: ['ADA', 'ADA']"),
-            ("?base=ADA&quote=ADA&quote=", "Query parameter 'quote' is given 2 times: ['ADA', '']"),
+            ("?base=&quote=ADA", "Query parameter 'base' must not be empty, got ''"),
+            ("?base&quote=ADA", "Query parameter 'base' must not be empty, got ''"),
+            ("?base=ADA&quote=", "Query parameter 'quote' must not be empty, got ''"),
+            ("?base=ADA&base=ADA&quote=ADA", "Query parameter 'base' must be given once, got ['ADA', 'ADA']"),
+            ("?base=ADA&quote=ADA&quote=", "Query parameter 'quote' must be given once, got ['ADA', '']"),
             ("?base=ada&quote=ADA", "Query parameter 'base': 'ada' is not an asset identifier: it is not ADA"),
             ("?base=lovelace&quote=ADA", "Query parameter 'base': 'lovelace' is not"),
             ("?base=.&quote=ADA", "Query parameter 'base': '.' is not"),
@@ -185,29 +186,30 @@ class TestRefusals:
             ("?base=%22%3Cscript%3E&quote=ADA", "'\"<script>' is not"),
         ],
     )
-    def test_a_parameter_that_is_not_right_is_400_and_named(self, service: Service, query: str, message: str):
-        assert message in refused(service.ask(f"/trading-view/order-book{query}"), 400)
+    def test_an_invalid_parameter_is_400_and_named(self, service: Service, query: str, message: str):
+        assert message in error_message(service.ask(f"/trading-view/order-book{query}"), 400)
 
     @given(text=invalid_asset_id_texts(), name=st.sampled_from(["base", "quote"]))
-    def test_what_is_no_asset_identifier_is_400_and_shown(self, running: Service, text: str, name: str):
+    def test_an_invalid_asset_identifier_is_400_and_shown(self, running: Service, text: str, name: str):
         values = {"base": "ADA", "quote": "ADA"} | {name: text}
-        message = refused(running.ask(f"/trading-view/order-book?{urlencode(values)}"), 400)
-        problem = "is not an asset identifier: " if text else "is empty: ''"
+        message = error_message(running.ask(f"/trading-view/order-book?{urlencode(values)}"), 400)
+        problem = "is not an asset identifier: " if text else "must not be empty, got ''"
         assert message.startswith(f"Query parameter '{name}'")
         assert problem in message
 
     @pytest.mark.parametrize("size", [1_000, 8_000, 60_000])
     @pytest.mark.parametrize("filler", ["a", "%00", "%ff", ":"])
-    def test_a_huge_value_is_400_and_cut(self, service: Service, size: int, filler: str):
+    def test_a_huge_value_is_400_and_truncated(self, service: Service, size: int, filler: str):
         answer = service.ask(f"/trading-view/order-book?base={filler * (size // len(filler))}&quote=ADA")
-        message = refused(answer, 400)
+        message = error_message(answer, 400)
         assert len(message) < 250
         # Decision 25: the server rejects a target above 8 KiB.
         assert message.startswith("Query parameter 'base'" if size <= 8_000 else "The request target must have")
 
     def test_a_repeated_parameter_is_400(self, service: Service):
         query = "base=ADA&" * 31
-        assert "is given 31 times" in refused(service.ask(f"/trading-view/order-book?{query}quote=ADA"), 400)
+        message = error_message(service.ask(f"/trading-view/order-book?{query}quote=ADA"), 400)
+        assert message.startswith("Query parameter 'base' must be given once, got ['ADA', ")
 
     @pytest.mark.parametrize(
         "request_line",
@@ -219,9 +221,9 @@ class TestRefusals:
             "\x16\x03\x01",
         ],
     )
-    def test_what_is_not_http_is_400_with_the_error_body(self, service: Service, request_line: str):
+    def test_a_request_that_is_not_http_is_400_with_the_error_body(self, service: Service, request_line: str):
         client = Client(service.port)
-        refused(client.send(f"{request_line}\r\nHost: test\r\n\r\n".encode()), 400)
+        error_message(client.send(f"{request_line}\r\nHost: test\r\n\r\n".encode()), 400)
         client.close()
 
     @pytest.mark.parametrize(
@@ -253,13 +255,13 @@ class TestRefusals:
         if method == "HEAD":
             assert (answer.status, answer.body) == (404, b"")
         else:
-            refused(answer, 404)
+            error_message(answer, 404)
 
     @pytest.mark.parametrize("path", ["/trading-view/pair-list", "/trading-view/order-book?base=ADA&quote=ADA"])
     @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-    def test_any_other_method_is_405_and_told_which_are_allowed(self, service: Service, path: str, method: str):
+    def test_any_other_method_is_405_with_the_allowed_methods(self, service: Service, path: str, method: str):
         answer = service.ask(path, method)
-        refused(answer, 405)
+        error_message(answer, 405)
         assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
     def test_an_unexpected_failure_is_500_without_detail_and_logged(
@@ -268,10 +270,10 @@ class TestRefusals:
         def fail(*_: object, **__: object) -> bytes:
             raise RuntimeError("a secret detail")
 
-        live.publish(TRADED.apply(spot="9"))  # whose body nobody has made yet
+        live.publish(TRADED.apply(spot="9"))  # a new book, whose body is not cached
         monkeypatch.setattr("market_index_http.bodies.encoded_order_book", fail)
-        assert refused(service.order_book(SNEK, "ADA"), 500) == "Internal Server Error"
-        # The server logs after its answer.
+        assert error_message(service.order_book(SNEK, "ADA"), 500) == "Internal Server Error"
+        # The server logs after its response.
         eventually(lambda: "RuntimeError: a secret detail" in caplog.text)
 
 
@@ -285,7 +287,7 @@ class TestRefusals:
         "/nowhere",
     ],
 )
-def test_head_answers_as_get_does_without_the_body(service: Service, target: str):
+def test_head_has_the_status_and_headers_of_get_and_no_body(service: Service, target: str):
     client = Client(service.port)
     got, head, again = client.ask(target), client.ask(target, "HEAD"), client.ask(target)
     client.close()
@@ -297,7 +299,7 @@ def test_head_answers_as_get_does_without_the_body(service: Service, target: str
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(index=market_indexes())
-def test_every_answer_equals_the_domain(running: Service, live: LiveIndex, index: MarketIndex):
+def test_every_response_equals_the_domain(running: Service, live: LiveIndex, index: MarketIndex):
     live.update(index.values(), list(live.current))
     client = Client(running.port)
     try:
@@ -312,7 +314,7 @@ def test_every_answer_equals_the_domain(running: Service, live: LiveIndex, index
         client.close()
 
 
-def test_a_saved_answer_is_a_book_again(service: Service):
+def test_a_saved_response_is_a_line_of_a_feed(service: Service):
     answer = service.order_book(SNEK, "ADA")
     assert wire.order_book_from_json(answer.body) == TRADED
     assert b"\n" not in answer.body

@@ -1,4 +1,4 @@
-"""The fast path: when it applies, what it never skips, and that it answers as the routes do."""
+"""The fast path: when it applies, what it never skips, and that it responds as the routes do."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import LiveIndex
 from market_index_http import compression, create_app, endpoints, fast_path
-from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, Counted, asked, book, numbered_pair, target
+from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, Counted, book, fetch, numbered_pair, target
 from tests.service import Client, served
 
 
 class TestCachedQueries:
     """Common requests are answered before routing."""
 
-    def test_a_query_that_was_answered_is_not_taken_apart_again(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_query_that_was_answered_is_not_parsed_again(self, monkeypatch: pytest.MonkeyPatch):
         live = LiveIndex([MIDDLE])
-        taken_apart = Counted(endpoints._asset)
-        monkeypatch.setattr(endpoints, "_asset", taken_apart)
+        parse = Counted(endpoints._asset)
+        monkeypatch.setattr(endpoints, "_asset", parse)
         with served(create_app(live)) as service:
             answers = {service.ask(target(MIDDLE.pair)).body for _ in range(3)}
-            assert (len(answers), taken_apart.calls) == (1, 2)
+            assert (len(answers), parse.calls) == (1, 2)
             live.publish(book(2, 31))
             assert len(service.ask(target(MIDDLE.pair)).json["bids"]) == 31
             live.retract(MIDDLE.pair)
@@ -42,7 +42,7 @@ class TestCachedQueries:
             assert service.ask(target(MIDDLE.pair)).status == 200
 
     @pytest.mark.parametrize("extra", ["&x=1", "&", "&base=", "#", "%20"])
-    def test_only_plain_spellings_are_remembered(self, extra: str):
+    def test_only_plain_spellings_are_cached(self, extra: str):
         live = LiveIndex([MIDDLE])
         app = create_app(live)
         base, quote = str(MIDDLE.pair.base), "ADA"
@@ -52,19 +52,19 @@ class TestCachedQueries:
         with served(app) as service:
             for query in spellings:
                 service.ask(f"/trading-view/order-book?{query}")
-        assert len(app._fast_path._pairs) == 4  # type: ignore[attr-defined]  # what only this test looks into
+        assert len(app._fast_path._pairs) == 4  # type: ignore[attr-defined]  # private to the app
 
-    def test_no_more_queries_are_remembered_than_there_is_room_for(self, monkeypatch: pytest.MonkeyPatch):
+    def test_the_number_of_cached_queries_is_limited(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(fast_path, "MAX_QUERIES", 3)
         app = create_app(LiveIndex([book(number, 1) for number in range(10)]))
         with served(app) as service:
             for number in sorted([*range(10)] * 3):
                 assert service.ask(target(numbered_pair(number))).json["base"] == str(numbered_pair(number).base)
-                remembered = app._fast_path  # type: ignore[attr-defined]  # what only this test looks into
+                remembered = app._fast_path  # type: ignore[attr-defined]  # private to the app
                 assert len(remembered._pairs) <= 3
                 assert len(remembered._current.bodies) <= 3
 
-    def test_routes_that_were_put_before_its_own_are_taken(self):
+    def test_routes_before_its_own_take_precedence(self):
         app = create_app(LiveIndex([MIDDLE]))
 
         async def closed(scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,7 +77,7 @@ class TestCachedQueries:
             assert service.ask(PAIR_LIST).status == 451
             assert service.ask(target(MIDDLE.pair)).status == 451
 
-    def test_routes_that_come_and_go_later_count_too(self):
+    def test_routes_that_change_while_the_app_serves_take_effect(self):
         app = create_app(LiveIndex([MIDDLE]))
 
         async def closed(scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,24 +91,24 @@ class TestCachedQueries:
             app.router.routes.clear()
             assert service.ask(PAIR_LIST).status == 404
 
-    def test_a_failure_in_the_midst_of_an_answer_is_answered_and_handled(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_failed_compression_is_500_and_later_requests_succeed(self, monkeypatch: pytest.MonkeyPatch):
         def failing(content: bytes, parts: object) -> bytes:
             raise RuntimeError("a secret detail")
 
         app = create_app(LiveIndex([MIDDLE, LARGE]))
         with served(app) as service:
             client = Client(service.port)
-            plain = {one.pair: asked(client, target(one.pair)).body for one in (MIDDLE, LARGE)}
+            plain = {one.pair: fetch(client, target(one.pair)).body for one in (MIDDLE, LARGE)}
             monkeypatch.setattr(compression, "gzip_body", failing)
             for one in (MIDDLE, LARGE):
                 for _ in range(2):
-                    answer = asked(client, target(one.pair), accept_encoding="gzip")
+                    answer = fetch(client, target(one.pair), accept_encoding="gzip")
                     assert (answer.status, answer.json) == (500, {"error": "Internal Server Error"})
                     client.close()
                     client = Client(service.port)
             monkeypatch.undo()
             for one in (MIDDLE, LARGE):
-                answer = asked(client, target(one.pair), accept_encoding="gzip")
+                answer = fetch(client, target(one.pair), accept_encoding="gzip")
                 assert gzip.decompress(answer.body) == plain[one.pair]
             client.close()
 
@@ -135,7 +135,7 @@ class TestCachedQueries:
             assert sent[0]["status"] == status
             sent.clear()
 
-    def test_what_is_not_http_goes_the_way_of_starlette(self):
+    def test_a_websocket_is_handled_by_starlette(self):
         app, sent = create_app(LiveIndex([MIDDLE])), []
 
         async def send(message: Any) -> None:
@@ -148,7 +148,7 @@ class TestCachedQueries:
         asyncio.run(app(scope, receive, send))
         assert [message["type"] for message in sent] == ["websocket.close"]
 
-    def test_an_index_that_is_no_longer_current_is_let_go(self):
+    def test_an_index_that_is_no_longer_current_is_freed(self):
         live = LiveIndex([book(number, 1) for number in range(5)])
         with served(create_app(live)) as service:
             for _ in range(2):
@@ -160,7 +160,7 @@ class TestCachedQueries:
             assert index() is None
             assert one() is None
 
-    def test_headers_that_a_host_adds_stay_with_their_answer(self):
+    def test_headers_that_a_host_adds_are_only_in_that_response(self):
         inner = create_app(LiveIndex([MIDDLE]))
 
         async def host(scope: Scope, receive: Receive, send: Send) -> None:
@@ -258,7 +258,7 @@ CUSTOMIZATIONS = [
 
 
 class TestCustomizations:
-    """Whatever Starlette lets a host change takes effect, although the fast path knows the answer."""
+    """Every customization that Starlette supports takes effect, although the response is cached."""
 
     @pytest.mark.parametrize("customize", CUSTOMIZATIONS)
     def test_before_the_first_request(self, customize: Callable[[Starlette], None]):
@@ -266,7 +266,7 @@ class TestCustomizations:
         customize(app)
         assert asyncio.run(call(app)) == 418
 
-    # Starlette itself takes no middleware and no other router after the first request.
+    # Starlette itself accepts no middleware and no other router after the first request.
     @pytest.mark.parametrize(
         "customize", [with_a_route_before_its_own, with_its_routes_replaced, with_middleware_of_a_route]
     )
@@ -309,5 +309,5 @@ class TestCustomizations:
     def test_a_limit_on_request_bodies_turns_it_off(self, monkeypatch: pytest.MonkeyPatch):
         app = create_app(LiveIndex([MIDDLE]))
         app.max_body_size = 5
-        monkeypatch.setattr(fast_path.FastPath, "answer", pytest.fail)
+        monkeypatch.setattr(fast_path.FastPath, "messages", pytest.fail)
         assert asyncio.run(call(app)) == 200

@@ -45,7 +45,7 @@ def live_and_app(request: pytest.FixtureRequest) -> tuple[LiveIndex, Starlette]:
     live = fresh_live()
     app = create_app(live)
     if request.param == "routes":
-        # With middleware there is no fast path.
+        # Middleware disables the fast path.
         app.user_middleware.append(Middleware(CORSMiddleware))
     return live, app
 
@@ -53,7 +53,7 @@ def live_and_app(request: pytest.FixtureRequest) -> tuple[LiveIndex, Starlette]:
 @pytest.mark.parametrize("target", [LIST, BOOK, UPPER])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
-def test_both_endpoints_say_it_also_with_304(
+def test_both_endpoints_send_it_also_with_304(
     live_and_app: tuple[LiveIndex, Starlette], target: str, method: str, coding: str
 ):
     _, app = live_and_app
@@ -64,7 +64,7 @@ def test_both_endpoints_say_it_also_with_304(
     assert (same.status, fields_of(same)) == (304, FIELDS)
 
 
-def test_what_is_not_known_is_not_said(live_and_app: tuple[LiveIndex, Starlette]):
+def test_an_unknown_value_has_no_field(live_and_app: tuple[LiveIndex, Starlette]):
     live, app = live_and_app
     live.update_from(live, [], [], Freshness())
     assert fields_of(sent(app, LIST)) == fields_of(sent(app, BOOK)) == {}
@@ -84,7 +84,7 @@ def test_a_publication_without_a_change_alters_these_fields_alone(
     assert fields_of(after) == FIELDS | {"market-index-as-of": "slot 8"}
 
 
-def test_errors_do_not_say_it():
+def test_errors_do_not_have_the_fields():
     assert fields_of(sent(create_app(fresh_live()), "/trading-view/order-book?base=ADA&quote=ADA")) == {}
 
 

@@ -1,4 +1,4 @@
-"""HEAD as the app answers it: a server such as uvicorn drops any body of its own accord."""
+"""HEAD, tested on the app without a server: a server such as uvicorn would drop any body."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def app(age: float = 0) -> Starlette:
         ("/file", 200),
     ],
 )
-def test_the_answer_has_the_headers_of_get_and_no_body(target: str, status: int, coding: str):
-    asked = {"Accept-Encoding": coding}
+def test_the_response_has_the_headers_of_get_and_no_body(target: str, status: int, coding: str):
+    headers = {"Accept-Encoding": coding}
     one = app()
     for _ in range(2):  # the second time the response is cached
-        get, head = sent(one, target, headers=asked), sent(one, target, "HEAD", asked)
+        get, head = sent(one, target, headers=headers), sent(one, target, "HEAD", headers)
         assert (get.status, get.headers["content-length"]) == (status, str(len(get.body)))
         assert get.body
         assert (head.status, head.headers, head.body) == (status, get.headers, b"")
 
 
-def test_failures_have_no_body_either(monkeypatch: pytest.MonkeyPatch):
+def test_failures_have_no_body(monkeypatch: pytest.MonkeyPatch):
     stale = app(age=61)
     assert sent(stale, "/healthz").status == 503
     assert sent(stale, "/healthz", "HEAD").body == b""

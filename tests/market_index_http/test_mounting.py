@@ -1,4 +1,4 @@
-"""The app as the whole app, and mounted in Starlette and FastAPI apps, with the host's lifespan and without."""
+"""The app mounted in Starlette and FastAPI apps, with and without the lifespan of the host."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def fastapi_host(routes: list[Mount], lifespan: Any = None) -> Any:
 @pytest.mark.parametrize("make_host", [starlette_host, fastapi_host])
 @pytest.mark.parametrize("lifespan", ["on", "off"])
 @pytest.mark.parametrize("path", ["", "/api", "/api/v1"])
-def test_it_answers_mounted_under_any_path(make_host, lifespan: Literal["on", "off"], path: str):
+def test_it_responds_when_mounted_under_any_path(make_host, lifespan: Literal["on", "off"], path: str):
     live = LiveIndex()
 
     @asynccontextmanager
-    async def fill(_: Any) -> AsyncIterator[None]:
+    async def publish_at_startup(_: Any) -> AsyncIterator[None]:
         live.publish(ONE)
         yield
 
     if lifespan == "off":
         live.publish(ONE)
-    host = make_host([Mount(path, create_app(live))], fill if lifespan == "on" else None)
+    host = make_host([Mount(path, create_app(live))], publish_at_startup if lifespan == "on" else None)
     with served(host, uvicorn.Server(uvicorn.Config(host, lifespan=lifespan, ws="none", log_config=None))) as service:
         assert service.ask("/hello").body == b"the host's own"
         assert len(service.pair_list(path).json["pairs"]) == 1
@@ -80,7 +80,7 @@ def test_several_apps_serve_several_indexes_side_by_side():
         assert len(service.pair_list("/c/deep").json["pairs"]) == 1
 
 
-def test_a_failure_has_the_error_body_under_the_hosts_middleware_too(monkeypatch: pytest.MonkeyPatch):
+def test_a_failure_has_the_error_body_below_middleware_of_the_host(monkeypatch: pytest.MonkeyPatch):
     async def passing_on(request: Any, call_next: Any) -> Any:
         return await call_next(request)
 
@@ -96,7 +96,7 @@ def test_a_failure_has_the_error_body_under_the_hosts_middleware_too(monkeypatch
         assert (answer.status, answer.json) == (500, {"error": "Internal Server Error"})
 
 
-def test_middleware_that_a_user_adds_is_honoured():
+def test_middleware_of_the_app_sees_every_request():
     async def stamping(request: Any, call_next: Any) -> Any:
         response = await call_next(request)
         response.headers["x-stamp"] = "seen"

@@ -9,7 +9,7 @@ import pytest
 from market_index import LiveIndex, OrderBook, wire
 from market_index_http import create_app
 from market_index_http.compression import MIN_GZIP_BYTES
-from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, SMALL, asked, book, target
+from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, SMALL, book, fetch, target
 from tests.service import Client, served
 
 
@@ -60,10 +60,10 @@ class TestGzip:
             ("br\r\nAccept-Encoding: gzip;q=0", False),
         ],
     )
-    def test_it_is_used_where_the_client_puts_it_no_lower_than_the_plain_body(
+    def test_it_is_used_if_the_client_ranks_it_no_lower_than_the_plain_body(
         self, client: Client, accepted: str | None, compressed: bool
     ):
-        answer = asked(client, target(MIDDLE.pair), accept_encoding=accepted)
+        answer = fetch(client, target(MIDDLE.pair), accept_encoding=accepted)
         assert (answer.headers.get("content-encoding") == "gzip") is compressed
         assert int(answer.headers["content-length"]) == len(answer.body)
         assert answer.headers["vary"].lower() == "accept-encoding"
@@ -75,7 +75,7 @@ class TestGzip:
     @pytest.mark.parametrize("path", ["book", "list"])
     def test_plain_and_compressed_are_the_same_content_under_two_tags(self, client: Client, one: OrderBook, path: str):
         where = target(one.pair) if path == "book" else PAIR_LIST
-        plain, packed = asked(client, where), asked(client, where, accept_encoding="gzip")
+        plain, packed = fetch(client, where), fetch(client, where, accept_encoding="gzip")
         if len(plain.body) < MIN_GZIP_BYTES:
             assert (packed.body, packed.headers["etag"]) == (plain.body, plain.headers["etag"])
             assert "content-encoding" not in packed.headers
@@ -114,12 +114,12 @@ class TestConditions:
     )
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
     @pytest.mark.parametrize("where", [PAIR_LIST, target(MIDDLE.pair), target(MIDDLE.pair).replace("abcd", "ABCD")])
-    def test_what_the_client_has_is_304_and_no_body(
+    def test_a_matching_tag_is_304_without_a_body(
         self, client: Client, condition: str, matches: bool, method: str, where: str
     ):
-        tag = asked(client, where).headers["etag"]
+        tag = fetch(client, where).headers["etag"]
         condition = condition.replace("{tag}", tag).replace("{bare}", tag.strip('"'))
-        answer = asked(client, where, method, if_none_match=condition)
+        answer = fetch(client, where, method, if_none_match=condition)
         assert answer.status == (304 if matches else 200)
         assert (answer.body == b"") is (matches or method == "HEAD")
         assert answer.headers["etag"] == tag
@@ -127,25 +127,25 @@ class TestConditions:
         assert answer.headers["vary"].lower() == "accept-encoding"
         if matches:
             assert not {"content-length", "content-type", "content-encoding"} & answer.headers.keys()
-        # The connection is good for more.
-        assert asked(client, where).headers["etag"] == tag
+        # The connection can be reused.
+        assert fetch(client, where).headers["etag"] == tag
 
     @pytest.mark.parametrize("where", [PAIR_LIST, target(MIDDLE.pair)])
     def test_each_representation_matches_its_own_tag(self, client: Client, where: str, live: LiveIndex):
         live.update([book(number) for number in range(10, 20)])
-        packed = asked(client, where, accept_encoding="gzip").headers["etag"]
-        plain = asked(client, where).headers["etag"]
-        assert asked(client, where, accept_encoding="gzip", if_none_match=packed).status == 304
-        assert asked(client, where, accept_encoding="gzip", if_none_match=plain).status == 200
-        assert asked(client, where, if_none_match=packed).status == 200
+        packed = fetch(client, where, accept_encoding="gzip").headers["etag"]
+        plain = fetch(client, where).headers["etag"]
+        assert fetch(client, where, accept_encoding="gzip", if_none_match=packed).status == 304
+        assert fetch(client, where, accept_encoding="gzip", if_none_match=plain).status == 200
+        assert fetch(client, where, if_none_match=packed).status == 200
 
     def test_errors_are_not_conditional(self, client: Client):
         errors = {"/trading-view/order-book?base=ADA&quote=ADA": 404, "/trading-view/order-book": 400, "/nowhere": 404}
         for where, status in errors.items():
-            assert asked(client, where, if_none_match="*").status == status
+            assert fetch(client, where, if_none_match="*").status == status
 
     @pytest.mark.parametrize("max_age", [0, 3, 86_400])
-    def test_max_age_is_told(self, max_age: int):
+    def test_max_age_is_in_cache_control(self, max_age: int):
         with served(create_app(LiveIndex([SMALL]), max_age=max_age)) as service:
             for where in (PAIR_LIST, target(SMALL.pair), target(SMALL.pair).replace("abcd", "ABCD")):
                 assert service.ask(where).headers["cache-control"] == f"max-age={max_age}"

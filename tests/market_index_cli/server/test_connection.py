@@ -173,7 +173,7 @@ class TestTarget:
 
     def test_parameters_up_to_the_limit_are_read(self, client: Client):
         answer = client.ask("/trading-view/order-book?" + "&".join(["base=ADA"] * MAX_PARAMETERS))
-        assert "is given 32 times" in answer.json["error"]
+        assert answer.json["error"].startswith("Query parameter 'base' must be given once")
 
     def test_more_parameters_are_400(self, client: Client):
         answer = client.ask("/trading-view/order-book?" + "&".join(["base=ADA"] * (MAX_PARAMETERS + 1)))

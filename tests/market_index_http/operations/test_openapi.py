@@ -1,4 +1,4 @@
-"""The server is held to its description, and the description to the server."""
+"""The server and its OpenAPI description agree: routes, statuses, headers, bodies and schemas."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def resolved(value: Any) -> Any:
     return value
 
 
-def test_the_server_shows_what_the_page_says(service: Service):
-    assert JSON.read_text() == as_json(), "make openapi"
+def test_the_server_serves_the_description_of_the_docs(service: Service):
+    assert JSON.read_text() == as_json(), "to update it: make openapi"
     answer = service.ask("/openapi.json")
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
@@ -71,7 +71,7 @@ def test_the_server_shows_what_the_page_says(service: Service):
     assert answer.json == CONTRACT
 
 
-def test_it_is_shown_wherever_its_route_is_put():
+def test_its_route_can_be_added_to_an_app():
     app = create_app(LiveIndex())
     app.router.routes.append(openapi_route())
     with served(app) as here:
@@ -86,8 +86,8 @@ def test_it_describes_every_route_of_the_app():
     assert CONTRACT["paths"].keys() - paths == {"/healthz"}
 
 
-def described(path: str, answer: Answer) -> None:
-    """Fail where an answer is not as it is described: its status, its type, its headers, its body."""
+def assert_described(path: str, answer: Answer) -> None:
+    """Assert that the status, type, headers and body of a response match the description."""
     responses = CONTRACT["paths"][path]["get"]["responses"]
     assert str(answer.status) in responses
     response = resolved(responses[str(answer.status)])
@@ -124,25 +124,25 @@ QUERY = f"base={FIRST['base']}&quote={FIRST['quote']}"
         ("/healthz", "", 200),
     ],
 )
-def test_answers_are_as_described(service: Service, path: str, query: str, status: int):
+def test_responses_are_as_described(service: Service, path: str, query: str, status: int):
     answer = service.ask(f"{path}?{query}")
     assert answer.status == status
-    described(path, answer)
+    assert_described(path, answer)
     head = service.ask(f"{path}?{query}", "HEAD")
     assert (head.status, head.body) == (status, b"")
 
 
 @pytest.mark.parametrize("path", CONTRACT["paths"])
-def test_other_methods_and_what_was_kept_are_as_described(service: Service, path: str):
+def test_405_and_304_are_as_described(service: Service, path: str):
     other = service.ask(path, "POST")
     assert other.status == 405
-    described(path, other)
+    assert_described(path, other)
     if path.startswith("/trading-view/"):
         client = Client(service.port)
-        kept = client.ask(f"{path}?{QUERY}", headers="If-None-Match: *\r\n")
+        not_modified = client.ask(f"{path}?{QUERY}", headers="If-None-Match: *\r\n")
         client.close()
-        assert kept.status == 304
-        described(path, kept)
+        assert not_modified.status == 304
+        assert_described(path, not_modified)
 
 
 @pytest.mark.parametrize("path", ["/trading-view/pair-list", "/trading-view/order-book"])
@@ -154,24 +154,24 @@ def test_a_failure_is_as_described(path: str, monkeypatch: pytest.MonkeyPatch):
     with served(create_app(LiveIndex())) as here:
         answer = here.ask(f"{path}?{QUERY}")
     assert answer.status == 500
-    described(path, answer)
+    assert_described(path, answer)
 
 
 def test_a_stale_server_is_as_described(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0, "--max-stale", 0) as command:
         answer = command.service.ask("/healthz")
     assert answer.status == 503
-    described("/healthz", answer)
+    assert_described("/healthz", answer)
 
 
 @given(order_books(), market_indexes())
-def test_every_answer_that_there_can_be_is_described(book: OrderBook, index: MarketIndex):
+def test_every_book_and_pair_list_matches_its_schema(book: OrderBook, index: MarketIndex):
     validator("OrderBook").validate(json.loads(wire.order_book_to_json(book)))
     validator("PairList").validate(json.loads(wire.pair_list_to_json(index.pair_list())))
 
 
 @given(asset_ids(), st.booleans(), invalid_asset_id_texts())
-def test_identifiers_are_described_as_they_are_read(asset: AssetId, upper: bool, invalid: str):
+def test_the_schema_accepts_the_identifiers_that_the_server_reads(asset: AssetId, upper: bool, invalid: str):
     assert validator("AssetId").is_valid(str(asset))
     assert validator("AskedAssetId").is_valid(str(asset).upper() if upper else str(asset))
     for name in ("AssetId", "AskedAssetId"):
@@ -179,9 +179,9 @@ def test_identifiers_are_described_as_they_are_read(asset: AssetId, upper: bool,
 
 
 @given(prices(), invalid_price_texts())
-def test_prices_are_described_as_they_are_written(price: Decimal, invalid: str):
+def test_the_schema_accepts_the_prices_that_the_server_sends(price: Decimal, invalid: str):
     assert validator("Price").is_valid(format_price(price))
-    # A pattern cannot tell that a coefficient is below 2^96.
+    # A pattern cannot express that a coefficient is below 2^96.
     assert not validator("Price").is_valid(invalid) or len(invalid.replace(".", "")) >= 29
 
 
@@ -197,7 +197,7 @@ def test_a_level_has_a_whole_liquidity(liquidity: object):
 
 
 def examples(value: Any) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Every schema that has examples beside it, with each."""
+    """Yield each example of the description with its schema."""
     if isinstance(value, dict):
         if "schema" in value:
             for example in value.get("examples", {}).values():
@@ -214,8 +214,8 @@ def test_the_examples_are_as_described():
 
 
 @pytest.mark.thorough
-def test_schemathesis_finds_nothing(service: Service, tmp_path: Path):
-    # Every check, what is valid and what is not, by itself and along the links.
+def test_schemathesis_finds_no_issue(service: Service, tmp_path: Path):
+    # All checks, with valid and invalid requests, alone and along the links.
     done = subprocess.run(
         [
             Path(sys.executable).with_name("schemathesis"),

@@ -1,4 +1,4 @@
-"""What a body answers, message by message, and what is cached, without a server."""
+"""The messages that a body sends, and what is cached: tested without a server."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ACCEPTS_GZIP = (b"accept-encoding", b"gzip")
 
 def answer(body: Body, *headers: tuple[bytes, bytes], method: str = "GET") -> tuple[int, list[Any], bytes]:
     """Return the status, the headers and the content of the response."""
-    messages = body.answer({"method": method, "headers": headers})
+    messages = body.messages({"method": method, "headers": headers})
     assert messages is not None
     start, content = messages
     assert (start["type"], content["type"]) == ("http.response.start", "http.response.body")
     return start["status"], start["headers"], content["body"]
 
 
-class TestAnswer:
+class TestMessages:
     """The messages for one request."""
 
     BODY = Body(CONTENT, "tag", b"max-age=5")
@@ -44,11 +44,11 @@ class TestAnswer:
     )
 
     @pytest.mark.parametrize(("method", "content"), [("GET", CONTENT), ("HEAD", b"")])
-    def test_a_body_is_sent_as_it_is(self, method: str, content: bytes):
+    def test_a_body_is_sent_unchanged(self, method: str, content: bytes):
         assert answer(self.BODY, method=method) == (200, [*self.PLAIN], content)
 
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
-    def test_a_body_is_compressed_under_a_tag_of_its_own(self, method: str):
+    def test_a_compressed_body_has_its_own_tag(self, method: str):
         packed = gzip.compress(CONTENT, compression.GZIP_LEVEL, mtime=0)
         status, headers, content = answer(self.BODY, ACCEPTS_GZIP, method=method)
         assert (status, content) == (200, packed if method == "GET" else b"")
@@ -75,7 +75,7 @@ class TestAnswer:
             ([(b"accept-encoding", b"br"), (b"te", b"gzip")], 200, b'"tag"'),
         ],
     )
-    def test_what_the_client_has_is_304_and_only_the_headers_of_its_cache(
+    def test_a_matching_tag_is_304_with_only_the_headers_for_caches(
         self, headers: list[tuple[bytes, bytes]], status: int, tag: bytes
     ):
         assert answer(self.BODY, *headers)[0] == status
@@ -83,12 +83,12 @@ class TestAnswer:
         if status == 304:
             assert answer(self.BODY, *headers)[1:] == ([(b"etag", tag), *self.PLAIN[1:3]], b"")
 
-    def test_the_headers_of_one_response_are_not_those_of_the_next(self):
+    def test_each_response_has_its_own_list_of_headers(self):
         answer(self.BODY)[1].clear()
         answer(self.BODY, ACCEPTS_GZIP)[1].clear()
         assert answer(self.BODY)[1] == [*self.PLAIN]
 
-    def test_a_body_has_the_fields_that_are_given_and_need_not_be_compressed(self):
+    def test_a_body_has_the_given_fields_and_compression_can_be_disabled(self):
         body = Body(CONTENT, "tag", b"no-cache", compress=False, fields=((b"content-type", b"text/css"),))
         _, headers, content = answer(body, ACCEPTS_GZIP)
         assert content == CONTENT
@@ -100,9 +100,9 @@ class TestAnswer:
             (b"content-length", b"800"),
         ]
 
-    def test_a_large_body_is_compressed_before_it_is_answered(self):
+    def test_a_large_body_is_compressed_before_it_is_sent(self):
         body = Body(b"x" * LARGE_BODY_BYTES, "tag", b"no-cache")
-        assert body.answer({"method": "GET", "headers": [ACCEPTS_GZIP]}) is None
+        assert body.messages({"method": "GET", "headers": [ACCEPTS_GZIP]}) is None
         response = sent(body, "/", headers={"accept-encoding": "gzip"})
         assert (response.status, gzip.decompress(response.body)) == (200, b"x" * LARGE_BODY_BYTES)
         assert answer(body, ACCEPTS_GZIP)[2] == response.body
@@ -127,14 +127,14 @@ class TestCache:
     @pytest.mark.parametrize(
         ("max_age", "cache_control"), [(None, b"no-cache"), (0, b"max-age=0"), (2**31, b"max-age=2147483648")]
     )
-    def test_a_response_may_be_reused_for_so_many_seconds(self, max_age: int | None, cache_control: bytes):
+    def test_max_age_is_in_every_response(self, max_age: int | None, cache_control: bytes):
         cache = Bodies(max_age)
-        spelled = cache.as_asked(cache.order_book(SMALL), SMALL.pair, "base", "quote")
+        spelled = cache.respelled(cache.order_book(SMALL), SMALL.pair, "base", "quote")
         for body in (cache.order_book(SMALL), cache.pair_list(MarketIndex()), spelled):
             assert answer(body)[1][1] == (b"cache-control", cache_control)
 
     @pytest.mark.parametrize("max_age", [-1, 1.5, True, "3", 2**31 + 1, pytest.param(10**5000, id="huge")])
-    def test_another_number_of_seconds_is_rejected(self, max_age: Any):
+    def test_an_invalid_max_age_is_rejected(self, max_age: Any):
         with pytest.raises(ValueError, match="max_age") as rejected:
             create_app(LiveIndex(), max_age=max_age)
         assert str(rejected.value) == (
@@ -150,7 +150,7 @@ class TestCache:
         assert cache.order_book(equal) is not body
         assert cache.order_book(equal).digest == body.digest
 
-    def test_a_pair_list_stays_until_a_spot_price_changes(self):
+    def test_a_pair_list_is_cached_until_a_spot_price_changes(self):
         cache, index = Bodies(), MarketIndex([SMALL, MIDDLE])
         body = cache.pair_list(index)
         assert body.content == wire.pair_list_to_json(index.pair_list())
@@ -160,16 +160,16 @@ class TestCache:
         changed = index.with_books(SMALL.apply(spot="9"))
         assert cache.pair_list(changed).content == wire.pair_list_to_json(changed.pair_list())
 
-    def test_another_spelling_has_the_tag_of_its_content(self):
+    def test_each_spelling_has_its_own_tag(self):
         cache = Bodies()
         pair = Pair(AssetId(b"\xab" * 28, b""), ADA)
         book = OrderBook.from_levels(pair, asks=[(str(price), price) for price in range(1, 30)])
         body, changed = cache.order_book(book), cache.order_book(book.apply(spot="9"))
         bases = str(pair.base).upper(), str(pair.base).capitalize()
-        spelled = [cache.as_asked(one, pair, base, "ADA") for one in (body, changed) for base in bases]
+        spelled = [cache.respelled(one, pair, base, "ADA") for one in (body, changed) for base in bases]
         assert len({one.digest for one in (body, changed, *spelled)}) == 6
         assert {len(one.digest) for one in (body, *spelled)} == {32}
-        assert cache.as_asked(body, pair, bases[0], "ADA").digest == spelled[0].digest
+        assert cache.respelled(body, pair, bases[0], "ADA").digest == spelled[0].digest
         content = wire.with_identifiers(body.content, pair, bases[0], "ADA")
         assert content != body.content
         assert answer(spelled[0], ACCEPTS_GZIP)[2] == content
@@ -180,7 +180,7 @@ class TestCache:
         monkeypatch.setattr(bodies, "LARGE_BODY_BYTES", size + offset)
         assert len(Bodies().order_book(MIDDLE)._parts) == (0 if offset else len(wire.encoded_order_book(MIDDLE)))
 
-    def test_the_body_of_a_book_that_is_gone_may_be_dropped_again(self):
+    def test_the_body_of_a_freed_book_may_be_dropped_twice(self):
         cache = Bodies()
         cache.order_book(MIDDLE)
         cached = cache._order_books[MIDDLE.pair]
@@ -190,7 +190,7 @@ class TestCache:
 
 
 class TestThreads:
-    """What is encoded where."""
+    """Which values are encoded in a thread."""
 
     @pytest.fixture(autouse=True)
     def _low_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
