@@ -1,1 +1,1 @@
-"""The web page that shows the pairs and their order books: static files, and their routes."""
+"""The web page that shows pairs and their order books: static files and their routes."""

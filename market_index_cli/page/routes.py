@@ -1,4 +1,4 @@
-"""The routes of the page. It reads only the two endpoints of the API."""
+"""The routes of the web page: one for each static file. The page reads the two endpoints of the API and `/healthz`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONTENT_TYPES: Final = {
     ".js": b"text/javascript; charset=utf-8",
 }
 
-# Only files of this server, and no inline script or style: anyone can choose the name of an asset.
+# Only files of this server, and no inline script or style: the name of an asset is untrusted input.
 _POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -27,9 +27,9 @@ _HEADERS: Final = (
 
 
 def page_routes() -> list[ExactRoute]:
-    """Return the route `/`, and one for each file that the page loads.
+    """Return the route `/` and one for each file that the page loads.
 
-    The page uses relative addresses only, so it works below any path of a proxy.
+    The page uses only relative addresses, so it works below any path of a proxy.
 
     >>> [route.path for route in page_routes()][:3]
     ['/', '/book.js', '/chart.js']

@@ -1,4 +1,4 @@
-"""A browser, and a service of the sample books with the page."""
+"""Fixtures: a browser, and a service of the sample books with the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sample_service() -> Iterator[Service]:
         yield service
 
 
-# Not for the session: Playwright runs an event loop in this thread, and tests of other packages run their own.
+# Not of session scope: Playwright runs an event loop in this thread, and tests of other packages run their own.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with chromium() as started:

@@ -1,4 +1,4 @@
-"""The order book in a real browser: ladder, facts, identifiers."""
+"""The order book in a real browser: ladder, key figures and identifiers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from market_index import ADA, LiveIndex, OrderBook, Pair, format_price
 from market_index_cli.terminal import ticker
-from tests.browser.visit import as_laddered, visited, visiting
+from tests.browser.visit import ladder_rows, visited, visiting
 from tests.page import SNEK, SNEK_ADA, fixed, sample, token
 from tests.service import Service
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.thorough
 
 
-def test_every_sample_book_is_shown_as_it_is(browser: Browser, sample_service: Service):
-    def shown(value: Decimal | None) -> str:
+def test_every_sample_book_is_shown_exactly(browser: Browser, sample_service: Service):
+    def text_of(value: Decimal | None) -> str:
         return "none" if value is None else fixed(Fraction(value))
 
     with visiting(browser, sample_service.port) as visit:
         for book in sample():
             visit.open(book.pair)
             visit.shows("h2", f"{ticker(book.pair.base)}/{ticker(book.pair.quote)}")
-            visit.becomes(visit.ladder, as_laddered(book))
+            visit.becomes(visit.ladder, ladder_rows(book))
             bid, ask = book.best_bid, book.best_ask
             visit.becomes(
                 visit.facts,
                 {
                     "Spot": "none yet" if book.spot is None else format_price(book.spot),
-                    "Best bid": shown(bid and bid.price),
-                    "Best ask": shown(ask and ask.price),
-                    "Spread": shown(book.spread),
-                    "Mid": shown(book.mid),
+                    "Best bid": text_of(bid and bid.price),
+                    "Best ask": text_of(ask and ask.price),
+                    "Spread": text_of(book.spread),
+                    "Mid": text_of(book.mid),
                 },
             )
             one_sided = "" if bid and ask else "no bids" if ask else "no asks" if bid else "empty"
@@ -67,7 +67,7 @@ def test_a_locked_book_is_marked_until_it_is_not_locked(browser: Browser):
     with visited(browser, live) as visit:
         visit.open_live(book.pair)
         visit.shows(".badge", "locked")
-        visit.contains("article", "the same price, 5")
+        visit.contains("article", "have the same price, 5")
         visit.becomes(lambda: visit.facts().get("Spread"), "0")
         live.publish(book.apply(bids=[("5", 0), ("4", 1)]))
         visit.poll()
@@ -81,7 +81,7 @@ def test_an_empty_book_says_so_until_it_has_a_level(browser: Browser):
     live = LiveIndex([book])
     with visited(browser, live) as visit:
         page = visit.open_live(SNEK_ADA)
-        visit.shows("article .notice", "Nothing rests on either side of this book.")
+        visit.shows("article .notice", "This order book is empty.")
         visit.is_visible(".ladder", expected=False)
         visit.becomes(
             visit.facts,
@@ -89,12 +89,12 @@ def test_an_empty_book_says_so_until_it_has_a_level(browser: Browser):
         )
         live.publish(book.apply(asks=[("5", 1)]))
         visit.poll()
-        visit.contains("article .notice", "Nobody bids")
+        visit.contains("article .notice", "This order book has asks only.")
         visit.becomes(visit.ladder, [("ask", "5", "1", "1")])
         visit.becomes(page.locator(".chart path.line").count, 1)
 
 
-def test_identifiers_are_hidden_until_they_are_asked_for(browser: Browser, sample_service: Service):
+def test_identifiers_are_hidden_until_they_are_requested(browser: Browser, sample_service: Service):
     with visiting(browser, sample_service.port) as visit:
         page = visit.open_live(SNEK_ADA)
         visit.is_visible("code", expected=False)
@@ -103,7 +103,7 @@ def test_identifiers_are_hidden_until_they_are_asked_for(browser: Browser, sampl
         visit.becomes(page.locator("code").all_text_contents, [str(SNEK), "ADA"])
 
 
-def test_an_identifier_is_selected_where_there_is_no_clipboard(browser: Browser, sample_service: Service):
+def test_an_identifier_is_selected_if_there_is_no_clipboard(browser: Browser, sample_service: Service):
     with visiting(browser, sample_service.port) as visit:
         page = visit.open_live(SNEK_ADA)
         visit.stop_clock()
@@ -122,8 +122,8 @@ def test_a_deep_book_is_shown_from_the_middle_and_further_on_request(browser: Br
     )
     with visited(browser, LiveIndex([book])) as visit:
         page = visit.open_live(SNEK_ADA)
-        visit.becomes(visit.ladder, as_laddered(book.depth(15)))
+        visit.becomes(visit.ladder, ladder_rows(book.depth(15)))
         page.get_by_role("button", name="3,985 more bids below: show 100").click()
-        visit.becomes(visit.ladder, [*as_laddered(book.depth(15))[:15], *as_laddered(book.depth(115))[115:]])
+        visit.becomes(visit.ladder, [*ladder_rows(book.depth(15))[:15], *ladder_rows(book.depth(115))[115:]])
         page.get_by_role("button", name="3,985 more asks above: show 100").click()
-        visit.becomes(visit.ladder, as_laddered(book.depth(115)))
+        visit.becomes(visit.ladder, ladder_rows(book.depth(115)))

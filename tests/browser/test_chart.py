@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.thorough
 
 
-def test_the_totals_of_a_crossed_book_count_the_best_levels_that_the_chart_does_not_reach(browser: Browser):
+def test_the_totals_of_a_crossed_book_include_best_levels_outside_the_chart(browser: Browser):
     bids = [("100", 7), *((f"54.{number}", 1_000) for number in range(90, 100))]
     asks = [("10", 5), *((f"55.{number:02}", 1_000) for number in range(1, 11))]
     with visited(browser, LiveIndex([OrderBook.from_levels(SNEK_ADA, bids, asks)])) as visit:
@@ -27,7 +27,7 @@ def test_the_totals_of_a_crossed_book_count_the_best_levels_that_the_chart_does_
             "aria-label",
             "Depth chart: bids from 54.99 to 54.9, 10,007 in all; asks from 55.01 to 55.1, 10,005 in all.",
         )
-        # From one end to the other.
+        # The width is at least 100 pixels.
         visit.has_attribute(".chart rect.crossed", "width", re.compile(r"^[1-9]\d{2,}(\.\d+)?$"))
 
 
@@ -48,10 +48,10 @@ def test_a_chart_with_room_for_one_round_price_is_drawn_on_a_phone(browser: Brow
 def test_a_chart_that_fails_does_not_stop_the_ladder(browser: Browser):
     book = OrderBook.from_levels(SNEK_ADA, bids=[("1", 5)], asks=[("2", 6)])
     live = LiveIndex([book])
-    with visited(browser, live, expected="no drawing today") as visit:
+    with visited(browser, live, expected="drawing failed") as visit:
         page = visit.open_live(SNEK_ADA)
         visit.has(".chart path.line", 2)
-        page.evaluate("void (SVGElement.prototype.setAttribute = () => { throw new Error('no drawing today') })")
+        page.evaluate("void (SVGElement.prototype.setAttribute = () => { throw new Error('drawing failed') })")
         for amount in (777, 778):
             live.publish(book.apply(bids=[("1", amount)]))
             visit.poll()
@@ -71,7 +71,7 @@ def test_the_chart_describes_both_sides_and_the_level_below_the_pointer(browser:
             "asks from 5 to 6, 18,446,744,073,709,551,645 in all.",
         )
         visit.becomes(page.locator(".chart text.mark").all_text_contents, ["mid 4.5", "spot 4.6"])
-        visit.shows(".depth-panel .remark", "1 level lies farther from the middle than the chart reaches.")
+        visit.shows(".depth-panel .remark", "1 level is outside the price range of the chart.")
         box = page.locator(".chart").bounding_box()
         assert box
         page.mouse.move(box["x"] + box["width"] - 20, box["y"] + 100)

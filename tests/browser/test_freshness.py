@@ -1,4 +1,4 @@
-"""How fresh the page calls its content, in a real browser: each state, with the command as the service."""
+"""The freshness that the page shows, in a real browser: each state, with the real command as the service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from market_index import LiveIndex, wire
 from market_index_feeds import open_store
-from tests.browser.visit import Visit, as_laddered, visited, visiting
+from tests.browser.visit import Visit, ladder_rows, visited, visiting
 from tests.command import LINES, line, running
 from tests.feed_state import FeedState
 from tests.page import SNEK_ADA, sample
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.thorough
 
 BAD_STATUS = "Failed to load resource"
-"""What the browser reports of each answer that is an error: /healthz answers 503."""
+"""The message of the browser for each error response, here 503 from /healthz."""
 
 HEARTBEATS = """
 import itertools, sys, time
@@ -38,14 +38,14 @@ with open_store(sys.argv[1]) as store:
         store.update((), as_of=f"slot {slot}")
         time.sleep(0.2)
 """
-"""A publisher in a quiet market: it publishes no book, but shows that it is alive."""
+"""A publisher in a quiet market: it publishes heartbeats, but no book."""
 
-NOTING_LABELS = """() => {
+RECORD_LABELS = """() => {
   document.labels = new Set(["Live"]);
   const note = () => document.labels.add(document.getElementById("connection").textContent);
   new MutationObserver(note).observe(document.body, { subtree: true, childList: true, characterData: true });
 }"""
-"""Whatever the page calls its content from now on is noted in `document.labels`."""
+"""Records every connection label that the page shows from now on, in `document.labels`."""
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def status_of(service: Service) -> int:
     return service.ask("/healthz").status
 
 
-def test_a_killed_publisher_is_shown_and_so_is_its_successor(browser: Browser, tmp_path: Path, store: Path):
+def test_a_killed_publisher_is_quiet_until_it_restarts(browser: Browser, tmp_path: Path, store: Path):
     with (
         running(tmp_path, store, "--port", 0, "--max-quiet", 3) as command,
         visiting(browser, command.service.port, expected=BAD_STATUS) as visit,
@@ -95,13 +95,13 @@ def test_a_killed_publisher_is_shown_and_so_is_its_successor(browser: Browser, t
         eventually(lambda: status_of(command.service) == 503)
         becomes(visit, "Quiet")
         visit.shows("#age", re.compile(r"^no publication for \d+ s$"))
-        visit.contains("#trouble", "The publisher publishes nothing at present: what is shown may be old.")
+        visit.contains("#alert", "The publisher is not publishing. The data shown may be out of date.")
         [book] = [one for one in sample() if one.pair == SNEK_ADA]
-        visit.becomes(visit.ladder, as_laddered(book))
+        visit.becomes(visit.ladder, ladder_rows(book))
         visit.has_style(".facts", "border-top-style", "dashed")
         with publisher_of(store):
             becomes(visit, "Live")
-            visit.shows("#trouble", "")
+            visit.shows("#alert", "")
 
 
 def test_a_publisher_that_is_alive_is_live_throughout_a_quiet_market(browser: Browser, tmp_path: Path, store: Path):
@@ -111,8 +111,8 @@ def test_a_publisher_that_is_alive_is_live_throughout_a_quiet_market(browser: Br
         visiting(browser, command.service.port) as visit,
     ):
         page = visit.open_live(SNEK_ADA)
-        page.evaluate(NOTING_LABELS)
-        # Twice the limit of a minute, by the clock of the page.
+        page.evaluate(RECORD_LABELS)
+        # Two minutes by the clock of the page: twice the limit.
         for _ in range(60):
             with page.expect_response("**/healthz"):
                 visit.poll()
@@ -131,7 +131,7 @@ def test_a_feed_that_cannot_be_read_is_stale(browser: Browser, tmp_path: Path, s
         eventually(lambda: status_of(command.service) == 503)
         becomes(visit, "Stale")
         visit.shows("#age", re.compile(r"^(the feed was last healthy \d+\.\d seconds ago|feed unreachable for \d+ s)$"))
-        visit.contains("#trouble", "The service cannot read its feed at present: what is shown may be old.")
+        visit.contains("#alert", "The service cannot read its feed. The data shown may be out of date.")
         visit.has_style(".content", "filter", "grayscale(1)")
         visit.shows("#as-of", "as of slot 144999999")
         hidden.rename(store)
@@ -181,9 +181,9 @@ def test_a_file_of_lines_is_live_once_a_line_arrives(browser: Browser, tmp_path:
 @pytest.mark.parametrize(
     ("status", "body"),
     [(404, '{"error":"Not Found"}'), (200, "<html>proxy</html>"), (502, ""), (200, '{"pairs":13,"age_seconds":0.1}')],
-    ids=["404", "HTML", "502", "of an older service"],
+    ids=["404", "HTML", "502", "from an older service"],
 )
-def test_without_a_report_of_the_feed_its_freshness_is_not_known(browser: Browser, status: int, body: str):
+def test_without_a_valid_health_status_freshness_is_unknown(browser: Browser, status: int, body: str):
     live = LiveIndex(sample())
     live.update((), as_of="slot 7")
     with visited(browser, live, expected=BAD_STATUS) as visit:
@@ -193,19 +193,19 @@ def test_without_a_report_of_the_feed_its_freshness_is_not_known(browser: Browse
         visit.shows("#connection", "Freshness not known")
         visit.shows("#age", "")
         visit.shows("#as-of", "as of slot 7")
-        visit.shows("#trouble", "")
+        visit.shows("#alert", "")
         page.unroute("**/healthz")
         visit.poll()
         visit.is_live()
 
 
-def test_the_age_rises_between_two_answers(browser: Browser):
+def test_the_age_rises_between_two_responses(browser: Browser):
     feed = FeedState(quiet_age=30)
     with visited(browser, LiveIndex(sample()), feed) as visit:
         page = visit.open_live()
-        page.route("**/healthz", lambda _: None)  # it is not answered
+        page.route("**/healthz", lambda _: None)  # there is no response
         visit.poll()
-        # Less than the limits of an answer, which real time adds to.
+        # Less than the timeout of a request, to which real time adds.
         page.clock.run_for(4000)
         visit.shows("#age", re.compile(r"^last publication (3[6-9]|[45]\d) s ago$"))
 
@@ -214,7 +214,7 @@ def test_the_age_rises_between_two_answers(browser: Browser):
 def test_the_clock_of_the_visitor_may_jump(browser: Browser, jump: timedelta):
     with visited(browser, LiveIndex(sample()), FeedState(quiet_age=30)) as visit:
         page = visit.open_live()
-        page.evaluate(NOTING_LABELS)
+        page.evaluate(RECORD_LABELS)
         page.clock.set_system_time(datetime.now(UTC) + jump)
         for _ in range(2):
             with page.expect_response("**/healthz"):
@@ -223,7 +223,7 @@ def test_the_clock_of_the_visitor_may_jump(browser: Browser, jump: timedelta):
         assert page.evaluate("[...document.labels]") == ["Live"]
 
 
-def test_the_as_of_is_that_of_the_content_that_is_shown(browser: Browser):
+def test_the_as_of_belongs_to_the_content_that_is_shown(browser: Browser):
     live = LiveIndex(sample())
     live.update((), as_of="slot 2")
     with visited(browser, live) as visit:

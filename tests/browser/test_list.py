@@ -43,7 +43,7 @@ def test_pairs_are_found(browser: Browser, sample_service: Service, search: str,
         visit.shows("#count", count)
 
 
-def test_a_link_to_a_pair_that_is_not_tracked_says_so(browser: Browser):
+def test_a_link_to_an_untracked_pair_is_reported(browser: Browser):
     live = LiveIndex([OrderBook.from_levels(Pair(token(b"OTHER"), ADA), bids=[("1", 1)])])
     with visited(browser, live) as visit:
         visit.open_live(SNEK_ADA)
@@ -52,13 +52,13 @@ def test_a_link_to_a_pair_that_is_not_tracked_says_so(browser: Browser):
         visit.is_visible(".ladder", expected=False)
 
 
-def test_a_link_that_names_no_pair_says_so(browser: Browser, sample_service: Service):
-    invalid = "The address of this page names no pair. Choose one from the list."
+def test_a_link_without_a_valid_pair_is_reported(browser: Browser, sample_service: Service):
+    invalid = "The address of this page does not contain a valid pair. Select one from the list."
     with visiting(browser, sample_service.port) as visit:
         page = visit.open()
         page.goto(f"http://127.0.0.1:{visit.port}/#base=lovelace&quote=<script>")
         visit.shows("#state", invalid)
-        # Either case is read, as by the API.
+        # Both letter cases are accepted, as in the API.
         page.goto(f"http://127.0.0.1:{visit.port}/#base={str(SNEK).upper()}&quote=ADA")
         visit.becomes(lambda: visit.facts().get("Spot"), "4123.5")
         page.go_back()
@@ -77,7 +77,7 @@ def focused(visit: Visit) -> str:
     )
 
 
-def test_the_arrow_keys_walk_through_the_list(browser: Browser, sample_service: Service):
+def test_the_arrow_keys_move_through_the_list(browser: Browser, sample_service: Service):
     with visiting(browser, sample_service.port) as visit:
         keyboard = visit.open_live().keyboard
         pairs = visit.pairs()
@@ -136,7 +136,7 @@ def test_tab_stops_once_in_the_list_and_then_in_the_book(browser: Browser, sampl
         visit.becomes(lambda: page.evaluate("getComputedStyle(document.activeElement).outlineStyle"), "solid")
 
 
-def test_the_list_keeps_its_place_while_pairs_come_and_go(browser: Browser):
+def test_the_list_keeps_its_focus_and_scroll_position_while_pairs_change(browser: Browser):
     live = LiveIndex(OrderBook.from_levels(Pair(token(b"T", number), ADA)) for number in range(100, 200))
     with visited(browser, live) as visit:
         page = visit.open_live()
@@ -170,7 +170,7 @@ def test_ten_thousand_pairs_can_be_searched(browser: Browser):
         page = visit.open_live()
         visit.shows("#count", "10,000 pairs")
         visit.has("#list .name", 200)
-        visit.shows("#more", re.compile(r"^9,800 more: narrow the search\."))
+        visit.shows("#more", re.compile(r"^9,800 more pairs\. Narrow the search\."))
         page.get_by_role("button", name="Show more").click()
         visit.has("#list .name", 400)
         visit.becomes(lambda: focused(visit), "T00201/ADA")
@@ -178,7 +178,7 @@ def test_ten_thousand_pairs_can_be_searched(browser: Browser):
         visit.becomes(visit.pairs, ["T09999/ADA"])
         page.get_by_role("link", name="T09999/ADA").click()
         visit.contains(".ladder", "9,999")
-        # A change of another pair, in a list of as many.
+        # The number of pairs is the same, but one is another pair.
         live.publish(OrderBook.from_levels(Pair(token(b"T09999", 9999), ADA), bids=[("1", 5)], spot="0.5"))
         visit.poll()
         visit.contains("#list .spot", "0.5")

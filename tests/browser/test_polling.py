@@ -1,4 +1,4 @@
-"""Polling in a real browser: changes, and services that fail."""
+"""Polling in a real browser: changes of books and pairs, and failures of the service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from market_index import ADA, LiveIndex, OrderBook, Pair
-from tests.browser.visit import as_laddered, visited, visiting
+from tests.browser.visit import ladder_rows, visited, visiting
 from tests.page import SNEK_ADA, token
 from tests.service import Service
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.thorough
 
-TIMEOUTS_BY_THE_CLOCK = """AbortSignal.timeout = (milliseconds) => {
+TIMEOUTS_BY_FAKE_CLOCK = """AbortSignal.timeout = (milliseconds) => {
   const controller = new AbortController();
   setTimeout(() => controller.abort(new DOMException("timed out", "TimeoutError")), milliseconds);
   return controller.signal;
@@ -41,14 +41,14 @@ def test_a_new_pair_is_listed(browser: Browser):
     with visited(browser, live) as visit:
         visit.open_live()
         visit.shows("#count", "No pair is tracked yet.")
-        visit.contains("#state", "The first that is published will be shown here.")
+        visit.contains("#state", "Published pairs will appear here.")
         live.publish(OrderBook.from_levels(Pair(token(b"NEW"), ADA), bids=[("1", 1)]))
         visit.poll()
         visit.becomes(visit.pairs, ["NEW/ADA"])
         visit.shows("#count", "1 pair")
 
 
-def test_an_unchanged_answer_is_not_sent_again(browser: Browser, sample_service: Service):
+def test_unchanged_content_is_not_sent_again(browser: Browser, sample_service: Service):
     with visiting(browser, sample_service.port) as visit:
         statuses: list[tuple[str, int]] = []
         visit.page.on("response", lambda answer: statuses.append((answer.url.rpartition("/")[2][:9], answer.status)))
@@ -65,11 +65,11 @@ def test_a_hidden_page_requests_nothing(browser: Browser, sample_service: Servic
     with visiting(browser, sample_service.port) as visit:
         page = visit.open_live(SNEK_ADA)
         set_hidden(page, hidden=True)
-        before = len(visit.asked)
+        before = len(visit.requested)
         page.clock.run_for(60_000)
-        assert len(visit.asked) == before
+        assert len(visit.requested) == before
         set_hidden(page, hidden=False)
-        visit.until(lambda: len(visit.asked) > before)
+        visit.until(lambda: len(visit.requested) > before)
         visit.is_live()
 
 
@@ -78,11 +78,11 @@ def test_a_page_that_was_hidden_for_a_minute_is_old_until_it_is_confirmed(browse
         page = visit.open_live(SNEK_ADA)
         set_hidden(page, hidden=True)
         held: list[Route] = []
-        page.route("**/trading-view/*", lambda route: held.append(route))  # noqa: PLW0108  # no built-in is taken
+        page.route("**/trading-view/*", lambda route: held.append(route))  # noqa: PLW0108  # Playwright inspects the signature, which a built-in does not have
         page.clock.run_for(60_000)
         set_hidden(page, hidden=False)
         visit.shows("#connection", "Connecting…")
-        visit.shows(".changed-at", re.compile("^as it was at "))
+        visit.shows(".changed-at", re.compile("^last confirmed "))
         visit.until(lambda: bool(held))
         page.unroute("**/trading-view/*")
         for route in held:
@@ -91,15 +91,15 @@ def test_a_page_that_was_hidden_for_a_minute_is_old_until_it_is_confirmed(browse
         visit.shows(".changed-at", "")
 
 
-def test_a_service_that_does_not_answer_is_reported(browser: Browser, sample_service: Service):
+def test_a_service_that_does_not_respond_is_reported(browser: Browser, sample_service: Service):
     with visiting(browser, sample_service.port, expected="Failed to load resource") as visit:
         held: list[Route] = []
-        visit.page.add_init_script(TIMEOUTS_BY_THE_CLOCK)
+        visit.page.add_init_script(TIMEOUTS_BY_FAKE_CLOCK)
         visit.page.route("**/trading-view/pair-list", lambda route: held.append(route))  # noqa: PLW0108  # as above
         visit.open()
         visit.until(lambda: bool(held))
         visit.page.clock.run_for(10_000)
-        visit.contains("#trouble", "The service does not answer.")
+        visit.contains("#alert", "The service did not respond in time.")
 
 
 def test_a_retracted_pair_is_reported_and_returns(browser: Browser):
@@ -111,35 +111,37 @@ def test_a_retracted_pair_is_reported_and_returns(browser: Browser):
         live.retract(SNEK_ADA)
         visit.poll()
         visit.shows("#state", "This pair is no longer tracked. Its last order book is shown.")
-        visit.becomes(visit.ladder, as_laddered(book))
-        visit.shows(".changed-at", re.compile("^as it was at "))
+        visit.becomes(visit.ladder, ladder_rows(book))
+        visit.shows(".changed-at", re.compile("^last confirmed "))
         visit.becomes(visit.pairs, ["STAYS/ADA"])
         following = book.apply(bids=[("4", 11)])
         live.publish(following)
         visit.poll()
-        visit.becomes(visit.ladder, as_laddered(following))
+        visit.becomes(visit.ladder, ladder_rows(following))
         visit.shows("#state", "")
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "message"),
     [
-        (503, "busy", "The service answers with an error (503)."),
-        (404, "{}", "There is no service at this address."),
-        (200, "<html>proxy</html>", "The service answers with what is no answer of the API."),
+        (503, "busy", "The service responded with an error (503)."),
+        (404, "{}", "The API was not found at this address."),
+        (200, "<html>proxy</html>", "The service sent an invalid response."),
         (
             200,
             '{"pairs":[{"base":"ADA","quote":"x","last_spot":1.5}]}',
-            "The service answers with what is no answer of the API.",
+            "The service sent an invalid response.",
         ),
     ],
     ids=["503", "404", "HTML", "float"],
 )
-def test_an_invalid_answer_is_reported(browser: Browser, sample_service: Service, status: int, body: str, said: str):
+def test_an_invalid_response_is_reported(
+    browser: Browser, sample_service: Service, status: int, body: str, message: str
+):
     with visiting(browser, sample_service.port, expected="Failed to load resource") as visit:
         visit.page.route("**/trading-view/pair-list", lambda route: route.fulfill(status=status, body=body))
         visit.open()
-        visit.contains("#trouble", said)
+        visit.contains("#alert", message)
         visit.shows("#connection", "No answer")
 
 
@@ -150,9 +152,9 @@ def test_an_invalid_book_leaves_the_last_one_marked_as_old(browser: Browser):
         rounded = '{"base":"x","quote":"ADA","spot":null,"bids":[{"price":"4","accumulated_liquidity":1e20}],"asks":[]}'
         page.route("**/order-book?*", lambda route: route.fulfill(status=200, body=rounded))
         visit.poll()
-        visit.contains("#trouble", "what is no answer of the API. No answer since ")
+        visit.contains("#alert", "The service sent an invalid response. No response since ")
         visit.becomes(visit.ladder, [("bid", "4", "10", "10")])
-        visit.shows(".changed-at", re.compile("^as it was at "))
+        visit.shows(".changed-at", re.compile("^last confirmed "))
         page.unroute("**/order-book?*")
         visit.poll()
-        visit.shows("#trouble", "")
+        visit.shows("#alert", "")

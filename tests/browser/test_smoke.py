@@ -1,4 +1,4 @@
-"""What the page must do before anything else, in a real browser; `make test-all` runs the rest of this folder."""
+"""The most important behaviour of the page, in a real browser. `make test-all` runs the rest of this folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from market_index import ADA, LiveIndex, OrderBook, Pair
 from market_index_cli.terminal import ticker
-from tests.browser.visit import as_laddered, visited, visiting
+from tests.browser.visit import ladder_rows, visited, visiting
 from tests.feed_state import FeedState
 from tests.page import HOSTILE_NAMES, SNEK, SNEK_ADA, app_with_page, token, widest
 from tests.service import Restartable, Service
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-def test_numbers_that_no_float_can_hold_are_shown_to_the_last_digit(browser: Browser):
+def test_numbers_without_an_exact_float_are_shown_to_the_last_digit(browser: Browser):
     most = str(2**96 - 1)
     book = OrderBook.from_levels(
         Pair(token(b"HUGE"), ADA),
@@ -51,7 +51,7 @@ def test_a_published_change_is_shown(browser: Browser):
         following = book.apply(bids=[("4", 0), ("3.5", 2**53 + 1)], asks=[("5", 31)], spot="5")
         live.publish(following)
         visit.poll()
-        visit.becomes(visit.ladder, as_laddered(following))
+        visit.becomes(visit.ladder, ladder_rows(following))
         visit.shows(".changed-at", re.compile("^changed "))
         visit.becomes(lambda: visit.facts().get("Spot"), "5")
         visit.contains("#list .spot", "5")
@@ -63,13 +63,13 @@ def test_a_published_change_is_shown(browser: Browser):
 def test_hostile_names_are_harmless_text(browser: Browser):
     pairs = [Pair(token(name, number), token(name, 500)) for number, name in enumerate(HOSTILE_NAMES, 1)]
     live = LiveIndex(OrderBook.from_levels(pair, bids=[("1", 1)]) for pair in pairs)
-    called = [f"{ticker(pair.base)}/{ticker(pair.quote)}" for pair in pairs]
+    names = [f"{ticker(pair.base)}/{ticker(pair.quote)}" for pair in pairs]
     with visited(browser, live) as visit:
         page = visit.open_live()
-        visit.becomes(visit.pairs, called)
+        visit.becomes(visit.pairs, names)
         for number, pair in enumerate(pairs):
             page.locator("#list a").nth(number).dispatch_event("click")
-            visit.becomes(page.locator("h2, code").all_text_contents, [called[number], str(pair.base), str(pair.quote)])
+            visit.becomes(page.locator("h2, code").all_text_contents, [names[number], str(pair.base), str(pair.quote)])
         assert page.evaluate("document.x") is None
         assert page.locator("img, main script, nav script, #list svg").count() == 0
         # Each name is isolated, so that neither changes the direction of the other.
@@ -86,16 +86,16 @@ def test_a_lost_service_is_reported_and_its_last_book_is_marked_as_old(browser: 
             visit.open_live(SNEK_ADA)
             server.stop()
             visit.poll()
-            visit.contains("#trouble", "The service cannot be reached. No answer since ")
+            visit.contains("#alert", "The service cannot be reached. No response since ")
             visit.shows("#connection", "No answer")
-            visit.becomes(visit.ladder, as_laddered(book))
-            visit.shows(".changed-at", re.compile("^as it was at "))
+            visit.becomes(visit.ladder, ladder_rows(book))
+            visit.shows(".changed-at", re.compile("^last confirmed "))
             following = book.apply(bids=[("4", 12)])
             live.publish(following)
             server.start()
             visit.poll()
-            visit.becomes(visit.ladder, as_laddered(following))
-            visit.shows("#trouble", "")
+            visit.becomes(visit.ladder, ladder_rows(following))
+            visit.shows("#alert", "")
             visit.is_live()
     finally:
         server.stop()
@@ -114,12 +114,12 @@ def test_a_book_whose_publisher_is_silent_is_marked(browser: Browser):
         visit.shows("#connection", "Quiet")
         visit.shows("#age", "no publication for 5 min")
         visit.shows("#as-of", "as of slot 145000000 <b>")
-        visit.contains("#trouble", "The publisher publishes nothing at present: what is shown may be old.")
+        visit.contains("#alert", "The publisher is not publishing. The data shown may be out of date.")
         visit.has_style(".facts", "border-top-style", "dashed")
         feed.quiet_age = 0
         visit.poll()
         visit.is_live()
-        visit.shows("#trouble", "")
+        visit.shows("#alert", "")
         visit.has_style(".facts", "border-top-style", "solid")
 
 
@@ -129,7 +129,7 @@ def test_the_page_fits_a_phone(browser: Browser):
     with visited(browser, live, width=360, reduced_motion="reduce") as visit:
         page = visit.open_live()
         visit.fits()
-        # There is room for one of the two: the list or the book.
+        # There is room for either the list or the book.
         page.locator(f"#list a[data-key='{wide.pair}']").click()
         visit.is_visible(".facts")  # hidden until the book arrives
         visit.has(".chart path.line", 2)

@@ -57,23 +57,23 @@ def chromium() -> Iterator[Browser]:
 
 
 class Visit:
-    """A tab with the page: what it shows, what it requested and what the browser reported.
+    """A tab with the page: what it shows, its requests, and the console messages of the browser.
 
-    Methods that check something wait until it holds.
+    Methods that assert something wait until it is true.
     """
 
     def __init__(self, page: Page, port: int) -> None:
         self.page, self.port = page, port
-        self.complaints: list[str] = []
-        self.asked: list[str] = []
-        page.clock.install()  # it ticks as before; `poll` moves it
-        page.on("console", self._hear)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: self.complaints.append(f"dialog {dialog.message}"))
-        page.on("request", lambda request: self.asked.append(request.url))
+        self.messages: list[str] = []
+        self.requested: list[str] = []
+        page.clock.install()  # it runs in real time; `poll` moves it forward
+        page.on("console", self._record)
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
+        page.on("dialog", lambda dialog: self.messages.append(f"dialog {dialog.message}"))
+        page.on("request", lambda request: self.requested.append(request.url))
 
-    def _hear(self, message: ConsoleMessage) -> None:
-        self.complaints.append(message.text)
+    def _record(self, message: ConsoleMessage) -> None:
+        self.messages.append(message.text)
 
     def open(self, pair: Pair | None = None, prefix: str = "/") -> Page:
         """Go to the page of all pairs, or of one."""
@@ -90,12 +90,12 @@ class Visit:
     def poll(self) -> None:
         """Move the clock of the page by its polling interval.
 
-        Should a request still be in flight, the next one starts a real interval after its answer.
+        If a request is in flight, the next one starts a real interval after its response.
         """
         self.page.clock.run_for(2000)
 
     def stop_clock(self) -> None:
-        """Stop the clock of the page a minute from now: what it shows for a moment stays."""
+        """Stop the clock of the page a minute from now, so that temporary texts remain."""
         self.page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
 
     def facts(self) -> dict[str, str]:
@@ -118,21 +118,21 @@ class Visit:
         self.shows("#connection", "Live")
 
     def fits(self) -> None:
-        """Nothing is wider than its place, in the colours of the day and of the night."""
+        """Assert that no element overflows, with light and dark colours."""
         for scheme in ("light", "dark"):
             self.page.emulate_media(color_scheme=scheme)
             self.becomes(lambda: self.page.evaluate(OVERFLOWING), [])
 
     def shows(self, selector: str, text: str | re.Pattern[str]) -> None:
-        """The element has this text and no other."""
+        """Assert that the element has exactly this text."""
         self._expect(selector).to_have_text(text)
 
     def contains(self, selector: str, text: str) -> None:
-        """An element contains this text."""
+        """Assert that an element contains this text."""
         self.page.locator(selector).filter(has_text=text).first.wait_for()
 
     def has(self, selector: str, count: int) -> None:
-        """There are so many of these elements."""
+        """Assert that there are `count` such elements."""
         self._expect(selector).to_have_count(count)
 
     def has_attribute(self, selector: str, name: str, value: str | re.Pattern[str]) -> None:
@@ -142,38 +142,37 @@ class Visit:
         self._expect(selector).to_have_css(name, value)
 
     def is_visible(self, selector: str, *, expected: bool = True) -> None:
-        """The first such element is visible, or is not."""
+        """Assert that the first such element is visible, or is not."""
         self._expect(selector, first=True).to_be_visible(visible=expected)
 
     def _expect(self, selector: str, *, first: bool = False) -> Any:
-        from playwright.sync_api import expect  # the tests are collected without it
+        from playwright.sync_api import expect  # here: the tests are collected without Playwright
 
         found = self.page.locator(selector)
         return expect(found.first if first else found)
 
     def becomes(self, read: Callable[[], object], expected: object) -> None:
-        """What is read of the page is what is expected."""
+        """Assert that `read` returns what is expected."""
         self.until(lambda: read() == expected, lambda: f"{read()!r} is not {expected!r}")
 
-    def until(self, holds: Callable[[], bool], failure: Callable[[], str] = lambda: "it did not happen") -> None:
-        """Handle the browser's events until something holds."""
+    def until(self, is_true: Callable[[], bool], failure: Callable[[], str] = lambda: "it did not happen") -> None:
+        """Handle the browser's events until a condition is true."""
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while not holds():
+        while not is_true():
             assert time.monotonic() < deadline, failure()
             self.page.wait_for_timeout(20)
 
 
 @contextmanager
 def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = "", **settings: Any) -> Iterator[Visit]:
-    """Open a tab; in the end the browser must have reported nothing but what was expected."""
+    """Open a tab. At the end, the browser must have reported no message without the `expected` text."""
     context = browser.new_context(viewport={"width": width, "height": 800}, **settings)
     context.set_default_timeout(DEADLINE_SECONDS * 1000)
     try:
         visit = Visit(context.new_page(), port)
         yield visit
-        complaints = [one for one in visit.complaints if not expected or expected not in one]
-        assert complaints == []
-        assert all(url.startswith((f"http://127.0.0.1:{port}/", "data:")) for url in visit.asked)
+        assert [message for message in visit.messages if not expected or expected not in message] == []
+        assert all(url.startswith((f"http://127.0.0.1:{port}/", "data:")) for url in visit.requested)
     finally:
         context.close()
 
@@ -185,8 +184,8 @@ def visited(browser: Browser, live: LiveIndex, feed: FeedState | None = None, **
         yield visit
 
 
-def as_laddered(book: OrderBook) -> list[tuple[str, str, str, str]]:
-    """Return the rows of the ladder of a book: asks above, the lowest nearest to the bids."""
+def ladder_rows(book: OrderBook) -> list[tuple[str, str, str, str]]:
+    """Return the rows of the ladder of a book: asks above bids, the lowest ask next to the highest bid."""
     rows: dict[str, list[tuple[str, str, str, str]]] = {"ask": [], "bid": []}
     for side, levels in (("ask", book.asks), ("bid", book.bids)):
         total = 0

@@ -1,18 +1,18 @@
-// One order book: what it is called, what there is to say of it, the ladder and the chart.
+// The view of one order book: its name, identifiers, key figures, ladder and depth chart.
 
 import { add, compare, half, subtract, text } from "./exact.js";
-import { element, pairName, say } from "./elements.js";
+import { element, pairName, setText } from "./elements.js";
 import { DepthChart } from "./chart.js";
 import { Ladder } from "./ladder.js";
 import { ticker } from "./names.js";
 
 const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
-const LONG = 14;
-const AS_PUBLISHED = "The book is shown as it was published.";
-const OF_NAMES = "Names are chosen by whoever mints a token. Only the identifier tells which asset it is.";
+const LONG_LENGTH = 14;
+const AS_PUBLISHED = "The book is shown as published.";
+const ABOUT_NAMES = "The minter of a token chooses its name. Only the identifier is unique.";
 
-/** Return a book with what can be told of it: spread, mid, state and the sentence about that. */
-export function told(book) {
+/** Return a book with its spread, mid and state, the sentence that explains the state, and the ladder's middle line. */
+export function summarize(book) {
   const [bid, ask] = [book.bids[0], book.asks[0]];
   const both = bid && ask;
   const spread = both ? subtract(ask.value, bid.value) : null;
@@ -20,11 +20,11 @@ export function told(book) {
   const crossing = both && ["", "locked", "crossed"][compare(bid.value, ask.value) + 1];
   const state = both ? crossing : bid ? "no asks" : ask ? "no bids" : "empty";
   const sentence = {
-    empty: "Nothing rests on either side of this book.",
-    "no asks": "Nothing is offered for sale: this book has bids alone.",
-    "no bids": "Nobody bids: this book has asks alone.",
+    empty: "This order book is empty.",
+    "no asks": "This order book has bids only.",
+    "no bids": "This order book has asks only.",
     crossed: `The best bid, ${bid?.price}, is above the best ask, ${ask?.price}. ${AS_PUBLISHED}`,
-    locked: `Best bid and best ask are the same price, ${bid?.price}. ${AS_PUBLISHED}`,
+    locked: `The best bid and the best ask have the same price, ${bid?.price}. ${AS_PUBLISHED}`,
     "": "",
   }[state];
   const middle = both ? `spread ${text(spread)} · mid ${text(mid)}` : "no spread";
@@ -43,7 +43,7 @@ export class BookView {
     { class: "identifiers" },
     element("summary", {}, "Identifiers"),
     element("dl", {}, ...Object.values(this.#identifiers).map((line) => line.node)),
-    element("p", { class: "remark" }, OF_NAMES),
+    element("p", { class: "remark" }, ABOUT_NAMES),
   );
   #facts = FACTS.map((name) => {
     const value = element("dd");
@@ -76,34 +76,34 @@ export class BookView {
     );
   }
 
-  /** Show a pair and its book; without one, what it is called alone. `old` marks a book that may have changed since. */
+  /** Show a pair and its book, or the name alone without a book. `old` marks a book that may be out of date. */
   show(pair, book, { changed, confirmed }, old) {
-    const fresh = pair.key !== this.#key;
+    const isNew = pair.key !== this.#key;
     this.#key = pair.key;
     this.#node.hidden = false;
-    if (fresh) this.#name(pair);
+    if (isNew) this.#name(pair);
     this.#content.hidden = book === null;
     this.#node.classList.toggle("old", old);
-    const seen = changed === null ? "" : `changed ${changed.toLocaleTimeString()}`;
-    say(this.#changed, book === null ? "" : old ? `as it was at ${confirmed?.toLocaleTimeString()}` : seen);
-    say(this.#badge, book?.state ?? "");
+    const change = changed === null ? "" : `changed ${changed.toLocaleTimeString()}`;
+    setText(this.#changed, book === null ? "" : old ? `last confirmed ${confirmed?.toLocaleTimeString()}` : change);
+    setText(this.#badge, book?.state ?? "");
     this.#badge.className = `badge ${book?.state ?? ""}`;
     if (book === null) return;
-    say(this.#sentence, book.sentence);
+    setText(this.#sentence, book.sentence);
     this.#sentence.classList.toggle("warning", book.state === "crossed" || book.state === "locked");
     this.#body.hidden = book.state === "empty";
     const { spot, bids, asks, spread, mid } = book;
     const values = [spot?.text, bids[0]?.price, asks[0]?.price, spread && text(spread), mid && text(mid)];
     this.#facts.forEach(({ name, value }, at) => {
-      say(value, values[at] ?? (name === "Spot" ? "none yet" : "none"));
+      setText(value, values[at] ?? (name === "Spot" ? "none yet" : "none"));
       value.classList.toggle("none", !values[at]);
-      value.classList.toggle("long", (values[at] ?? "").length > LONG);
+      value.classList.toggle("long", (values[at] ?? "").length > LONG_LENGTH);
     });
-    this.#ladder.update(book, fresh);
+    this.#ladder.update(book, isNew);
     try {
       this.#chart.update(book);
     } catch (error) {
-      // A chart that fails takes neither the ladder with it nor the next answer.
+      // An error in the chart must not stop the ladder or the next poll.
       reportError(error);
     }
   }
@@ -120,8 +120,8 @@ export class BookView {
   #name({ base, quote }) {
     const names = [ticker(base), ticker(quote)];
     this.#title.replaceChildren(...pairName(...names));
-    this.#identifiers.base.say(base);
-    this.#identifiers.quote.say(quote);
+    this.#identifiers.base.setText(base);
+    this.#identifiers.quote.setText(quote);
     this.#details.open = false;
     const units = (id, name, one) => (id === "ADA" ? ["lovelace"] : [one, element("bdi", {}, name)]);
     const [one, many] = ["smallest unit of ", "smallest units of "];
@@ -130,7 +130,7 @@ export class BookView {
   }
 }
 
-/** Return a line that shows an identifier, with a button that copies it. */
+/** Return a line with an identifier and a button that copies it. */
 function identifierLine(name) {
   const value = element("code");
   const label = `Copy the identifier of the ${name.toLowerCase()} asset`;
@@ -140,7 +140,7 @@ function identifierLine(name) {
       await navigator.clipboard.writeText(value.textContent);
       button.textContent = "Copied";
     } catch {
-      // Clipboards are for pages of a secure origin: the next best is to have it selected.
+      // Only pages of a secure origin may use the clipboard. Select the text instead.
       getSelection().selectAllChildren(value);
       button.textContent = "Selected";
     }
@@ -148,6 +148,6 @@ function identifierLine(name) {
   });
   return {
     node: element("div", {}, element("dt", {}, name), element("dd", {}, value, button)),
-    say: (identifier) => say(value, identifier),
+    setText: (identifier) => setText(value, identifier),
   };
 }

@@ -1,19 +1,19 @@
-// The depth chart: how much rests up to each price, on either side of the middle.
+// The depth chart: the cumulative amount of each side up to each price.
 
 import * as exact from "./exact.js";
 import { add, compare, grouped, subtract, text, whole } from "./exact.js";
-import { drawn, element, say } from "./elements.js";
+import { svgElement, element, setText } from "./elements.js";
 
 const HEIGHT = 320;
 const TOP = 40;
 const BOTTOM = 26;
 const RIGHT = 14;
-const DIGIT = 6.9;
-const FARTHEST = 4n;
-const DEEPEST = 3000;
+const DIGIT_WIDTH = 6.9;
+const REACH_FACTOR = 4n;
+const MAX_LEVELS = 3000;
 
 export class DepthChart {
-  #drawing = drawn("svg", { class: "chart", role: "img", height: String(HEIGHT) });
+  #drawing = svgElement("svg", { class: "chart", role: "img", height: String(HEIGHT) });
   #reading = element("p", { class: "reading" });
   #outside = element("p", { class: "remark" });
   #book = null;
@@ -37,7 +37,7 @@ export class DepthChart {
       this.#draw();
     }).observe(this.#drawing);
     this.#drawing.addEventListener("pointermove", (event) => this.#point(event));
-    this.#drawing.addEventListener("pointerleave", () => this.#unpoint());
+    this.#drawing.addEventListener("pointerleave", () => this.#leave());
   }
 
   update(book) {
@@ -54,15 +54,15 @@ export class DepthChart {
     if (this.node.hidden || this.#width === 0) return;
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
 
-    const sums = window(book);
+    const sums = visibleLevels(book);
     const { low, high, bids, asks } = sums;
     const [, most] = [sums.bids, sums.asks].map((side) => side.at(-1)?.total ?? 0n).sort(exact.ascending);
     const amounts = exact.ticks(whole(0n), whole(most), 4, 0);
     const written = exact.labels(amounts);
-    const left = 10 + Math.max(...written.map((one) => one.length)) * DIGIT;
+    const left = 10 + Math.max(...written.map((one) => one.length)) * DIGIT_WIDTH;
     const width = this.#width - left - RIGHT;
     const floor = HEIGHT - BOTTOM;
-    const x = (price) => left + width * Math.min(Math.max(exact.place(price, low, high), 0), 1);
+    const x = (price) => left + width * Math.min(Math.max(exact.position(price, low, high), 0), 1);
     const y = (total) => floor - (floor - TOP) * exact.share(total, most);
     const points = [...sums.bids, ...sums.asks].map((level) => ({ ...level, x: x(level.value) }));
     this.#scale = { x, y, points, left, floor };
@@ -71,52 +71,52 @@ export class DepthChart {
       const [from, to] = [x(book.bids[0].value), x(book.asks[0].value)].sort((one, other) => one - other);
       const kind = book.spread.coefficient < 0n ? "spread crossed" : "spread";
       const across = { x: from, width: Math.max(to - from, 1) };
-      this.#drawing.append(drawn("rect", { class: kind, ...across, y: TOP, height: floor - TOP }));
+      this.#drawing.append(svgElement("rect", { class: kind, ...across, y: TOP, height: floor - TOP }));
     }
     amounts.forEach((tick, number) => {
       const at = y(tick.coefficient).toFixed(1);
       this.#drawing.append(
-        drawn("line", { class: "grid", x1: left, x2: left + width, y1: at, y2: at }),
-        drawn("text", { class: "tick", x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, written[number]),
+        svgElement("line", { class: "grid", x1: left, x2: left + width, y1: at, y2: at }),
+        svgElement("text", { class: "tick", x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, written[number]),
       );
     });
-    for (const [tick, label] of fitting(low, high, width)) {
+    for (const [tick, label] of priceLabels(low, high, width)) {
       const at = x(tick).toFixed(1);
-      const middle = Math.min(x(tick), this.#width - 2 - (label.length * DIGIT) / 2).toFixed(1);
+      const middle = Math.min(x(tick), this.#width - 2 - (label.length * DIGIT_WIDTH) / 2).toFixed(1);
       this.#drawing.append(
-        drawn("line", { class: "grid", x1: at, x2: at, y1: floor, y2: floor + 5 }),
-        drawn("text", { class: "tick", x: middle, y: floor + 18, "text-anchor": "middle" }, label),
+        svgElement("line", { class: "grid", x1: at, x2: at, y1: floor, y2: floor + 5 }),
+        svgElement("text", { class: "tick", x: middle, y: floor + 18, "text-anchor": "middle" }, label),
       );
     }
     this.#drawing.append(...steps(sums.bids, "bids", this.#scale, left));
     this.#drawing.append(...steps(sums.asks, "asks", this.#scale, left + width));
     if (book.mid) this.#drawing.append(...this.#mark("mid", book.mid, low, high, 12));
     if (book.spot) this.#drawing.append(...this.#mark("spot", book.spot.value, low, high, 28));
-    this.#cursor = drawn("g", { class: "cursor" });
+    this.#cursor = svgElement("g", { class: "cursor" });
     this.#drawing.append(this.#cursor);
 
     const count = book.bids.length + book.asks.length - bids.length - asks.length;
-    const lie = `${grouped(BigInt(count))} ${count === 1 ? "level lies" : "levels lie"}`;
-    say(this.#outside, count ? `${lie} farther from the middle than the chart reaches.` : "");
-    this.#drawing.setAttribute("aria-label", described(sums));
-    this.#rest();
+    const levels = `${grouped(BigInt(count))} ${count === 1 ? "level is" : "levels are"}`;
+    setText(this.#outside, count ? `${levels} outside the price range of the chart.` : "");
+    this.#drawing.setAttribute("aria-label", describe(sums));
+    this.#showHint();
   }
 
-  /** Return a line at a price, with its name above; where the price lies outside, an arrow to that side. */
+  /** Return a line at a price with its name above. For a price outside the chart, return an arrow to that side. */
   #mark(name, price, low, high, height) {
     const { x, floor, left } = this.#scale;
     const outside = compare(price, low) < 0 ? -1 : compare(price, high) > 0 ? 1 : 0;
     const at = x(price);
-    const label = outside < 0 ? `◂ ${name}` : outside > 0 ? `${name} ▸` : `${name} ${brief(text(price))}`;
-    const room = (label.length * DIGIT) / 2;
+    const label = outside < 0 ? `◂ ${name}` : outside > 0 ? `${name} ▸` : `${name} ${shortText(text(price))}`;
+    const room = (label.length * DIGIT_WIDTH) / 2;
     const anchor = at + room > this.#width - 2 ? "end" : at - room < left ? "start" : "middle";
-    const title = drawn("text", { class: `mark ${name}`, x: at.toFixed(1), y: height, "text-anchor": anchor }, label);
-    if (outside) return [title];
     const across = at.toFixed(1);
-    return [drawn("line", { class: `mark ${name}`, x1: across, x2: across, y1: TOP - 6, y2: floor }), title];
+    const title = svgElement("text", { class: `mark ${name}`, x: across, y: height, "text-anchor": anchor }, label);
+    if (outside) return [title];
+    return [svgElement("line", { class: `mark ${name}`, x1: across, x2: across, y1: TOP - 6, y2: floor }), title];
   }
 
-  /** Tell of the level nearest to the pointer. */
+  /** Show the level nearest to the pointer. */
   #point(event) {
     if (!this.#scale) return;
     const { y, points, floor } = this.#scale;
@@ -124,34 +124,36 @@ export class DepthChart {
     const nearest = points.reduce((one, other) => (Math.abs(other.x - at) < Math.abs(one.x - at) ? other : one));
     const across = nearest.x.toFixed(1);
     this.#cursor.replaceChildren(
-      drawn("line", { x1: across, x2: across, y1: TOP, y2: floor }),
-      drawn("circle", { cx: across, cy: y(nearest.total).toFixed(1), r: 4 }),
+      svgElement("line", { x1: across, x2: across, y1: TOP, y2: floor }),
+      svgElement("circle", { cx: across, cy: y(nearest.total).toFixed(1), r: 4 }),
     );
-    say(this.#reading, `${nearest.side} to ${nearest.price}: ${grouped(nearest.total)}`);
+    setText(this.#reading, `${nearest.side} to ${nearest.price}: ${grouped(nearest.total)}`);
   }
 
-  #unpoint() {
+  #leave() {
     this.#cursor?.replaceChildren();
-    this.#rest();
+    this.#showHint();
   }
 
-  #rest() {
-    say(this.#reading, "How much rests up to each price. Point at the chart to read it.");
+  #showHint() {
+    setText(this.#reading, "Cumulative amount up to each price. Point at the chart to read a level.");
   }
 }
 
-/** Return the levels that the chart shows, with their running totals, and from which price to which it goes: so that
- * none is so far away that the others shrink. */
-function window(book) {
+/**
+ * Return the levels that the chart shows, with running totals, and the price range of the chart. Levels far from the
+ * middle are left out, because they would compress the others.
+ */
+function visibleLevels(book) {
   const middle = book.mid ?? (book.bids[0] ?? book.asks[0]).value;
   const distance = (level) => {
     const difference = subtract(level.value, middle);
     return difference.coefficient < 0n ? exact.times(difference, -1n) : difference;
   };
-  // Of a crossed book the best levels can be those far away: they count where they are not drawn.
-  const best = [summed(book.bids.slice(0, DEEPEST), "Bids"), summed(book.asks.slice(0, DEEPEST), "Asks")];
+  // The best levels of a crossed book may be too far away to draw. The totals include them.
+  const best = [withTotals(book.bids.slice(0, MAX_LEVELS), "Bids"), withTotals(book.asks.slice(0, MAX_LEVELS), "Asks")];
   const distances = best.flat().map(distance).sort(compare);
-  const reach = exact.times(distances[Math.floor(((distances.length - 1) * 3) / 4)], FARTHEST);
+  const reach = exact.times(distances[Math.floor(((distances.length - 1) * 3) / 4)], REACH_FACTOR);
   const isNear = (level) => reach.coefficient === 0n || compare(distance(level), reach) <= 0;
   const [bids, asks] = best.map((side) => side.filter(isNear));
   const prices = [...bids, ...asks].map((level) => level.value).sort(compare);
@@ -161,71 +163,71 @@ function window(book) {
     if (compare(book.spot.value, high) > 0) high = book.spot.value;
   }
   const span = subtract(high, low);
-  // A twentieth of room at either end; around a single price, half of it.
+  // The margin at each end is 5 % of the range; around a single price, half of that price.
   const twentieth = { coefficient: span.coefficient * 5n, places: span.places + 2 };
   const margin = span.coefficient === 0n ? exact.half(high) : twentieth;
   const lowest = subtract(low, margin);
   return { low: lowest.coefficient < 0n ? whole(0n) : lowest, high: add(high, margin), bids, asks };
 }
 
-function summed(levels, side) {
+function withTotals(levels, side) {
   const sums = exact.totals(levels.map((level) => level.amount));
   return levels.map((level, at) => ({ ...level, side, total: sums[at] }));
 }
 
-/** Return as many round prices as have room below the chart, with what is written of them. */
-function fitting(low, high, width) {
+/** Return as many round prices as fit below the chart, each with its label. */
+function priceLabels(low, high, width) {
   for (let count = Math.floor(width / 60); count > 1; count -= 1) {
     const found = exact.ticks(low, high, count);
     const written = exact.labels(found);
     const longest = Math.max(...written.map((one) => one.length));
-    if (found.length * (longest * DIGIT + 14) <= width) return found.map((tick, number) => [tick, written[number]]);
+    if (found.length * (longest * DIGIT_WIDTH + 14) <= width) return found.map((tick, number) => [tick, written[number]]);
   }
   return [];
 }
 
-/** Return the stairs of one side: the line, the area below it, and its name. */
+/** Return the step line of one side, the area below it, and its name. */
 function steps(levels, side, { x, y, floor }, end) {
   if (levels.length === 0) return [];
   let line = `M${x(levels[0].value).toFixed(1)} ${floor}`;
   for (const level of levels) line += `H${x(level.value).toFixed(1)}V${y(level.total).toFixed(1)}`;
   line += `H${end.toFixed(1)}`;
   const anchor = side === "bids" ? "start" : "end";
-  const name = drawn("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": anchor }, levels[0].side);
+  const name = svgElement("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": anchor }, levels[0].side);
   return [
-    drawn("path", { class: `area ${side}`, d: `${line}V${floor}Z`, fill: `url(#${side}-pattern)` }),
-    drawn("path", { class: `line ${side}`, d: line }),
+    svgElement("path", { class: `area ${side}`, d: `${line}V${floor}Z`, fill: `url(#${side}-pattern)` }),
+    svgElement("path", { class: `line ${side}`, d: line }),
     name,
   ];
 }
 
-/** Return patterns that tell the sides apart without colour: strokes for bids, dots for asks. */
+/** Return patterns that distinguish the sides without colour: strokes for bids, dots for asks. */
 function patterns() {
   const size = { width: "8", height: "8" };
   const pattern = (name, ...shapes) =>
-    drawn(
+    svgElement(
       "pattern",
       { id: `${name}-pattern`, class: name, ...size, patternUnits: "userSpaceOnUse" },
-      drawn("rect", size),
+      svgElement("rect", size),
       ...shapes,
     );
-  return drawn(
+  return svgElement(
     "defs",
     {},
-    pattern("bids", drawn("path", { d: "M-2 2L2 -2M0 8L8 0M6 10L10 6" })),
-    pattern("asks", drawn("circle", { cx: "2", cy: "2", r: "1" }), drawn("circle", { cx: "6", cy: "6", r: "1" })),
+    pattern("bids", svgElement("path", { d: "M-2 2L2 -2M0 8L8 0M6 10L10 6" })),
+    pattern("asks", ...[2, 6].map((at) => svgElement("circle", { cx: at, cy: at, r: 1 }))),
   );
 }
 
-function described({ bids, asks }) {
-  const told = (name, side) => {
+function describe({ bids, asks }) {
+  const range = (name, side) => {
     const [first, last] = [side[0], side.at(-1)];
     return first ? `${name} from ${first.price} to ${last.price}, ${grouped(last.total)} in all` : `no ${name}`;
   };
-  return `Depth chart: ${told("bids", bids)}; ${told("asks", asks)}.`;
+  return `Depth chart: ${range("bids", bids)}; ${range("asks", asks)}.`;
 }
 
-/** Return the text of a price where there is room for it; it stands beside the chart as well. */
-function brief(price) {
+/** Return the text of a price; empty if it is too long for the chart. The key figures show it in full. */
+function shortText(price) {
   return price.length <= 14 ? price : "";
 }

@@ -1,47 +1,47 @@
-// Elements of the page. Whatever was made up elsewhere gets in as text alone.
+// Creates and updates the elements of the page. Names and other data are inserted only as text, never as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Return an element with attributes, and with children: elements, or texts. */
+/** Return an element with attributes and children, which are elements or texts. */
 export function element(name, attributes = {}, ...children) {
-  return filled(document.createElement(name), attributes, children);
+  return build(document.createElement(name), attributes, children);
 }
 
-/** Return an element of SVG. */
-export function drawn(name, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, name), attributes, children);
+/** Return an SVG element. */
+export function svgElement(name, attributes = {}, ...children) {
+  return build(document.createElementNS(SVG, name), attributes, children);
 }
 
-function filled(made, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
+function build(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
 }
 
-/** Set an element's text, unless it is that already: a selection stays, and nothing is announced again. */
-export function say(where, text) {
-  if (where.textContent !== text) where.textContent = text;
+/** Set the text of an element. Equal text is not set again: that would clear a selection and announce it again. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set an element's text, with places where the browser may break it after each comma. */
-export function sayNumber(where, text) {
-  if (where.textContent === text) return;
+/** Set the text of an element, with a possible line break after each comma. */
+export function setNumber(node, text) {
+  if (node.textContent === text) return;
   const [first, ...others] = text.split(/(?<=,)/);
-  where.replaceChildren(first, ...others.flatMap((part) => [element("wbr"), part]));
+  node.replaceChildren(first, ...others.flatMap((part) => [element("wbr"), part]));
 }
 
-/** Make these the children of an element. Those that are already stay untouched, and keep the focus. */
-export function place(where, children) {
+/** Replace the children of an element. A child that remains is not removed in between, so it keeps the focus. */
+export function setChildren(node, children) {
   const wanted = new Set(children);
-  for (const child of [...where.children]) if (!wanted.has(child)) child.remove();
-  let next = where.firstElementChild;
+  for (const child of [...node.children]) if (!wanted.has(child)) child.remove();
+  let next = node.firstElementChild;
   for (const child of children) {
     if (child === next) next = next.nextElementSibling;
-    else where.insertBefore(child, next);
+    else node.insertBefore(child, next);
   }
 }
 
-/** Return the name of a pair, each of its assets by itself, so that no name can change how the other reads. */
+/** Return the elements of a pair's name. Each asset is isolated, so that neither changes the direction of the other. */
 export function pairName(base, quote) {
   return [element("bdi", {}, base), element("span", { class: "slash" }, "/"), element("bdi", {}, quote)];
 }

@@ -1,13 +1,13 @@
-// Numbers as the API gives them. Amounts are BigInt, prices are decimals of any length, and what is shown is made of
-// these alone. A float comes out of `share` and `place`, which say where on the screen something stands.
+// Exact arithmetic for the numbers of the API. Amounts are BigInt, prices are decimals of any length, and every number
+// on the page is made from these. Only `share` and `position` return floats, which are lengths on the screen.
 
-// A mark, a string, an integer or a word, after any blanks.
+// A JSON token after any white space: punctuation, a string, an integer or a literal.
 const TOKEN =
   /[ \t\n\r]*(?:([{}[\],:])|("(?:[^"\\\u0000-\u001f]|\\.)*")|(-?(?:0|[1-9]\d*))(?![\d.eE])|(true|false|null))/y;
 const WORDS = { true: true, false: false, null: null };
 const DECIMAL = /^(\d{1,64})(?:\.(\d{1,64}))?$/;
-const FINE = 1n << 40n;
-const LONGEST_LABEL = 10;
+const FRACTION_STEPS = 1n << 40n;
+const MAX_LABEL_LENGTH = 10;
 
 /** Read a JSON text whose numbers are integers: each becomes a BigInt. JSON.parse would round those above 2^53. */
 export function readJson(text) {
@@ -15,9 +15,9 @@ export function readJson(text) {
   let mark, string, integer, word;
 
   function next() {
-    const place = token.lastIndex;
+    const start = token.lastIndex;
     const found = token.exec(text);
-    if (!found) throw new SyntaxError(`not JSON at character ${place}`);
+    if (!found) throw new SyntaxError(`not JSON at character ${start}`);
     [, mark, string, integer, word] = found;
   }
 
@@ -36,7 +36,7 @@ export function readJson(text) {
     if (mark === "]") return values;
     for (;;) {
       values.push(value());
-      if (!goesOn("]")) return values;
+      if (!hasMore("]")) return values;
     }
   }
 
@@ -51,11 +51,11 @@ export function readJson(text) {
       if (mark !== ":") throw new SyntaxError(`not JSON before character ${token.lastIndex}`);
       next();
       fields[name] = value();
-      if (!goesOn("}")) return fields;
+      if (!hasMore("}")) return fields;
     }
   }
 
-  function goesOn(end) {
+  function hasMore(end) {
     next();
     if (mark === end) return false;
     if (mark !== ",") throw new SyntaxError(`not JSON before character ${token.lastIndex}`);
@@ -69,10 +69,10 @@ export function readJson(text) {
   return read;
 }
 
-/** Return the decimal of a price's text: a coefficient and how many places it has. */
+/** Return the decimal of a price's text: a coefficient and its number of decimal places. */
 export function decimal(text) {
   const match = typeof text === "string" ? DECIMAL.exec(text) : null;
-  if (!match) throw new SyntaxError("not a price");
+  if (!match) throw new SyntaxError(`a price must be a decimal number in a string, got ${text}`);
   const [, whole, places = ""] = match;
   return { coefficient: BigInt(whole + places), places: places.length };
 }
@@ -110,7 +110,7 @@ export function times(value, factor) {
   return { coefficient: value.coefficient * factor, places: value.places };
 }
 
-/** Return half of a decimal, which has one place more. */
+/** Return half of a decimal, with one more decimal place. */
 export function half(value) {
   return { coefficient: value.coefficient * 5n, places: value.places + 1 };
 }
@@ -124,15 +124,15 @@ export function text(value) {
   return (negative ? "-" : "") + digits.slice(0, point) + (places && `.${places}`);
 }
 
-/** Return the text of a whole number, its digits in groups of three. */
+/** Return the text of an integer with its digits in groups of three. */
 export function grouped(number) {
   return String(number).replace(/\B(?=(?:\d{3})+$)/g, ",");
 }
 
-/** Return the texts of round decimals, all as `n×10ᵏ` where plain ones would be long: exact as well. */
+/** Return the exact texts of round decimals. If plain texts would be long, all are written as `n×10ᵏ`. */
 export function labels(values) {
   const plain = values.map((value) => (value.places === 0 ? grouped(value.coefficient) : text(value)));
-  const powers = values.filter((value) => value.coefficient !== 0n).map(tenth);
+  const powers = values.filter((value) => value.coefficient !== 0n).map(powerOfTen);
   if (powers.length === 0) return plain;
   const power = Math.min(...powers);
   const raised = String(power).replace(/./g, (one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[one] ?? "⁻");
@@ -141,11 +141,11 @@ export function labels(values) {
     return factor === 0n ? "0" : `${factor}×10${raised}`;
   });
   const [long, longer] = [scientific, plain].map((texts) => Math.max(0, ...texts.map((one) => one.length)));
-  return longer > LONGEST_LABEL && long < longer ? scientific : plain;
+  return longer > MAX_LABEL_LENGTH && long < longer ? scientific : plain;
 }
 
 /** Return the greatest power of ten that divides a decimal. */
-function tenth({ coefficient, places }) {
+function powerOfTen({ coefficient, places }) {
   let power = -places;
   for (let rest = coefficient; rest % 10n === 0n; rest /= 10n) power += 1;
   return power;
@@ -162,20 +162,20 @@ export function totals(amounts) {
   return amounts.map((amount) => (total += amount));
 }
 
-/** Return about which part of a whole something is, as a float: for lengths on the screen. */
+/** Return the approximate ratio of two amounts as a float, for lengths on the screen. */
 export function share(part, all) {
-  return all === 0n ? 0 : Number((part * FINE) / all) / Number(FINE);
+  return all === 0n ? 0 : Number((part * FRACTION_STEPS) / all) / Number(FRACTION_STEPS);
 }
 
-/** Return about where between two decimals one stands, 0 at `low` and 1 at `high`, as a float: for the screen. */
-export function place(value, low, high) {
+/** Return the approximate position of a decimal between two others as a float: 0 at `low`, 1 at `high`. */
+export function position(value, low, high) {
   const [part, all] = aligned(subtract(value, low), subtract(high, low));
   return share(part, all);
 }
 
 /**
- * Return the round decimals from `low` to `high`, at most so many and one: multiples of 1, 2 or 5 times a power of 10.
- * They have no more places than `finest`.
+ * Return at most `count + 1` round decimals from `low` to `high`: the multiples of 1, 2 or 5 times a power of 10.
+ * They have at most `finest` decimal places.
  */
 export function ticks(low, high, count, finest = Infinity) {
   const fine = Math.min(Math.max(low.places, high.places) + 3, finest);

@@ -1,13 +1,13 @@
-// How fresh the books are: what /healthz reports of the feed, counted on by the clock of the page between two answers.
+// How fresh the books are: the ages that /healthz reports, which increase between two responses.
 //
-// Times are milliseconds of the monotonic clock of the page (performance.now), durations are those of the service: no
-// wall clock, which may jump or be wrong. Where it is in doubt, an age counts as longer than it is.
+// Times are milliseconds of the page's monotonic clock (performance.now), and durations are measured by the service. No
+// wall clock is used, which may jump or be wrong. The time of a request counts as age, so an age is never too low.
 
-const MAX_AGE = 15_000;
-const MAX_QUIET = 60_000;
+const MAX_AGE_MILLISECONDS = 15_000;
+const MAX_QUIET_MILLISECONDS = 60_000;
 const UNITS = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]];
 
-/** The states of the page. `warning` says what a reader should know of the content that is shown. */
+/** The states of the page. `warning` is shown above the content. */
 export const State = Object.freeze({
   CONNECTING: { name: "connecting", label: "Connecting…", warning: "" },
   LOST: { name: "lost", label: "No answer", warning: "" },
@@ -15,67 +15,67 @@ export const State = Object.freeze({
   QUIET: {
     name: "quiet",
     label: "Quiet",
-    warning: "The publisher publishes nothing at present: what is shown may be old.",
+    warning: "The publisher is not publishing. The data shown may be out of date.",
   },
   STALE: {
     name: "stale",
     label: "Stale",
-    warning: "The service cannot read its feed at present: what is shown may be old.",
+    warning: "The service cannot read its feed. The data shown may be out of date.",
   },
   UNKNOWN: { name: "unknown", label: "Freshness not known", warning: "" },
 });
 
-/** The last report of the service. */
+/** The last report of the service, and the state that follows from it. */
 export class Freshness {
   #report = null;
-  #askedAt = 0;
+  #requestedAt = 0;
   #watchedSince = null;
 
-  /** Take over an answer of /healthz, null if there is none, that was asked for and arrived at these times. */
-  take(answer, askedAt, arrivedAt) {
-    this.#report = readable(answer);
-    this.#askedAt = askedAt;
+  /** Store a response of /healthz (null without one), with the times of the request and of its arrival. */
+  take(response, requestedAt, arrivedAt) {
+    this.#report = parse(response);
+    this.#requestedAt = requestedAt;
     if (this.#report !== null) this.#watchedSince ??= arrivedAt;
   }
 
-  /** Forget everything: the service may be another when it answers again. */
+  /** Forget everything: a restarted service has loaded its feed again. */
   forget() {
     this.#report = this.#watchedSince = null;
   }
 
-  /** Return the state at a time, and the sentence that gives the reason. */
+  /** Return the state at a time, and the reason for it. */
   at(now) {
     const report = this.#report;
     if (report === null) return [State.UNKNOWN, ""];
-    const later = now - this.#askedAt;
-    const [age, quiet] = [report.age + later, report.quiet + later];
-    if (age > MAX_AGE) return [State.STALE, `feed unreachable for ${duration(age)}`];
+    const elapsed = now - this.#requestedAt;
+    const [age, quiet] = [report.age + elapsed, report.quiet + elapsed];
+    if (age > MAX_AGE_MILLISECONDS) return [State.STALE, `feed unreachable for ${duration(age)}`];
     if (report.quiet === null) return [State.QUIET, "nothing was published yet"];
     if (quiet > report.maxQuiet) return [State.QUIET, `no publication for ${duration(quiet)}`];
     if (!report.isHealthy) return [State.STALE, report.error];
-    // Without a publish time, what was loaded may be of any age: only a publication that arrived meanwhile is a proof.
-    const isPublication = report.hasPublishTime || this.#askedAt - report.quiet > this.#watchedSince;
-    return isPublication ? [State.LIVE, `last publication ${duration(quiet)} ago`] : [State.UNKNOWN, ""];
+    // Loaded books without a publish time may have any age, until a publication arrives.
+    const isAgeKnown = report.hasPublishTime || this.#requestedAt - report.quiet > this.#watchedSince;
+    return isAgeKnown ? [State.LIVE, `last publication ${duration(quiet)} ago`] : [State.UNKNOWN, ""];
   }
 }
 
-/** Return a duration in whole units of the largest kind that it reaches, two for days; never less than 0 seconds. */
+/** Return a duration in the largest unit of which it has at least one (two for days), rounded down; never below 0 s. */
 export function duration(milliseconds) {
   const seconds = Math.max(Math.floor(milliseconds / 1000), 0);
   const [name, length] = UNITS.find(([unit, length]) => seconds >= length * (unit === "d" ? 2 : 1)) ?? UNITS.at(-1);
   return `${Math.floor(seconds / length)} ${name}`;
 }
 
-/** Return what an answer reports, in milliseconds; null if it is none of /healthz. */
-function readable(answer) {
-  const { quiet_seconds: quiet, age_seconds: age, max_quiet_seconds: maxQuiet } = answer ?? {};
+/** Return the report in a response, in milliseconds; null if the response is not valid. */
+function parse(response) {
+  const { quiet_seconds: quiet, age_seconds: age, max_quiet_seconds: maxQuiet } = response ?? {};
   if (typeof age !== "number" || (quiet !== null && typeof quiet !== "number")) return null;
   return {
     age: age * 1000,
     quiet: quiet === null ? null : quiet * 1000,
-    maxQuiet: typeof maxQuiet === "number" ? maxQuiet * 1000 : MAX_QUIET,
-    hasPublishTime: typeof answer.published_at === "string",
-    isHealthy: answer.isHealthy,
-    error: String(answer.error ?? ""),
+    maxQuiet: typeof maxQuiet === "number" ? maxQuiet * 1000 : MAX_QUIET_MILLISECONDS,
+    hasPublishTime: typeof response.published_at === "string",
+    isHealthy: response.isHealthy,
+    error: String(response.error ?? ""),
   };
 }

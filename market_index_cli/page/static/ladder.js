@@ -1,11 +1,11 @@
-// The ladder: asks above bids, the best of each in the middle, and how much rests at each price and up to it.
+// The ladder: asks above bids, the best of each in the middle, with the amount at each price and the running total.
 
 import { ascending, grouped, share, totals } from "./exact.js";
-import { element, place, say, sayNumber } from "./elements.js";
+import { element, setChildren, setText, setNumber } from "./elements.js";
 
-const AT_ONCE = 15;
-const STEP = 100;
-const LONGEST_AT_THE_POINT = 14;
+const INITIAL_LEVELS = 15;
+const MORE_LEVELS = 100;
+const MAX_ALIGNED_LENGTH = 14;
 const LONG_AMOUNT = 10n ** 14n;
 const SIDES = [
   { name: "asks", one: "ask", many: "asks above" },
@@ -19,7 +19,7 @@ export class Ladder {
   #table = element(
     "table",
     { class: "ladder" },
-    element("caption", { class: "unseen" }, "Order book: asks above bids, the best of each in the middle"),
+    element("caption", { class: "visually-hidden" }, "Order book: asks above bids, the best of each in the middle"),
     element(
       "thead",
       {},
@@ -43,19 +43,19 @@ export class Ladder {
     for (const side of [this.#asks, this.#bids]) side.onMore = () => this.update(this.#book);
   }
 
-  /** Show a book; `fresh` when it is another than before, so that nothing in it has changed. */
-  update(book, fresh = false) {
+  /** Show a book. `isNew` means that another pair was selected, so no row counts as changed. */
+  update(book, isNew = false) {
     this.#book = book;
-    if (fresh) for (const side of [this.#asks, this.#bids]) side.reset();
+    if (isNew) for (const side of [this.#asks, this.#bids]) side.reset();
     const shown = [...book.asks.slice(0, this.#asks.shown), ...book.bids.slice(0, this.#bids.shown)];
     const places = Math.max(0, ...shown.map((level) => level.value.places));
-    const isLong = places > LONGEST_AT_THE_POINT || shown.some((level) => level.amount >= LONG_AMOUNT);
+    const isLong = places > MAX_ALIGNED_LENGTH || shown.some((level) => level.amount >= LONG_AMOUNT);
     this.#table.classList.toggle("long", isLong);
-    const least = places > LONGEST_AT_THE_POINT ? 0 : places && places + 1;
+    const least = places > MAX_ALIGNED_LENGTH ? 0 : places && places + 1;
     const [, depth] = [this.#asks.depth(book.asks), this.#bids.depth(book.bids)].sort(ascending);
     this.#asks.show(book.asks, least, depth);
     this.#bids.show(book.bids, least, depth);
-    say(this.#middle, book.middle);
+    setText(this.#middle, book.middle);
   }
 }
 
@@ -64,7 +64,7 @@ class Side {
   #upward;
   #one;
   #many;
-  shown = AT_ONCE;
+  shown = INITIAL_LEVELS;
   onMore = () => {};
   body = element("tbody");
   more = element("button", { type: "button", class: "more" });
@@ -76,23 +76,23 @@ class Side {
     this.#upward = name === "asks";
     this.body.className = name;
     this.more.addEventListener("click", () => {
-      this.shown += STEP;
+      this.shown += MORE_LEVELS;
       this.onMore();
     });
   }
 
   reset() {
-    this.shown = AT_ONCE;
+    this.shown = INITIAL_LEVELS;
     this.#rows.clear();
     this.body.replaceChildren();
   }
 
-  /** Return how much rests at the levels that are shown. */
+  /** Return the total amount of the visible levels. */
   depth(levels) {
     return levels.slice(0, this.shown).reduce((total, level) => total + level.amount, 0n);
   }
 
-  /** Show the best levels; `room` is how many characters their places take, `depth` what the longest bar stands for. */
+  /** Show the best levels. `room` is the width of the decimal places in characters, `depth` the longest bar's amount. */
   show(levels, room, depth) {
     const best = levels.slice(0, this.shown);
     const sums = totals(best.map((level) => level.amount));
@@ -100,26 +100,27 @@ class Side {
     const changed = [];
     this.#rows = new Map();
     best.forEach((level, at) => {
-      const row = known.get(level.price) ?? rung(this.#one, level.price);
+      const row = known.get(level.price) ?? createRow(this.#one, level.price);
       const amount = grouped(level.amount);
       if (known.size > 0 && row.amount.textContent !== amount) changed.push(row.node);
-      sayNumber(row.amount, amount);
-      sayNumber(row.total, grouped(sums[at]));
+      setNumber(row.amount, amount);
+      setNumber(row.total, grouped(sums[at]));
       row.places.style.minWidth = `${room}ch`;
       row.bar.style.width = `${100 * share(level.amount, depth)}%`;
       row.depth.style.width = `${100 * share(sums[at], depth)}%`;
       this.#rows.set(level.price, row);
     });
     const nodes = [...this.#rows.values()].map((row) => row.node);
-    place(this.body, this.#upward ? nodes.reverse() : nodes);
+    setChildren(this.body, this.#upward ? nodes.reverse() : nodes);
     flash(changed);
     const hidden = levels.length - best.length;
     this.more.hidden = hidden === 0;
-    say(this.more, `${grouped(BigInt(hidden))} more ${this.#many}: show ${grouped(BigInt(Math.min(hidden, STEP)))}`);
+    const next = grouped(BigInt(Math.min(hidden, MORE_LEVELS)));
+    setText(this.more, `${grouped(BigInt(hidden))} more ${this.#many}: show ${next}`);
   }
 }
 
-function rung(side, price) {
+function createRow(side, price) {
   const [whole, places] = price.split(".");
   const row = {
     places: element("span", { class: "places" }, places === undefined ? "" : `.${places}`),
@@ -132,17 +133,17 @@ function rung(side, price) {
     "tr",
     { "data-price": price },
     element("th", { scope: "row", class: "side" }, side),
-    element("td", { class: `number price${price.length > LONGEST_AT_THE_POINT ? " long" : ""}` }, whole, row.places),
+    element("td", { class: `number price${price.length > MAX_ALIGNED_LENGTH ? " long" : ""}` }, whole, row.places),
     element("td", { class: "number amount" }, row.amount),
     element("td", { class: "number total" }, row.total, row.depth, row.bar),
   );
   return row;
 }
 
-/** Let rows that changed light up for a moment, those that still do from the start. */
+/** Highlight rows for a moment. An animation that still runs starts again. */
 function flash(rows) {
   if (rows.length === 0) return;
   for (const row of rows) row.classList.remove("changed");
-  void document.body.offsetWidth; // has the browser take note of it
+  void document.body.offsetWidth; // forces a reflow, which restarts the animation
   for (const row of rows) row.classList.add("changed");
 }

@@ -1,11 +1,11 @@
-// The list of pairs, and the search in it.
+// The list of pairs, with search and keyboard navigation.
 
 import { grouped } from "./exact.js";
-import { element, pairName, place, say } from "./elements.js";
+import { element, pairName, setChildren, setText } from "./elements.js";
 import { policy, ticker } from "./names.js";
 
-const AT_ONCE = 200;
-const LEAST_OF_IDENTIFIER = 4;
+const PAGE_SIZE = 200;
+const MIN_IDENTIFIER_LENGTH = 4;
 
 export class PairList {
   #search = document.getElementById("search");
@@ -14,29 +14,29 @@ export class PairList {
   #more = document.getElementById("more");
   #entries = new Map();
   #rows = new Map();
-  #shown = AT_ONCE;
+  #shown = PAGE_SIZE;
   #selected = null;
-  #entered = null;
-  #leaveBook;
+  #focusedKey = null;
+  #showList;
 
-  /** `leaveBook()` shows the list where there is no room for it beside the book. */
-  constructor(leaveBook) {
-    this.#leaveBook = leaveBook;
+  /** `showList()` leaves the book where the screen has no room for the list beside it. */
+  constructor(showList) {
+    this.#showList = showList;
     this.#search.addEventListener("input", () => {
-      this.#shown = AT_ONCE;
+      this.#shown = PAGE_SIZE;
       this.#list.scrollTop = 0;
-      this.#entered = null;
+      this.#focusedKey = null;
       this.#show();
     });
     this.#more.querySelector("button").addEventListener("click", () => {
       const next = this.#list.childElementCount;
-      this.#shown += AT_ONCE;
+      this.#shown += PAGE_SIZE;
       this.#show();
-      this.#enter(next);
+      this.#focusRow(next);
     });
     this.#search.addEventListener("keydown", (event) => this.#keyInSearch(event));
     this.#list.addEventListener("keydown", (event) => this.#keyInList(event));
-    this.#list.addEventListener("focusin", (event) => this.#stopAt(event.target.closest("a")));
+    this.#list.addEventListener("focusin", (event) => this.#setTabStop(event.target.closest("a")));
     document.addEventListener("keydown", (event) => this.#keyAnywhere(event));
   }
 
@@ -49,10 +49,10 @@ export class PairList {
     this.#show();
   }
 
-  /** Mark the pair that is looked at. */
+  /** Mark the selected pair. */
   select(key) {
     this.#selected = key;
-    this.#entered = null;
+    this.#focusedKey = null;
     this.#show();
   }
 
@@ -60,7 +60,7 @@ export class PairList {
     return this.#entries.has(key);
   }
 
-  /** Put the focus where somebody who comes back to the list goes on. */
+  /** Focus the current row of the list; the search field if there is none. */
   focus() {
     const links = this.#links();
     (links.find((link) => link.tabIndex === 0) ?? this.#search).focus();
@@ -73,50 +73,50 @@ export class PairList {
     const rows = new Map(shown.map((one) => [one.key, this.#rows.get(one.key) ?? row(one)]));
     this.#rows = rows;
     const hadFocus = this.#list.contains(document.activeElement);
-    place(this.#list, [...rows.values()]);
+    setChildren(this.#list, [...rows.values()]);
     for (const one of shown) {
       const link = rows.get(one.key).firstElementChild;
       const spot = link.querySelector(".spot");
-      say(spot, one.spot ?? "no spot");
+      setText(spot, one.spot ?? "no spot");
       spot.classList.toggle("none", one.spot === null);
       if (one.key === this.#selected) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
-    const stop = rows.get(this.#entered) ?? rows.get(this.#selected) ?? this.#list.firstElementChild;
-    this.#stopAt(stop?.firstElementChild ?? null);
-    // The row that had the focus is gone.
+    const stop = rows.get(this.#focusedKey) ?? rows.get(this.#selected) ?? this.#list.firstElementChild;
+    this.#setTabStop(stop?.firstElementChild ?? null);
+    // The focused row was removed.
     if (hadFocus && !this.#list.contains(document.activeElement)) this.focus();
-    this.#tell(found.length, terms.length > 0);
+    this.#showCount(found.length, terms.length > 0);
   }
 
-  #tell(found, searched) {
+  #showCount(found, searched) {
     const all = this.#entries.size;
     const pairs = `${grouped(BigInt(all))} ${all === 1 ? "pair" : "pairs"}`;
     const none = all === 0 ? "No pair is tracked yet." : "No pair matches.";
-    say(this.#count, found === 0 ? none : searched ? `${grouped(BigInt(found))} of ${pairs}` : pairs);
+    setText(this.#count, found === 0 ? none : searched ? `${grouped(BigInt(found))} of ${pairs}` : pairs);
     const hidden = found - this.#list.childElementCount;
     this.#more.hidden = hidden === 0;
-    say(this.#more.firstElementChild, `${grouped(BigInt(hidden))} more: narrow the search.`);
+    setText(this.#more.firstElementChild, `${grouped(BigInt(hidden))} more pairs. Narrow the search.`);
   }
 
   #links() {
     return [...this.#list.querySelectorAll("a")];
   }
 
-  /** Let the tabulator key stop at this row of the list, and at no other. */
-  #stopAt(link) {
+  /** Make this row the only tab stop of the list. */
+  #setTabStop(link) {
     for (const other of this.#links()) other.tabIndex = other === link ? 0 : -1;
-    if (document.activeElement === link && link) this.#entered = link.dataset.key;
+    if (document.activeElement === link && link) this.#focusedKey = link.dataset.key;
   }
 
-  #enter(at) {
+  #focusRow(at) {
     const links = this.#links();
     links[Math.max(0, Math.min(at, links.length - 1))]?.focus();
   }
 
   #keyInSearch(event) {
     if (event.isComposing) return;
-    if (event.key === "ArrowDown") this.#enter(0);
+    if (event.key === "ArrowDown") this.#focusRow(0);
     else if (event.key === "Enter") this.#list.querySelector("a")?.click();
     else if (event.key === "Escape") {
       this.#search.value = "";
@@ -132,12 +132,12 @@ export class PairList {
     const links = this.#links();
     const at = links.indexOf(event.target);
     if (event.key === "ArrowUp" && at === 0) this.#search.focus();
-    else if (event.key === "ArrowUp") this.#enter(at - 1);
-    else if (event.key === "ArrowDown") this.#enter(at + 1);
-    else if (event.key === "PageUp") this.#enter(at - 10);
-    else if (event.key === "PageDown") this.#enter(at + 10);
-    else if (event.key === "Home") this.#enter(0);
-    else if (event.key === "End") this.#enter(links.length - 1);
+    else if (event.key === "ArrowUp") this.#focusRow(at - 1);
+    else if (event.key === "ArrowDown") this.#focusRow(at + 1);
+    else if (event.key === "PageUp") this.#focusRow(at - 10);
+    else if (event.key === "PageDown") this.#focusRow(at + 10);
+    else if (event.key === "Home") this.#focusRow(0);
+    else if (event.key === "End") this.#focusRow(links.length - 1);
     else return;
     event.preventDefault();
   }
@@ -146,7 +146,7 @@ export class PairList {
     if (event.altKey || event.ctrlKey || event.metaKey || event.target === this.#search) return;
     if (event.key === "ArrowDown" && event.target === document.body && location.hash.length < 2) this.focus();
     if (event.key !== "/") return;
-    if (this.#search.offsetParent === null) this.#leaveBook();
+    if (this.#search.offsetParent === null) this.#showList();
     this.#search.focus();
     this.#search.select();
     event.preventDefault();
@@ -159,7 +159,7 @@ function entry({ base, quote, key }) {
   return { base, quote, key, names, folded, identifiers: [base, quote, unit(base), unit(quote)].join(" ").toLowerCase() };
 }
 
-/** Return an identifier as most explorers write it: policy id and asset name run together. */
+/** Return the unit of an asset: policy id and asset name without a separator, as most explorers write it. */
 function unit(id) {
   return id.replace(":", "");
 }
@@ -174,13 +174,13 @@ function matching(entries, terms) {
   return ranks.flat();
 }
 
-/** Return how well a term matches: a name, its beginning, part of it, an identifier, or (4) not at all. */
+/** Return the rank of a term: 0 equals a name, 1 starts a name, 2 is in a name, 3 is in an identifier, 4 no match. */
 function termRank({ folded, identifiers }, term) {
   if (folded.includes(term)) return 0;
   if (folded.some((name) => name.startsWith(term))) return 1;
   if (folded.some((name) => name.includes(term))) return 2;
-  // A shorter one is in almost every identifier.
-  return term.length >= LEAST_OF_IDENTIFIER && identifiers.includes(term) ? 3 : 4;
+  // A shorter term is in almost every identifier.
+  return term.length >= MIN_IDENTIFIER_LENGTH && identifiers.includes(term) ? 3 : 4;
 }
 
 function row({ base, quote, key, names }) {

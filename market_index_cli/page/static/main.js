@@ -1,78 +1,83 @@
-// The page: the pairs, the book of the one that is looked at, and how the service is doing.
+// The page: it polls the service and shows the pairs, the selected order book, and how fresh they are.
+//
+// The fragment of the page's address selects the pair. `poll` requests everything that is shown; `show` updates the page
+// from these variables alone.
 
-import { BookView, told } from "./book.js";
-import { say } from "./elements.js";
+import { BookView, summarize } from "./book.js";
+import { setText } from "./elements.js";
 import { Freshness, State } from "./freshness.js";
 import { PairList } from "./list.js";
 import { identifier, ticker } from "./names.js";
-import { Absent, health, orderBook, pairList, Rounds, Trouble } from "./service.js";
+import { fetchHealth, NotFound, orderBook, pairList, Poller, ServiceError } from "./service.js";
 
 const connection = document.getElementById("connection");
 const age = document.getElementById("age");
 const asOf = document.getElementById("as-of");
-const trouble = document.getElementById("trouble");
+const alertNotice = document.getElementById("alert");
 const state = document.getElementById("state");
 const welcome = document.getElementById("welcome");
 const narrow = matchMedia("(max-width: 699px)");
-const OLD = 15000;
-const SECOND = 1000;
+const MAX_AGE_MILLISECONDS = 15000;
+const REFRESH_MILLISECONDS = 1000;
 
 const pairs = pairList();
-const list = new PairList(leaveBook);
+const list = new PairList(showList);
 const view = new BookView();
-const rounds = new Rounds(round, failed);
+const poller = new Poller(poll, handleFailure);
 const freshness = new Freshness();
 
-/** The pair that is looked at: null for none; without `key` where the address of the page names none. */
+/** The selected pair: null if none is selected; without `key` if the page's address has an invalid one. */
 let pair = null;
+/** The resource of the selected book, and its content; null until it is loaded. */
 let book = null;
-/** When everything was last answered: on the clock of the visitor, for people, and on that of the page. */
-let answered = null;
-let answeredAt = 0;
+/** The time of the last successful poll: wall clock, to be shown. */
+let lastSuccess = null;
+/** The same time on the monotonic clock, in milliseconds. */
+let lastSuccessAt = 0;
 let problem = null;
 
-/** Ask for what is shown: the pairs and, where it is tracked, the book; the book first where it was just chosen. */
-async function round(signal) {
-  const reported = askHealth(signal);
-  const isNew = pair?.key && book.told === null && list.has(pair.key);
-  if (isNew) await askBook(signal);
+/** Request all that is shown: the health, the pairs, and the book if it is tracked. A newly selected book comes first. */
+async function poll(signal) {
+  const health = refreshHealth(signal);
+  const isNew = pair?.key && book.content === null && list.has(pair.key);
+  if (isNew) await refreshBook(signal);
   try {
-    if (await pairs.ask(signal)) list.update(pairs.value);
+    if (await pairs.refresh(signal)) list.update(pairs.value);
   } catch (error) {
-    throw error instanceof Absent ? new Trouble("There is no service at this address.") : error;
+    throw error instanceof NotFound ? new ServiceError("The API was not found at this address.") : error;
   }
-  // Whether the pair is tracked stands in the list: to ask for a book that is not there would be an error.
-  if (!isNew && pair?.key && list.has(pair.key)) await askBook(signal);
-  await reported;
-  answered = new Date();
-  answeredAt = performance.now();
+  // The list shows whether the pair is tracked. To request the book of an untracked pair would be an error.
+  if (!isNew && pair?.key && list.has(pair.key)) await refreshBook(signal);
+  await health;
+  lastSuccess = new Date();
+  lastSuccessAt = performance.now();
   problem = null;
   show();
 }
 
-/** Ask how the feed of the service is doing. Never raises: the books are shown all the same. */
-async function askHealth(signal) {
-  const askedAt = performance.now();
-  const answer = await health(signal);
-  if (!signal.aborted) freshness.take(answer, askedAt, performance.now());
+/** Request the health of the service. Never throws: the books are shown without it. */
+async function refreshHealth(signal) {
+  const requestedAt = performance.now();
+  const response = await fetchHealth(signal);
+  if (!signal.aborted) freshness.take(response, requestedAt, performance.now());
 }
 
-async function askBook(signal) {
-  const asked = book;
+async function refreshBook(signal) {
+  const requested = book;
   try {
-    if (await asked.resource.ask(signal)) asked.told = told(asked.resource.value);
-    if (asked === book) show();
+    if (await requested.resource.refresh(signal)) requested.content = summarize(requested.resource.value);
+    if (requested === book) show();
   } catch (error) {
-    // It went between the list and the book; the next list tells.
-    if (!(error instanceof Absent)) throw error;
+    // The pair was retracted after the list was read; the next list will show that.
+    if (!(error instanceof NotFound)) throw error;
   }
 }
 
-function failed(error) {
-  if (!(error instanceof Trouble)) reportError(error);
-  const sentence = error instanceof Trouble ? error.message : "The page failed.";
-  const since = answered ? ` No answer since ${answered.toLocaleTimeString()}: what is shown is as it was then.` : "";
-  problem = `${sentence}${since} Trying again.`;
+function handleFailure(error) {
+  if (!(error instanceof ServiceError)) reportError(error);
+  const sentence = error instanceof ServiceError ? error.message : "Unexpected error in the page.";
+  const since = lastSuccess ? ` No response since ${lastSuccess.toLocaleTimeString()}; the data shown is from then.` : "";
+  problem = `${sentence}${since} Retrying.`;
   freshness.forget();
   show();
 }
@@ -82,63 +87,61 @@ function show() {
   const isKnown = pairs.value !== null;
   document.body.dataset.view = pair === null ? "list" : "book";
   showFreshness();
-  say(state, stateOf(isTracked, isKnown));
+  setText(state, stateOf(isTracked, isKnown));
   state.classList.toggle("warning", pair !== null && !isTracked && isKnown);
   welcome.hidden = pair !== null || pairs.value?.length === 0;
-  if (pair?.key) view.show(pair, book.told, book.resource, problem !== null || isOverdue() || !isTracked);
+  if (pair?.key) view.show(pair, book.content, book.resource, problem !== null || isOverdue() || !isTracked);
   else view.hide();
   document.title = titleOf();
 }
 
-/** Show how fresh the content is. Ages change by themselves: so they are no live region, which announces each change. */
+/** Show how fresh the content is. Ages are not in a live region, which would announce them every second. */
 function showFreshness() {
-  const [{ name, label, warning }, reason] = freshnessNow();
+  const [{ name, label, warning }, reason] = currentState();
   document.body.dataset.freshness = name;
-  say(connection, label);
-  say(age, reason);
-  const reflected = (book?.told ? book.resource : pairs).asOf;
+  setText(connection, label);
+  setText(age, reason);
+  const reflected = (book?.content ? book.resource : pairs).asOf;
   asOf.hidden = reflected === null;
-  say(asOf.querySelector("bdi"), reflected ?? "");
-  say(trouble, problem ?? warning);
+  setText(asOf.querySelector("bdi"), reflected ?? "");
+  setText(alertNotice, problem ?? warning);
 }
 
-function freshnessNow() {
+function currentState() {
   if (problem !== null) return [State.LOST, ""];
-  if (answered === null || isOverdue()) return [State.CONNECTING, ""];
+  if (lastSuccess === null || isOverdue()) return [State.CONNECTING, ""];
   return freshness.at(performance.now());
 }
 
-/** Nobody looked for a while, and what was true then is about to be asked again. */
+/** Whether the last successful poll is too long ago, because the page was hidden. */
 function isOverdue() {
-  return answered !== null && performance.now() - answeredAt > OLD;
+  return lastSuccess !== null && performance.now() - lastSuccessAt > MAX_AGE_MILLISECONDS;
 }
 
 function stateOf(isTracked, isKnown) {
-  if (pair && !pair.key) return "The address of this page names no pair. Choose one from the list.";
+  if (pair && !pair.key) return "The address of this page does not contain a valid pair. Select one from the list.";
   if (!isKnown) return "";
-  if (pair === null) {
-    return pairs.value.length ? "" : "No pair is tracked yet. The first that is published will be shown here.";
-  }
-  if (!isTracked && book.told) return "This pair is no longer tracked. Its last order book is shown.";
-  if (!isTracked) return "This pair is not tracked. Should it be published, its order book will be shown here.";
-  return book.told || problem ? "" : "Reading the order book…";
+  if (pair === null) return pairs.value.length ? "" : "No pair is tracked yet. Published pairs will appear here.";
+  if (!isTracked && book.content) return "This pair is no longer tracked. Its last order book is shown.";
+  if (!isTracked) return "This pair is not tracked. Its order book will appear here when it is published.";
+  return book.content || problem ? "" : "Loading the order book…";
 }
 
 function titleOf() {
   if (!pair?.key) return "Order books";
-  const spot = book.told?.spot;
+  const spot = book.content?.spot;
   return `${ticker(pair.base)}/${ticker(pair.quote)}${spot ? ` ${spot.text}` : ""} – Order books`;
 }
 
-/** Look at the pair that the address of the page names. */
-function look() {
-  const wanted = new URLSearchParams(location.hash.slice(1));
-  const [base, quote] = [identifier(wanted.get("base")), identifier(wanted.get("quote"))];
+/** Select the pair in the fragment of the page's address. */
+function selectLinkedPair() {
+  const fields = new URLSearchParams(location.hash.slice(1));
+  const [base, quote] = [identifier(fields.get("base")), identifier(fields.get("quote"))];
   const before = pair;
   if (location.hash.length < 2) pair = null;
   else if (base === null || quote === null) pair = { key: null };
   else pair = { base, quote, key: `${base}/${quote}` };
-  book = pair?.key ? { resource: orderBook(pair), told: null } : null;
+  book = pair?.key ? { resource: orderBook(pair), content: null } : null;
   list.select(pair?.key ?? null);
   show();
   if (narrow.matches) {
@@ -146,15 +149,15 @@ function look() {
     if (pair?.key) view.focus();
     else if (before) list.focus();
   }
-  rounds.now();
+  poller.now();
 }
 
-function leaveBook() {
+function showList() {
   history.pushState(null, "", "#");
-  look();
+  selectLinkedPair();
 }
 
-addEventListener("hashchange", look);
+addEventListener("hashchange", selectLinkedPair);
 document.addEventListener("visibilitychange", show);
-setInterval(() => document.hidden || showFreshness(), SECOND);
-look();
+setInterval(() => document.hidden || showFreshness(), REFRESH_MILLISECONDS);
+selectLinkedPair();

@@ -1,19 +1,19 @@
-// What an asset is called. Names are bytes that whoever mints a token chooses: they tell nothing of which asset it is.
+// Display names of assets. The minter of a token chooses its name, so a name does not identify an asset.
 
 const IDENTIFIER = /^(?:ADA|[0-9a-f]{56}:(?:[0-9a-f]{2}){0,32})$/;
 const UTF_8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-// Control, format, surrogate, private use and unassigned, and every separator but the space.
+// Control, format, surrogate, private-use and unassigned characters, and every separator except the space.
 const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u;
 const LABEL_DIGITS = 8;
 const SHORTENED = 18;
 
-/** Return an identifier in its canonical text, or null where it is none. */
+/** Return the canonical text of an asset identifier; null if the text is not one. */
 export function identifier(text) {
   const canonical = text === "ADA" ? text : (text ?? "").toLowerCase();
   return IDENTIFIER.test(canonical) ? canonical : null;
 }
 
-/** Return what people call an asset: its name where that is text that can be shown, else its identifier, cut. */
+/** Return the ticker of an asset: its name if that is printable text, otherwise its shortened identifier. */
 export function ticker(id) {
   if (id === "ADA") return id;
   const [, digits = ""] = id.split(":");
@@ -23,21 +23,21 @@ export function ticker(id) {
   return label === null ? text : `(${label})${text}`;
 }
 
-/** Return the beginning of an asset's policy id, which tells it from others of its name; of ADA, nothing. */
+/** Return the start of an asset's policy id, to tell apart assets with equal names; empty for ADA. */
 export function policy(id) {
   return id === "ADA" ? "" : `${id.slice(0, 8)}…`;
 }
 
-/** Return the label that an asset name begins with, as CIP-67 has it, or null. */
+/** Return the CIP-67 label at the start of an asset name; null if there is none. */
 export function nameLabel(digits) {
   const match = /^0([0-9a-f]{4})([0-9a-f]{2})0/.exec(digits);
-  return match && crc8(octets(match[1])) === parseInt(match[2], 16) ? parseInt(match[1], 16) : null;
+  return match && crc8(bytesOf(match[1])) === parseInt(match[2], 16) ? parseInt(match[1], 16) : null;
 }
 
-/** Return the text of an asset name without its label; null where it is not UTF-8, or has what cannot be printed. */
+/** Return an asset name without its label as text; null if it is not UTF-8 or not printable. */
 export function nameText(digits) {
   try {
-    const text = UTF_8.decode(octets(digits));
+    const text = UTF_8.decode(bytesOf(digits));
     return UNPRINTABLE.test(text) ? null : text;
   } catch {
     return null;
@@ -51,8 +51,8 @@ function shortened(id) {
   return `${policyId.slice(0, 8)}…:${name.length <= room ? name : `${name.slice(0, room - 1)}…`}`;
 }
 
-function octets(digits) {
-  return Uint8Array.from(digits.match(/../g) ?? [], (octet) => parseInt(octet, 16));
+function bytesOf(digits) {
+  return Uint8Array.from(digits.match(/../g) ?? [], (digitPair) => parseInt(digitPair, 16));
 }
 
 function crc8(bytes) {

@@ -1,102 +1,103 @@
-// The two endpoints, asked again and again: with what is known already, so that an answer that still holds is a 304.
-// And /healthz, which reports how the feed of the service is doing.
+// The client of the service: it polls the two endpoints with If-None-Match, so that an unchanged response is a 304, and
+// /healthz, which reports the state of the feed.
 
 import { decimal, readJson } from "./exact.js";
 
-export const INTERVAL = 2000;
-export const LONGEST_INTERVAL = 30000;
-const PATIENCE = 10000;
+export const POLL_MILLISECONDS = 2000;
+export const MAX_POLL_MILLISECONDS = 30000;
+const TIMEOUT_MILLISECONDS = 10000;
 
-/** The service does not answer as it should; the message says how, to a reader. */
-export class Trouble extends Error {}
+/** The service failed, or sent an invalid response. The message is shown to the visitor. */
+export class ServiceError extends Error {}
 
 /** The pair is not tracked. */
-export class Absent extends Error {}
+export class NotFound extends Error {}
 
-/** One address, and its last answer. */
+/**
+ * An address and its last valid response, parsed as `value`.
+ *
+ * `changed` is when the value last replaced another one, null if it never did. `confirmed` is when the value was last
+ * known to be current. `asOf` is what it reflects, in terms of the publisher; null if unknown. Times are wall clock.
+ */
 export class Resource {
-  #url;
-  #read;
+  #path;
+  #parse;
   #etag = null;
   value = null;
   changed = null;
   confirmed = null;
   asOf = null;
 
-  constructor(path, read) {
-    this.#url = path;
-    this.#read = read;
+  constructor(path, parse) {
+    this.#path = path;
+    this.#parse = parse;
   }
 
-  /**
-   * Ask whether the answer still holds. Return whether there is another; then `value` is it. `changed` is when that took
-   * the place of the one before, null while there was none, and `confirmed` when it was last known to hold. `asOf` is
-   * what it reflects, in terms of the publisher, null where that is not known.
-   */
-  async ask(signal) {
-    const patience = AbortSignal.timeout(PATIENCE);
+  /** Request the resource, and return whether its value changed. */
+  async refresh(signal) {
+    const timeout = AbortSignal.timeout(TIMEOUT_MILLISECONDS);
     try {
-      const answer = await fetch(this.#url, {
+      const response = await fetch(this.#path, {
         cache: "no-store",
         headers: this.#etag === null ? {} : { "If-None-Match": this.#etag },
-        signal: AbortSignal.any([signal, patience]),
+        signal: AbortSignal.any([signal, timeout]),
       });
-      if (answer.status === 304) {
-        // Else the browser has it that the answer, which has no body, was never read to its end.
-        await answer.text();
-        this.#confirm(answer);
+      if (response.status === 304) {
+        // Otherwise the browser considers the response, although its body is empty, as not read to the end.
+        await response.text();
+        this.#confirm(response);
         return false;
       }
-      if (answer.status === 404) throw new Absent();
-      if (!answer.ok) throw new Trouble(`The service answers with an error (${answer.status}).`);
-      const text = await answer.text();
-      const value = readable(this.#read, text);
-      this.#confirm(answer);
+      if (response.status === 404) throw new NotFound();
+      if (!response.ok) throw new ServiceError(`The service responded with an error (${response.status}).`);
+      const text = await response.text();
+      const value = parsed(this.#parse, text);
+      this.#confirm(response);
       if (this.value !== null) this.changed = this.confirmed;
       this.value = value;
-      this.#etag = answer.headers.get("ETag");
+      this.#etag = response.headers.get("ETag");
       return true;
     } catch (error) {
-      if (error instanceof Trouble || error instanceof Absent || signal.aborted) throw error;
-      throw new Trouble(patience.aborted ? "The service does not answer." : "The service cannot be reached.");
+      if (error instanceof ServiceError || error instanceof NotFound || signal.aborted) throw error;
+      throw new ServiceError(timeout.aborted ? "The service did not respond in time." : "The service cannot be reached.");
     }
   }
 
-  #confirm(answer) {
+  #confirm(response) {
     this.confirmed = new Date();
-    this.asOf = answer.headers.get("Market-Index-As-Of");
+    this.asOf = response.headers.get("Market-Index-As-Of");
   }
 }
 
-/** Return what /healthz answers, and whether the service is healthy; null where a proxy hides it. */
-export async function health(signal) {
+/** Return the status from /healthz, and whether the service is healthy; null without a valid response. */
+export async function fetchHealth(signal) {
   try {
-    const patience = AbortSignal.any([signal, AbortSignal.timeout(PATIENCE)]);
-    const answer = await fetch("healthz", { cache: "no-store", signal: patience });
-    return { ...(await answer.json()), isHealthy: answer.ok };
+    const timeout = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MILLISECONDS)]);
+    const response = await fetch("healthz", { cache: "no-store", signal: timeout });
+    return { ...(await response.json()), isHealthy: response.ok };
   } catch {
     return null;
   }
 }
 
 export function pairList() {
-  return new Resource("trading-view/pair-list", readPairList);
+  return new Resource("trading-view/pair-list", parsePairList);
 }
 
 export function orderBook(pair) {
-  return new Resource(`trading-view/order-book?base=${pair.base}&quote=${pair.quote}`, readOrderBook);
+  return new Resource(`trading-view/order-book?base=${pair.base}&quote=${pair.quote}`, parseOrderBook);
 }
 
-function readable(read, text) {
+function parsed(parse, text) {
   try {
-    return read(text);
+    return parse(text);
   } catch {
-    throw new Trouble("The service answers with what is no answer of the API.");
+    throw new ServiceError("The service sent an invalid response.");
   }
 }
 
-function readPairList(text) {
-  // There is no number in a pair list: prices are strings.
+function parsePairList(text) {
+  // A pair list contains no numbers: prices are strings.
   return JSON.parse(text).pairs.map(({ base, quote, last_spot: spot }) => {
     if (typeof base !== "string" || typeof quote !== "string") throw new SyntaxError("not an identifier");
     if (spot !== null) decimal(spot);
@@ -104,54 +105,54 @@ function readPairList(text) {
   });
 }
 
-function readOrderBook(text) {
+function parseOrderBook(text) {
   const { spot, bids, asks } = readJson(text);
   return {
     spot: spot === null ? null : { text: spot, value: decimal(spot) },
-    bids: bids.map(readLevel),
-    asks: asks.map(readLevel),
+    bids: bids.map(parseLevel),
+    asks: asks.map(parseLevel),
   };
 }
 
-function readLevel({ price, accumulated_liquidity: amount }) {
+function parseLevel({ price, accumulated_liquidity: amount }) {
   if (typeof amount !== "bigint") throw new SyntaxError("not an amount");
   return { price, value: decimal(price), amount };
 }
 
-/** Does its work every two seconds while the page is looked at; less often while the work fails. */
-export class Rounds {
-  #work;
-  #failed;
+/** Runs a task every two seconds while the page is visible; with exponential backoff while the task fails. */
+export class Poller {
+  #task;
+  #onFailure;
   #failures = 0;
   #timer = 0;
   #running = null;
 
-  /** `work(signal)` is done each time; `failed(trouble)` is told of every failure. */
-  constructor(work, failed) {
-    this.#work = work;
-    this.#failed = failed;
+  /** `task(signal)` is called each time, and `onFailure(error)` for each error that it throws. */
+  constructor(task, onFailure) {
+    this.#task = task;
+    this.#onFailure = onFailure;
     document.addEventListener("visibilitychange", () => (document.hidden ? this.#stop() : this.now()));
   }
 
-  /** Do the work at once, in place of what is being done. */
+  /** Abort the task if it runs, and run it now. */
   async now() {
     this.#stop();
     const running = (this.#running = new AbortController());
     try {
-      await this.#work(running.signal);
+      await this.#task(running.signal);
       this.#failures = 0;
     } catch (error) {
       if (running.signal.aborted) return;
       this.#failures += 1;
       try {
-        this.#failed(error);
+        this.#onFailure(error);
       } catch (another) {
-        // Whatever cannot be shown, what there is to know is asked for again.
+        // Polling continues even if the failure cannot be shown.
         reportError(another);
       }
     }
     if (running !== this.#running || document.hidden) return;
-    const wait = Math.min(INTERVAL * 2 ** Math.max(this.#failures - 1, 0), LONGEST_INTERVAL);
+    const wait = Math.min(POLL_MILLISECONDS * 2 ** Math.max(this.#failures - 1, 0), MAX_POLL_MILLISECONDS);
     this.#timer = setTimeout(() => this.now(), wait);
   }
 

@@ -1,4 +1,4 @@
-"""A service of the sample books, with the page."""
+"""Fixture: a service of the sample books, with the page."""
 
 from __future__ import annotations
 

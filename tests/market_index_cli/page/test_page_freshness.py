@@ -1,4 +1,4 @@
-"""How fresh the page calls what it shows: its module, run by node."""
+"""The JavaScript module freshness.js of the page, run by node."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import { readFileSync } from "node:fs";
 const { durations, visits } = JSON.parse(readFileSync(0, "utf8"));
 console.log(JSON.stringify({
   durations: durations.map(duration),
-  visits: visits.map((answers) => {
+  visits: visits.map((responses) => {
     const freshness = new Freshness();
-    return answers.map(([answer, askedAt, arrivedAt, later]) => {
-      if (answer === "forget") freshness.forget();
-      else freshness.take(answer, askedAt, arrivedAt);
-      const [state, reason] = freshness.at(arrivedAt + later);
+    return responses.map(([response, requestedAt, arrivedAt, elapsed]) => {
+      if (response === "forget") freshness.forget();
+      else freshness.take(response, requestedAt, arrivedAt);
+      const [state, reason] = freshness.at(arrivedAt + elapsed);
       return [state.name, reason];
     });
   }),
@@ -47,11 +47,18 @@ UNKNOWN = ["unknown", ""]
 HEALTHY_7_SECONDS_AGO = "the feed was last healthy 7.0 seconds ago"
 
 
-def shown(*visits: list[tuple[object, int, int, int]], durations: tuple[int, ...] = (), folder: Path) -> Any:
-    """Return what the module makes of answers: each asked for, arrived, and looked at so much later."""
+def evaluate(*visits: list[tuple[object, int, int, int]], durations: tuple[int, ...] = (), folder: Path) -> Any:
+    """Return the results of the module.
+
+    Args:
+        visits: The responses of each visit: content, time of the request, time of arrival, and the time from then until
+            the state is read; in milliseconds.
+        durations: Durations to be formatted, in milliseconds.
+        folder: Where the module is copied to.
+    """
     node = shutil.which("node")
     if node is None:
-        pytest.skip("node is not installed: the freshness of the page is tried in the browser alone")
+        pytest.skip("node is not installed: the freshness of the page is tested in the browser alone")
     shutil.copy(PAGE / "freshness.js", folder / "freshness.mjs")
     (folder / "show.mjs").write_text(NODE)
     done = subprocess.run(
@@ -66,7 +73,7 @@ def shown(*visits: list[tuple[object, int, int, int]], durations: tuple[int, ...
     return json.loads(done.stdout)
 
 
-def test_every_state_follows_from_the_last_answer(tmp_path: Path):
+def test_every_state_follows_from_the_last_response(tmp_path: Path):
     cases: list[tuple[object, int, list[str]]] = [
         (FRESH, 0, LIVE),
         (FRESH, 10 * SECOND, ["live", "last publication 12 s ago"]),
@@ -86,29 +93,29 @@ def test_every_state_follows_from_the_last_answer(tmp_path: Path):
         ),
         (FAILED, 0, ["stale", ""]),
     ]
-    # What is no answer of /healthz, or one of an older service, proves nothing.
-    nothing = [None, {"isHealthy": True}, {"isHealthy": False, "error": "Not Found"}, {**FRESH, "quiet_seconds": "2"}]
-    nothing += [{key: value for key, value in FRESH.items() if key != "quiet_seconds"}, {**FRESH, "age_seconds": None}]
-    cases += [(answer, 0, UNKNOWN) for answer in nothing]
-    # All at once: node takes a moment to start.
-    found = shown(*([(answer, 1000, 1000, later)] for answer, later, _ in cases), folder=tmp_path)["visits"]
+    # Without a valid status, or with that of an older service, the state is unknown.
+    invalid = [None, {"isHealthy": True}, {"isHealthy": False, "error": "Not Found"}, {**FRESH, "quiet_seconds": "2"}]
+    invalid += [{key: value for key, value in FRESH.items() if key != "quiet_seconds"}, {**FRESH, "age_seconds": None}]
+    cases += [(response, 0, UNKNOWN) for response in invalid]
+    # One process for all cases, because node takes a moment to start.
+    found = evaluate(*([(response, 1000, 1000, elapsed)] for response, elapsed, _ in cases), folder=tmp_path)["visits"]
     assert found == [[expected] for *_, expected in cases]
 
 
-def test_the_time_on_the_way_makes_an_age_longer_not_shorter(tmp_path: Path):
-    [[found]] = shown([(FRESH, 1000, 5000, 0)], folder=tmp_path)["visits"]
+def test_an_age_includes_the_time_of_the_request(tmp_path: Path):
+    [[found]] = evaluate([(FRESH, 1000, 5000, 0)], folder=tmp_path)["visits"]
     assert found == ["live", "last publication 6 s ago"]
 
 
 def test_a_source_without_publish_times_is_live_once_a_publication_arrived(tmp_path: Path):
     loaded = FROM_FILE | {"quiet_seconds": 5}
-    found = shown(
+    found = evaluate(
         [(loaded, 1000, 1010, 0), (loaded | {"quiet_seconds": 7}, 3000, 3010, 0), (FROM_FILE, 7000, 7010, 0)],
-        # It was published between the request for the first answer and its arrival, or before.
+        # The publication is from before the first response arrived.
         [(loaded, 1000, 3000, 0), (FROM_FILE, 5000, 5010, 0)],
-        # After a failure the service may be another, which has only just loaded.
+        # After a failure the service may have been restarted, and has just loaded its feed.
         [(loaded, 1000, 1010, 0), ("forget", 0, 2000, 0), (FROM_FILE, 7000, 7010, 0)],
-        # An answer that is missing does not end the watch.
+        # A missing response does not reset this.
         [(loaded, 1000, 1010, 0), (None, 2000, 2000, 0), (FROM_FILE, 7000, 7010, 0)],
         [(loaded, 1000, 1010, 0), (FROM_FILE | {"quiet_seconds": 3600}, 3_600_000, 3_600_010, 0)],
         folder=tmp_path,
@@ -124,5 +131,5 @@ def test_a_source_without_publish_times_is_live_once_a_publication_arrived(tmp_p
 
 def test_a_duration_has_one_unit_and_is_never_negative(tmp_path: Path):
     given = (-DAY, -1, 0, 999, SECOND, 59_999, MINUTE, 59 * MINUTE, HOUR, 47 * HOUR, 2 * DAY, 400 * DAY)
-    found = shown(durations=given, folder=tmp_path)["durations"]
+    found = evaluate(durations=given, folder=tmp_path)["durations"]
     assert found == [*["0 s"] * 4, "1 s", "59 s", "1 min", "59 min", "1 h", "47 h", "2 d", "400 d"]

@@ -1,4 +1,4 @@
-"""The page's numbers and names, as its modules have them: run by node, and compared with Python's."""
+"""The JavaScript modules exact.js and names.js of the page, run by node and compared with Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NODE = """
 import * as exact from "./exact.mjs";
 import * as names from "./names.mjs";
 import { readFileSync } from "node:fs";
-const { pairs, json, refused, spans, assets } = JSON.parse(readFileSync(0, "utf8"));
+const { pairs, json, notPrices, spans, assets } = JSON.parse(readFileSync(0, "utf8"));
 const plain = (value) => value !== null && typeof value === "object"
   ? Array.isArray(value) ? value.map(plain) : Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plain(v)]))
   : typeof value === "bigint" ? `integer ${value}` : value;
@@ -33,11 +33,11 @@ console.log(JSON.stringify({
     return [
       exact.text(one), exact.text(exact.add(one, other)), exact.text(exact.subtract(one, other)),
       exact.text(exact.half(exact.add(one, other))), exact.compare(one, other),
-      exact.text(exact.times(one, 7n)), exact.place(one, exact.whole(0n), exact.add(one, other)),
+      exact.text(exact.times(one, 7n)), exact.position(one, exact.whole(0n), exact.add(one, other)),
     ];
   }),
   json: json.map((text) => attempt(() => plain(exact.readJson(text)))),
-  refused: refused.map((text) => attempt(() => exact.decimal(text))),
+  notPrices: notPrices.map((text) => attempt(() => exact.decimal(text))),
   spans: spans.map(([low, high, count]) => {
     const ticks = exact.ticks(exact.decimal(low), exact.decimal(high), count);
     return [ticks.map(exact.text), exact.labels(ticks)];
@@ -72,13 +72,13 @@ NOT_JSON = [
     "]",
     ",",
 ]
-AWKWARD_PRICES = ["1e-28", str(2**96 - 1), "0.1", "0.10", "1", "4123.5", "0.0000044", "9007199254740993", "1e28"]
+EDGE_PRICES = ["1e-28", str(2**96 - 1), "0.1", "0.10", "1", "4123.5", "0.0000044", "9007199254740993", "1e28"]
 
 
 def prices(count: int) -> list[str]:
-    """Prices of every size, always the same ones, the awkward first."""
+    """Return prices of all magnitudes, always the same ones, starting with the edge cases."""
     drawn = random.Random(7)
-    made = [format_price(Decimal(text)) for text in AWKWARD_PRICES]
+    made = [format_price(Decimal(text)) for text in EDGE_PRICES]
     while len(made) < count:
         coefficient = drawn.randrange(1, 2 ** drawn.randrange(1, 97))
         price = Decimal(coefficient).scaleb(-drawn.randrange(29))
@@ -87,15 +87,15 @@ def prices(count: int) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the modules make of numbers and names, all in one process; and what they were given."""
+def computed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The inputs of the modules and their results, all computed in one process."""
     node = shutil.which("node")
     if node is None:
-        pytest.skip("node is not installed: the page's numbers are tried in the browser alone")
+        pytest.skip("node is not installed: the numbers of the page are tested in the browser alone")
     folder = tmp_path_factory.mktemp("modules")
     for name in ("exact", "names"):
         shutil.copy(PAGE / f"{name}.js", folder / f"{name}.mjs")
-    (folder / "count.mjs").write_text(NODE)
+    (folder / "compute.mjs").write_text(NODE)
     ones, others = prices(400), prices(400)
     random.Random(8).shuffle(others)
     drawn = random.Random(9)
@@ -132,13 +132,13 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], d
     given = {
         "pairs": [*zip(ones, others, strict=True), *zip(ones[:20], ones[:20], strict=True)],
         "json": [*(wire.order_book_to_json(book).decode() for book in sample()), *JSON, *NOT_JSON],
-        "refused": ["", "1.", ".5", "-1", "+1", "1e5", " 1", "1\n", "0x1", "1_0", "\u0661", None, 5, ["1"]],
+        "notPrices": ["", "1.", ".5", "-1", "+1", "1e5", " 1", "1\n", "0x1", "1_0", "\u0661", None, 5, ["1"]],
         "spans": [
             ("0", "5266451", 4),
             ("4110", "4142.55", 8),
             ("1", "1.0000000000000000000000000001", 5),
             ("0", "3", 2),
-            # From 0 to any number, with room for few: there may be one round number alone, which is 0.
+            # Ranges from 0 with few ticks: 0 may be the only round number.
             *(("0", high, count) for high in ("4.3", "0.000000045", *ones[:100]) for count in (2, 3, 5)),
             ("0", str(2**96), 4),
             (least, nine, 4),
@@ -146,7 +146,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], d
         "assets": [*(str(token(name)) for name in names), "ADA"],
     }
     done = subprocess.run(
-        [node, folder / "count.mjs"],
+        [node, folder / "compute.mjs"],
         input=json.dumps(given),
         capture_output=True,
         text=True,
@@ -157,8 +157,8 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], d
     return given, json.loads(done.stdout)
 
 
-def test_the_modules_count_exactly_as_fractions_do(counted: tuple[dict[str, Any], dict[str, Any]]):
-    given, found = counted
+def test_the_modules_compute_as_exactly_as_fractions(computed: tuple[dict[str, Any], dict[str, Any]]):
+    given, found = computed
     for (one, other), result in zip(given["pairs"], found["sums"], strict=True):
         a, b = Fraction(one), Fraction(other)
         wanted = [fixed(a), fixed(a + b), fixed(a - b), fixed((a + b) / 2), (a > b) - (a < b), fixed(7 * a)]
@@ -166,11 +166,11 @@ def test_the_modules_count_exactly_as_fractions_do(counted: tuple[dict[str, Any]
         assert abs(Fraction(result[-1]) - a / (a + b)) < Fraction(1, 2**39)
     assert found["grouped"] == [f"{n:,}" for n in (0, 999, 1000, 2**53 + 1, 2**64 - 1)]
     assert found["totals"] == [str(2**64 - 1), str(2**64), str(2**64 + 2**53 + 1)]
-    assert set(found["refused"]) == {"SyntaxError"}
+    assert set(found["notPrices"]) == {"SyntaxError"}
 
 
-def test_the_modules_read_json_as_python_does_and_keep_every_integer(counted: tuple[dict[str, Any], dict[str, Any]]):
-    given, found = counted
+def test_the_modules_read_json_as_python_does_with_exact_integers(computed: tuple[dict[str, Any], dict[str, Any]]):
+    given, found = computed
 
     def read(text: str) -> Any:
         try:
@@ -183,8 +183,8 @@ def test_the_modules_read_json_as_python_does_and_keep_every_integer(counted: tu
         assert result == ("SyntaxError" if isinstance(wanted, float) else wanted), text
 
 
-def test_axes_are_marked_with_round_numbers_and_their_exact_texts(counted: tuple[dict[str, Any], dict[str, Any]]):
-    given, found = counted
+def test_ticks_are_round_numbers_with_exact_labels(computed: tuple[dict[str, Any], dict[str, Any]]):
+    given, found = computed
     powers = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
     for (low, high, count), (ticks, labels) in zip(given["spans"], found["spans"], strict=True):
         values = [Fraction(tick) for tick in ticks]
@@ -198,7 +198,7 @@ def test_axes_are_marked_with_round_numbers_and_their_exact_texts(counted: tuple
             assert Fraction(factor.replace(",", "")) * Fraction(10) ** int(power.translate(powers) or 0) == value
 
 
-def test_the_page_calls_an_asset_what_the_command_calls_it(counted: tuple[dict[str, Any], dict[str, Any]]):
-    given, found = counted
-    for text, called in zip(given["assets"], found["tickers"], strict=True):
-        assert called == ticker(AssetId.parse(text)), text
+def test_the_page_and_the_command_show_the_same_tickers(computed: tuple[dict[str, Any], dict[str, Any]]):
+    given, found = computed
+    for text, name in zip(given["assets"], found["tickers"], strict=True):
+        assert name == ticker(AssetId.parse(text)), text

@@ -1,4 +1,4 @@
-"""The page to look at a book: what is sent of it."""
+"""The files of the web page: routes, headers, size, and the contrast of its colours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def paths() -> list[str]:
     return [route.path for route in page_routes()]
 
 
-def test_every_file_of_the_page_is_served_and_nothing_else(sent: Service):
+def test_exactly_the_files_of_the_page_are_served(sent: Service):
     assert set(paths()) == {"/"} | {f"/{file.name}" for file in PAGE.iterdir()} - {"/index.html"}
     for path in paths():
         file = PAGE / (path[1:] or "index.html")
@@ -30,7 +30,7 @@ def test_every_file_of_the_page_is_served_and_nothing_else(sent: Service):
 
 
 @pytest.mark.parametrize("path", paths())
-def test_files_come_with_their_type_an_etag_and_what_a_browser_is_to_refuse(sent: Service, path: str):
+def test_files_have_a_type_an_etag_and_a_security_policy(sent: Service, path: str):
     answer = sent.ask(path)
     kind = {"": "text/html", "css": "text/css", "js": "text/javascript"}[path.rpartition(".")[2].strip("/")]
     assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
@@ -62,7 +62,7 @@ def test_the_page_is_small():
     assert sum(len(file.read_bytes()) for file in PAGE.iterdir()) < 72 * 1024
 
 
-def test_the_page_names_no_other_host_and_has_no_script_or_style_in_itself():
+def test_the_page_contains_no_other_host_and_no_inline_script_or_style():
     for file in PAGE.iterdir():
         text = file.read_text()
         assert set(re.findall(r"https?://[^\s'\"]+", text)) <= {"http://www.w3.org/2000/svg"}, file.name
@@ -70,11 +70,11 @@ def test_the_page_names_no_other_host_and_has_no_script_or_style_in_itself():
         assert not re.search(r"parseFloat|toFixed\((?!1\))|toPrecision|toLocaleString\(", text)
     html = (PAGE / "index.html").read_text()
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", html)
-    # Below whatever path a proxy puts it under.
+    # Addresses are relative, so the page works below any path of a proxy.
     assert not re.search(r"(?:src|href)=\"/", html)
 
 
-def test_every_module_that_is_imported_is_there_and_loaded_ahead():
+def test_every_imported_module_exists_and_is_preloaded():
     html = (PAGE / "index.html").read_text()
     for file in PAGE.glob("*.js"):
         for name in re.findall(r'from "\./([^"]+)"', file.read_text()):
@@ -82,7 +82,7 @@ def test_every_module_that_is_imported_is_there_and_loaded_ahead():
             assert f'<link rel="modulepreload" href="{name}">' in html
 
 
-def test_the_endpoints_alone_have_no_page():
+def test_an_app_has_no_page_by_default():
     with served(create_app(LiveIndex())) as service:
         assert service.ask("/").status == 404
         assert service.ask("/page.css").status == 404
@@ -99,7 +99,7 @@ def test_the_command_serves_the_page_by_default(tmp_path: Path):
     ("arguments", "environment"),
     [(["--no-page"], {}), pytest.param([], {"MARKET_INDEX_PAGE": "0"}, marks=pytest.mark.thorough)],
 )
-def test_the_command_serves_no_page_where_it_is_turned_off(
+def test_the_command_serves_no_page_if_it_is_disabled(
     tmp_path: Path, arguments: list[str], environment: dict[str, str]
 ):
     with running(tmp_path, SAMPLE, "--port", 0, *arguments, **environment) as command:
@@ -114,8 +114,8 @@ def test_the_option_is_in_the_help():
     assert "--no-page" in invoke("serve", "--help").stdout
 
 
-# What is read, and what it is read on, as the colours of the style sheet are called.
-READ_ON = [
+# Colours of text and the backgrounds that it is shown on, by their names in the style sheet.
+TEXT_AND_BACKGROUND = [
     *((ink, ground) for ink in ("ink", "dim", "accent") for ground in ("ground", "panel", "hover", "selected")),
     *((ink, f"{side}-{bar}") for side in ("bid", "ask") for bar in ("bar", "depth") for ink in ("ink", side)),
     ("bid", "panel"),
@@ -128,7 +128,7 @@ READ_ON = [
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_colours_stand_out_enough_to_be_read(scheme: int):
+def test_texts_have_a_contrast_of_at_least_4_5(scheme: int):
     block = re.findall(r":root \{(.*?)\}", (PAGE / "page.css").read_text(), re.DOTALL)[scheme]
     colours = dict(re.findall(r"--([a-z-]+): #([0-9a-f]{6});", block))
 
@@ -137,6 +137,6 @@ def test_colours_stand_out_enough_to_be_read(scheme: int):
         linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in parts]
         return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
-    for ink, ground in READ_ON:
+    for ink, ground in TEXT_AND_BACKGROUND:
         dark, light = sorted((luminance(ink), luminance(ground)))
         assert (light + 0.05) / (dark + 0.05) >= 4.5, f"{ink} on {ground}"
