@@ -1,4 +1,4 @@
-"""Standard error: logging, and the progress bar of a large source."""
+"""Output on standard error: log formats, and a progress bar while a large source is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LARGE_BYTES: Final = 4 * 1024 * 1024
 
 
 def log_plainly() -> None:
-    """Log warnings as plain lines, for a command that ends by itself."""
+    """Log warnings without times, for a command that ends by itself."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
 
 
@@ -33,9 +33,9 @@ def log_with_times(*, with_process: bool = False) -> None:
 
 
 class OncePerSecond(logging.Filter):
-    """Passes each message at most once per second, because clients can cause it as often as they like.
+    """A rate limit for messages that clients can cause: each message passes at most once per second.
 
-    Messages that differ in their arguments only are one message. A message with a traceback always passes.
+    Messages that differ only in their arguments count as one. A message with a traceback always passes.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -44,7 +44,7 @@ class OncePerSecond(logging.Filter):
         self._passed: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is the first of its message within a second, or has a traceback."""
+        """Whether the record is the first of its message within a second, or has a traceback."""
         if record.exc_info:
             return True
         now = self._clock()
@@ -56,9 +56,9 @@ class OncePerSecond(logging.Filter):
 
 @contextmanager
 def loading_progress(label: str, is_ending: Callable[[], bool] | None = None) -> Iterator[Progress]:
-    """Yield a callback that shows on a terminal how much of a large source was read.
+    """Yield a progress callback, which shows a progress bar for a large source on a terminal.
 
-    The callback raises `SystemExit(0)` once `is_ending` returns True: this interrupts the loading.
+    Once `is_ending` returns True, the callback raises `SystemExit(0)` to interrupt the loading.
     """
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     with ExitStack() as stack:
@@ -77,5 +77,5 @@ def loading_progress(label: str, is_ending: Callable[[], bool] | None = None) ->
 
 
 def counted(count: int, noun: str) -> str:
-    """Return the count with its noun, in the plural where needed."""
+    """Return the count with its noun in the singular or plural."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Exit codes, and the errors that set them: each is one line on standard error."""
+"""Exit codes, and the exceptions that set them. Each exception is printed as one line on standard error."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import click
 from market_index import PairNotFound
 from market_index_feeds import FeedError, StoreError
 
-EXIT_ABSENT: Final = 1
+EXIT_UNTRACKED: Final = 1
 """The pair is not tracked."""
 
 EXIT_USAGE: Final = 2
-"""Wrong usage, or an extra is not installed."""
+"""Invalid arguments, or an extra is not installed."""
 
 EXIT_FEED: Final = 3
 """The feed or the store cannot be opened, read or written."""
 
 EXIT_LISTEN: Final = 4
-"""The address cannot be listened on."""
+"""The server cannot listen on the address."""
 
 EXIT_REJECTED: Final = 5
-"""A record was rejected; everything else was done."""
+"""A record was rejected; all others were processed."""
 
 _SERVER_PACKAGES: Final = {"anyio", "httptools", "starlette", "uvicorn"}
 
 
-class PairAbsent(click.ClickException):
+class PairUntracked(click.ClickException):
     """The pair is not tracked."""
 
-    exit_code = EXIT_ABSENT
+    exit_code = EXIT_UNTRACKED
 
 
 class ExtraMissing(click.ClickException):
@@ -48,13 +48,13 @@ class FeedFailed(click.ClickException):
 
 
 class ListenFailed(click.ClickException):
-    """The address cannot be listened on."""
+    """The server cannot listen on the address."""
 
     exit_code = EXIT_LISTEN
 
 
 class NoOrderBook(click.ClickException):
-    """`publish` read no order book, but was to change all of the store, or what it reflects."""
+    """`publish` read no order book, but its options would replace the content or the as_of of the store."""
 
     exit_code = EXIT_REJECTED
 
@@ -67,12 +67,12 @@ def feed_errors() -> Iterator[None]:
     except (FeedError, StoreError) as error:
         raise FeedFailed(str(error)) from None
     except PairNotFound as error:
-        raise PairAbsent(str(error)) from None
+        raise PairUntracked(str(error)) from None
 
 
 @contextmanager
 def listen_errors(host: str, port: int) -> Iterator[None]:
-    """Convert what binding a socket or listening on it raises into an error of the command."""
+    """Convert errors of binding a socket or listening on it into an error of the command."""
     try:
         yield
     except (OSError, UnicodeError) as error:
@@ -82,7 +82,7 @@ def listen_errors(host: str, port: int) -> Iterator[None]:
 
 @contextmanager
 def server_imports() -> Iterator[None]:
-    """Name the extra `server` when a package that it installs is missing."""
+    """Convert the error of a missing package of the extra `server` into an error of the command."""
     try:
         yield
     except ModuleNotFoundError as missing:

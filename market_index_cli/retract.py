@@ -1,11 +1,11 @@
-"""`market-index retract`."""
+"""The command `market-index retract`, which removes a pair from a store."""
 
 from __future__ import annotations
 
 import click
 
 from market_index import AssetId, Pair
-from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, PairAbsent, feed_errors
+from market_index_cli.errors import EXIT_FEED, EXIT_UNTRACKED, PairUntracked, feed_errors
 from market_index_cli.options import BASE, QUOTE, STORE, WAIT
 from market_index_feeds import open_store
 
@@ -13,7 +13,7 @@ from market_index_feeds import open_store
 @click.command(
     short_help="Retract a pair from STORE.",
     epilog=f"""\b
-Exit codes: 0 it was retracted, {EXIT_ABSENT} it is not in STORE, 2 wrong usage,
+Exit codes: 0 the pair was retracted, {EXIT_UNTRACKED} it is not in STORE, 2 wrong usage,
 {EXIT_FEED} STORE cannot be opened or written.""",
 )
 @STORE
@@ -21,10 +21,10 @@ Exit codes: 0 it was retracted, {EXIT_ABSENT} it is not in STORE, 2 wrong usage,
 @QUOTE
 @WAIT
 def retract(target: str, base: AssetId, quote: AssetId, *, wait: float) -> None:
-    """Retract the pair of BASE and QUOTE from STORE: it is tracked no longer."""
+    """Retract the pair of BASE and QUOTE from STORE: the pair is no longer tracked."""
     pair = Pair(base, quote)
     with feed_errors(), open_store(target, wait=wait, make=False) as store:
         receipt = store.retract(pair)
     if not receipt.retracted:
-        raise PairAbsent(f"Pair {pair} not found")
+        raise PairUntracked(f"Pair {pair} not found")
     click.echo(f"{store.target}: {pair} retracted, revision {receipt.revision}")

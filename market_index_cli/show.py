@@ -1,4 +1,4 @@
-"""`market-index pairs` and `market-index book`."""
+"""The commands `market-index pairs` and `market-index book`, which print the content of a feed."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ import click
 from market_index import AssetId, Freshness, MarketIndex, OrderBook, Pair, wire
 from market_index_cli import terminal
 from market_index_cli.console import loading_progress, log_plainly
-from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
+from market_index_cli.errors import EXIT_FEED, EXIT_UNTRACKED, EXIT_REJECTED, feed_errors
 from market_index_cli.options import BASE, FEED, JSON, QUOTE
 from market_index_feeds import open_feed
 
 _TERMINAL_DEPTH: Final = 15
-"""Levels per side that a terminal shows by default."""
+"""The default number of levels per side on a terminal."""
 
 
 @click.command(
     short_help="List the pairs of FEED.",
     epilog=f"""\b
-Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_REJECTED} some of it was rejected.""",
+Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_REJECTED} a record was rejected.""",
 )
 @FEED
-@click.option("--wide", is_flag=True, help="Show whole identifiers, however wide the terminal is.")
+@click.option("--wide", is_flag=True, help="Do not shorten identifiers to the width of the terminal.")
 @JSON
 def pairs(source: str, *, wide: bool, as_json: bool) -> None:
     """List the pairs of FEED: spot, best bid, best ask, spread, number of levels, and the assets.
 
-    A terminal shows what they are as of and how long ago they were published, as far as FEED says so.
+    On a terminal, it also prints what the books reflect and how long ago they were published, if FEED contains that.
 
-    The creator of an asset chooses its name: only the identifier is unique. In a pipe, tabs separate the columns.
+    The minter of an asset chooses its name: only the identifier is unique. In a pipe, tabs separate the columns.
     """
     log_plainly()
     with feed_errors(), open_feed(source) as feed, loading_progress(feed.source) as progress:
@@ -51,7 +51,7 @@ Example:
   market-index book market.db ADA 8db269c3ec630e06ae29f74bc39edd1f87c819f1056206e879a1cd61:446a65644d6963726f555344
 
 \b
-Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read.""",
+Exit codes: 0, {EXIT_UNTRACKED} FEED does not track the pair, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read.""",
 )
 @FEED
 @BASE

@@ -1,4 +1,4 @@
-"""Ending by SIGINT and SIGTERM, without an exception at an arbitrary point of the program."""
+"""Handles SIGINT and SIGTERM by a callback, instead of an exception at an arbitrary point of the program."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Books as text: a table of pairs, and the ladder of one book. No number is rounded.
+"""Formats books as text: a table of pairs, and the ladder of one book. Numbers are exact.
 
-On a terminal the text is aligned and coloured. In a pipe, tabs separate the same columns.
+On a terminal, the text is aligned and coloured. In a pipe, tabs separate the columns.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 @frozen
 class Terminal:
-    """What the terminal can show: its width in columns, colour, and block characters for bars."""
+    """The capabilities of a terminal: its width in columns, colour, and block characters for bars."""
 
     columns: int
     colour: bool = True
     blocks: bool = True
 
     def styled(self, text: str, **style: object) -> str:
-        """Return the text in colour or bold, if the terminal shows it."""
-        return click.style(text, **style) if self.colour else text  # type: ignore[arg-type]  # passed on as it is
+        """Return the text with the style if the terminal has colour; otherwise the plain text."""
+        return click.style(text, **style) if self.colour else text  # type: ignore[arg-type]  # click checks the styles
 
 
 def ticker(asset: AssetId) -> str:
-    r"""Return the name of an asset if it is printable text, with its label; otherwise its shortened identifier.
+    r"""Return the name of an asset, with its label, if it is printable text; otherwise its shortened identifier.
 
-    A name does not identify an asset: anyone can choose any name.
+    A name does not identify an asset: the minter can choose any name.
 
     >>> ticker(AssetId(bytes(28), b"SNEK")), ticker(AssetId(bytes(28), b"\x00\x0d\xe1\x40NFT"))
     ('SNEK', '(222)NFT')
@@ -86,7 +86,7 @@ def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = F
     room = terminal.columns - sum(widths) - 2 * (_FACTS + 1)
     given, is_cut = needed, not wide and sum(needed) > room
     if is_cut:
-        # One of the two takes the room that the other does not need. No whole identifier is beside a shortened one.
+        # Each column may use the space that the other one does not need. Either both columns are cut, or none.
         given = [
             min(own, max(room // 2, room - other), _LEAST_WHOLE - 1)
             for own, other in zip(needed, reversed(needed), strict=True)
@@ -100,8 +100,8 @@ def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = F
     yield terminal.styled(line(_HEADINGS[:_FACTS], *_HEADINGS[_FACTS:]), bold=True)
     for book, row in facts:
         text = line(row, shortened(book.pair.base, given[0]), shortened(book.pair.quote, given[1]))
-        yield terminal.styled(text, fg="yellow") if _is_odd(book) else text
-    if any(_is_odd(book) for book, _ in facts):
+        yield terminal.styled(text, fg="yellow") if _is_crossed_or_locked(book) else text
+    if any(_is_crossed_or_locked(book) for book, _ in facts):
         yield terminal.styled("In yellow, with a spread of zero or less: locked or crossed.", dim=True)
     if is_left_out:
         yield terminal.styled("There is no room for identifiers; --wide shows them.", dim=True)
@@ -110,7 +110,7 @@ def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = F
 
 
 def pair_rows(books: Iterable[OrderBook]) -> Iterator[str]:
-    """Yield the same table with tabs between the columns, headings first."""
+    """Yield the table for a pipe: headings first, with tabs between the columns."""
     yield "\t".join(_HEADINGS)
     for book in books:
         yield "\t".join((*_facts(book), str(book.pair.base), str(book.pair.quote)))
@@ -120,7 +120,7 @@ def ladder(book: OrderBook, depth: int, terminal: Terminal) -> Iterator[str]:
     """Yield the lines of a book: asks above bids, the best of each in the middle, with a bar for each amount."""
     shown = book.depth(depth)
     levels = (*shown.asks, *shown.bids)
-    prices = dict(zip(levels, _at_the_point([format_price(level.price) for level in levels]), strict=True))
+    prices = dict(zip(levels, _aligned([format_price(level.price) for level in levels]), strict=True))
     price_width = max(map(len, prices.values()), default=0)
     amount_width = max((len(f"{level.accumulated_liquidity:,}") for level in levels), default=0)
     largest = max((level.accumulated_liquidity for level in levels), default=1)
@@ -155,9 +155,9 @@ def ladder_rows(book: OrderBook) -> Iterator[str]:
 
 
 def freshness_lines(freshness: Freshness, now: datetime, terminal: Terminal) -> Iterator[str]:
-    """Yield what books reflect, and how long ago they were published, as far as that is known.
+    """Yield the as_of of books and the time since their publication. An unknown value has no line.
 
-    `now` is the time of this machine's clock, in UTC. If that of the publisher is ahead, it counts as no time.
+    `now` is the wall clock of this machine, in UTC. If the clock of the publisher is ahead, the time is 0 seconds.
     """
     if freshness.as_of is not None:
         yield terminal.styled(f"as of {freshness.as_of}", dim=True)
@@ -167,7 +167,7 @@ def freshness_lines(freshness: Freshness, now: datetime, terminal: Terminal) -> 
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as the page shows it: in whole units of the largest kind that it reaches, two for days.
+    """Return a duration in the largest unit of which it has at least one (two for days), rounded down; as on the page.
 
     >>> duration(59.9), duration(3599), duration(100_000), duration(-5)
     ('59 s', '59 min', '27 h', '0 s')
@@ -179,7 +179,7 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def _at_the_point(prices: Sequence[str]) -> list[str]:
+def _aligned(prices: Sequence[str]) -> list[str]:
     """Return the prices padded to one width, with aligned decimal points."""
     parts = [price.partition(".") for price in prices]
     before = max((len(whole) for whole, _, _ in parts), default=0)
@@ -209,7 +209,7 @@ def _price(price: Decimal | None) -> str:
 
 
 def _difference(difference: Decimal | None) -> str:
-    """Return the text of a spread or a mid. Neither is a price: it may be zero, negative, or have more places."""
+    """Return the text of a spread or a mid. It is not always a price: it may be zero, negative, or have more places."""
     return NO_VALUE if difference is None else format(difference, "f")
 
 
@@ -225,33 +225,33 @@ def _more(count: int, what: str) -> Iterator[str]:
 
 
 def _bar(amount: int, largest: int, room: int, *, blocks: bool) -> str:
-    """Return a bar whose length is in proportion to the amount; it is never empty."""
+    """Return a bar with a length proportional to the amount, but never empty."""
     if not blocks:
         return "#" * max(1, amount * room // largest)
     whole, rest = divmod(max(1, amount * room * 8 // largest), 8)
     return "█" * whole + (_EIGHTHS[rest - 1] if rest else "")
 
 
-def _is_odd(book: OrderBook) -> bool:
+def _is_crossed_or_locked(book: OrderBook) -> bool:
     return book.is_crossed or book.is_locked
 
 
 def _justified(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """Yield the cells padded to their widths: the first left-aligned, the numbers right-aligned."""
+    """Yield the cells padded to their widths: the first one left-aligned, the numbers right-aligned."""
     for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
         blanks = " " * (width - _width(cell))
         yield cell + blanks if column == 0 else blanks + cell
 
 
 def _width(text: str) -> int:
-    """Return the width of a text in columns: two for a wide character, none for an accent."""
+    """Return the width of a text in columns: two for a wide character, zero for a combining one."""
     if text.isascii():
         return len(text)
     return sum(0 if combining(one) else 2 if east_asian_width(one) in {"W", "F"} else 1 for one in text)
 
 
 def can_show_blocks(encoding: str | None) -> bool:
-    """Return whether the encoding has the block characters of bars."""
+    """Whether the encoding has the block characters of bars."""
     try:
         ("█" + _EIGHTHS).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -260,5 +260,5 @@ def can_show_blocks(encoding: str | None) -> bool:
 
 
 def wants_colour() -> bool:
-    """Return whether the user did not turn off colour (https://no-color.org)."""
+    """Whether colour is enabled: NO_COLOR is not set (https://no-color.org)."""
     return not os.environ.get("NO_COLOR")

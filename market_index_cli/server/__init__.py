@@ -1,1 +1,1 @@
-"""The server of `market-index serve`: uvicorn, worker processes and CORS."""
+"""The server of `market-index serve`: uvicorn with limits, worker processes, CORS and allowed hosts."""

@@ -1,25 +1,28 @@
 """One connection of a client, with limits on the size and the duration of a request, and on the number of connections.
 
 Theory of operation
-    uvicorn alone accepts a request head of any size, over any time, on any number of connections. Each of the three
-    can exhaust the process: its memory, its event loop, or its file descriptors, which the feed needs as well.
+    uvicorn accepts a request head of any size, over any time, on any number of connections. Each of these can exhaust
+    a resource of the process: its memory, its event loop, or its file descriptors, which the feed needs too.
 
-    Size: the bytes since the last complete head or part of a body are counted as they arrive. The count is exact to
+    Size: the connection counts the bytes since the last complete head or the last part of a body. The count is exact to
     one slice, because the parser reports a field only when it is complete. Trailers count too: they follow a body.
 
-    Time: while no response is being made, the connection waits and has a deadline. After a response it is that of
-    keep-alive; the first byte that follows replaces it by that of a request head, which further bytes do not extend. A
-    connection that sent nothing yet has the deadline of a head too. So has the rest of a body after the response: no
-    app reads it, so it is dropped, and the client can read the response meanwhile. A connection whose client has not
-    read all of it waits longer. The server looks for missed deadlines whenever it ticks, because a timer per response
-    would cost more time than all other limits.
+    Time: while no response is being made, the connection waits and has a deadline.
+    - A new connection has the deadline of a request head.
+    - After a response, the deadline is that of keep-alive. The first byte of the next request sets the deadline of a
+      request head, and further bytes do not extend it.
+    - The rest of a request body after the response has the deadline of a head. No app reads it, so it is dropped, and
+      the client can read the response in the meantime.
+    - A connection whose client has not read the whole response gets another deadline.
+    The server checks the deadlines at each tick, because a timer per response would cost more time than all other
+    limits.
 
-    Number: above the limit, the connection that waits longest is closed to make room, whether for a request or for a
-    client that does not read. If there is none, the new connection gets 503 before its request is read.
-    So clients that send or read nothing cannot keep others out.
+    Number: above the limit, the connection that has waited longest is closed, whether it waits for a request or for a
+    client that does not read. If no connection waits, the new connection gets 503 before its request is read. So
+    clients that send or read nothing cannot block other clients.
 
-    Order: a request that is rejected gets its error after the responses to the requests before it, and none if it has
-    a response already. Then the connection lingers, and what arrives is dropped.
+    Order: the error of a rejected request is sent after the responses to the requests before it. A request that has a
+    response already gets no error. Then the connection lingers, and received data is dropped.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ MAX_PARAMETERS: Final = 32
 """Decision 25."""
 
 RESERVED_DESCRIPTORS: Final = 64
-"""Open files that connections leave to feeds, stores, logs and the event loop."""
+"""File descriptors reserved for feeds, stores, logs and the event loop."""
 
 _HEAD_TOO_LARGE: Final = 431, f"The request head must have at most {MAX_HEAD_BYTES} bytes"
 
@@ -54,68 +57,68 @@ _SLICE_BYTES: Final = 16 * 1024
 
 _LINGER_SECONDS: Final = 1.0
 _LINGER_BYTES: Final = 1024 * 1024
-"""How much longer a rejected client may send. If the socket were closed immediately, it would lose the response."""
+"""How long and how much a rejected client may still send. If the socket were closed, it would lose the response."""
 
 
 def connections_allowed() -> int:
     """Return how many connections the limit of open files (RLIMIT_NOFILE) allows, at least 1."""
     sysconf = getattr(os, "sysconf", None)
     open_files: int = sysconf("SC_OPEN_MAX") if sysconf else 1024
-    # A negative number says that there is no limit.
+    # A negative number means that there is no limit.
     return sys.maxsize if open_files < 0 else max(1, open_files - RESERVED_DESCRIPTORS)
 
 
 @frozen
 class Limits:
-    """What one process allows its clients."""
+    """The limits of one server process."""
 
     head_seconds: int = 10
-    """How long a request head may take; also how long a new connection may be silent."""
+    """The time for a request head, from its first byte or from the start of the connection."""
     keep_alive_seconds: int = 5
-    """How long an idle connection stays open after a response."""
+    """How long a connection may be idle after a response."""
     connections: int = field(factory=connections_allowed)
-    """How many connections may be open."""
+    """The most open connections."""
 
 
 class _RequestRejected(Exception):
-    """Ends the parser's work on a request that exceeds a limit."""
+    """Stops the parser at a request that exceeds a limit."""
 
 
 class _State(Enum):
-    """What a connection does."""
+    """The state of a connection."""
 
     IDLE = auto()
     """It waits for the next request."""
     RECEIVING = auto()
-    """It waits for the rest of a request, or for the first one."""
+    """It waits for the first request, or for the rest of a request."""
     ANSWERING = auto()
     """A response is being made."""
     CLOSING = auto()
-    """It sent its last response, and waits until the client has read it."""
+    """It has sent its last response, and waits until the client has read it."""
 
 
-# Python 3.11 takes 0.2 µs for `_State.IDLE`, which is done several times per request.
+# Python 3.11 takes 0.2 µs to look up `_State.IDLE`, several times per request.
 _IDLE, _RECEIVING, _ANSWERING, _CLOSING = _State
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's protocol, with limits. `waiting` is shared by all connections of a server."""
+    """uvicorn's protocol with limits. All connections of a server share `waiting`."""
 
-    # In the dictionary of uvicorn's attributes they would be more than 30, from which on each access takes longer.
+    # In `__dict__` there would be more than 30 attributes, with those of uvicorn, and each access would take longer.
     __slots__ = ("_limits", "_received", "_rejection", "_running", "_state", "_waiting")
 
     def __init__(self, *args: Any, limits: Limits, waiting: Waiting, **options: Any) -> None:
         super().__init__(*args, **options)
-        # Both are read before the first request has begun.
+        # Both are read before uvicorn sets them at the first request.
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self._limits = limits
         self._waiting = waiting
         self._received = 0
         self._state = _RECEIVING
-        # The response that is being made; in `cycle` uvicorn stores that to the last request.
+        # The response that is being made. uvicorn's `cycle` is the response to the last request received.
         self._running: RequestResponseCycle | None = None
-        # The error of the request that was rejected: all that follows is dropped.
+        # The status and message for the rejected request. All data after it is dropped.
         self._rejection: tuple[int, str] | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as in uvicorn
@@ -130,14 +133,14 @@ class Connection(HttpToolsProtocol):
             self._wait(self._limits.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more, and abandon the response that is being made."""
+        """Stop waiting, and abandon the response that is being made."""
         self._waiting.pop(self, None)
         if self._running is not None:
             self._running.disconnected = True
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Pass data on to the parser, up to the limit."""
+        """Pass data to the parser, up to the limit."""
         if len(data) > _SLICE_BYTES:
             for start in range(0, len(data), _SLICE_BYTES):
                 self.data_received(data[start : start + _SLICE_BYTES])
@@ -168,7 +171,7 @@ class Connection(HttpToolsProtocol):
             self._running = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """Count anew: what follows is not yet a head or a trailer."""
+        """Restart the count of bytes at each part of a body."""
         self._received = 0
         super().on_body(body)
 
@@ -194,20 +197,20 @@ class Connection(HttpToolsProtocol):
                 self._close_with(*self._rejection)
 
     def pause_writing(self) -> None:
-        """Wait until the client has read enough."""
+        """Wait until the client reads."""
         super().pause_writing()
         self._wait(inf)
 
     def resume_writing(self) -> None:
-        """Wait no more if a response is being made."""
+        """Stop waiting if a response is being made."""
         super().resume_writing()
         if self._state is _ANSWERING:
             self._waiting.pop(self, None)
 
     def close_or_wait(self) -> None:
-        """Close, or wait once more if the client has not read all of a response.
+        """Close, or wait again if the client has not read the whole response.
 
-        If a client sends on after the socket is closed, it loses what it has not read (RFC 9112, 9.6).
+        If a client sends data after the socket is closed, it loses the unread part of the response (RFC 9112, 9.6).
         """
         if self.transport.get_write_buffer_size():
             self._wait(self._limits.head_seconds)
@@ -215,11 +218,11 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Send the error body when the parser stops, at a limit or because the request is not HTTP."""
+        """Reject the request when the parser stops: it exceeds a limit, or is not HTTP."""
         self._reject(*(self._rejection or (400, msg)))
 
     def _make_room(self) -> bool:
-        """Close the connection that waits longest. Return whether there is one."""
+        """Close the connection that has waited longest. Return whether there was one."""
         longest = next(iter(self._waiting), None)
         if longest is None:
             return False
@@ -232,18 +235,18 @@ class Connection(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
 
     def _excess(self) -> tuple[int, str] | None:
-        """Return the status and the message for what exceeds a limit in the head received so far; None if nothing."""
+        """Return the status and the message of the limit that the head received so far exceeds; None if none."""
         if len(self.url) > MAX_TARGET_BYTES:
             return 400, f"The request target must have at most {MAX_TARGET_BYTES} bytes"
         if self.url.count(b"&") >= MAX_PARAMETERS and self.url.partition(b"?")[2].count(b"&") >= MAX_PARAMETERS:
             return 400, f"The query must have at most {MAX_PARAMETERS} parameters"
-        # The sum is exact, and is computed only for what may be too large.
+        # The exact size is computed only for a head that may be too large.
         if self._received > MAX_HEAD_BYTES and self._head_bytes() > MAX_HEAD_BYTES:
             return _HEAD_TOO_LARGE
         return None
 
     def _reject(self, status: int, message: str) -> None:
-        """Reject the request that is being received; its error is sent after the responses before it."""
+        """Reject the current request. Its error is sent after the responses to the requests before it."""
         self._rejection = status, message
         if self._state is _ANSWERING:
             self.flow.pause_reading()
@@ -251,9 +254,9 @@ class Connection(HttpToolsProtocol):
             self._close_with(status, message)
 
     def _close_with(self, status: int, message: str) -> None:
-        """Send the error, read and drop what else arrives for a moment, and close."""
+        """Send the error, drop further data until the deadline, and close."""
         self._state = _CLOSING
-        # After its response was sent, the error of a request would be the response to the next one.
+        # If the request has a response already, the client would take an error as the response to its next request.
         if self.cycle is None or self.cycle.scope is not self.scope:
             self._write_error(status, message)
         self._wait(_LINGER_SECONDS)
@@ -270,15 +273,15 @@ class Connection(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[status] + b"".join(lines))
 
     def _wait(self, seconds: float) -> None:
-        """Wait for the client for so many seconds; a connection that waits already keeps its place."""
+        """Wait for the client for `seconds`. A connection that waits already keeps its position in the order."""
         self._waiting[self] = self.loop.time() + seconds
 
 
 Waiting: TypeAlias = dict[Connection, float]
-"""The connections that wait for their clients, longest first, and their deadlines in the time of the event loop."""
+"""The connections that wait for their clients, longest first, with deadlines in seconds of the event loop's clock."""
 
 
 def close_overdue(waiting: Waiting, now: float) -> None:
-    """Close the connections whose deadline has passed and whose clients have read their responses."""
+    """Close the connections whose deadline has passed, except those with an unread response, which wait again."""
     for connection in [one for one, deadline in waiting.items() if deadline <= now]:
         connection.close_or_wait()

@@ -1,4 +1,4 @@
-"""CORS: lets web pages of other origins read the API."""
+"""CORS: allows web pages of other origins to read the API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from market_index.wire import AS_OF, PUBLISHED_AT
 
 
 class CrossOrigin(CORSMiddleware):
-    """Starlette's middleware for readers: GET, HEAD and `If-None-Match`, ETag and freshness exposed, errors as JSON."""
+    """Starlette's CORS middleware for a read API, with errors as JSON.
+
+    It allows GET, HEAD and `If-None-Match`, and exposes the ETag and the header fields of freshness.
+    """
 
     def __init__(self, app: ASGIApp, origins: Iterable[str]) -> None:
         super().__init__(
@@ -26,7 +29,7 @@ class CrossOrigin(CORSMiddleware):
         )
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """Answer a preflight request: 204 without a body, or 400 with the error body."""
+        """Return the response to a preflight request: 204 without a body, or 400 with the error body."""
         response = super().preflight_response(request_headers)
         if response.status_code == 200:
             return Response(status_code=204, headers=_without_content_headers(response))

@@ -1,4 +1,4 @@
-"""Hosts, as browsers send them in the Host field of a request."""
+"""Validates hosts: reads them in the form that browsers send in the Host field of a request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HOST_AND_PORT: Final = re.compile(r"(\[.*\]|[^:]*)(?::[0-9]*)?").fullmatch
 
 
 def read_host(text: str) -> str:
-    """Return the host as a browser sends it: a name in lower case, or an address, that of IPv6 in brackets.
+    """Return the host as browsers send it: a name in lower case or an address, with brackets for IPv6.
 
     >>> read_host("Example.com"), read_host("127.0.0.1"), read_host("[0:0::1]")
     ('example.com', '127.0.0.1', '[::1]')
@@ -22,12 +22,12 @@ def read_host(text: str) -> str:
     ValueError: a host must be a name or an address without a port, such as example.com or [::1], got 'example.com:8000'
 
     Raises:
-        ValueError: no browser sends this text as a host, so it would never match.
+        ValueError: browsers do not send this text as a host, so it would never match.
     """
     host = text.lower()
     if set(host) <= _NAME_CHARACTERS and "" not in host.split("."):
         return host
-    # A browser sends no zone, such as that of fe80::1%eth0.
+    # Browsers do not send a zone, such as eth0 in fe80::1%eth0.
     if host.startswith("[") and host.endswith("]") and "%" not in host:
         try:
             return f"[{IPv6Address(host[1:-1])}]"
@@ -38,7 +38,7 @@ def read_host(text: str) -> str:
 
 
 def host_of(field: str) -> str | None:
-    """Return the host that a Host field names, with any port; None if it is not a host and a port."""
+    """Return the host of a Host field without its port; None if the field is not a host with an optional port."""
     parts = _HOST_AND_PORT(field)
     try:
         return None if parts is None else read_host(parts[1])

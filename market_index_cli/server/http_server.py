@@ -1,4 +1,4 @@
-"""uvicorn with the settings of the command. Only this module and `connection` import it."""
+"""uvicorn with the settings of the command. Only this module and `connection` import uvicorn."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ GRACE_SECONDS: Final = 10
 """How long a shutdown waits for responses in flight."""
 
 _ACCEPTED_PER_TICK: Final = RESERVED_DESCRIPTORS // 8
-"""How many connections the event loop may accept before they are counted and closed, which takes it four iterations."""
+"""The most connections that the event loop accepts per iteration. It takes four iterations to count and close them."""
 
 _BACKLOG: Final = 2048
-"""How many connections may wait until they are accepted."""
+"""The most connections that wait to be accepted."""
 
-# On every response, errors of the server included.
+# In every response, including errors of the server.
 _NOT_SNIFFED: Final = [("x-content-type-options", "nosniff")]
 _SAME_ORIGIN: Final = [("cross-origin-resource-policy", "same-origin")]
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address. It does not listen yet, so connections fail until the app is served.
+    """Return a socket that is bound to the address but does not listen: connections fail until the app is served.
 
     Raises:
         OSError: the address cannot be bound.
-        UnicodeError: the host cannot be a host name.
+        UnicodeError: the host is not a valid host name.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -50,7 +50,7 @@ def bind(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """Serves one app, and calls `on_listening` with each socket once it listens.
 
-    Unless `any_origin` is set, browsers keep responses from pages of other origins that embed them.
+    Unless `any_origin` is set, pages of other origins cannot embed the responses.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                # uvicorn calls it as it calls a class.
+                # uvicorn calls it like a class.
                 http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits, waiting=self._waiting)),
                 ws="none",
                 lifespan="off",
                 log_config=None,
-                # asyncio accepts so many connections in one go; without a limit they exhaust the descriptors.
+                # asyncio accepts this many connections per iteration. More would exhaust the file descriptors.
                 backlog=_ACCEPTED_PER_TICK,
                 access_log=access_log,
                 server_header=False,
@@ -83,20 +83,20 @@ class Server(uvicorn.Server):
         self._on_listening = on_listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and report each socket."""
+        """Listen, and call `on_listening` with each socket."""
         await super().startup(sockets)
         for listener in sockets or ():
-            # The system uses the number that was given last, the event loop the first one.
+            # The kernel uses the last backlog that was set, the event loop the first one.
             listener.listen(_BACKLOG)
             if self._on_listening is not None:
                 self._on_listening(listener)
 
     async def on_tick(self, counter: int) -> bool:
-        """Close what is overdue; uvicorn calls this ten times a second."""
+        """Close overdue connections. uvicorn calls this ten times per second."""
         close_overdue(self._waiting, asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     def end(self) -> None:
-        """Ask the server to end, also before it runs: then `should_exit` is set."""
-        # uvicorn raises the signal that ended it again; by then the caller's handler has nothing left to do.
+        """Request the end of the server, which may not have started yet; `should_exit` is set."""
+        # uvicorn raises a signal again after its shutdown. This second call has no effect.
         self.should_exit = True

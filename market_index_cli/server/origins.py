@@ -1,4 +1,4 @@
-"""Origins of web pages, as browsers send them."""
+"""Validates origins of web pages: only the text that browsers send is accepted."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def read_origin(text: str) -> str:
-    """Return the origin: a scheme, a host and an optional port as a browser sends them, or `*` for any.
+    """Return the origin if it is `*` or as browsers send it: a scheme, a host and an optional port.
 
     >>> read_origin("https://example.com"), read_origin("http://127.0.0.1:3000")
     ('https://example.com', 'http://127.0.0.1:3000')
     >>> read_origin("https://example.com/")
     Traceback (most recent call last):
-    ValueError: 'https://example.com/' is not an origin: say https://example.com
+    ValueError: an origin must be as browsers send it, https://example.com, got 'https://example.com/'
 
     Raises:
-        ValueError: no browser sends this text as an origin, so it would never match.
+        ValueError: browsers do not send this text as an origin, so it would never match.
     """
     if text == ANY_ORIGIN:
         return text
@@ -34,8 +34,8 @@ def read_origin(text: str) -> str:
     except ValueError:
         scheme, host, port = "", "", None
     if scheme not in _DEFAULT_PORTS:
-        raise ValueError(f"{safe_repr(text)} is not an origin, such as https://example.com")
+        raise ValueError(f"an origin must be as browsers send it, such as https://example.com, got {safe_repr(text)}")
     origin = f"{scheme}://{host}{'' if port in {None, _DEFAULT_PORTS[scheme]} else f':{port}'}"
     if text != origin:
-        raise ValueError(f"{safe_repr(text)} is not an origin: say {origin}")
+        raise ValueError(f"an origin must be as browsers send it, {origin}, got {safe_repr(text)}")
     return origin

@@ -1,7 +1,7 @@
 """Worker processes that serve one address, and the supervisor that restarts them.
 
-uvicorn's own supervisor requires an app named by an import string. It restarts a worker that cannot open its feed for
-ever, and leaves workers behind when it is killed.
+uvicorn's own supervisor is not used: it requires an app that is given as an import string, it restarts a worker that
+cannot open its feed without end, and its workers survive when it is killed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ RESTART_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 0.2
 
 Work: TypeAlias = Callable[[socket.socket, Callable[[], object]], None]
-"""What a worker does until a signal ends it; it calls the second argument once it serves. It must be picklable."""
+"""The function of a worker, which must be picklable. It serves the socket until a signal ends it.
+
+It calls its second argument once it serves.
+"""
 
 
 def supervise(work: Work, listener: socket.socket, workers: int, timeout: float) -> int:
-    """Run `work` in `workers` processes until a signal ends them all. Return the exit code of this process.
+    """Run `work` in `workers` processes until a signal ends them. Return the exit code of this process.
 
-    A worker that ends by itself is replaced. If one of the first workers fails before it ever served, no worker can
-    serve: then all are ended, and its exit code is returned. Ending workers waits for up to `timeout` seconds.
+    A worker that ends is replaced. If one of the initial workers fails before it serves, all workers are ended and its
+    exit code is returned. Workers have `timeout` seconds to end, then they are killed.
     """
     supervisor = _Supervisor(work, listener, timeout)
     with ended_by_signals(supervisor.stop):
@@ -51,10 +54,10 @@ class _Supervisor:
         self._work = work
         self._timeout = timeout
         self._listener = listener
-        # The monotonic time of each start, and an event that is set once the worker serves.
+        # The monotonic time of each worker's start, and an event that is set once it serves.
         self._workers: dict[BaseProcess, tuple[float, Event]] = {}
         self._should_exit = False
-        # A forked process would inherit locks that other threads hold, and those of SQLite.
+        # A forked process would inherit locks that other threads hold, and file locks of SQLite.
         self._spawning = multiprocessing.get_context("spawn")
 
     def stop(self) -> None:
@@ -72,13 +75,13 @@ class _Supervisor:
                 if worker in first and worker.exitcode > 0 and not served.is_set():
                     return worker.exitcode
                 del self._workers[worker]
-                LOG.warning("worker %s ended (%s); another takes its place", worker.pid, _ending(worker.exitcode))
+                LOG.warning("worker %s ended (%s); starting another", worker.pid, _ending(worker.exitcode))
                 self._sleep_until(started + RESTART_SECONDS)
                 self._start()
         return 0
 
     def end(self) -> None:
-        """End the remaining workers; kill those that do not end in time."""
+        """End the remaining workers, and kill those that exceed the timeout."""
         for worker in self._workers:
             worker.terminate()
         deadline = monotonic() + self._timeout
@@ -114,10 +117,10 @@ def _in_worker(work: Work, listener: socket.socket, served: Event, timeout: floa
 
 
 def _end_with_parent(timeout: float) -> None:
-    """End this process as soon as its supervisor is gone, however that ended."""
-    # The supervisor started this process, so there is a parent.
+    """End this process when its supervisor has ended, for any reason."""
+    # There is a parent: the supervisor started this process.
     cast(BaseProcess, multiprocessing.parent_process()).join()
     os.kill(os.getpid(), signal.SIGTERM)
-    # No supervisor is left to kill a worker that does not end.
+    # Without a supervisor, a worker that does not end must kill itself.
     sleep(timeout)
     os._exit(1)

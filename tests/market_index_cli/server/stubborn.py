@@ -1,4 +1,4 @@
-"""A worker that does not end when it is told to, and one that looks after it."""
+"""A worker that ignores SIGTERM, with its supervisor, as a program for the tests of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that name another host than the allowed ones."""
+"""Requests with allowed hosts and with other hosts."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ def service() -> Iterator[Service]:
         yield running
 
 
-def asked(service: Service, fields: str) -> Answer:
+def fetch(service: Service, fields: str) -> Answer:
     with closing(Client(service.port)) as client:
         return client.send(f"GET /trading-view/pair-list HTTP/1.1\r\n{fields}\r\n".encode())
 
 
 @pytest.mark.parametrize("host", ["index.example", "INDEX.example:8000", "[::1]", "[::1]:80", "[0::1]:80"])
-def test_an_allowed_host_is_answered_with_any_port(service: Service, host: str):
-    assert asked(service, f"Host: {host}\r\n").status == 200
+def test_an_allowed_host_is_accepted_with_any_port(service: Service, host: str):
+    assert fetch(service, f"Host: {host}\r\n").status == 200
 
 
 @pytest.mark.parametrize(
     "host", ["", "page.example", "index.example.page.example", "index.example@page.example", "[::1", "[::2]:80"]
 )
 def test_any_other_host_is_400(service: Service, host: str):
-    answer = asked(service, f"Host: {host}\r\n")
+    answer = fetch(service, f"Host: {host}\r\n")
     assert answer.status == 400
-    assert answer.json["error"] == f"The Host field must name an allowed host, got {host!r}"
+    assert answer.json["error"] == f"The Host field must be an allowed host, got {host!r}"
 
 
-def test_a_request_without_one_host_is_400(service: Service):
-    assert asked(service, "").json["error"].endswith("got []")
+def test_a_request_without_exactly_one_host_is_400(service: Service):
+    assert fetch(service, "").json["error"].endswith("got []")
     twice = "Host: index.example\r\n" * 2
-    assert asked(service, twice).json["error"].endswith("got ['index.example', 'index.example']")
+    assert fetch(service, twice).json["error"].endswith("got ['index.example', 'index.example']")
 
 
-def test_the_command_allows_any_host_unless_some_are_named(tmp_path: Path):
+def test_the_command_allows_any_host_by_default(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0) as command:
-        assert asked(command.service, "Host: page.example\r\n").status == 200
+        assert fetch(command.service, "Host: page.example\r\n").status == 200
     with running(tmp_path, SAMPLE, "--port", 0, "--allowed-host", "one", "--allowed-host", "[::1]") as command:
-        statuses = [asked(command.service, f"Host: {host}\r\n").status for host in ("one", "[::1]:1", "page.example")]
+        statuses = [fetch(command.service, f"Host: {host}\r\n").status for host in ("one", "[::1]:1", "page.example")]
         assert statuses == [200, 200, 400]
 
 

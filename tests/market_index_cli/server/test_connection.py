@@ -38,21 +38,21 @@ LIST = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
 
 
 def deep_book() -> tuple[LiveIndex, bytes]:
-    """A book whose response is larger than the buffers of a connection, and the start of a request for it."""
+    """Return a book whose response exceeds the buffers of a connection, and the start of a request for it."""
     book = OrderBook.from_levels(pair(1), bids=[(str(price), 2**60) for price in range(1, 150_000)])
     target = f"/trading-view/order-book?base={book.pair.base}&quote=ADA"
     return LiveIndex([book]), f"GET {target} HTTP/1.1\r\nHost: test\r\n".encode()
 
 
 class Slow:
-    """An app that answers once it may."""
+    """An app that responds once `resume` is set."""
 
     def __init__(self) -> None:
-        self.answering, self.go_on = Event(), Event()
+        self.answering, self.resume = Event(), Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.answering.set()
-        await to_thread.run_sync(self.go_on.wait, DEADLINE_SECONDS)
+        await to_thread.run_sync(self.resume.wait, DEADLINE_SECONDS)
         await create_app(LiveIndex())(scope, receive, send)
 
 
@@ -77,7 +77,7 @@ def client(service: Service) -> Iterator[Client]:
 
 
 def all_of(connection: socket.socket) -> bytes:
-    """What the server sends until it closes the connection."""
+    """Return what the server sends until it closes the connection."""
     received = b""
     while chunk := connection.recv(65536):
         received += chunk
@@ -97,7 +97,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 class TestHead:
     def head(self, size: int) -> bytes:
-        """A request whose head counts as `size` bytes: the target, and each field with its separators."""
+        """Return a request whose head counts as `size` bytes: the target, and each field with its separators."""
         target, host = len("/trading-view/pair-list"), len("host: test\r\n")
         return LIST + b"X: %s\r\n\r\n" % (b"x" * (size - target - host - len("x: \r\n")))
 
@@ -112,11 +112,11 @@ class TestHead:
         assert is_closed(client.socket)
 
     @pytest.mark.parametrize("field", [b"X: x\r\n", b"X: %s\r\n" % (b"x" * 1000), b"x" * 500_000])
-    def test_a_head_without_end_is_431_before_it_ends(self, client: Client, field: bytes):
+    def test_an_endless_head_is_431(self, client: Client, field: bytes):
         assert client.send(LIST + field * (500_000 // len(field))).status == 431
         assert is_closed(client.socket)
 
-    def test_a_client_that_sends_on_after_431_is_cut_off(self, client: Client):
+    def test_a_client_that_continues_to_send_after_431_is_disconnected(self, client: Client):
         with pytest.raises(ConnectionError):
             client.socket.sendall(LIST + b"x" * 100_000_000)
 
@@ -130,7 +130,7 @@ class TestHead:
             client.socket.sendall(b"X: x\r\n" * 1_000_000)
         assert is_closed(client.socket)
 
-    def test_a_large_body_is_no_head(self, client: Client):
+    def test_a_large_body_is_not_counted_as_a_head(self, client: Client):
         post = LIST.replace(b"GET", b"POST") + b"Content-Length: 1000000\r\n\r\n"
         assert client.send(post + b"x" * 1_000_000).status == 405
         assert client.ask("/trading-view/pair-list").status == 200
@@ -150,7 +150,7 @@ class TestHead:
             received = all_of(connection)
         assert statuses(received) == [*map(known.__getitem__, requests), b"200"]
 
-    def test_many_requests_that_arrive_together_are_no_large_head(self, service: Service):
+    def test_pipelined_requests_are_not_counted_as_a_large_head(self, service: Service):
         count = 2_000
         with socket.create_connection(("127.0.0.1", service.port), timeout=DEADLINE_SECONDS) as connection:
             connection.sendall((LIST + b"\r\n") * (count - 1) + LIST + b"Connection: close\r\n\r\n")
@@ -189,7 +189,7 @@ class TestTime:
             assert is_closed(client.socket)
 
     @pytest.mark.parametrize("byte", [b"x", b"\n"])
-    def test_single_bytes_do_not_extend_the_time(self, byte: bytes):
+    def test_single_bytes_do_not_extend_the_deadline(self, byte: bytes):
         with limited(head_seconds=1) as service, closing(Client(service.port)) as client:
             assert client.ask("/trading-view/pair-list").status == 200
             client.socket.settimeout(0.1)
@@ -217,7 +217,7 @@ class TestTime:
             assert is_closed(client.socket)
 
     @pytest.mark.parametrize("sent", [b"x", b""])
-    def test_a_client_reads_its_whole_response_after_the_time(self, sent: bytes, monkeypatch: pytest.MonkeyPatch):
+    def test_a_client_can_read_its_response_after_the_deadline(self, sent: bytes, monkeypatch: pytest.MonkeyPatch):
         overdue = Event()
         really = Connection.close_or_wait
 
@@ -242,14 +242,14 @@ class TestTime:
         with limited(head_seconds=1) as service, closing(Client(service.port)) as client:
             client.socket.sendall(LIST.replace(b"GET", b"POST") + b"Content-Length: 1000000\r\n\r\n")
 
-            def is_cut_off_after_a_byte() -> bool:
+            def is_closed_after_a_byte() -> bool:
                 try:
                     client.socket.sendall(b"x")
                 except ConnectionError:
                     return True
                 return False
 
-            eventually(is_cut_off_after_a_byte)
+            eventually(is_closed_after_a_byte)
             assert statuses(all_of(client.socket)) == [b"405"]
 
 
@@ -279,7 +279,7 @@ class TestOrder:
             client.socket.sendall(requests)
             assert slow.answering.wait(DEADLINE_SECONDS)
             eventually(lambda: "Invalid HTTP request received" in caplog.text)
-            slow.go_on.set()
+            slow.resume.set()
             assert statuses(all_of(client.socket)) == expected
 
     def test_a_request_that_has_a_response_gets_no_error(self, client: Client):
@@ -302,10 +302,10 @@ class TestNumber:
             assert (answer.status, answer.json) == (503, {"error": "Too many connections"})
             assert is_closed(second.socket)
             assert "connection rejected: 1 are open, which is the limit" in caplog.text
-            slow.go_on.set()
+            slow.resume.set()
             assert first.send(b"").status == 200
 
-    def test_the_connection_that_waits_longest_makes_room(self, caplog: pytest.LogCaptureFixture):
+    def test_the_connection_that_waited_longest_is_closed_for_a_new_one(self, caplog: pytest.LogCaptureFixture):
         with limited(connections=2, head_seconds=600, keep_alive_seconds=600) as service, ExitStack() as stack:
             silent, used, third = (stack.enter_context(closing(Client(service.port))) for _ in range(3))
             assert used.ask("/trading-view/pair-list").status == 200
@@ -321,7 +321,7 @@ class TestNumber:
 
     @pytest.mark.parametrize("loop", ["auto", "asyncio"])
     @pytest.mark.parametrize("requests", [[b""], [b"Connection: close\r\n"], [b"", b""], [b"", b"", b""]])
-    def test_a_client_that_does_not_read_makes_room(
+    def test_a_client_that_does_not_read_is_closed_for_a_new_one(
         self, requests: list[bytes], loop: Literal["auto", "asyncio"], caplog: pytest.LogCaptureFixture
     ):
         live, request = deep_book()
@@ -356,7 +356,7 @@ class TestNumber:
             assert len(server._waiting) == 1
             assert statuses(all_of(client.socket)) == [b"200", b"200"]
 
-    def test_the_limit_leaves_files_for_feeds(self, monkeypatch: pytest.MonkeyPatch):
+    def test_the_limit_reserves_file_descriptors_for_feeds(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": 1024}.__getitem__)
         assert connections_allowed() == Limits().connections == 1024 - RESERVED_DESCRIPTORS
         monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": 10}.__getitem__)
@@ -368,13 +368,13 @@ class TestNumber:
 
 
 @pytest.mark.parametrize("target", ["/trading-view/pair-list", "/nothing", "/" + "x" * 10_000])
-def test_browsers_neither_guess_the_type_nor_embed_it_in_other_pages(client: Client, target: str):
+def test_responses_forbid_type_sniffing_and_embedding_in_other_origins(client: Client, target: str):
     headers = client.ask(target).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cross-origin-resource-policy"] == "same-origin"
 
 
-def test_pages_of_other_origins_may_embed_it_if_they_may_read_it(tmp_path: Path):
+def test_origins_that_may_read_responses_may_embed_them(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0, "--cors-origin", "*") as command:
         headers = command.service.pair_list().headers
         assert headers["x-content-type-options"] == "nosniff"

@@ -1,4 +1,4 @@
-"""Web pages of other origins: let in where they are named, and told apart by every cache."""
+"""CORS: only allowed origins may read responses, and caches distinguish origins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def asked(
+def fetch(
     service: Service, origin: str | None, method: str = "GET", where: str = PAIR_LIST, headers: str = ""
 ) -> Answer:
     client = Client(service.port)
@@ -35,46 +35,46 @@ def asked(
         client.close()
 
 
-def granted(answer: Answer) -> str | None:
+def allowed_origin(answer: Answer) -> str | None:
     return answer.headers.get("access-control-allow-origin")
 
 
 @pytest.mark.parametrize("origin", [PAGE, OTHER])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_page_that_is_named_reads_the_answer_and_its_etag(service: Service, origin: str, method: str):
-    for _ in range(3):  # the first answer is made on the long way, the others on the short one
-        answer = asked(service, origin, method)
-        assert (answer.status, granted(answer)) == (200, origin)
+def test_an_allowed_origin_reads_the_response_and_its_etag(service: Service, origin: str, method: str):
+    for _ in range(3):  # the first response is routed, the others come from the fast path
+        answer = fetch(service, origin, method)
+        assert (answer.status, allowed_origin(answer)) == (200, origin)
         exposed = "ETag, Market-Index-As-Of, Market-Index-Published-At"
         assert answer.headers["access-control-expose-headers"] == exposed
         assert answer.headers["vary"] == "Accept-Encoding, Origin"
 
 
 @pytest.mark.parametrize("origin", [None, "https://other.example", f"{PAGE}:444", "null", f"{PAGE}.evil.example"])
-def test_any_other_page_is_not_let_in_and_caches_can_tell(service: Service, origin: str | None):
+def test_any_other_origin_is_not_allowed_and_vary_names_the_origin(service: Service, origin: str | None):
     for _ in range(3):
-        asked(service, PAGE)
-        answer = asked(service, origin)
-        assert (answer.status, granted(answer)) == (200, None)
+        fetch(service, PAGE)
+        answer = fetch(service, origin)
+        assert (answer.status, allowed_origin(answer)) == (200, None)
         assert answer.headers["vary"] == "Accept-Encoding, Origin"
 
 
-def test_errors_and_what_still_holds_can_be_read_too(service: Service):
-    etag = asked(service, PAGE).headers["etag"]
-    kept = asked(service, PAGE, headers=f"If-None-Match: {etag}\r\n")
-    assert (kept.status, granted(kept)) == (304, PAGE)
+def test_an_allowed_origin_reads_304_and_errors(service: Service):
+    etag = fetch(service, PAGE).headers["etag"]
+    not_modified = fetch(service, PAGE, headers=f"If-None-Match: {etag}\r\n")
+    assert (not_modified.status, allowed_origin(not_modified)) == (304, PAGE)
     for where, status in (("/trading-view/order-book?base=ADA", 400), ("/nothing", 404)):
-        answer = asked(service, PAGE, where=where)
-        assert (answer.status, granted(answer)) == (status, PAGE)
+        answer = fetch(service, PAGE, where=where)
+        assert (answer.status, allowed_origin(answer)) == (status, PAGE)
         assert list(answer.json) == ["error"]
 
 
 PREFLIGHT = "Access-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: if-none-match\r\n"
 
 
-def test_a_preflight_is_granted_to_a_page_that_is_named(service: Service):
-    answer = asked(service, PAGE, "OPTIONS", headers=PREFLIGHT)
-    assert (answer.status, answer.body, granted(answer)) == (204, b"", PAGE)
+def test_a_preflight_of_an_allowed_origin_is_accepted(service: Service):
+    answer = fetch(service, PAGE, "OPTIONS", headers=PREFLIGHT)
+    assert (answer.status, answer.body, allowed_origin(answer)) == (204, b"", PAGE)
     assert answer.headers["access-control-allow-methods"] == "GET, HEAD"
     assert "If-None-Match" in answer.headers["access-control-allow-headers"]
     assert "content-length" not in answer.headers
@@ -89,49 +89,49 @@ def test_a_preflight_is_granted_to_a_page_that_is_named(service: Service):
         (PAGE, PREFLIGHT.replace("if-none-match", "x-secret"), "Disallowed CORS headers"),
     ],
 )
-def test_any_other_preflight_is_refused_with_the_error_body(service: Service, origin: str, headers: str, reason: str):
-    answer = asked(service, origin, "OPTIONS", headers=headers)
+def test_any_other_preflight_is_rejected_with_the_error_body(service: Service, origin: str, headers: str, reason: str):
+    answer = fetch(service, origin, "OPTIONS", headers=headers)
     assert (answer.status, answer.json) == (400, {"error": reason})
     assert answer.headers["content-type"] == "application/json"
 
 
-def test_options_that_is_no_preflight_is_a_method_as_any_other(service: Service):
-    answer = asked(service, PAGE, "OPTIONS")
+def test_options_without_a_preflight_is_405(service: Service):
+    answer = fetch(service, PAGE, "OPTIONS")
     assert (answer.status, list(answer.json)) == (405, ["error"])
 
 
-def test_any_page_may_be_let_in():
+def test_any_origin_can_be_allowed():
     with served(CrossOrigin(create_app(LIVE), ["*"])) as service:
         for origin in (PAGE, "null"):
-            assert granted(asked(service, origin)) == "*"
-            assert granted(asked(service, origin, "OPTIONS", headers=PREFLIGHT)) == "*"
+            assert allowed_origin(fetch(service, origin)) == "*"
+            assert allowed_origin(fetch(service, origin, "OPTIONS", headers=PREFLIGHT)) == "*"
 
 
 @pytest.mark.thorough
-def test_no_page_reads_answers_by_default(tmp_path: Path):
+def test_no_origin_is_allowed_by_default(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0) as command:
-        answer = asked(command.service, PAGE)
-        assert granted(answer) is None
+        answer = fetch(command.service, PAGE)
+        assert allowed_origin(answer) is None
         assert answer.headers["vary"] == "Accept-Encoding"
-        assert asked(command.service, PAGE, "OPTIONS", headers=PREFLIGHT).status == 405
+        assert fetch(command.service, PAGE, "OPTIONS", headers=PREFLIGHT).status == 405
 
 
 def test_the_option_can_be_given_more_than_once(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0, "--cors-origin", PAGE, "--cors-origin", OTHER) as command:
         for origin in (PAGE, OTHER):
             for where in (PAIR_LIST, "/healthz", "/openapi.json"):
-                assert granted(asked(command.service, origin, where=where)) == origin
-        assert granted(asked(command.service, "https://other.example")) is None
+                assert allowed_origin(fetch(command.service, origin, where=where)) == origin
+        assert allowed_origin(fetch(command.service, "https://other.example")) is None
 
 
 @pytest.mark.thorough
 def test_origins_can_be_given_by_a_variable(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0, MARKET_INDEX_CORS_ORIGIN=f"{PAGE} {OTHER}") as command:
-        assert granted(asked(command.service, OTHER)) == OTHER
+        assert allowed_origin(fetch(command.service, OTHER)) == OTHER
         assert command.end() == 0
 
 
-def test_an_invalid_origin_is_wrong_usage():
+def test_an_invalid_origin_is_a_usage_error():
     done = invoke("serve", SAMPLE, "--cors-origin", f"{PAGE}/")
     assert done.returncode == 2
-    assert "'https://page.example/' is not an origin: say https://page.example" in done.stderr
+    assert "an origin must be as browsers send it, https://page.example, got 'https://page.example/'" in done.stderr

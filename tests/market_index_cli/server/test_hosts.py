@@ -1,4 +1,4 @@
-"""Hosts: those that browsers send, and no others."""
+"""Only hosts as browsers send them are accepted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from market_index_cli.server.hosts import host_of, read_host
         ("[2001:DB8::1]", "[2001:db8::1]"),
     ],
 )
-def test_a_host_is_read_as_a_browser_sends_it(text: str, host: str):
+def test_a_host_is_normalized_as_browsers_send_it(text: str, host: str):
     assert read_host(text) == host
     assert host_of(text) == host_of(f"{text}:8000") == host_of(f"{text}:") == host
 
@@ -52,11 +52,11 @@ def test_a_host_is_read_as_a_browser_sends_it(text: str, host: str):
         ),
     ],
 )
-def test_what_no_browser_sends_as_a_host_is_rejected(text: str):
+def test_a_text_that_browsers_do_not_send_as_a_host_is_rejected(text: str):
     with pytest.raises(ValueError) as rejected:
         read_host(text)
-    said = "a host must be a name or an address without a port, such as example.com or [::1], got "
-    assert str(rejected.value) == f"{said}{text!r}"
+    requirement = "a host must be a name or an address without a port, such as example.com or [::1]"
+    assert str(rejected.value) == f"{requirement}, got {text!r}"
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_what_no_browser_sends_as_a_host_is_rejected(text: str):
         "::1",
     ],
 )
-def test_a_field_that_is_not_a_host_and_a_port_names_none(field: str):
+def test_a_field_that_is_not_a_host_with_an_optional_port_has_no_host(field: str):
     assert host_of(field) is None

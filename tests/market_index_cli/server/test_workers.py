@@ -1,4 +1,4 @@
-"""Several processes that serve one store: the same answers from each, and no request lost while it changes."""
+"""Several worker processes that serve one store: equal responses, no lost request, restarts and shutdown."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def two(tmp_path: Path, store: Path) -> Iterator[Running]:
 
 @contextmanager
 def each_worker(service: Service) -> Iterator[dict[int, Client]]:
-    """A connection to each of two workers, by the process that answers."""
+    """Yield a connection to each of two workers, by process id."""
     clients: dict[int, Client] = {}
     with ExitStack() as stack:
         for _ in range(500):
@@ -58,10 +58,10 @@ def each_worker(service: Service) -> Iterator[dict[int, Client]]:
 
 
 @pytest.mark.thorough
-def test_no_request_fails_and_no_answer_is_torn_while_a_book_changes(tmp_path: Path, recorded_order_books: Path):
+def test_no_request_fails_and_no_response_is_torn_while_a_book_changes(tmp_path: Path, recorded_order_books: Path):
     path = tmp_path / "market.db"
     assert invoke("publish", path, recorded_order_books).returncode == 0
-    asked = f"/trading-view/order-book?base={pair(1).base}&quote=ADA"
+    target = f"/trading-view/order-book?base={pair(1).base}&quote=ADA"
     versions = 60
 
     def version(number: int) -> OrderBook:
@@ -78,9 +78,9 @@ def test_no_request_fails_and_no_answer_is_torn_while_a_book_changes(tmp_path: P
         revision = store.publish(version(1)).revision
 
         def shown() -> dict[int, int]:
-            """What each of the two workers shows."""
+            """Return the version that each of the two workers serves."""
             with each_worker(service) as clients:
-                return {process: bodies.get(client.ask(asked).body, 0) for process, client in clients.items()}
+                return {process: bodies.get(client.ask(target).body, 0) for process, client in clients.items()}
 
         eventually(lambda: list(shown().values()) == [1, 1])
         done = Event()
@@ -96,10 +96,10 @@ def test_no_request_fails_and_no_answer_is_torn_while_a_book_changes(tmp_path: P
                 with closing(Client(service.port)) as client:
                     processes.add(client.ask("/healthz").json["process"])
                     while not done.is_set():
-                        answer = client.ask(asked)
+                        answer = client.ask(target)
                         assert answer.status == 200
                         seen.append(bodies[answer.body])
-            except Exception as error:  # noqa: BLE001  # whatever it is, it is a failed request
+            except Exception as error:  # noqa: BLE001  # any exception is a failed request
                 failures.append(error)
 
         readers = [Thread(target=read, args=(one,)) for one in seen]
@@ -117,7 +117,7 @@ def test_no_request_fails_and_no_answer_is_torn_while_a_book_changes(tmp_path: P
                 reader.join()
         assert failures == []
         assert processes == shown().keys()
-        assert all(one == sorted(one) for one in seen), "a connection saw a book go back"
+        assert all(one == sorted(one) for one in seen), "a connection saw an older book after a newer one"
         assert len({number for one in seen for number in one}) > versions // 4
         with each_worker(service) as clients:
             assert len({client.ask("/trading-view/pair-list").body for client in clients.values()}) == 1
@@ -138,7 +138,7 @@ def test_a_worker_that_is_killed_is_replaced(two: Running):
         killed, left = clients
         os.kill(killed, signal.SIGKILL)
         assert clients[left].ask("/trading-view/pair-list").status == 200
-    eventually(lambda: f"worker {killed} ended (signal 9); another takes its place" in two.said)
+    eventually(lambda: f"worker {killed} ended (signal 9); starting another" in two.said)
     eventually(lambda: two.said.count("listening on") == 3)
     with each_worker(two.service) as again:
         assert left in again
@@ -174,14 +174,14 @@ def test_a_signal_ends_workers_that_load(tmp_path: Path, store: Path):
 
 @contextmanager
 def stubborn() -> Iterator[subprocess.Popen[str]]:
-    """A supervisor of a worker that ignores SIGTERM; at the end, that worker has ended."""
+    """Start a supervisor of a worker that ignores SIGTERM. At the end, that worker must have ended."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.market_index_cli.server.stubborn"], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "working\n"
         yield process
-        assert process.stdout.read() == "", "the worker has closed it"
+        assert process.stdout.read() == "", "returns once the worker has ended"
 
 
 @pytest.mark.thorough
@@ -191,7 +191,7 @@ def test_a_worker_that_ignores_sigterm_is_killed():
         assert process.wait(DEADLINE_SECONDS) == 0
 
 
-def test_a_pipe_with_several_workers_is_wrong_usage(tmp_path: Path):
+def test_a_pipe_with_several_workers_is_a_usage_error(tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     done = invoke("serve", pipe, "--workers", 2)
@@ -200,14 +200,14 @@ def test_a_pipe_with_several_workers_is_wrong_usage(tmp_path: Path):
 
 
 @pytest.mark.thorough
-def test_standard_input_with_several_workers_is_wrong_usage():
+def test_standard_input_with_several_workers_is_a_usage_error():
     done = run("serve", "-", "--workers", 2, said="")
     assert done.returncode == 2
     assert "can be read by one process alone: leave --workers out" in done.stderr
 
 
-def test_a_restart_waits_for_its_time_or_for_the_end(monkeypatch: pytest.MonkeyPatch):
-    """The clock is that of the test, so that the time of the machine does not matter."""
+def test_a_restart_waits_for_its_time_or_for_the_shutdown(monkeypatch: pytest.MonkeyPatch):
+    """Uses a fake clock, so the result does not depend on the speed of the machine."""
     now = 0.0
 
     def sleep(seconds: float) -> None:
@@ -230,14 +230,14 @@ def fail(_: socket.socket, __: Callable[[], object]) -> None:
 
 
 def test_a_first_worker_that_fails_before_it_serves_ends_all():
-    """In this process: what a process of its own has covered can be lost when it is ended."""
+    """Runs in this process, because the coverage of a process can be lost when it is ended."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert workers.supervise(fail, listener, 2, DEADLINE_SECONDS) == 3
 
 
 @pytest.mark.thorough
 def test_a_store_that_no_worker_can_read_is_exit_code_3(tmp_path: Path, store: Path):
-    """The header is that of a store, so that it can be opened; the rest is not there."""
+    """The file has the header of a store, so it can be opened, but no other content."""
     store.write_bytes(store.read_bytes()[:4096])
     done = run("serve", store, "--port", 0, "--workers", 2)
     assert done.returncode == 3
@@ -246,7 +246,7 @@ def test_a_store_that_no_worker_can_read_is_exit_code_3(tmp_path: Path, store: P
 
 
 def serve_as_worker(store: Path, listener: socket.socket) -> object:
-    """Serve in this process: what a worker of its own has covered can be lost when it ends. Return the exit code."""
+    """Serve in this process, because the coverage of a worker can be lost when it ends. Return the exit code."""
     settings = serving.Settings(
         str(store),
         history=None,
@@ -269,9 +269,9 @@ def test_a_worker_reports_in_one_line_a_store_that_it_cannot_read(store: Path, c
     store.write_bytes(store.read_bytes()[:4096])
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert serve_as_worker(store, listener) == 3
-    said = capsys.readouterr().err
-    assert said.startswith(f"Error: {store} cannot be opened: ")
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"Error: {store} cannot be opened: ")
+    assert error.count("\n") == 1
 
 
 def test_a_worker_reports_in_one_line_an_address_that_is_taken_while_it_loads(
@@ -285,9 +285,9 @@ def test_a_worker_reports_in_one_line_an_address_that_is_taken_while_it_loads(
         other.listen()
         assert serve_as_worker(store, listener) == 4
         port = other.getsockname()[1]
-    said = capsys.readouterr().err
-    assert said.endswith(f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
-    assert "Traceback" not in said
+    error = capsys.readouterr().err
+    assert error.endswith(f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
+    assert "Traceback" not in error
 
 
 @pytest.mark.thorough
