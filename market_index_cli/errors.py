@@ -11,7 +11,7 @@ import click
 from market_index import PairNotFound
 from market_index_feeds import FeedError, StoreError
 
-EXIT_UNTRACKED: Final = 1
+EXIT_ABSENT: Final = 1
 """The pair is not tracked."""
 
 EXIT_USAGE: Final = 2
@@ -29,10 +29,10 @@ EXIT_REJECTED: Final = 5
 _SERVER_PACKAGES: Final = {"anyio", "httptools", "starlette", "uvicorn"}
 
 
-class PairUntracked(click.ClickException):
+class PairAbsent(click.ClickException):
     """The pair is not tracked."""
 
-    exit_code = EXIT_UNTRACKED
+    exit_code = EXIT_ABSENT
 
 
 class ExtraMissing(click.ClickException):
@@ -67,7 +67,7 @@ def feed_errors() -> Iterator[None]:
     except (FeedError, StoreError) as error:
         raise FeedFailed(str(error)) from None
     except PairNotFound as error:
-        raise PairUntracked(str(error)) from None
+        raise PairAbsent(str(error)) from None
 
 
 @contextmanager

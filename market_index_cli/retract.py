@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from market_index import AssetId, Pair
-from market_index_cli.errors import EXIT_FEED, EXIT_UNTRACKED, PairUntracked, feed_errors
+from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, PairAbsent, feed_errors
 from market_index_cli.options import BASE, QUOTE, STORE, WAIT
 from market_index_feeds import open_store
 
@@ -13,7 +13,7 @@ from market_index_feeds import open_store
 @click.command(
     short_help="Retract a pair from STORE.",
     epilog=f"""\b
-Exit codes: 0 the pair was retracted, {EXIT_UNTRACKED} it is not in STORE, 2 wrong usage,
+Exit codes: 0 the pair was retracted, {EXIT_ABSENT} it is not in STORE, 2 wrong usage,
 {EXIT_FEED} STORE cannot be opened or written.""",
 )
 @STORE
@@ -26,5 +26,5 @@ def retract(target: str, base: AssetId, quote: AssetId, *, wait: float) -> None:
     with feed_errors(), open_store(target, wait=wait, make=False) as store:
         receipt = store.retract(pair)
     if not receipt.retracted:
-        raise PairUntracked(f"Pair {pair} not found")
+        raise PairAbsent(f"Pair {pair} not found")
     click.echo(f"{store.target}: {pair} retracted, revision {receipt.revision}")

@@ -13,7 +13,7 @@ import click
 from market_index import AssetId, Freshness, MarketIndex, OrderBook, Pair, wire
 from market_index_cli import terminal
 from market_index_cli.console import loading_progress, log_plainly
-from market_index_cli.errors import EXIT_FEED, EXIT_UNTRACKED, EXIT_REJECTED, feed_errors
+from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
 from market_index_cli.options import BASE, FEED, JSON, QUOTE
 from market_index_feeds import open_feed
 
@@ -51,7 +51,7 @@ Example:
   market-index book market.db ADA 8db269c3ec630e06ae29f74bc39edd1f87c819f1056206e879a1cd61:446a65644d6963726f555344
 
 \b
-Exit codes: 0, {EXIT_UNTRACKED} FEED does not track the pair, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read.""",
+Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read.""",
 )
 @FEED
 @BASE

@@ -137,9 +137,9 @@ for (const text of ["1e3", "1.0", "null"]) {
     assert node(folder, program, service).splitlines() == [
         "9007199254740993 bigint undefined",
         '18446744073709551615 bigint "accumulated_liquidity":5',
-        "not an amount: 1000",
-        "not an amount: 1",
-        "not an amount: null",
+        "an amount must be an integer, got 1000",
+        "an amount must be an integer, got 1",
+        "an amount must be an integer, got null",
     ]
 
 
@@ -158,4 +158,4 @@ def test_the_program_of_the_page_prints_every_book(folder: Path, service: Servic
     lines = run(folder, "show.mjs", service).splitlines()
     assert len(lines) == len(live.current) == 14
     total = sum(level.accumulated_liquidity for level in (*EXACT.bids, *EXACT.asks))
-    assert f"{SNEK}/ADA: 2 bids, 2 asks, {total} in all" in lines
+    assert f"{SNEK}/ADA: 2 bids, 2 asks, {total} in total" in lines
