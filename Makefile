@@ -1,8 +1,8 @@
-# The one list of tasks. Each does its own set-up: all that is needed is make and a Python of 3.11 or later.
+# All tasks of the project. Each task installs what it needs; only make and Python 3.11 or later are required.
 PYTHON ?= python3
 FEED ?= $(or $(MARKET_INDEX_FEED),sample.db)
 BIN := .venv/bin
-# Where the environment sets it, each worker of the tests compiles all of them again: 4 of 7 seconds before its first test.
+# If the environment sets this, each test worker compiles all tests again: 4 of the 7 seconds before its first test.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -14,7 +14,7 @@ help: ## show this list
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "market-index needs Python 3.11 or later; name one with: make PYTHON=python3.13" >&2; exit 1; }
+	  { echo "Python must be 3.11 or later, got $$($(PYTHON) --version); select one with: make PYTHON=python3.13" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 
@@ -33,20 +33,20 @@ sample.db: samples/order-books.ndjson | .venv/serve.installed
 serve: .venv/serve.installed $(filter sample.db,$(FEED)) ## publish the sample order books into sample.db, and serve it on http://127.0.0.1:8000 (FEED=market.db for your own)
 	exec $(BIN)/market-index serve $(FEED)
 
-browser: # Debian's Chromium, node and faketime, for the tests of page, clients and clocks; without them these are skipped, and say so
+browser: # install Chromium, node and faketime on Debian, for the tests of page, clients and clocks; without them these tests are skipped
 	@{ command -v chromium && command -v node && command -v faketime; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
 	  { export DEBIAN_FRONTEND=noninteractive; install='apt-get install -qq -y --no-install-recommends chromium nodejs faketime'; \
 	    $$install || { apt-get update -qq && $$install; }; } >/dev/null 2>&1 || true
 
-# Tests wait for servers and processes most of the time: more workers than cores.
+# More workers than cores, because tests mostly wait for servers and processes.
 PYTEST_WORKERS := -n 5 --dist worksteal
 
-test: .venv/check.installed browser ## run the tests, in two minutes (PYTEST='-k prices' for some)
+test: .venv/check.installed browser ## run the tests in two minutes (PYTEST='-k prices' selects some)
 	$(BIN)/python -m pytest $(PYTEST_WORKERS) $(PYTEST)
 
 SEED ?= $(shell $(PYTHON) -c 'import secrets; print(secrets.randbits(32))')
 
-test-all: .venv/check.installed browser ## run all tests, with random examples (SEED=… for those of another run) and branch coverage
+test-all: .venv/check.installed browser ## run all tests with random examples (SEED=… repeats those of another run) and branch coverage
 	$(BIN)/coverage erase
 	seed=$(SEED); echo "random seed: $$seed"; HYPOTHESIS_PROFILE=thorough \
 	  $(BIN)/coverage run -m pytest $(PYTEST_WORKERS) -m '' --hypothesis-seed=$$seed $(PYTEST)
@@ -65,7 +65,7 @@ test-matrix: .venv/nox.installed browser ## run the tests on each Python from 3.
 
 .venv/fuzz.installed: pyproject.toml .venv/check.installed
 	@$(BIN)/python -m pip install --quiet --only-binary atheris --group fuzz || \
-	  { echo "make fuzz needs atheris, which has no wheel for this Python and system; CPython on Linux (x86-64) has one" >&2; exit 1; }
+	  { echo "make fuzz needs atheris, which has wheels only for CPython on Linux (x86-64)" >&2; exit 1; }
 	@touch $@
 
 FUZZ_SECONDS ?= 600
@@ -75,18 +75,18 @@ fuzz: .venv/fuzz.installed ## compare the library with an independent grammar on
 
 SOAK_SECONDS ?= 1800
 
-soak: .venv/check.installed ## attack servers and what they follow for half an hour, and check every answer, memory and open files (SOAK_SECONDS=60 for a minute)
+soak: .venv/check.installed ## attack servers and their feeds for half an hour, and check all responses, memory and open files (SOAK_SECONDS=60 for a minute)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS)
 
 NIGHTLY := test-matrix fuzz soak test-faults
 
-nightly: ## run what takes too long for each change: test-matrix, fuzz, soak, test-faults
+nightly: ## run the tasks that take too long for each change: test-matrix, fuzz, soak, test-faults
 	@failed=; for task in $(NIGHTLY); do \
 	  start=$$(date +%s); $(MAKE) $$task || failed="$$failed $$task"; \
 	  echo "nightly: $$task took $$(($$(date +%s) - start)) s"; \
 	done; test -z "$$failed" || { echo "nightly: failed:$$failed" >&2; exit 1; }
 
-check: .venv/check.installed ## types, style and formatting
+check: .venv/check.installed ## check types, style and formatting
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -95,30 +95,30 @@ check: .venv/check.installed ## types, style and formatting
 	$(BIN)/python -m pip install --quiet --editable '.[server,hypothesis,nats]' --group docs
 	@touch $@ .venv/serve.installed
 
-docs: .venv/docs.installed ## build the documentation as a site, build/site/index.html; a warning is an error
+docs: .venv/docs.installed ## build the documentation site, build/site/index.html; warnings are errors
 	rm -rf build/site
 	$(BIN)/sphinx-build --quiet --fresh-env --doctree-dir build/doctrees --fail-on-warning --keep-going --nitpicky docs build/site
 	@echo build/site/index.html
 
-wheel: .venv/check.installed ## build the wheel, install it elsewhere and use it there as a newcomer would
+wheel: .venv/check.installed ## build the wheel, install it in new environments, and use it there
 	$(BIN)/python tests/wheel/use_the_wheel.py
 
-openapi: .venv/check.installed ## write what the server answers at /openapi.json, from docs/openapi.yaml
+openapi: .venv/check.installed ## generate the /openapi.json of the server from docs/openapi.yaml
 	$(BIN)/python -m tests.openapi
 
 .venv/bench.installed: pyproject.toml .venv/check.installed
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
-bench: .venv/bench.installed ## measure against named peers, in a quarter of an hour (QUICK=1 in three minutes); wants wrk, takes Go
+bench: .venv/bench.installed ## run the benchmarks against other libraries in 15 minutes (QUICK=1: three minutes); needs wrk, and uses Go if installed
 	$(BIN)/python -m tests.benchmarks $(if $(QUICK),--quick)
 
 .venv/mutants.installed: pyproject.toml .venv/check.installed
 	$(BIN)/python -m pip install --quiet --group mutants
 	@touch $@
 
-mutants: .venv/mutants.installed ## change the code of the domain at one place after the other, and list each change that no test notices, in an hour or less (MUTATE='prices wire/decode' for some modules)
+mutants: .venv/mutants.installed ## mutation testing of the domain: list the changes that no test detects, in up to an hour (MUTATE='prices wire/decode' for some modules)
 	$(BIN)/python -m tests.mutants $(MUTATE)
 
-clean: ## remove everything that the other tasks made
+clean: ## remove all files that the other tasks create
 	rm -rf sample.db sample.db-* .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""One request to an app, without a server: the ASGI messages that it sends."""
+"""Sends one request to an app without a server, and returns its response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrs import frozen
 
 @frozen
 class Sent:
-    """The start of a response, and its body in one piece."""
+    """A response: status, headers, and the whole body."""
 
     status: int
     headers: dict[str, str]
@@ -20,7 +20,7 @@ class Sent:
 
 
 def sent(app: Any, target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Sent:
-    """Return what the app sends for a request. An exception after the response, which is for the log, is dropped."""
+    """Return the response of the app. An exception after the response, which a server would log, is ignored."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http",

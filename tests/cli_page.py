@@ -1,4 +1,4 @@
-"""Writes docs/cli.md, the page of the command, from the output of `--help`: `python -m tests.cli_page`."""
+"""Generates docs/cli.md from the output of `--help`: `python -m tests.cli_page`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from market_index_cli.main import main
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 
 COLUMNS: Final = 90
-"""The width of the terminal whose help the page shows."""
+"""The width of the terminal in columns."""
 
 MARGIN: Final = 2
-"""Columns of a terminal that click leaves free."""
+"""The columns that click leaves free."""
 
 HEAD: Final = """\
 # The command
@@ -30,19 +30,20 @@ The output of `market-index --help`, and of `market-index COMMAND --help` for ea
 
 
 def page() -> str:
-    """Return the page, for the command as it is now."""
-    sections = [HEAD, shown()]
+    """Return the page for the current command."""
+    sections = [HEAD, help_block()]
     for name, command in main.commands.items():
         sections.append(f"\n## {name}\n\n{command.get_short_help_str(limit=COLUMNS)}\n")
-        sections.append(shown(name))
+        sections.append(help_block(name))
     return "".join(sections)
 
 
-def shown(*command: str) -> str:
+def help_block(*command: str) -> str:
+    """Return a `console` block with the help of a command."""
     name, arguments = "market-index", [*command, "--help"]
-    told = CliRunner().invoke(main, arguments, prog_name=name, terminal_width=COLUMNS - MARGIN)
-    assert told.exit_code == 0, told.output
-    return f"\n```console\n$ {' '.join((name, *arguments))}\n{told.output}```\n"
+    result = CliRunner().invoke(main, arguments, prog_name=name, terminal_width=COLUMNS - MARGIN)
+    assert result.exit_code == 0, result.output
+    return f"\n```console\n$ {' '.join((name, *arguments))}\n{result.output}```\n"
 
 
 if __name__ == "__main__":

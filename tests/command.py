@@ -1,4 +1,4 @@
-"""The command: run as a user runs it, in a process of its own, or invoked in the process of the test."""
+"""Runs the command in its own process, as a user does, or in the process of the test."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def line(number: int, spot: object = None) -> str:
 
 
 def padded_above_4_mib(lines: str) -> str:
-    """Return the lines with blanks behind each, which are read at almost no cost. Progress is shown from 4 MiB on."""
+    """Return the lines padded with spaces to more than 4 MiB, from which progress is shown. Spaces are read fast."""
     return lines.replace("\n", " " * (5_000_000 // lines.count("\n")) + "\n")
 
 
 def run(*arguments: object, said: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own: for standard input, descriptors, and the exit of the interpreter."""
+    """Run the command in its own process: for tests of standard input, descriptors, and the exit of the interpreter."""
     return subprocess.run(
         [COMMAND, *map(str, arguments)],
         input=said,
@@ -62,7 +62,7 @@ def invoke(*arguments: object, **environment: str) -> subprocess.CompletedProces
 
 @contextmanager
 def _own_signals_and_logging() -> Iterator[None]:
-    """Undo at the end what the command sets for its process, and hide the handlers of pytest from it."""
+    """Hide the log handlers of pytest from the command, and restore its signal handler and log levels at the end."""
     root = logging.getLogger()
     loggers = [root, *map(logging.getLogger, ("market_index_feeds", "uvicorn.access"))]
     levels = [logger.level for logger in loggers]
@@ -78,7 +78,7 @@ def _own_signals_and_logging() -> Iterator[None]:
 
 
 class Running:
-    """A command that goes on until it is ended, and what it says on standard error."""
+    """A running command and its standard error."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
         self.process = process
@@ -116,14 +116,14 @@ def running(
     try:
         yield Running(process, errors)
     finally:
-        # Whatever a failed test leaves behind: what ends it cleanly is tried by the tests themselves.
+        # Ends the process of a failed test. Clean shutdowns are tested elsewhere.
         process.kill()
         process.wait(DEADLINE_SECONDS)
 
 
 def read_all(descriptor: int) -> str:
     """Return the output of a pseudo-terminal until its other end is closed, and close it."""
-    shown = b""
+    output = b""
     while True:
         try:
             chunk = os.read(descriptor, 65536)
@@ -131,6 +131,6 @@ def read_all(descriptor: int) -> str:
             break
         if not chunk:
             break
-        shown += chunk
+        output += chunk
     os.close(descriptor)
-    return shown.decode()
+    return output.decode()

@@ -1,4 +1,4 @@
-"""Hypothesis profiles, and the recorded books that some tests read."""
+"""Hypothesis profiles, and fixtures for recorded data and a NATS server."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from tests import nats
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-"""Whether properties are tested with random examples, of the domain with many; `make test-all` prints their seed."""
+"""Whether properties use random examples, and more of them in the domain; `make test-all` prints the seed."""
 
 DOMAIN = Path(__file__).with_name("market_index")
 
-# On a busy machine drawing and testing take any time.
+# On a busy machine, an example may take any time.
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", UNTIMED, max_examples=60, derandomize=True, database=None)
 settings.register_profile("random", UNTIMED, max_examples=60, print_blob=True)
 settings.register_profile("random domain", UNTIMED, max_examples=400, print_blob=True)
-# A failing example need not be small to kill a mutant.
+# Without shrinking: any failing example kills a mutant.
 settings.register_profile("mutants", settings.get_profile("repeatable"), phases=WITHOUT_SHRINKING)
 settings.load_profile("random" if THOROUGH else "repeatable")
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Before a module is imported, load the profile that its tests take their settings from."""
+    """Load the profile of a module before it is imported, because its tests read the settings at import."""
     if THOROUGH and isinstance(collector, pytest.Module):
         settings.load_profile("random domain" if DOMAIN in collector.path.parents else "random")
 
@@ -43,7 +43,7 @@ RECORDED = Path(__file__).resolve().parents[2] / "shared" / "data"
 def recorded(name: str) -> Path:
     path = RECORDED / name
     if not path.exists():
-        pytest.skip(f"the recorded file {name} is not beside the project")
+        pytest.skip(f"the recorded file {name} does not exist beside the project")
     return path
 
 
@@ -64,8 +64,8 @@ def recorded_level_changes() -> Path:
 
 @pytest.fixture(scope="session")
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nats.Server]:
-    """A server that each process of the tests has for itself."""
-    from tests import nats  # here: the tests of most modules need neither NATS nor its certificates
+    """A NATS server, one per test process."""
+    from tests import nats  # here: most test modules need neither NATS nor its certificates
 
     with nats.served(tmp_path_factory.mktemp("nats")) as server:
         yield server
@@ -76,5 +76,5 @@ _BUCKETS = count()
 
 @pytest.fixture
 def bucket(nats_server: nats.Server) -> str:
-    """The URL of a bucket that is not there yet."""
+    """The URL of a bucket that does not exist yet."""
     return f"{nats_server.url}/b{next(_BUCKETS)}"

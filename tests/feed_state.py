@@ -1,4 +1,4 @@
-"""What `/healthz` reports of a feed, for apps without one."""
+"""The state of a feed for `/healthz`, for apps without a feed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from attrs import define
 
 @define
 class FeedState:
-    """What `/healthz` reports of a feed: by default, of one whose publisher publishes all the time."""
+    """The state of a feed that `/healthz` reports; by default, that of a feed whose publisher is active."""
 
     revision: int | None = None
     age: float = 0.0

@@ -1,4 +1,4 @@
-"""Real servers of NATS, on spare ports of this machine."""
+"""Real NATS servers and clusters on spare local ports, with credentials, TLS, and slow or blocked connections."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BINARY = Path(sys.executable).with_name("nats-server")
 
 
 PORTS = range(20_000, 32_768)
-"""Below those of outgoing connections: a client that retries a port without a listener could connect to itself."""
+"""Below the ports of outgoing connections: a client that retries a port without a listener could connect to itself."""
 
 
 def spare_port() -> int:
@@ -52,7 +52,7 @@ _RELOADED = "Reloaded server configuration"
 
 
 class Server:
-    """One server, with what it stores in a folder of its own. `prefix` is a command that runs it elsewhere."""
+    """One server, which stores its data in its own folder. `prefix` is a command that runs it in another namespace."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Server:
         self.process.send_signal(number)
 
     def stop(self) -> None:
-        """Stop it until SIGCONT: its connections stay open."""
+        """Suspend it until SIGCONT: its connections stay open."""
         self.send(signal.SIGSTOP)
         assert self.process
         status = Path(f"/proc/{self.process.pid}/stat")
@@ -149,13 +149,13 @@ class Server:
         eventually(lambda: self.log.count(_RELOADED) > reloads)
 
     def empty(self) -> None:
-        """Delete everything that it has stored."""
+        """Delete all its stored data."""
         shutil.rmtree(self.folder / self.name)
 
 
 @contextmanager
 def served(folder: Path, more: str = "", *, jetstream: bool = True) -> Iterator[Server]:
-    """A single server."""
+    """Run a single server."""
     server = Server(folder, more=more, jetstream=jetstream)
     server.start()
     try:
@@ -167,7 +167,7 @@ def served(folder: Path, more: str = "", *, jetstream: bool = True) -> Iterator[
 
 @contextmanager
 def cluster(folder: Path, more: str = "", *, size: int = 3, jetstream: bool = True) -> Iterator[list[Server]]:
-    """A cluster of servers; the last one reports its host name instead of its IP address."""
+    """Run a cluster of servers. The last one reports its host name instead of its IP address."""
     routes = [spare_port() for _ in range(size)]
     all_routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
     with ExitStack() as stack:
@@ -186,12 +186,12 @@ def cluster(folder: Path, more: str = "", *, size: int = 3, jetstream: bool = Tr
 
 
 def name_of(bucket: str) -> str:
-    """Return the name of the bucket of a URL."""
+    """Return the name of the bucket in a URL."""
     return bucket.rpartition("/")[2]
 
 
 def plain(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
-    """Run some work with a client of the library alone."""
+    """Run some work with a plain client of nats-py."""
 
     async def connected() -> T:
         client = await nats.connect(server.url, allow_reconnect=False)
@@ -204,7 +204,7 @@ def plain(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
 
 
 def put(server: Server, bucket: str, key: str, value: bytes, headers: dict[str, str] | None = None) -> None:
-    """Store a value as any other program may."""
+    """Store a value with a plain client of nats-py, as another program would."""
 
     async def work(client: Client) -> None:
         await client.jetstream().publish(f"$KV.{bucket}.{key}", value, headers=headers)
@@ -213,7 +213,7 @@ def put(server: Server, bucket: str, key: str, value: bytes, headers: dict[str, 
 
 
 def ask(server: Server, subject: str, body: object) -> None:
-    """Ask the API of JetStream, as the command `nats` does."""
+    """Send a request to the JetStream API, as the command `nats` does."""
 
     async def asking(client: Client) -> None:
         answer = json.loads((await client.request(f"$JS.API.{subject}", json.dumps(body).encode())).data)
@@ -237,8 +237,8 @@ def delete(server: Server, bucket: str) -> None:
 
 
 @contextmanager
-def listening(says: bytes, heard: list[bytes] | None = None) -> Iterator[int]:
-    """A port that is no NATS server: it sends some bytes on each connection, and notes what it receives."""
+def listening(sent: bytes, received: list[bytes] | None = None) -> Iterator[int]:
+    """Open a port that is not a NATS server. It sends `sent` on each connection, and appends data to `received`."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
         def serve() -> None:
@@ -248,11 +248,11 @@ def listening(says: bytes, heard: list[bytes] | None = None) -> Iterator[int]:
                 except OSError:
                     return
                 with closing(connection):
-                    connection.sendall(says)
+                    connection.sendall(sent)
                     connection.settimeout(0.2)
                     try:
-                        if heard is not None:
-                            heard.append(connection.recv(1000))
+                        if received is not None:
+                            received.append(connection.recv(1000))
                     except OSError:
                         pass
 
@@ -264,7 +264,7 @@ def listening(says: bytes, heard: list[bytes] | None = None) -> Iterator[int]:
 
 
 def accounts(folder: Path) -> tuple[str, Path]:
-    """The configuration of a server that trusts an operator, and the credentials of a user of that (JWT, NKEYS)."""
+    """Return the configuration of a server that trusts an operator, and a user's credentials (JWT, NKEYS)."""
     keys = {kind: SigningKey.generate() for kind in "OASU"}
     prefixes = {"O": nkeys.PREFIX_BYTE_OPERATOR, "U": nkeys.PREFIX_BYTE_USER}
     prefixes |= dict.fromkeys("AS", nkeys.PREFIX_BYTE_ACCOUNT)
@@ -306,12 +306,12 @@ def accounts(folder: Path) -> tuple[str, Path]:
 
 
 def leader_of(server: Server, bucket: str) -> str:
-    """The name of the server that leads a bucket, empty while there is none."""
+    """Return the name of the server that leads a bucket; empty if there is no leader."""
     return str(_cluster_of(server, bucket).get("leader", ""))
 
 
 def current_of(server: Server, bucket: str) -> set[str]:
-    """The names of the servers that have all of a bucket, as its leader reports them."""
+    """Return the names of the servers that have the whole bucket, as reported by its leader."""
     cluster = _cluster_of(server, bucket)
     replicas = cluster.get("replicas", [])
     return {cluster.get("leader", "")} | {one["name"] for one in replicas if one["current"] and not one.get("lag")}
@@ -329,7 +329,7 @@ def _cluster_of(server: Server, bucket: str) -> dict[str, Any]:
 
 
 def noise(number: int) -> OrderBook:
-    """A book of some 100 kB that does not get much smaller."""
+    """Return a book of about 100 kB that does not compress well."""
     return OrderBook(made_up.pair(1000 + number), bids=_noisy_bids(), spot="1")
 
 
@@ -341,7 +341,7 @@ def _noisy_bids() -> Levels:
 
 
 def opened(url: str) -> Store:
-    """A store, once the servers have a leader."""
+    """Open a store as soon as the servers have a leader."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         try:
@@ -352,7 +352,7 @@ def opened(url: str) -> Store:
 
 
 def certified(folder: Path, more: str = "") -> str:
-    """The configuration of servers that show a certificate of the name `localhost`, by an authority of their own."""
+    """Return the configuration of servers with a certificate for `localhost`, issued by a new authority."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
     issued = authority.issue_cert("localhost")
@@ -366,7 +366,7 @@ def certified(folder: Path, more: str = "") -> str:
 
 @contextmanager
 def held_link(port: int) -> Iterator[tuple[int, Event]]:
-    """A port that forwards to another one while the gate is open, and always back."""
+    """Open a port that forwards to another one while the gate is set. Data in the other direction is not delayed."""
     gate = Event()
     with linked(port, lambda chunk: gate.wait(DEADLINE_SECONDS), lambda chunk: None) as near:
         yield near, gate
@@ -375,20 +375,20 @@ def held_link(port: int) -> Iterator[tuple[int, Event]]:
 
 @contextmanager
 def slow_link(port: int, bytes_per_second: int) -> Iterator[int]:
-    """A port that forwards to another one, and back at a limited number of bytes per second."""
+    """Open a port that forwards to another one. The rate of the other direction is limited."""
     with linked(port, lambda chunk: None, lambda chunk: time.sleep(len(chunk) / bytes_per_second)) as near:
         yield near
 
 
 @contextmanager
 def linked(port: int, there: Callable[[bytes], object], back: Callable[[bytes], object]) -> Iterator[int]:
-    """A port that forwards to another one; `there` and `back` delay each chunk."""
+    """Open a port that forwards to another one. `there` and `back` are called with each chunk, and may delay it."""
     ends: list[socket.socket] = []
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
-        def carry(source: socket.socket, target: socket.socket, held_up: Callable[[bytes], object]) -> None:
-            # What was sent arrives even if its sender is gone.
-            on_its_way: Queue[bytes] = Queue(maxsize=100)
+        def carry(source: socket.socket, target: socket.socket, delay: Callable[[bytes], object]) -> None:
+            # Sent data arrives even if the sender has closed its connection.
+            in_flight: Queue[bytes] = Queue(maxsize=100)
 
             def take() -> None:
                 chunk = b"?"
@@ -397,12 +397,12 @@ def linked(port: int, there: Callable[[bytes], object], back: Callable[[bytes], 
                         chunk = source.recv(10_000)
                     except OSError:
                         chunk = b""
-                    on_its_way.put(chunk)
+                    in_flight.put(chunk)
 
             Thread(target=take, daemon=True).start()
             with suppress(OSError):
-                while chunk := on_its_way.get():
-                    held_up(chunk)
+                while chunk := in_flight.get():
+                    delay(chunk)
                     target.sendall(chunk)
             target.close()
 
@@ -427,7 +427,7 @@ def linked(port: int, there: Callable[[bytes], object], back: Callable[[bytes], 
 
 
 def length_of(server: Server, bucket: str) -> int:
-    """How many messages a bucket has taken."""
+    """Return the number of messages that a bucket has stored."""
 
     async def work(client: Client) -> int:
         answer = await client.request(f"$JS.API.STREAM.INFO.KV_{bucket}", timeout=5)

@@ -1,4 +1,4 @@
-"""docs/openapi.yaml as the JSON that the server shows; `python -m tests.openapi` writes it."""
+"""Converts docs/openapi.yaml to the JSON that the server serves. `python -m tests.openapi` writes that file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The app with the page, the state of its feed, and books to show: the samples, hostile names, long numbers."""
+"""The app with the web page, and test data for it: sample books, hostile names and long numbers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def sample() -> list[OrderBook]:
 
 
 def widest() -> OrderBook:
-    """Return a book whose names and numbers are as long as they can be."""
+    """Return a book whose names and numbers have the maximum length."""
     return OrderBook.from_levels(
         Pair(token(b"W" * 32), token(b"M" * 32, 2)),
         bids=[("1e-28", 2**64 - 1), ("2e-28", 2**64 - 1)],
@@ -69,7 +69,7 @@ def widest() -> OrderBook:
 
 
 def app_with_page(live: LiveIndex, feed: FeedState | None = None) -> Starlette:
-    """Return the app of books that were published just now, with the page."""
+    """Return an app with the page, whose books were published just now."""
     live.update((), published_at=datetime.now(UTC))
     app = create_app(live)
     app.router.routes.extend((*page_routes(), health_route(live, feed or FeedState())))
@@ -77,7 +77,7 @@ def app_with_page(live: LiveIndex, feed: FeedState | None = None) -> Starlette:
 
 
 def fixed(value: Fraction) -> str:
-    """Return the fixed-point text of a fraction that has one, without any rounding."""
+    """Return the exact fixed-point text of a fraction, which must have one."""
     places = 0
     while (value * 10**places).denominator != 1:
         places += 1

@@ -1,4 +1,4 @@
-"""A real uvicorn on a real socket, and a client that sends exactly the bytes it is told to."""
+"""A real uvicorn on a real socket, and a client that sends arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 
 @frozen
 class Answer:
-    """An HTTP answer, read to its end."""
+    """An HTTP response with its whole body."""
 
     status: int
     headers: dict[str, str]
@@ -32,19 +32,19 @@ class Answer:
 
 
 class Client:
-    """One keep-alive connection."""
+    """A client with one keep-alive connection."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS)
 
     def ask(self, target: str | bytes, method: str = "GET", headers: str = "") -> Answer:
-        """Send a request for `target`, as it is, and read the answer."""
+        """Send a request for `target`, which is not encoded, and return the response."""
         target = target if isinstance(target, bytes) else target.encode()
         head = b"%s %s HTTP/1.1\r\nHost: test\r\n%s\r\n" % (method.encode(), target, headers.encode())
         return self.send(head, method)
 
     def send(self, request: bytes, method: str = "GET") -> Answer:
-        """Send these very bytes, and read the answer."""
+        """Send exactly these bytes, and return the response."""
         self.socket.sendall(request)
         response = HTTPResponse(self.socket, method=method)
         response.begin()
@@ -58,12 +58,12 @@ class Client:
 
 @frozen
 class Service:
-    """An app that is being served."""
+    """The address of a running server."""
 
     port: int
 
     def ask(self, target: str | bytes, method: str = "GET") -> Answer:
-        """Ask on a connection of its own."""
+        """Send a request on a new connection, and return the response."""
         client = Client(self.port)
         try:
             return client.ask(target, method)
@@ -79,7 +79,7 @@ class Service:
 
 @contextmanager
 def served(app: Any, server: uvicorn.Server | None = None) -> Iterator[Service]:
-    """Serve the app on a free port of this machine: by the command's own server, or by the one given."""
+    """Serve the app on a free local port, with the given server or that of the command."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = server or Server(app)
     thread = Thread(target=server.run, args=([listener],), daemon=True)
@@ -99,7 +99,7 @@ def served(app: Any, server: uvicorn.Server | None = None) -> Iterator[Service]:
 
 
 class Restartable:
-    """A server that can go and come back at the same address."""
+    """A server that can be stopped, and started again at the same address."""
 
     def __init__(self, app: Any) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The rules of the packages and their tests, each with made-up sources that break it."""
+"""The architecture rules of the packages and the tests. Each rule is also tested with sources that break it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_rule(rule: Rule):
 
 
 def test_the_domain_reads_no_clock():
-    """It has times as values only: `datetime` is imported, but not asked what time it is."""
+    """The domain imports `datetime` for values, but never reads the current time."""
     for path in (ROOT / "market_index").rglob("*.py"):
         called = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
         assert not called & {"now", "utcnow", "today"}, path
@@ -46,7 +46,7 @@ def test_the_graph_has_every_module():
     assert "market_index.wire" in {one.imported for one in GRAPH.imports["market_index"]}
 
 
-# Each rule can fail
+# Sources that break a rule
 
 BROKEN = [
     (rules.siblings, {"market_index.a": "import market_index_feeds"}, "market_index.a imports market_index_feeds"),
@@ -163,7 +163,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_a_rule_allows_what_the_architecture_has(rule: Rule):
+def test_a_rule_allows_valid_sources(rule: Rule):
     assert list(rule(Graph.of_sources(ALLOWED))) == []
 
 
@@ -293,7 +293,7 @@ def read(text: str) -> Side: ...
 """
 
 
-def test_a_type_that_exists_for_type_checkers_alone_is_reported():
+def test_a_type_that_only_type_checkers_can_resolve_is_reported():
     reported = list(public_api.without_hints(made_up(MADE_UP)))
     assert reported == [
         "made_up.Book.side: name 'Side' is not defined",

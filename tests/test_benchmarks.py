@@ -1,4 +1,4 @@
-"""The runner of `make bench`: a failing part loses no other row."""
+"""The runner of `make bench`: a failing part does not lose the rows of other parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def saved(path: Path) -> tuple[list[str], dict[str, str]]:
     return [one["work"] for one in content["rows"]], content["failures"]
 
 
-def test_a_failing_part_keeps_the_rows_of_all_parts(tmp_path: Path):
+def test_rows_are_saved_although_a_part_fails(tmp_path: Path):
     output = tmp_path / "bench.json"
     report = Report()
     parts = {"first": lambda: [row("one")], "second": failing, "third": lambda: [row("three")]}
@@ -42,7 +42,7 @@ def test_a_failing_part_keeps_the_rows_of_all_parts(tmp_path: Path):
     assert report.text().splitlines()[-1] == f"FAILED second: {error}"
 
 
-def test_a_part_that_cannot_be_imported_fails_alone(tmp_path: Path):
+def test_a_part_that_cannot_be_imported_does_not_stop_the_others(tmp_path: Path):
     output = tmp_path / "bench.json"
     script = """
 import sys

@@ -1,4 +1,4 @@
-"""The settings of `make mutants` match the code."""
+"""The settings and verdicts of `make mutants` refer to existing code and tests."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def test_modules_with_settings_exist():
     ("new", "has_one"),
     [("zip(a, b, strict=False)", True), ("zip(a, b, )", True), ("zip(a, strict=True)", False)],
 )
-def test_a_verdict_about_a_replacement_is_about_nothing_else(new: str, has_one: bool):
+def test_a_verdict_applies_only_to_its_replacement(new: str, has_one: bool):
     assert has_verdict(Mutant("module.py", "function", "zip(a, b, strict=True)", new), {}) is has_one
 
 
 @pytest.mark.parametrize(("old", "new"), replacements())
-def test_a_verdict_about_a_replacement_is_about_code_that_exists(old: str, new: str):
+def test_a_verdict_on_a_replacement_refers_to_existing_code(old: str, new: str):
     del new
     assert any(old in (ROOT / module).read_text() for module in mutable_modules())
 
 
 @pytest.mark.parametrize("mutant", verdicts(), ids=lambda mutant: f"{mutant.module} {mutant.function}")
-def test_a_verdict_is_about_code_that_exists(mutant: Mutant):
+def test_a_verdict_refers_to_existing_code(mutant: Mutant):
     lines = {line.strip() for line in (ROOT / mutant.module).read_text().splitlines()}
     assert set(mutant.old.splitlines()) <= lines

@@ -1,7 +1,7 @@
-"""What README and docs show is what happens: every `console` block is run, and every link leads somewhere.
+"""The README and the docs are correct: every `console` block is run and compared, and every link has a target.
 
-The blocks of Python are run by conftest.py. One that begins with the name of a file, `# program.py` (of SQL,
-`-- program.sql`), is a program that the page's `console` blocks may run.
+The blocks of Python are run by conftest.py. A block that begins with the name of a file, such as `# program.py`, is a
+program that the `console` blocks of the page may run.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ PAGES = [
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PROGRAM = re.compile(r"^```(?:python|sql)\n(?:#|--) (\w+\.\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
-_MACHINES = "wants three machines of these names; tests/faults has three servers on one"
+_MACHINES = "needs three machines with these names; tests/faults has three servers on one"
 
 NOT_RUN = {
-    "make serve": "sets up an environment from the package index, and listens on a port that others may use",
-    "make test": "runs these very tests",
-    "node show.mjs http://127.0.0.1:8000/": "wants node; run by test_clients.py where there is one",
-    "pip install 'market-index[server,nats]'": "wants the package index; `make wheel` installs every extra",
+    "make serve": "needs the package index, and listens on a port that may be in use",
+    "make test": "runs these tests",
+    "node show.mjs http://127.0.0.1:8000/": "needs node; run by test_clients.py if it is installed",
+    "pip install 'market-index[server,nats]'": "needs the package index; `make wheel` installs every extra",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
     "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
 }
-"""The commands that the pages show and that are not run here, and why."""
+"""The commands that are shown but not run here, each with the reason."""
 
 A_TOKEN = "f66d78b4a3cb3d37afa0ec36461e51ecbde00f26c8f0a68f94b69880:69555344"
-STANDS_FOR = {"ADA …": f"ADA {A_TOKEN}", "quote=…": f"quote={A_TOKEN}"}
-"""What a page leaves out of a command, for its length."""
+ELLIPSES = {"ADA …": f"ADA {A_TOKEN}", "quote=…": f"quote={A_TOKEN}"}
+"""Shortened parts of commands, with the whole text."""
 
-GOES_ON = re.compile(r"(?:.* \| )?(market-index (serve|relay)|uvicorn) (?!--help)")
-"""A command that goes on until it is ended. One before a pipe ends by itself, and is run first."""
+IS_SERVICE = re.compile(r"(market-index (serve|relay)|uvicorn) (?!--help)")
+"""Matches a command that runs until it is ended."""
 
-READY = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|^relaying ", re.MULTILINE)
+HAS_STARTED = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|^relaying ", re.MULTILINE)
 
 
 @frozen
 class Step:
-    """A command that a page shows, and what it shows of its output."""
+    """A command on a page, with its output as shown there."""
 
     command: str
     shown: str
@@ -77,7 +77,7 @@ class Block:
 
 
 def blocks() -> Iterator[Block]:
-    # The page of the command is compared with its output as a whole.
+    # docs/cli.md is compared as a whole, in another test.
     for page in [one for one in PAGES if one != cli_page.PAGE]:
         text = page.read_text()
         for block in CONSOLE.finditer(text):
@@ -107,7 +107,7 @@ def marked(block: Block):
 
 @pytest.fixture(scope="module")
 def service_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of the service that pages suppose at 8000: the sample in a store, served by the command."""
+    """The port of a service of the sample books, which the pages expect on port 8000."""
     folder = tmp_path_factory.mktemp("served")
     publish_sample(folder)
     with running(folder, folder / "market.db", "--port", 0) as command:
@@ -119,8 +119,8 @@ def publish_sample(folder: Path) -> None:
         store.publish(*open_feed(SAMPLE).read().values())
 
 
-def laid_out(folder: Path, block: Block) -> None:
-    """Put into the folder what the commands of a block name, unless they make it themselves."""
+def prepare(folder: Path, block: Block) -> None:
+    """Create the files that the commands of a block need, unless they create them."""
     shutil.copy(SAMPLE, folder / "books.ndjson")
     if not any(re.search(r"publish market\.db", step.command) for step in block.steps):
         publish_sample(folder)
@@ -134,30 +134,30 @@ def laid_out(folder: Path, block: Block) -> None:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.parametrize("block", list(map(marked, ALL)), ids=str)
-def test_every_command_that_a_page_shows_does_what_it_shows(
+def test_every_command_on_a_page_has_the_output_shown(
     block: Block, tmp_path: Path, service_port: int, request: pytest.FixtureRequest
 ):
-    laid_out(tmp_path, block)
+    prepare(tmp_path, block)
     environment = os.environ | {
         "PATH": f"{COMMAND.parent}:{tmp_path}:{os.environ['PATH']}",
         "COLUMNS": str(cli_page.COLUMNS),
         "MARKET_INDEX_PORT": "0",
     }
     port = service_port
-    with ExitStack() as ended:
+    with ExitStack() as stack:
         for step in block.steps:
             if step.command in NOT_RUN:
                 continue
             command = step.command
-            for left_out, whole in STANDS_FOR.items():
-                command = command.replace(left_out, whole)
-            assert "…" not in command, "what does it stand for?"
+            for shortened, whole in ELLIPSES.items():
+                command = command.replace(shortened, whole)
+            assert "…" not in command, "the whole text must be in ELLIPSES"
             if "nats://" in command:
                 command = command.replace("nats://127.0.0.1:4222/books", request.getfixturevalue("bucket"))
-            if GOES_ON.match(command):
-                said, own_port = ended.enter_context(going_on(command, tmp_path, environment))
+            if IS_SERVICE.match(command):
+                log, own_port = stack.enter_context(running_service(command, tmp_path, environment))
                 port = own_port or port
-                output = said.replace(f":{port}", ":8000")
+                output = log.replace(f":{port}", ":8000")
             else:
                 command = command.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
                 done = subprocess.run(
@@ -176,16 +176,16 @@ def test_every_command_that_a_page_shows_does_what_it_shows(
 
 
 def assert_shown(shown: str, output: str) -> None:
-    """The output is what is shown, but for what is cut there: `…`, or `...`."""
+    """Assert that the output is as shown, where `…` or `...` matches any text."""
     pieces = re.split(r"…|\.\.\.", shown.rstrip("\n"))
     if not re.fullmatch(".*".join(map(re.escape, pieces)), output.rstrip("\n"), re.DOTALL):
         assert output == shown
 
 
 @contextmanager
-def going_on(command: str, folder: Path, environment: dict[str, str]) -> Iterator[tuple[str, int | None]]:
-    """Run a command on a port of its own, yield its first output and that port, and end it with SIGTERM."""
-    before, _, command = re.sub(r" --port \d+", " --port 0", command).rpartition(" | ")
+def running_service(command: str, folder: Path, environment: dict[str, str]) -> Iterator[tuple[str, int | None]]:
+    """Run a service on a free port, yield its first output and that port, and end it with SIGTERM."""
+    command = re.sub(r" --port \d+", " --port 0", command)
     if command.startswith("uvicorn"):
         command += " --port 0"
     piped = subprocess.run(["sh", "-c", before], cwd=folder, env=environment, stdout=subprocess.PIPE, check=True).stdout
@@ -198,17 +198,17 @@ def going_on(command: str, folder: Path, environment: dict[str, str]) -> Iterato
         )
     try:
 
-        def ready() -> re.Match[str] | None:
+        def has_started() -> re.Match[str] | None:
             assert process.poll() is None, errors.read_text()
-            return READY.search(errors.read_text())
+            return HAS_STARTED.search(errors.read_text())
 
-        eventually(ready)
-        found = READY.search(errors.read_text())
+        eventually(has_started)
+        found = has_started()
         assert found
         yield errors.read_text(), int(found[1]) if found[1] else None
         assert process.poll() is None, errors.read_text()
         process.terminate()
-        # uvicorn ends by the signal itself, once it has cleaned up.
+        # uvicorn shuts down, and then ends by the signal.
         assert process.wait(DEADLINE_SECONDS) in ({0, -15} if command.startswith("uvicorn") else {0}), (
             errors.read_text()
         )
@@ -225,12 +225,12 @@ def test_each_command_that_is_not_run_is_on_a_page():
     assert NOT_RUN.keys() <= {step.command for block in ALL for step in block.steps}
 
 
-def test_the_page_of_the_command_is_its_help():
+def test_the_page_of_the_command_is_up_to_date():
     assert cli_page.PAGE.read_text() == cli_page.page(), "to update it: python -m tests.cli_page"
 
 
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page can be linked by, as code hosts and the site make it of them."""
+    """Return the anchors of a page's headings, by the rules of code hosts and of the site."""
     found: set[str] = set()
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
@@ -241,7 +241,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_within_the_project_leads_somewhere(page: Path):
+def test_every_link_within_the_project_has_a_target(page: Path):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if link.startswith("https://"):
             continue
@@ -251,13 +251,13 @@ def test_every_link_within_the_project_leads_somewhere(page: Path):
         assert not anchor or anchor in anchors(target), link
 
 
-def test_every_page_is_one_click_from_the_home():
+def test_the_home_page_links_to_every_page():
     home = ROOT / "docs" / "index.md"
     linked = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", home.read_text())}
     pages = {str(page.relative_to(home.parent)) for page in home.parent.rglob("*.md")}
     assert pages - linked == {"index.md"}
 
 
-def test_every_target_that_the_readme_names_is_in_the_makefile():
+def test_every_make_target_in_the_readme_exists():
     targets = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"make ([a-z]+)", (ROOT / "README.md").read_text())) <= set(targets)

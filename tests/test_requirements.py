@@ -1,4 +1,4 @@
-"""What each package requires to be imported: run in a process where nothing else can be imported."""
+"""The requirements of each package, tested in a process that can import nothing else."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ROOT = Path(__file__).resolve().parents[1]
 IMPORT_ALONE = """
 import sys, sysconfig, importlib.abc
 allowed = set({allowed!r})
-class Door(importlib.abc.MetaPathFinder):
+class AllowedOnly(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
         if top in allowed or top in sys.stdlib_module_names or top.startswith("_"):
             return None
         raise ModuleNotFoundError(f"{{name}} is not allowed", name=name)
-sys.meta_path.insert(0, Door())
+sys.meta_path.insert(0, AllowedOnly())
 sys.path.insert(0, {root!r})
 import {module}
 """
@@ -33,7 +33,7 @@ def import_alone(module: str, *allowed: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("module", ["market_index", "market_index_feeds", "market_index_feeds.sqlite"])
-def test_domain_and_feeds_require_attrs_and_cattrs_alone(module: str):
+def test_domain_and_feeds_require_only_attrs_and_cattrs(module: str):
     done = import_alone(module, "attr", "attrs", "cattr", "cattrs", "typing_extensions")
     assert (done.returncode, done.stderr) == (0, "")
 

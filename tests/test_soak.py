@@ -1,4 +1,4 @@
-"""The soak of `make nightly`, for a moment."""
+"""The soak test of `make nightly`, for a short time."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tests.soak.__main__ import soak
 
 
 @pytest.mark.thorough
-def test_a_short_soak_has_no_wrong_answer(tmp_path: Path):
+def test_a_short_soak_has_no_wrong_response(tmp_path: Path):
     soak(tmp_path, lambda actors: all(actor.acts >= 2 for actor in actors))

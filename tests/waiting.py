@@ -1,4 +1,4 @@
-"""Waiting for what another thread or process is about to do."""
+"""Helpers that wait for other threads and processes, without fixed delays."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 from hypothesis import Phase
 
 DEADLINE_SECONDS: Final = 60.0
-"""How long a test waits for an event before it fails. Only a defect reaches it, however slow the machine is."""
+"""The timeout of an event in a test. It is so long that only a defect reaches it, even on a slow machine."""
 
 WITHOUT_SHRINKING: Final = (Phase.explicit, Phase.generate)
-"""The phases of properties of real threads, files and servers: each shrunk failure would wait for the deadline."""
+"""Hypothesis phases for properties of threads, files and servers, where each shrinking step would take the timeout."""
 
 
 def eventually(holds: Callable[[], object], seconds: float = DEADLINE_SECONDS) -> None:
-    """Return as soon as `holds` does; fail if it does not in time."""
+    """Return as soon as `holds()` is true; fail after the timeout."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"it did not happen within {seconds:g} seconds"
@@ -32,16 +32,16 @@ def in_thread(work: Callable[[], object]) -> Thread:
 
 
 def raised_in_thread(work: Callable[[], object]) -> str:
-    """Return what the work raises in another thread; empty if nothing."""
+    """Return the `repr` of the exception that the work raises in another thread; empty if there is none."""
     raised: list[str] = []
 
-    def noting() -> None:
+    def recorded() -> None:
         try:
             work()
-        except Exception as error:  # noqa: BLE001  # it is returned, whatever it is
+        except Exception as error:  # noqa: BLE001  # any exception is returned
             raised.append(repr(error))
 
-    thread = in_thread(noting)
+    thread = in_thread(recorded)
     thread.join(DEADLINE_SECONDS)
-    assert not thread.is_alive(), "it neither returned nor raised"
+    assert not thread.is_alive(), "the work must return or raise before the timeout"
     return "".join(raised)

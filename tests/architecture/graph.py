@@ -1,4 +1,4 @@
-"""The import graph of Python sources, read from their syntax trees."""
+"""The import graph of Python modules, read from their syntax trees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 @frozen(order=True)
 class Import:
-    """One module uses another, or a name of it."""
+    """An import of a module, or of a name in it, by another module."""
 
     importer: str
     imported: str
@@ -31,7 +31,7 @@ class Import:
 
 @frozen
 class Graph:
-    """Modules by name: what each imports, and its `__all__`."""
+    """The imports and the `__all__` of each module, by module name."""
 
     imports: Mapping[str, frozenset[Import]]
     exports: Mapping[str, frozenset[str]] = field(factory=dict)
@@ -96,9 +96,9 @@ def exported(tree: ast.Module) -> frozenset[str]:
 
 
 def imports(module: str, tree: ast.Module, modules: Iterable[str]) -> Iterator[Import]:
-    """Yield all imports of a module: at the top, in functions, for type checkers alone, and attributes of modules."""
+    """Yield all imports of a module: at the top, in functions, under TYPE_CHECKING, and attributes of modules."""
     known = set(modules)
-    bound: dict[str, str] = {}  # the name in this module -> the module that it means
+    bound: dict[str, str] = {}  # name in this module -> module
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

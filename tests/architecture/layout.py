@@ -1,6 +1,6 @@
-"""The tree of the tests: it mirrors the packages, one test file per module.
+"""The rules for the tree of the tests: it mirrors the packages, with one test file per module.
 
-`test_<module>_<subject>.py` is a module's file too, for a module whose tests are split by subject. The folders beside
+If the tests of a module are split by subject, their files are named `test_<module>_<subject>.py`. The folders beside
 the mirrored tree (tests/browser, tests/faults and others) are not part of it.
 """
 
@@ -12,12 +12,15 @@ from pathlib import PurePosixPath
 
 from attrs import frozen
 
-# Modules with behaviour and without a test file of their own: the file that tests them, and why it is another one.
+# Modules with functions but without a test file: the file that tests them, and the reason.
 TESTED_BY: Mapping[str, tuple[str, str]] = {
-    "market_index/__init__.py": ("tests/test_requirements.py", "a lazy import: what an import of the package loads"),
-    "market_index_cli/__main__.py": ("tests/market_index_cli/test_main.py", "starts the group of commands"),
+    "market_index/__init__.py": (
+        "tests/test_requirements.py",
+        "a lazy import: which modules an import of the package loads",
+    ),
+    "market_index_cli/__main__.py": ("tests/market_index_cli/test_main.py", "runs the group of commands"),
     "market_index_cli/errors.py": ("tests/market_index_cli/test_main.py", "the exit codes of the commands"),
-    "market_index_cli/options.py": ("tests/market_index_cli/test_serve.py", "parameters, which only commands have"),
+    "market_index_cli/options.py": ("tests/market_index_cli/test_serve.py", "parameters, tested through the commands"),
     "market_index_cli/signals.py": ("tests/market_index_cli/test_publish.py", "signals to a real process"),
     "market_index_cli/server/http_server.py": ("tests/market_index_cli/test_serve.py", "uvicorn, set up by a command"),
     "market_index_cli/server/serving.py": ("tests/market_index_cli/test_serve.py", "one server, or several workers"),
@@ -33,21 +36,27 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
     ),
     "market_index_feeds/medium.py": (
         "tests/market_index_feeds/test_follower.py",
-        "what a source yields to its follower",
+        "the updates that a source yields to its follower",
     ),
-    "market_index_feeds/ownership.py": ("tests/market_index_feeds/test_follower.py", "what a follower retracts"),
+    "market_index_feeds/ownership.py": ("tests/market_index_feeds/test_follower.py", "which pairs a follower retracts"),
     "market_index_feeds/sources.py": ("tests/market_index_feeds/test_stores.py", "opens each medium by its name"),
     "market_index_feeds/store.py": (
         "tests/market_index_feeds/test_stores.py",
-        "an interface, by what every store does",
+        "an interface, tested with every store",
     ),
     "market_index_feeds/http/connections.py": ("tests/market_index_feeds/http/test_source.py", "requests of a source"),
     "market_index_feeds/nats/bucket.py": ("tests/market_index_feeds/nats/test_source.py", "messages of a real server"),
-    "market_index_feeds/nats/cluster.py": ("tests/market_index_feeds/nats/test_opening.py", "finds a server"),
+    "market_index_feeds/nats/cluster.py": ("tests/market_index_feeds/nats/test_opening.py", "the search for a server"),
     "market_index_feeds/nats/connection.py": ("tests/market_index_feeds/nats/test_watch.py", "needs a real server"),
-    "market_index_feeds/nats/errors.py": ("tests/market_index_feeds/nats/test_opening.py", "what servers report"),
+    "market_index_feeds/nats/errors.py": (
+        "tests/market_index_feeds/nats/test_opening.py",
+        "errors that servers report",
+    ),
     "market_index_feeds/nats/publisher.py": ("tests/market_index_feeds/nats/test_writes.py", "writes of a publisher"),
-    "market_index_feeds/nats/retry.py": ("tests/market_index_feeds/nats/test_opening.py", "while no server answers"),
+    "market_index_feeds/nats/retry.py": (
+        "tests/market_index_feeds/nats/test_opening.py",
+        "retries while no server responds",
+    ),
     "market_index_feeds/sqlite/lock.py": ("tests/market_index_feeds/sqlite/test_store.py", "publishers take turns"),
     "market_index_http/app.py": ("tests/market_index_http/test_contract.py", "every rule of the contract"),
     "market_index_http/compression.py": ("tests/market_index_http/test_bodies.py", "how bodies are compressed"),
@@ -81,7 +90,7 @@ SUBJECTS: Mapping[str, str] = {
 
 @frozen
 class Tree:
-    """The modules that have behaviour, and the test files of the mirrored tree, as paths from the root."""
+    """The modules that have functions, and the test files of the mirrored tree, as paths from the root."""
 
     modules: frozenset[str]
     tests: frozenset[str]
@@ -89,7 +98,7 @@ class Tree:
 
     @classmethod
     def of_sources(cls, sources: Mapping[str, str], packages: Collection[str]) -> Tree:
-        """Return the tree of these files: path -> source."""
+        """Return the tree of these files, given as path -> source."""
         tests = {path for path in sources if PurePosixPath(path).name.startswith("test_")}
         mirrored = {path for path in tests if PurePosixPath(path).parts[1] in packages}
         modules = {path for path, source in sources.items() if path.split("/")[0] in packages and has_behaviour(source)}
@@ -101,7 +110,7 @@ def has_behaviour(source: str) -> bool:
 
 
 def untested_modules(tree: Tree, tested_by: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """A module that has behaviour has a test file of its own, or a row in TESTED_BY."""
+    """A module with functions has its own test file, or a row in TESTED_BY."""
     tested = {module for test in tree.tests for module in modules_of(test)}
     for module in sorted(tree.modules - tested - tested_by.keys()):
         path = PurePosixPath(module)
@@ -127,7 +136,7 @@ def stale_rows(tree: Tree, tested_by: Mapping[str, tuple[str, str]], subjects: M
 
 
 def modules_of(test: str) -> Iterator[str]:
-    """Yield the modules that a test file can be named after: those of a_b and a for test_a_b.py."""
+    """Yield the modules that a test file can be named after: a_b and a for test_a_b.py."""
     path = PurePosixPath(test).relative_to("tests")
     words = path.stem.removeprefix("test_").split("_")
     for count in range(len(words), 0, -1):

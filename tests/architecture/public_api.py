@@ -1,4 +1,4 @@
-"""What must hold for the names in the `__all__` of a module: types that can be read at run time, and docstrings."""
+"""The rules for public names, those in the `__all__` of a module: resolvable type hints, and docstrings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def members(module: ModuleType) -> Iterator[tuple[str, typing.Any]]:
 
 
 def methods(path: str, of_class: type) -> Iterator[tuple[str, typing.Any]]:
-    """Yield what the class itself and its bases in the project define."""
+    """Yield the functions and properties that the class and its bases in the project define."""
     ours = [base for base in of_class.__mro__ if base.__module__.startswith(of_class.__module__.partition(".")[0])]
     defined: Mapping[str, typing.Any] = {name: value for base in reversed(ours) for name, value in vars(base).items()}
     for name, value in defined.items():
@@ -38,7 +38,7 @@ def without_hints(module: ModuleType) -> Iterator[str]:
 
 
 def without_docstring(module: ModuleType) -> Iterator[str]:
-    """Yield each public class, function, method and property that has no docstring of its own."""
+    """Yield each public class, function, method and property without a docstring."""
     for path, value in members(module):
         if not path.rpartition(".")[2].startswith("_") and not value.__doc__:
             yield path

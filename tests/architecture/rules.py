@@ -1,4 +1,4 @@
-"""The layer rules of the four packages. Each rule yields its violations as texts; no text means that it holds."""
+"""The layer rules of the four packages. Each rule yields its violations as texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIBLINGS: Mapping[str, frozenset[str]] = {
     "market_index_cli": frozenset({"market_index", "market_index_feeds", "market_index_http"}),
 }
 
-# What the modules of a package may import beside siblings and the standard library.
+# The packages that the modules of a package may import, besides siblings and the standard library.
 REQUIREMENTS: Mapping[str, frozenset[str]] = {
     "market_index": frozenset({"attrs", "cattrs"}),
     "market_index_feeds": frozenset({"attrs"}),
@@ -48,7 +48,7 @@ FEEDS = Path(__file__).resolve().parents[2] / "market_index_feeds"
 MEDIA = frozenset(path.parent.name for path in FEEDS.glob("*/__init__.py"))
 
 # fmt: off
-INPUT_OUTPUT_CLOCK_AND_LOG = frozenset({
+IO_CLOCK_AND_LOGGING = frozenset({
     "asyncio", "concurrent", "fcntl", "http", "io", "logging", "mmap", "multiprocessing",
     "os", "pathlib", "random", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl",
     "subprocess", "tempfile", "time", "urllib",
@@ -65,7 +65,7 @@ def siblings(graph: Graph) -> Iterator[str]:
 
 
 def requirements(graph: Graph) -> Iterator[str]:
-    """A module imports the standard library, siblings, and what the extra of its package installs."""
+    """A module imports only the standard library, siblings, and the requirements of its package."""
     for one in graph:
         imported = package_of(one.imported)
         if imported and imported not in allowed(one.importer) | sys.stdlib_module_names | SIBLINGS.keys():
@@ -81,7 +81,7 @@ def allowed(module: str) -> frozenset[str]:
 
 
 def public_names(graph: Graph) -> Iterator[str]:
-    """Other packages import of the domain only what is in the `__all__` of a public module."""
+    """Other packages import from the domain only names in the `__all__` of a public module."""
     for one in graph:
         if package_of(one.imported) != "market_index" or package_of(one.importer) == "market_index":
             continue
@@ -98,7 +98,7 @@ def private_names(graph: Graph) -> Iterator[str]:
 
 
 def media(graph: Graph) -> Iterator[str]:
-    """Only `sources` imports media; a medium imports shared modules, never another medium."""
+    """Only `sources` imports media. A medium imports shared modules, but no other medium."""
     for one in graph:
         medium = medium_of(one.imported)
         if medium and one.importer != "market_index_feeds.sources" and medium_of(one.importer) != medium:
@@ -113,28 +113,28 @@ def medium_of(module: str) -> str:
 
 
 def cycles(graph: Graph) -> Iterator[str]:
-    """No import cycle, also none that exists for type checkers or in functions alone."""
+    """There are no import cycles, including imports in functions or under TYPE_CHECKING."""
     for modules in graph.cycles():
         yield " <-> ".join(modules)
 
 
 def absolute_imports(graph: Graph) -> Iterator[str]:
-    """Imports are absolute: the other rules read the names as they are written."""
+    """Imports are absolute, because the other rules do not resolve relative names."""
     for one in graph:
         if one.imported.startswith("."):
             yield str(one)
 
 
 def pure_domain(graph: Graph) -> Iterator[str]:
-    """The domain imports no input and output, no clock and no log."""
+    """The domain imports no module for I/O, clocks or logging."""
     for one in graph:
-        if package_of(one.importer) == "market_index" and package_of(one.imported) in INPUT_OUTPUT_CLOCK_AND_LOG:
+        if package_of(one.importer) == "market_index" and package_of(one.imported) in IO_CLOCK_AND_LOGGING:
             violation = str(Import(one.importer, package_of(one.imported)))
             if violation not in PURE_DOMAIN_EXCEPTIONS:
                 yield violation
 
 
-# A forked child must get a new lock: not input or output, although the function is in `os`.
+# For `os.register_at_fork`, which is not I/O: a forked child must get a new lock.
 PURE_DOMAIN_EXCEPTIONS = frozenset({"market_index.live imports os"})
 
 RULES: tuple[Rule, ...] = (

@@ -1,7 +1,7 @@
-"""Publishers of one file, whose shared-memory index (`-shm`) is deleted again and again.
+"""Publishers of one file whose shared-memory index (`-shm`) is deleted repeatedly.
 
-`python -m tests.faults.deleted_index [RUNS]` prints what was acknowledged, and what is stored and shown after it. It
-runs against any build.
+`python -m tests.faults.deleted_index [RUNS]` prints how many changes were acknowledged, how many of them were lost, and
+how many are not visible to a follower. It runs against any build.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BASE = 100_000
 
 @define
 class Outcome:
-    """What publishers were acknowledged in one run, and what became of it."""
+    """The result of one run: acknowledged changes, their revisions, stored books, and books that a follower shows."""
 
     acknowledged: set[int]
     revisions: list[int]
@@ -36,19 +36,19 @@ class Outcome:
 
     @property
     def repeated(self) -> int:
-        """The number of revisions that were issued again."""
+        """The number of revisions that were issued more than once."""
         return len(self.revisions) - len(set(self.revisions))
 
     def __str__(self) -> str:
-        lost, unseen = len(self.acknowledged - self.stored), len(self.stored - self.shown)
+        lost, hidden = len(self.acknowledged - self.stored), len(self.stored - self.shown)
         return (
             f"{len(self.acknowledged)} acknowledged, {lost} of them lost, {self.repeated} revisions issued again, "
-            f"{unseen} stored books not shown to a follower"
+            f"{hidden} stored books not visible to a follower"
         )
 
 
 def publish(path: str, first: int) -> None:
-    """Publish one pair per change, and print its number and revision. Open the store again after an error."""
+    """Publish one pair per change, and print its number and revision. After an error, reopen the store."""
     number = first
     while True:
         with suppress(StoreError), open_store(path, synchronous="normal") as store:
@@ -58,7 +58,7 @@ def publish(path: str, first: int) -> None:
 
 
 def run(folder: Path) -> Outcome:
-    """Start publishers while the index is deleted, kill them, and return what they did."""
+    """Start publishers while the index is deleted, kill them, and return the result."""
     path = folder / "market.db"
     with open_store(path) as store:
         store.publish(book(0, 1))
@@ -80,7 +80,7 @@ def run(folder: Path) -> Outcome:
         stored: set[int] = set()
 
         def is_readable() -> bool:
-            # A reader may find an index that was just deleted; it is rejected, and read again.
+            # A reader may open an index that was just deleted. The feed rejects it, so read again.
             with suppress(FeedError):
                 stored.update(spots(open_feed(path).read()))
             return bool(stored)

@@ -1,4 +1,4 @@
-"""What a store in a file contains, read without this project."""
+"""Reads the content of a store file with SQLite alone, without this project."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def stored_spots(path: Path) -> list[str | None]:
-    """Return the stored spots by pair. The file must be intact, and its last revision that of the last run."""
+    """Return the stored spots, ordered by pair. The file must be intact, and its last revision that of the last run."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         found = connection.execute("SELECT json_extract(body, '$.spot') FROM books ORDER BY pair").fetchall()

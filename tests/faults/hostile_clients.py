@@ -1,7 +1,7 @@
-"""Hostile clients against a real `market-index serve`, and what they achieve.
+"""Attacks of hostile clients on a real `market-index serve`.
 
-`python -m tests.faults.hostile_clients` prints figures. `--command PATH` attacks the command of another installation,
-such as an earlier version.
+`python -m tests.faults.hostile_clients` prints the effect of each attack. `--command PATH` attacks the command of
+another installation, such as an earlier version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MIB: Final = 1024 * 1024
 
 @frozen
 class Target:
-    """A command that serves a store, and the store."""
+    """A store, and the command that serves it."""
 
     running: Running
     store: Store
@@ -44,7 +44,7 @@ class Target:
 
     @property
     def peak_mib(self) -> float:
-        """The most memory that the process has used."""
+        """The peak memory of the process in MiB."""
         lines = Path(f"/proc/{self.running.process.pid}/status").read_text().splitlines()
         return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
 
@@ -57,7 +57,7 @@ class Target:
 
 @contextmanager
 def target(*books: OrderBook, command: Path = COMMAND, open_files: int = 1024) -> Iterator[Target]:
-    """Serve a store with these books by a process that may open so many files."""
+    """Serve a store with these books, with a limit of open files."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         store = stack.enter_context(open_store(f"{folder}/market.db"))
         store.publish(*(books or [book(1, 1)]))
@@ -67,7 +67,7 @@ def target(*books: OrderBook, command: Path = COMMAND, open_files: int = 1024) -
 
 @contextmanager
 def serving(feed: str, log: Path, command: Path = COMMAND, open_files: int = 1024) -> Iterator[Running]:
-    """Serve a feed by a process that may open so many files."""
+    """Serve a feed, with a limit of open files."""
     with log.open("wb") as errors:
         process = subprocess.Popen(
             ["bash", "-c", f'ulimit -n {open_files}; exec "$0" serve "$1" --port 0', command, feed], stderr=errors
@@ -81,7 +81,7 @@ def serving(feed: str, log: Path, command: Path = COMMAND, open_files: int = 102
 
 @define
 class Observer:
-    """Another client, which measures how long each of its requests takes while a hostile one is at work."""
+    """Another client, which measures the time of each of its requests during an attack."""
 
     client: Client
     target: str = PAIR_LIST
@@ -117,7 +117,7 @@ class Observer:
 
 
 def sent_until_closed(client: Client, piece: bytes, most: int) -> int:
-    """Send a piece again and again until the server closes the connection. Return how many bytes it took."""
+    """Send a piece repeatedly until the server closes the connection. Return the number of bytes sent."""
     sent = 0
     with suppress(ConnectionError):
         while sent < most:
@@ -127,7 +127,7 @@ def sent_until_closed(client: Client, piece: bytes, most: int) -> int:
 
 
 def half_open(port: int, count: int, stack: ExitStack) -> None:
-    """Open connections, each with half a request; the server may close them."""
+    """Open connections and send half a request on each. The server may close them."""
     for _ in range(count):
         connection = stack.enter_context(closing(socket.socket()))
         connection.settimeout(DEADLINE_SECONDS)
@@ -137,7 +137,7 @@ def half_open(port: int, count: int, stack: ExitStack) -> None:
 
 
 def burst(port: int, count: int, stack: ExitStack) -> None:
-    """Open connections at the same time; the server may close them."""
+    """Open connections at the same time. The server may close them."""
     for _ in range(count):
         connection = stack.enter_context(closing(socket.socket()))
         connection.setblocking(False)
@@ -145,7 +145,7 @@ def burst(port: int, count: int, stack: ExitStack) -> None:
 
 
 def without_uvloop(command: Path, folder: Path) -> Path:
-    """Return a command that does the same with the event loop of asyncio."""
+    """Return the command with the event loop of asyncio instead of uvloop."""
     interpreter = command.read_text().splitlines()[0]
     without = folder / "without-uvloop"
     without.write_text(
@@ -161,7 +161,7 @@ def head_bytes(command: Path, piece: bytes, most: int) -> str:
         with observer.observing(), closing(Client(attacked.port)) as hostile:
             hostile.socket.sendall(HEAD)
             sent = sent_until_closed(hostile, piece, most)
-        return f"{sent / MIB:.1f} MiB taken, peak memory {attacked.peak_mib:.0f} MiB; {observer.figures}"
+        return f"{sent / MIB:.1f} MiB sent, peak memory {attacked.peak_mib:.0f} MiB; {observer.figures}"
 
 
 def many_fields(command: Path) -> str:
@@ -218,7 +218,7 @@ def burst_on_asyncio(command: Path) -> str:
             status = honest.ask("/healthz").status
         took = 1000 * (time.perf_counter() - start)
         failed = attacked.running.said.count("Too many open files")
-        return f"/healthz {status} after {took:.0f} ms; {failed:,} times too many open files"
+        return f"/healthz {status} after {took:.0f} ms; {failed:,} errors of too many open files"
 
 
 def spellings(command: Path) -> str:
@@ -229,20 +229,20 @@ def spellings(command: Path) -> str:
     upper = plain.replace("abcd", "ABCD")
     with target(deep, command=command) as attacked, closing(Client(attacked.port)) as hostile:
 
-        def seconds(asked: str) -> float:
+        def seconds(request_target: str) -> float:
             start = time.perf_counter()
             for _ in range(300):
-                assert hostile.ask(asked).status == 200
+                assert hostile.ask(request_target).status == 200
             return time.perf_counter() - start
 
         rounds = [(seconds(plain), seconds(upper)) for _ in range(5)]
-        ratio = median(loud / quiet for quiet, loud in rounds)
+        ratio = median(respelled / cached for cached, respelled in rounds)
         with closing(Client(attacked.port)) as honest, (observer := Observer(honest, plain)).observing():
             start = time.monotonic()
             for number in range(1500):
                 hostile.ask(upper)
                 time.sleep(max(0, start + number / 500 - time.monotonic()))
-        return f"{ratio:.1f} times the time of a cached answer; {observer.figures}"
+        return f"{ratio:.1f} times the time of a cached response; {observer.figures}"
 
 
 def huge_book(command: Path) -> str:
@@ -250,10 +250,10 @@ def huge_book(command: Path) -> str:
     levels = [(f"0.{number:012}", 2**60 + number) for number in range(1, 100_001)]
     huge = OrderBook.from_levels(pair(2), bids=levels, asks=[(f"1{price[1:]}", amount) for price, amount in levels])
     with target(book(1, 1), huge, command=command) as attacked, ExitStack() as stack:
-        asking, honest = (stack.enter_context(closing(Client(attacked.port))) for _ in range(2))
+        reader, honest = (stack.enter_context(closing(Client(attacked.port))) for _ in range(2))
         observer = Observer(honest)
         with observer.observing():
-            body = asking.ask(f"/trading-view/order-book?base={huge.pair.base}&quote=ADA").body
+            body = reader.ask(f"/trading-view/order-book?base={huge.pair.base}&quote=ADA").body
         assert body == wire.order_book_to_json(huge)
         return f"{len(body) / 1e6:.1f} MB; {observer.figures}"
 

@@ -1,4 +1,4 @@
-"""A publisher that is started and killed again and again."""
+"""A publisher that is started and killed repeatedly, and the check of what it stored."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.faults.publisher import PAIRS, books
 
 
 class KilledPublisher:
-    """A file, and a publisher that is started and killed again and again."""
+    """A store file, and a publisher that is started and killed repeatedly."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.generation = self.acknowledged = 0
 
     def run(self, seconds: float, *, acknowledges: bool) -> None:
-        """Run the publisher for so long, from its first acknowledgement or from its start, and kill it."""
+        """Run the publisher, and kill it `seconds` after its first acknowledgement, or after its start."""
         with subprocess.Popen(
             [sys.executable, "-m", "tests.faults.publisher", self.path, str(self.generation + 1)],
             stdout=subprocess.PIPE,
@@ -30,21 +30,21 @@ class KilledPublisher:
             assert process.stdout
             if acknowledges:
                 self.acknowledged = int(process.stdout.readline())
-            time.sleep(seconds)  # the moment of the kill is the subject
+            time.sleep(seconds)  # the time of the kill is the subject of the test
             process.kill()
             for line in process.stdout:
                 if line.endswith("\n"):
                     self.acknowledged = int(line)
 
     def publish(self) -> None:
-        """Publish once more, from this process: over a change that the last publisher may have left in the log."""
+        """Publish again from this process. The killed publisher may have left a change in the log."""
         self.generation += 1
         with open_store(self.path) as store:
             store.publish(*books(self.generation))
         self.acknowledged = self.generation
 
     def check(self) -> None:
-        """What was acknowledged must be stored, and the change that was interrupted whole or not at all."""
+        """Assert that every acknowledged change is stored, and that the interrupted change is atomic."""
         found = stored_spots(self.path)
         if not found:
             assert self.acknowledged == 0
@@ -55,10 +55,10 @@ class KilledPublisher:
         assert self.generation in {self.acknowledged, self.acknowledged + 1}
 
     def is_shown_by(self, live: LiveIndex) -> bool:
-        """Whether a reader shows what is stored now.
+        """Whether a reader shows the current content of the store.
 
         If the publisher was killed while it synchronized the log, its last change is in the log, but not in the index.
-        So it is stored, and shown, once the index is made again.
+        So that change is stored and visible only after the index is rebuilt.
         """
         self.check()
         return tuple(live.current.values()) == (tuple(books(self.generation)) if self.generation else ())

@@ -1,7 +1,7 @@
-"""Networks that can be cut: network namespaces of Linux, connected by a bridge in another one.
+"""Networks that can be partitioned: Linux network namespaces, connected by a bridge in another namespace.
 
-Each node has one link to the bridge. A link can be closed, which both its ends notice, or made to lose every packet
-silently; or one node's packets to another are lost, while those of the other arrive.
+Each node has one link to the bridge. Three faults are possible: a link is closed, which both its ends detect; a link
+loses all packets silently; or packets of one node to another are lost, while those in the other direction arrive.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _networks = count()
 
 
 class Unavailable(Exception):
-    """This machine, or this user, cannot make network namespaces."""
+    """Network namespaces cannot be created on this machine, or by this user."""
 
 
 class Node:
@@ -42,21 +42,21 @@ class Node:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """The command that runs another one in this namespace."""
+        """The prefix of a command that runs in this namespace."""
         return ("ip", "netns", "exec", self.namespace)
 
     def enter(self) -> None:
-        """Move this thread into the namespace, and with it every thread that it starts."""
+        """Move this thread into the namespace. Threads that it starts inherit the namespace."""
         descriptor = os.open(f"/run/netns/{self.namespace}", os.O_RDONLY)
         try:
-            # The function of the library `os` is new in Python 3.12.
+            # `os.setns` is new in Python 3.12.
             if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), "cannot enter the namespace", self.namespace)
         finally:
             os.close(descriptor)
 
     def inside(self, work: Callable[[], T]) -> T:
-        """Return what the work returns, done by a thread in the namespace."""
+        """Run the work in a thread in the namespace, and return its result."""
         results: list[T] = []
         errors: list[BaseException] = []
 
@@ -64,7 +64,7 @@ class Node:
             try:
                 self.enter()
                 results.append(work())
-            except BaseException as error:  # noqa: BLE001  # it is raised again, in the thread that waits
+            except BaseException as error:  # noqa: BLE001  # raised again in the waiting thread
                 errors.append(error)
 
         thread = Thread(target=run)
@@ -76,7 +76,7 @@ class Node:
 
     @contextmanager
     def closed_link(self) -> Iterator[None]:
-        """Close the link: both ends notice."""
+        """Close the link, which both ends detect."""
         self._network.at_bridge("set", "dev", self.name, "down")
         try:
             yield
@@ -85,7 +85,7 @@ class Node:
 
     @contextmanager
     def silent_loss(self) -> Iterator[None]:
-        """Lose every packet in both directions, without a sign at either end."""
+        """Lose all packets in both directions; neither end detects it."""
         self._network.at_bridge("set", "dev", self.name, "nomaster")
         try:
             yield
@@ -94,7 +94,7 @@ class Node:
 
     @contextmanager
     def lost_packets_to(self, *others: Node) -> Iterator[None]:
-        """Lose the packets to some nodes silently. Those from them arrive."""
+        """Lose all packets to some nodes silently. Packets from them arrive."""
         with ExitStack() as stack:
             for other in others:
                 _ip("-n", self.namespace, "neigh", "replace", other.address, "lladdr", _NOWHERE, "dev", _LINK)
@@ -103,7 +103,7 @@ class Node:
 
 
 class Network:
-    """Some nodes, by name. Its namespaces have names that no other process of the tests uses."""
+    """Nodes by name. The names of the namespaces are unique per test process."""
 
     def __init__(self, names: list[str]) -> None:
         self.name = f"market-index-{os.getpid()}-{next(_networks)}"
@@ -111,11 +111,11 @@ class Network:
         self.nodes = {name: Node(self, name, f"10.77.0.{number}") for number, name in enumerate(names, 1)}
 
     def at_bridge(self, *arguments: str) -> None:
-        """Run `ip link` at the end of the bridge."""
+        """Run `ip link` in the namespace of the bridge."""
         _ip("-n", self.bridge, "link", *arguments)
 
     def make(self, stack: ExitStack) -> None:
-        """Make everything. The stack removes it."""
+        """Create the namespaces and links. The stack removes them."""
         _make_namespace(self.bridge, stack)
         self.at_bridge("add", _BRIDGE, "type", "bridge")
         self.at_bridge("set", "dev", _BRIDGE, "up")
@@ -129,7 +129,7 @@ class Network:
 
 @contextmanager
 def network(names: list[str]) -> Iterator[dict[str, Node]]:
-    """Make a network of nodes. Raises `Unavailable`."""
+    """Create a network of nodes. Raises `Unavailable`."""
     _require_support()
     made = Network(names)
     with ExitStack() as stack:
@@ -138,9 +138,9 @@ def network(names: list[str]) -> Iterator[dict[str, Node]]:
 
 
 def _require_support() -> None:
-    """Make one namespace with the devices that are needed, and remove it. Raises `Unavailable`."""
+    """Create and remove one namespace with the required devices. Raises `Unavailable`."""
     if shutil.which("ip") is None:
-        raise Unavailable("there is no command `ip` (iproute2)")
+        raise Unavailable("the command `ip` (iproute2) is not installed")
     name = f"market-index-{os.getpid()}-probe"
     with ExitStack() as stack:
         try:
@@ -148,7 +148,7 @@ def _require_support() -> None:
             _ip("-n", name, "link", "add", _BRIDGE, "type", "bridge")
             _ip("-n", name, "link", "add", _LINK, "type", "veth")
         except subprocess.CalledProcessError as error:
-            raise Unavailable(f"network namespaces cannot be made: {error.stderr.strip()}") from None
+            raise Unavailable(f"network namespaces cannot be created: {error.stderr.strip()}") from None
 
 
 def _make_namespace(name: str, stack: ExitStack) -> None:

@@ -1,6 +1,6 @@
-"""Pipes and devices at the paths that `market-index serve` follows.
+"""Pipes and devices at the path of a file that `market-index serve` follows.
 
-`python -m tests.faults.odd_files` prints what each of them does to the server. It runs against any build.
+`python -m tests.faults.odd_files` prints their effect on the server. It runs against any build.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def swap(path):
 source.require_store = swap
 main(["serve", sys.argv[1], "--port", "0"])
 """
-"""Replaces the file by a pipe after it was checked, just before SQLite opens it: that call never returns."""
+"""Replaces the file with a pipe between its check and the call of SQLite that opens it, which never returns."""
 
 CASES: Final = {
     "a pipe instead of books.ndjson": ("books.ndjson", "", "pipe"),
@@ -57,7 +57,7 @@ CASES: Final = {
 
 @frozen
 class Outcome:
-    """What the server did within so many seconds."""
+    """The reaction of the server before the timeout."""
 
     logged: bool
     resumed: bool
@@ -65,7 +65,7 @@ class Outcome:
 
 
 class Server:
-    """A server in a process of its own, on a file with one book."""
+    """A server in its own process, which follows a file with one book."""
 
     def __init__(self, script: str, path: Path, *arguments: Path) -> None:
         self._log = path.with_name("log")
@@ -80,13 +80,13 @@ class Server:
 
     @property
     def pairs(self) -> int:
-        """The number of pairs that it serves."""
+        """The number of served pairs."""
         address = self.log.partition("listening on ")[2].split()[0]
         with urlopen(f"{address}/healthz", timeout=5) as response:
             return int(json.load(response)["pairs"])
 
     def ends(self, seconds: float) -> bool:
-        """Whether SIGTERM ends it; if not, it is killed."""
+        """Whether SIGTERM ends the server; otherwise kill it."""
         self._process.terminate()
         try:
             return self._process.wait(seconds) == 0
@@ -97,7 +97,7 @@ class Server:
 
 
 def put(path: Path, number: int) -> None:
-    """Put another file with this number of books at the path."""
+    """Replace the file at the path with one that has `number` books."""
     books = map(book, range(number))
     if path.suffix == ".db":
         with open_store(path) as store:
@@ -118,7 +118,7 @@ def put_odd(path: Path, kind: str) -> None:
 
 
 def run(folder: Path, name: str, suffix: str, kind: str, seconds: float) -> Outcome:
-    """Replace a file of a server by something odd, put a regular file back, replace that again, and end the server."""
+    """Replace a followed file with a pipe or device, restore a regular file, replace that again, and end the server."""
     path = folder / name
     odd = Path(f"{path}{suffix}")
     put(path, 1)
@@ -127,14 +127,14 @@ def run(folder: Path, name: str, suffix: str, kind: str, seconds: float) -> Outc
     def replace() -> None:
         if not suffix:
             with suppress(FileNotFoundError):
-                path.rename(folder / "kept")
+                path.rename(folder / "original")
         put_odd(odd, kind)
         os.utime(path)
 
     def put_back() -> None:
         odd.unlink()
         if not suffix:
-            (folder / "kept").rename(path)
+            (folder / "original").rename(path)
         put(path, 2)
 
     replace()
@@ -148,12 +148,12 @@ def run(folder: Path, name: str, suffix: str, kind: str, seconds: float) -> Outc
 
 
 def run_swapped(folder: Path, seconds: float) -> Outcome:
-    """Let the thread of a server be stuck in a system call, and end the server."""
+    """Block a thread of a server in a system call, and end the server."""
     path, pipe = folder / "market.db", folder / "pipe"
     put(path, 1)
     server = Server(SERVE_SWAPPED, path, pipe)
     os.mkfifo(pipe)
-    os.utime(path)  # so that it is opened again
+    os.utime(path)  # the server reopens the file
     eventually(lambda: not pipe.exists())
     return Outcome(logged=False, resumed=False, ended=server.ends(seconds))
 

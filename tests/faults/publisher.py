@@ -1,6 +1,6 @@
-"""A publisher to be killed: it prints each generation once it is acknowledged.
+"""A publisher program, to be killed by tests. It prints the number of each acknowledged generation.
 
-Each generation is one change of some books, all with the generation as their spot price.
+A generation is one change of several books, whose spot price is its number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PAIRS = 5
 
 
 def bid_prices(generation: int) -> range:
-    """Return the prices of the bids in each book of a generation, lowest first."""
+    """Return the bid prices of each book of a generation, lowest first."""
     return range(1, random.Random(generation).randrange(400) + 1)
 
 

@@ -1,6 +1,6 @@
-"""Servers, a publisher that never pauses, and readers.
+"""A test bed of NATS servers, a publisher without pauses, and readers.
 
-Nothing acknowledged may be lost, and every reader has to show what is stored.
+It checks that no acknowledged change is lost, and that every reader shows the stored books.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _READ_SECONDS: Final = 0.005
 
 
 class Network(Protocol):
-    """Where a thread connects from."""
+    """The network from which a thread connects."""
 
     def enter(self) -> None:
-        """Let this thread, and those that it starts, connect from here."""
+        """Move this thread, and the threads that it starts, into this network."""
 
     def inside(self, work: Callable[[], T]) -> T:
-        """Return what the work returns, done here."""
+        """Run the work in this network, and return its result."""
 
 
 class Host:
@@ -49,7 +49,7 @@ HOST: Final = Host()
 
 
 def read_spots(url: str) -> dict[int, str | None]:
-    """Return what is stored, read again while servers that were cut off catch up."""
+    """Return the stored spots. Retry while disconnected servers catch up."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         try:
@@ -64,10 +64,10 @@ def numbers(found: dict[int, str | None]) -> dict[int, int]:
 
 
 class Publisher:
-    """Publishes one book after the other, each with a higher price than all before, and notes what is acknowledged.
+    """Publishes books one by one, each with a higher spot than all before, and records acknowledgements and failures.
 
-    A failure does not end it. `went_back` has the acknowledgements whose revision is not above all before: then one
-    that was acknowledged is lost.
+    It continues after a failure. `went_back` has the acknowledgements whose revision is not above all earlier ones:
+    then an acknowledged change was lost.
     """
 
     def __init__(self, url: str, network: Network = HOST) -> None:
@@ -111,7 +111,7 @@ class Publisher:
 
 
 class Reader:
-    """A feed, and whether what it showed ever went back, or vanished."""
+    """A feed. `went_back` records any pair that returned to an older book, or vanished."""
 
     def __init__(self, url: str, network: Network = HOST) -> None:
         self.live = LiveIndex()
@@ -129,7 +129,7 @@ class Reader:
         self.feed.close()
 
     def await_later_than(self, sent: int) -> None:
-        """Wait until it shows what was published after that."""
+        """Wait until it shows a later publication than `sent`."""
         eventually(lambda: max(numbers(spots(self.live)).values()) > sent)
 
     def _run(self) -> None:
@@ -146,7 +146,7 @@ class Reader:
 
 
 class Replication:
-    """Several servers, a publisher and some readers. `observer` is where the tests themselves connect from."""
+    """Several servers, a publisher and some readers. `observer` is the network of the test itself."""
 
     def __init__(
         self,
@@ -167,9 +167,9 @@ class Replication:
 
     @contextmanager
     def running(self) -> Iterator[Replication]:
-        """Fill the bucket, start everything, and wait until the publisher is acknowledged."""
+        """Initialize the bucket, start readers and publisher, and wait for an acknowledgement."""
         with ExitStack() as stack:
-            self._observer.inside(self._fill)
+            self._observer.inside(self._initialize)
             for network in self._readers:
                 self.readers.append(Reader(self.url, network))
                 stack.callback(self.readers[-1].end)
@@ -180,7 +180,7 @@ class Replication:
 
     @property
     def leader(self) -> nats.Server:
-        """The server that leads the bucket, once there is one."""
+        """The server that leads the bucket; waits until there is one."""
         return self._observer.inside(self._leader)
 
     @property
@@ -190,39 +190,39 @@ class Replication:
         return next(server for server in self.servers if server is not leader)
 
     def await_publishing(self) -> None:
-        """Wait until a change that is sent from now on is acknowledged."""
+        """Wait until a change sent after this call is acknowledged."""
         sent = self.publisher.sent
         eventually(lambda: any(spot > sent for spot in list(self.publisher.acknowledged.values())))
 
     def await_failures(self, count: int = 2) -> None:
-        """Wait until so many changes failed from now on."""
+        """Wait until `count` more changes have failed."""
         failures = len(self.publisher.failures)
         eventually(lambda: len(self.publisher.failures) >= failures + count)
 
     def await_readers(self) -> None:
-        """Wait until every reader shows a change that is sent from now on."""
+        """Wait until every reader shows a change sent after this call."""
         for reader in self.readers:
             reader.await_later_than(self.publisher.sent)
 
     def await_current(self, server: nats.Server) -> None:
         """Wait until a server has caught up with the leader."""
-        asked = self.servers[0]
-        self._observer.inside(lambda: eventually(lambda: server.name in nats.current_of(asked, self.bucket)))
+        first = self.servers[0]
+        self._observer.inside(lambda: eventually(lambda: server.name in nats.current_of(first, self.bucket)))
 
     def check(self) -> None:
-        """End the publisher: what was acknowledged must be stored, and every reader must show what is stored."""
+        """End the publisher, and assert that acknowledged changes are stored and that every reader shows the store."""
         self.publisher.end()
         assert not self.publisher.went_back
         stored, revision = self._observer.inside(self._stored)
         assert len(stored) == PAIRS + 1
         for reader in self.readers:
             eventually(lambda reader=reader: spots(reader.live) == stored)  # type: ignore[misc]  # a default has no type
-            # A feed counts a change once it is live.
+            # A feed updates its revision after the change is live.
             eventually(lambda reader=reader: reader.feed.revision == revision)  # type: ignore[misc]  # a default has no type
             eventually(lambda reader=reader: reader.feed.age < 2)  # type: ignore[misc]  # a default has no type
             assert not reader.went_back
 
-    def _fill(self) -> None:
+    def _initialize(self) -> None:
         with nats.opened(self.url) as store:
             store.publish(*(book(number, "0.5") for number in range(PAIRS)))
 
@@ -237,11 +237,11 @@ class Replication:
         return next(server for server in self.servers if server.name == names[0])
 
     def _stored(self) -> tuple[dict[int, str | None], int]:
-        """Return what is stored, and its revision, after one more change."""
+        """Return the stored spots and the revision, after one more change."""
         acknowledged = self.publisher.acknowledged
         with nats.opened(self.url) as store:
             stored = numbers(read_spots(self.url))
             lost = {number: spot for number, spot in acknowledged.items() if stored.get(number, 0) < spot}
-            assert not lost, f"{lost} were acknowledged, and {stored} is stored"
+            assert not lost, f"acknowledged but not stored: {lost}; stored: {stored}"
             store.publish(book(PAIRS, 7))
             return read_spots(self.url), store.revision

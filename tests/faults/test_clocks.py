@@ -1,4 +1,4 @@
-"""Clocks that differ between machines, or jump: real processes under Debian's faketime."""
+"""Wall clocks that differ between machines, or jump, tested with real processes under faketime."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [
 
 HOUR: Final = timedelta(hours=1)
 MAX_QUIET: Final = 1800
-"""Less than any difference between the clocks, and more than a busy machine takes for anything."""
+"""In seconds: less than the difference of the clocks, and more than any step takes on a busy machine."""
 
 HEARTBEATS: Final = """
 import select, sys
@@ -42,16 +42,16 @@ with open_store(sys.argv[1]) as store:
 
 
 def with_clock(clock: str | Path) -> dict[str, str]:
-    """Return the environment of a process whose wall clock differs by so much, or by what a file says."""
-    shown = subprocess.run(["faketime", "-m", "-f", "+0", "env"], capture_output=True, text=True, check=True).stdout
-    (library,) = re.findall(r"^LD_PRELOAD=(.*)$", shown, re.MULTILINE)
+    """Return the environment of a process whose wall clock has this offset, or the offset in this file."""
+    variables = subprocess.run(["faketime", "-m", "-f", "+0", "env"], capture_output=True, text=True, check=True).stdout
+    (library,) = re.findall(r"^LD_PRELOAD=(.*)$", variables, re.MULTILINE)
     name = "FAKETIME_TIMESTAMP_FILE" if isinstance(clock, Path) else "FAKETIME"
     return os.environ | {
         "LD_PRELOAD": library,
         name: str(clock),
         "FAKETIME_CACHE_DURATION": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        # Without it a wait of a thread may take until the other clock shows its end.
+        # Otherwise a thread may wait until the fake clock reaches the end of its timeout.
         "FAKETIME_FORCE_MONOTONIC_FIX": "0",
         "NO_FAKE_STAT": "1",
     }
@@ -59,7 +59,7 @@ def with_clock(clock: str | Path) -> dict[str, str]:
 
 @contextmanager
 def alive_publisher(store: Path, clock: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Publish nothing but the time, ten times a second, by a clock that differs by so much."""
+    """Publish heartbeats ten times per second, with a clock that has this offset."""
     with subprocess.Popen([sys.executable, "-c", HEARTBEATS, store], env=with_clock(clock)) as process:
         try:
             yield process
@@ -92,7 +92,7 @@ def test_a_publisher_whose_clock_differs_is_alive(tmp_path: Path, clock: str, ah
 
 
 @pytest.mark.parametrize(("clock", "quiet"), [("-1h", HOUR.total_seconds()), ("+1h", 0)])
-def test_what_was_published_before_the_start_is_as_old_as_the_clocks_say(tmp_path: Path, clock: str, quiet: float):
+def test_the_age_of_an_earlier_publication_depends_on_the_clocks(tmp_path: Path, clock: str, quiet: float):
     path = tmp_path / "market.db"
     with alive_publisher(path, clock):
         eventually(path.exists)
@@ -109,7 +109,7 @@ def revision(path: Path) -> int:
 
 @contextmanager
 def server_with_a_clock_that_jumps(folder: Path, feed: Path, clock: Path) -> Iterator[Running]:
-    """Serve by the clock that the file says."""
+    """Serve with a clock whose offset is in the file."""
     log = folder / "log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
@@ -124,7 +124,7 @@ def server_with_a_clock_that_jumps(folder: Path, feed: Path, clock: Path) -> Ite
         process.wait(DEADLINE_SECONDS)
 
 
-def test_a_clock_of_the_server_that_jumps_changes_no_age(tmp_path: Path):
+def test_a_jump_of_the_servers_clock_changes_no_age(tmp_path: Path):
     path, clock = tmp_path / "market.db", tmp_path / "clock"
     clock.write_text("+0")
     with (

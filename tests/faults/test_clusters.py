@@ -1,4 +1,4 @@
-"""Servers of a cluster that fail: nothing acknowledged is lost, and every reader shows the same."""
+"""Failures of servers in a cluster: no acknowledged change is lost, and all readers show the same books."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.thorough
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[nats.Server]]:
-    """A cluster for all tests: each of them ends with all three servers running."""
+    """A cluster for all tests. Each test ends with all three servers running."""
     with nats.cluster(tmp_path_factory.mktemp("three")) as servers:
         yield servers
 
@@ -37,7 +37,7 @@ def replication(servers: list[nats.Server], request: pytest.FixtureRequest) -> I
             server.wait()
 
 
-def test_a_killed_leader_costs_nothing(replication: Replication):
+def test_a_killed_leader_loses_no_change(replication: Replication):
     leader = replication.leader
     leader.kill()
     replication.await_publishing()
@@ -47,7 +47,7 @@ def test_a_killed_leader_costs_nothing(replication: Replication):
     replication.check()
 
 
-def test_without_a_majority_the_last_index_stays_and_its_age_rises(replication: Replication):
+def test_without_a_majority_the_last_index_is_served_and_its_age_rises(replication: Replication):
     shown = len(replication.readers[0].live.current)
     killed = replication.servers[:2]
     for server in killed:
@@ -63,7 +63,7 @@ def test_without_a_majority_the_last_index_stays_and_its_age_rises(replication: 
     replication.check()
 
 
-def test_a_leader_that_restarts_with_an_emptied_disk_costs_nothing(replication: Replication):
+def test_a_leader_that_restarts_with_an_empty_disk_loses_no_change(replication: Replication):
     leader = replication.leader
     leader.kill()
     leader.empty()
@@ -74,7 +74,7 @@ def test_a_leader_that_restarts_with_an_emptied_disk_costs_nothing(replication: 
     replication.check()
 
 
-def test_a_leader_that_stops_and_resumes_costs_nothing(replication: Replication):
+def test_a_leader_that_is_suspended_and_resumed_loses_no_change(replication: Replication):
     leader = replication.leader
     leader.stop()
     try:
@@ -85,8 +85,8 @@ def test_a_leader_that_stops_and_resumes_costs_nothing(replication: Replication)
     replication.check()
 
 
-def test_readers_leave_a_server_that_stops(replication: Replication):
-    """Each server in turn, so that each reader was connected to one of them."""
+def test_readers_leave_a_suspended_server(replication: Replication):
+    """Suspends each server in turn, because each reader is connected to one of them."""
     for server in replication.servers:
         server.stop()
         try:

@@ -1,4 +1,4 @@
-"""Publishers whose shared-memory index is deleted, again and again."""
+"""Publishers of a file whose shared-memory index is deleted repeatedly."""
 
 from __future__ import annotations
 

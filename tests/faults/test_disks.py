@@ -1,4 +1,4 @@
-"""Disks that are full, or cannot be written to."""
+"""Full disks and read-only disks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import eventually
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of one megabyte."""
+    """A file system of one megabyte."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = shutil.which("mount")
@@ -39,32 +39,32 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def fill(path: Path) -> None:
-    """Write into the file until not one more block is free."""
+def use_up_disk(path: Path) -> None:
+    """Write to the file until no block is free."""
     with path.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
 
 
 def publish_until_it_fails(store: Store) -> tuple[int, str]:
-    """Return the last generation that was acknowledged, and the error of the next."""
+    """Return the last acknowledged generation, and the error of the next one."""
     for generation in range(2, 100):
         try:
             store.publish(*books(generation))
         except StoreError as error:
             return generation - 1, str(error)
-    raise AssertionError("the disk is not full")
+    raise AssertionError("the disk must become full")
 
 
-def test_a_full_disk_costs_only_the_publish_that_does_not_fit(small_disk: Path):
+def test_a_full_disk_loses_only_the_change_that_does_not_fit(small_disk: Path):
     path = small_disk / "market.db"
     live = LiveIndex()
     with open_store(path) as store:
         store.publish(*books(1))
         with open_feed(path) as feed:
             feed.start(live)
-            filling = small_disk / "filling"
-            fill(filling)
+            large = small_disk / "large"
+            use_up_disk(large)
             acknowledged, error = publish_until_it_fails(store)
             assert re.search(r"was not written to: (database or disk is full|disk I/O error)", error)
             for work in (lambda: store.publish(*books(99)), lambda: store.replace(books(99))):
@@ -75,21 +75,21 @@ def test_a_full_disk_costs_only_the_publish_that_does_not_fit(small_disk: Path):
             assert spots(open_feed(path).read()) == spots(live)
             with pytest.raises(StoreError, match="cannot be opened"):
                 open_store(small_disk / "another.db")
-            filling.unlink()
+            large.unlink()
             revision = store.revision
             assert store.publish(book(0, 1000)).revision == revision + 1
             eventually(lambda: spots(live)[0] == "1000")
     assert stored_spots(path)[0] == "1000"
 
 
-@pytest.mark.skipif(not os.path.ismount("/sys"), reason="needs a folder that not even the superuser can write to")
-def test_a_store_cannot_be_made_in_a_folder_that_cannot_be_written_to():
+@pytest.mark.skipif(not os.path.ismount("/sys"), reason="needs a folder that the superuser cannot write to")
+def test_a_store_cannot_be_created_in_a_read_only_folder():
     with pytest.raises(StoreError, match="cannot be opened"):
         open_store("/sys/market.db")
 
 
-def test_the_error_of_a_disk_that_became_read_only_says_so(small_disk: Path):
-    """Processes share a store through another file beside it, which cannot be made there."""
+def test_the_error_on_a_read_only_disk_contains_the_reason(small_disk: Path):
+    """Processes share a store through a file beside it, which cannot be created on a read-only disk."""
     path = small_disk / "market.db"
     with open_store(path) as store:
         store.publish(*books(1))

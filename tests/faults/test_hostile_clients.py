@@ -1,4 +1,4 @@
-"""A real service stays in service while hostile clients attack it."""
+"""A real service serves other clients while hostile clients attack it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.parametrize("piece", [b"X: %s\r\n" % (b"x" * 1000) * 64, b"x" * 65536])
-def test_a_request_head_without_end_takes_no_memory(piece: bytes):
+def test_an_endless_request_head_uses_no_memory(piece: bytes):
     with target() as attacked, closing(Client(attacked.port)) as honest, closing(Client(attacked.port)) as hostile:
         before = attacked.peak_mib
         hostile.socket.sendall(HEAD)
@@ -36,7 +36,7 @@ def test_a_request_head_without_end_takes_no_memory(piece: bytes):
 
 
 @pytest.mark.parametrize(("open_files", "connections"), [(128, 200), (1024, 1000)])
-def test_changes_are_shown_while_half_open_connections_fill_the_limit(open_files: int, connections: int):
+def test_changes_are_served_while_half_open_connections_reach_the_limit(open_files: int, connections: int):
     with target(open_files=open_files) as attacked, ExitStack() as stack:
         half_open(attacked.port, connections, stack)
         for spot in range(2, 5):
@@ -46,10 +46,10 @@ def test_changes_are_shown_while_half_open_connections_fill_the_limit(open_files
                 assert honest.ask("/healthz").status == 200
 
 
-def test_connections_that_arrive_together_leave_open_files_to_feeds(tmp_path: Path):
+def test_a_burst_of_connections_leaves_file_descriptors_for_feeds(tmp_path: Path):
     with target(command=without_uvloop(COMMAND, tmp_path), open_files=128) as attacked, ExitStack() as stack:
         burst(attacked.port, 1000, stack)
         with closing(Client(attacked.port)) as honest:
-            # It is accepted after all others.
+            # This connection is accepted after all others.
             assert honest.ask("/healthz").status == 200
         assert "Too many open files" not in attacked.running.said

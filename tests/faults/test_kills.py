@@ -1,4 +1,4 @@
-"""Publishers and servers that are killed at any moment. `make test-faults` kills more of them."""
+"""Publishers and servers that are killed at random times. `make test-faults` kills more of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_killed_publisher_loses_no_acknowledged_change(tmp_path: Path, kills: 
     revision = 0
     with ExitStack() as stack:
         for number in range(kills):
-            # Every fourth at its start: while it makes the file, or recovers what the one before left.
+            # Every fourth publisher is killed at its start, while it creates the file or recovers the log.
             seconds = numbers.random() * 0.05 if number % 4 else 0.1 + numbers.random() * 0.3
             publisher.run(seconds, acknowledges=number % 4 > 0)
             if not publisher.path.exists():
@@ -41,19 +41,19 @@ def test_a_killed_publisher_loses_no_acknowledged_change(tmp_path: Path, kills: 
                 feed = stack.enter_context(open_feed(publisher.path))
                 feed.start(live)
             if number % 2:
-                # The reader opens the file again. If it is alone, SQLite makes the index again from the log.
+                # The reader reopens the file. If no other process has it open, SQLite rebuilds the index from the log.
                 os.utime(publisher.path)
             eventually(lambda: publisher.is_shown_by(live))
             assert (feed.revision or 0) >= revision
             revision = feed.revision or 0
-        assert publisher.generation > kills // 4, "it was killed before it had done anything, again and again"
+        assert publisher.generation > kills // 4, "most publishers must publish before they are killed"
         publisher.publish()
         eventually(lambda: publisher.is_shown_by(live))
 
 
 @pytest.mark.thorough
-def test_a_reader_shows_what_a_killed_server_still_has(tmp_path: Path):
-    """What a server acknowledged and lost, every reader has to lose, too."""
+def test_a_reader_shows_the_content_of_a_restarted_server(tmp_path: Path):
+    """If a server loses an acknowledged change, every reader must drop it."""
     with nats.served(tmp_path / "alone") as server:
         publisher = Publisher(server.bucket("books"))
         publisher.start()

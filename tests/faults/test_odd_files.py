@@ -1,4 +1,4 @@
-"""Pipes and devices at the paths that a server follows."""
+"""Pipes and devices at the path of a file that a server follows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.parametrize("case", odd_files.CASES)
-def test_what_is_not_a_file_is_logged_and_blocks_neither_following_nor_the_end(tmp_path: Path, case: str):
+def test_a_pipe_or_device_is_logged_and_does_not_block_following_or_shutdown(tmp_path: Path, case: str):
     name, suffix, kind = odd_files.CASES[case]
     outcome = odd_files.run(tmp_path, name, suffix, kind, DEADLINE_SECONDS)
     assert outcome == odd_files.Outcome(logged=True, resumed=True, ended=True)
 
 
-def test_a_thread_that_is_stuck_does_not_keep_the_server_from_ending(tmp_path: Path):
+def test_a_blocked_thread_does_not_prevent_the_shutdown(tmp_path: Path):
     assert odd_files.run_swapped(tmp_path, DEADLINE_SECONDS).ended

@@ -1,4 +1,4 @@
-"""Networks that are cut and healed: nothing acknowledged is lost, and no reader ever goes back."""
+"""Network partitions: no acknowledged change is lost, and no reader returns to an older book."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STALE_SECONDS = 3
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[dict[str, Node]]:
-    """A node for each server, the publisher, a reader to be cut off, and one for everything else."""
+    """Nodes for each server, the publisher, a reader to be disconnected, and the rest of the test."""
     with ExitStack() as stack:
         try:
             made = stack.enter_context(network([*SERVERS, "publisher", "reader", "observer"]))
@@ -33,7 +33,7 @@ def nodes() -> Iterator[dict[str, Node]]:
 
 
 def cluster_server(folder: Path, nodes: dict[str, Node], name: str) -> nats.Server:
-    """Return a server of the cluster, to be started at its node."""
+    """Return a server of the cluster, which will run on its node."""
     routes = ", ".join(f'"nats://{nodes[other].address}:6222"' for other in SERVERS)
     listen = f"{nodes[name].address}:6222"
     routed = f'cluster {{ name: "cluster", listen: "{listen}", routes: [{routes}] }}'
@@ -42,7 +42,7 @@ def cluster_server(folder: Path, nodes: dict[str, Node], name: str) -> nats.Serv
 
 @pytest.fixture(scope="module")
 def servers(nodes: dict[str, Node], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[nats.Server]]:
-    """A cluster for all tests: each of them heals the network."""
+    """A cluster for all tests. Each test heals the network."""
     folder = tmp_path_factory.mktemp("three")
     servers = [cluster_server(folder, nodes, name) for name in SERVERS]
     with ExitStack() as stack:
@@ -58,7 +58,7 @@ def servers(nodes: dict[str, Node], tmp_path_factory: pytest.TempPathFactory) ->
 def replication(
     nodes: dict[str, Node], servers: list[nats.Server], request: pytest.FixtureRequest
 ) -> Iterator[Replication]:
-    """The reader at the node `reader` is the first one."""
+    """The first reader is on the node `reader`."""
     with Replication(
         servers,
         request.node.name,
@@ -73,7 +73,7 @@ def is_stale(feed: Feed) -> bool:
     return feed.age > STALE_SECONDS
 
 
-def test_a_leader_that_is_cut_off_silently_costs_nothing(replication: Replication, nodes: dict[str, Node]):
+def test_a_leader_with_silent_packet_loss_loses_no_change(replication: Replication, nodes: dict[str, Node]):
     leader = replication.leader
     with nodes[leader.name].silent_loss():
         replication.await_publishing()
@@ -82,18 +82,18 @@ def test_a_leader_that_is_cut_off_silently_costs_nothing(replication: Replicatio
     replication.check()
 
 
-def test_a_leader_whose_packets_alone_are_lost_costs_nothing(replication: Replication, nodes: dict[str, Node]):
+def test_a_leader_that_can_only_receive_loses_no_change(replication: Replication, nodes: dict[str, Node]):
     leader = replication.leader
     others = [node for name, node in nodes.items() if name != leader.name]
     with nodes[leader.name].lost_packets_to(*others):
-        # Whether the servers elect another leader meanwhile is theirs: the former one still receives.
+        # The servers may elect another leader or not: the former one still receives.
         replication.await_failures(1)
     replication.await_publishing()
     replication.await_current(leader)
     replication.check()
 
 
-def test_a_follower_whose_link_is_closed_catches_up(replication: Replication, nodes: dict[str, Node]):
+def test_a_follower_with_a_closed_link_catches_up(replication: Replication, nodes: dict[str, Node]):
     follower = replication.follower
     with nodes[follower.name].closed_link():
         replication.await_publishing()
@@ -113,7 +113,7 @@ def test_without_a_majority_nothing_is_acknowledged_and_readers_age(replication:
     replication.check()
 
 
-def test_a_publisher_that_is_cut_off_resumes(replication: Replication, nodes: dict[str, Node]):
+def test_a_disconnected_publisher_resumes(replication: Replication, nodes: dict[str, Node]):
     with nodes["publisher"].silent_loss():
         replication.await_failures()
         for reader in replication.readers:
@@ -122,11 +122,11 @@ def test_a_publisher_that_is_cut_off_resumes(replication: Replication, nodes: di
     replication.check()
 
 
-def test_a_reader_that_is_cut_off_silently_ages_and_catches_up(replication: Replication, nodes: dict[str, Node]):
+def test_a_reader_with_silent_packet_loss_ages_and_catches_up(replication: Replication, nodes: dict[str, Node]):
     check_reader_catches_up(replication, nodes["reader"].silent_loss())
 
 
-def test_a_reader_whose_link_is_closed_ages_and_catches_up(replication: Replication, nodes: dict[str, Node]):
+def test_a_reader_with_a_closed_link_ages_and_catches_up(replication: Replication, nodes: dict[str, Node]):
     check_reader_catches_up(replication, nodes["reader"].closed_link())
 
 

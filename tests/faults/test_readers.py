@@ -1,4 +1,4 @@
-"""Readers in processes of their own: one that joins late, and one that is suspended."""
+"""Readers in their own processes: some join late, and one is suspended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ with open_feed(sys.argv[1]) as feed:
 
 
 class Process:
-    """A reader in a process of its own."""
+    """A reader in its own process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -69,7 +69,7 @@ def reader(url: str) -> Iterator[Process]:
             process.kill()
 
 
-def test_readers_that_join_during_ten_thousand_publishes_come_to_show_all(bucket: str):
+def test_readers_that_join_during_ten_thousand_publishes_show_all_books(bucket: str):
     with open_store(bucket) as store, ExitStack() as stack:
         store.publish(*(book(number, 1) for number in range(500)))
         readers = []
@@ -91,8 +91,8 @@ def test_readers_that_join_during_ten_thousand_publishes_come_to_show_all(bucket
             assert one.revision_showing(dict.fromkeys(range(500), "21")) == store.revision
 
 
-def test_a_reader_that_was_suspended_comes_to_show_all(tmp_path: Path):
-    """The server disconnects it, and drops what it had not read."""
+def test_a_reader_that_was_suspended_shows_all_books(tmp_path: Path):
+    """The server disconnects the reader, and drops its unread messages."""
     configuration = 'ping_interval: "1s"\nping_max: 1\ndebug: true\nwrite_deadline: "500ms"'
     with nats.served(tmp_path / "slow", configuration) as server:
         url = server.bucket("books")

@@ -1,4 +1,4 @@
-"""A reader in a process of its own, against hostile upstreams: it can be ended, and reports what it rejects."""
+"""A reader of hostile upstreams, in its own process: it can be ended, and reports rejected books."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ pytestmark = pytest.mark.thorough
 
 @pytest.mark.parametrize("answer", [upstreams.continues, upstreams.drips_head, upstreams.lists_and_stalls])
 def test_a_signal_ends_a_reader_of_a_slow_service(answer: upstreams.Answer):
-    asked = Event()
-    with upstreams.upstream(answer, asked) as url, upstreams.reader(url) as process:
-        assert asked.wait(DEADLINE_SECONDS)
+    requested = Event()
+    with upstreams.upstream(answer, requested) as url, upstreams.reader(url) as process:
+        assert requested.wait(DEADLINE_SECONDS)
         process.send_signal(signal.SIGTERM)
-        assert "cannot be read" not in process.communicate(timeout=DEADLINE_SECONDS)[1], "it ended by itself"
+        assert "cannot be read" not in process.communicate(timeout=DEADLINE_SECONDS)[1], (
+            "only the signal may end the reader"
+        )
 
 
-def test_books_that_are_all_rejected_do_not_look_current(tmp_path: Path):
-    """The service that is followed answers quickly, so it is reachable, and none of its answers contains a book."""
+def test_retained_books_are_reported_while_all_books_are_rejected(tmp_path: Path):
+    """The upstream is reachable and responds quickly, but no response contains a valid book."""
     upstream = create_app(LiveIndex([book(number, number) for number in (1, 2, 3)]))
     is_spoiled = Event()
 
@@ -47,7 +49,7 @@ def test_books_that_are_all_rejected_do_not_look_current(tmp_path: Path):
         assert (health()["current_rejections"], health()["oldest_retained_seconds"]) == (0, None)
         is_spoiled.set()
         eventually(lambda: health()["current_rejections"] == 3)
-        # The feed is asked once a second, and is healthy each time.
+        # The feed polls the upstream once per second, and is healthy each time.
         eventually(lambda: health()["oldest_retained_seconds"] > 2 > health()["age_seconds"])
         assert len(command.service.pair_list().json["pairs"]) == 3
         is_spoiled.clear()
@@ -55,7 +57,9 @@ def test_books_that_are_all_rejected_do_not_look_current(tmp_path: Path):
         assert health()["current_rejections"] == 0
 
 
-def test_a_signal_ends_a_reader_that_connects():
+def test_a_signal_ends_a_reader_while_it_connects():
     with upstreams.unconnectable() as url, upstreams.reader(url) as process:
         process.send_signal(signal.SIGTERM)
-        assert "cannot be read" not in process.communicate(timeout=DEADLINE_SECONDS)[1], "it ended by itself"
+        assert "cannot be read" not in process.communicate(timeout=DEADLINE_SECONDS)[1], (
+            "only the signal may end the reader"
+        )

@@ -1,4 +1,4 @@
-"""Hostile upstreams of an http feed. `python -m tests.faults.upstreams` prints what a reader does."""
+"""Hostile upstreams of an HTTP feed. `python -m tests.faults.upstreams` prints the effect of each on a reader."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logging.basicConfig(level=logging.INFO, format="%(message)s")
 ending = []
 feed = open_feed(sys.argv[1])
 with feed, ended_by_signals(lambda: ending.append(1)):
-    print("asks", flush=True)
+    print("starting", flush=True)
     with loading_progress("", lambda: bool(ending)) as progress:
         try:
             feed.start(LiveIndex(), progress)
@@ -39,33 +39,33 @@ with feed, ended_by_signals(lambda: ending.append(1)):
 """
 
 Answer = Callable[[socket.socket, bytes, Event], None]
-"""Answers the first request of a connection."""
+"""Handles the first request of a connection."""
 
 
 def answered(body: bytes, status: bytes = b"200 OK", more: bytes = b"") -> bytes:
-    """Return a whole answer, with more headers."""
+    """Return the bytes of a response, with more headers."""
     return b"HTTP/1.1 %b\r\nContent-Length: %d\r\n%b\r\n%b" % (status, len(body), more, body)
 
 
 def lists_one(connection: socket.socket, request: bytes, _: Event) -> None:
-    """List one pair, and answer with its book, one answer per connection. This is no attack."""
+    """List one pair and serve its book, with one response per connection. This is not an attack."""
     connection.sendall(answered(LIST if b"pair-list" in request else BOOK))
 
 
 def continues(connection: socket.socket, _: bytes, done: Event) -> None:
-    """Answer `100 Continue` without end."""
+    """Send `100 Continue` without end."""
     while not done.wait(0.1):
         connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 def floods(connection: socket.socket, _: bytes, done: Event) -> None:
-    """Answer `100 Continue` without end, as fast as it is read."""
+    """Send `100 Continue` without end, as fast as the reader reads."""
     while not done.is_set():
         connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
 
 
 def drips_head(connection: socket.socket, _: bytes, done: Event) -> None:
-    """Answer one byte of the head per second."""
+    """Send one byte of the head per second."""
     for byte in answered(LIST):
         if done.wait(1):
             return
@@ -73,7 +73,7 @@ def drips_head(connection: socket.socket, _: bytes, done: Event) -> None:
 
 
 def lists_a_million(connection: socket.socket, _: bytes, done: Event) -> None:
-    """List a million pairs, of which no book is ever answered."""
+    """List a million pairs, whose books are all 404."""
     entries = (b'{"base":"%056x:","quote":"ADA","last_spot":null}' % number for number in range(1_000_000))
     connection.sendall(answered(b'{"pairs":[%b]}' % b",".join(entries)))
     while connection.recv(4096) and not done.is_set():
@@ -81,12 +81,12 @@ def lists_a_million(connection: socket.socket, _: bytes, done: Event) -> None:
 
 
 def speaks_to_terminals(connection: socket.socket, _: bytes, __: Event) -> None:
-    """Answer escape sequences instead of HTTP."""
+    """Send escape sequences instead of HTTP."""
     connection.sendall(b"\x1b]0;owned\x07\x1b[2J\x1b[31mall is well\r\n")
 
 
 def lists_and_stalls(connection: socket.socket, request: bytes, done: Event) -> None:
-    """Answer the question for the pair list, and no other."""
+    """Serve the pair list, and never respond to other requests."""
     if b"pair-list" in request:
         connection.sendall(answered(LIST))
     done.wait()
@@ -99,18 +99,18 @@ ATTACKS: Final[dict[str, Answer]] = {
 
 
 @contextmanager
-def upstream(answer: Answer, asked: Event | None = None, *, reads: bool = True) -> Iterator[str]:
-    """Run a service that answers like that on every connection, and yield its base URL; `asked` is set by a request.
+def upstream(answer: Answer, requested: Event | None = None, *, reads: bool = True) -> Iterator[str]:
+    """Run a service that calls `answer` on every connection, and yield its base URL. A request sets `requested`.
 
-    Unless it `reads`, the request is empty, and left to `answer`.
+    If `reads` is False, the request is not read: `answer` gets empty bytes.
     """
     done = Event()
 
     def serve(connection: socket.socket) -> None:
         with connection, suppress(OSError):
             request = connection.recv(4096) if reads else b""
-            if asked is not None:
-                asked.set()
+            if requested is not None:
+                requested.set()
             answer(connection, request, done)
 
     def accept() -> None:
@@ -128,7 +128,7 @@ def upstream(answer: Answer, asked: Event | None = None, *, reads: bool = True) 
 
 @contextmanager
 def unconnectable() -> Iterator[str]:
-    """Yield the base URL of a host that accepts no connection: its backlog is full."""
+    """Yield the base URL of a host that accepts no connection, because its backlog is full."""
     with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -139,17 +139,17 @@ def unconnectable() -> Iterator[str]:
 
 
 def reader(url: str) -> subprocess.Popen[str]:
-    """Start a reader in a process of its own, and return it when it asks."""
+    """Start a reader in its own process, and return when it starts its feed."""
     process = subprocess.Popen(
         [sys.executable, "-c", READER, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "asks\n"
+    assert process.stdout.readline() == "starting\n"
     return process
 
 
 def peak_megabytes(process: subprocess.Popen[str]) -> int:
-    """Return the peak of the memory of a process that runs."""
+    """Return the peak memory of a running process."""
     found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
     return int(found[1]) // 1024 if found else 0
 
@@ -157,23 +157,23 @@ def peak_megabytes(process: subprocess.Popen[str]) -> int:
 def report(name: str, url: str, seconds: float) -> None:
     """Print whether the reader ends by itself, and otherwise whether SIGTERM ends it."""
     process = reader(url)
-    began, peak = monotonic(), 0
-    while process.poll() is None and monotonic() < began + seconds:
+    start, peak = monotonic(), 0
+    while process.poll() is None and monotonic() < start + seconds:
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
         if process.poll() is None:
             peak = max(peak, peak_megabytes(process))
-    what = f"ended by itself after {monotonic() - began:.1f} s"
+    outcome = f"ended by itself after {monotonic() - start:.1f} s"
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
-        began = monotonic()
+        start = monotonic()
         try:
             process.wait(15)
-            what = f"no end in {seconds:g} s; SIGTERM ended it in {monotonic() - began:.1f} s"
+            outcome = f"no end in {seconds:g} s; SIGTERM ended it in {monotonic() - start:.1f} s"
         except subprocess.TimeoutExpired:
             process.kill()
-            what = f"no end in {seconds:g} s; SIGTERM did not end it in 15 s"
-    print(f"{name}: {what}; {peak} MB; {process.communicate()[1][-160:]!r}", flush=True)
+            outcome = f"no end in {seconds:g} s; SIGTERM did not end it in 15 s"
+    print(f"{name}: {outcome}; {peak} MB; {process.communicate()[1][-160:]!r}", flush=True)
 
 
 def main() -> None:

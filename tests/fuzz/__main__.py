@@ -1,6 +1,7 @@
 """Fuzzing: `make fuzz`, or `python -m tests.fuzz`.
 
-Inputs that failed, and the corpus that grows from run to run, are stored under build/fuzz.
+Each target compares the library with an independent grammar. Failed inputs, and the corpus, which grows with each run,
+are stored under build/fuzz.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.fuzz.targets import TARGETS
 
 STORED: Final = Path("build/fuzz")
 INPUT_SECONDS: Final = 10
-"""An input that takes longer has failed."""
+"""The timeout of one input."""
 
 
 def main() -> int:
@@ -46,7 +47,7 @@ def main() -> int:
 
 
 def fuzz(target: str, seconds: int) -> bool:
-    """Fuzz one target for so long, print what was done, and return whether no input failed."""
+    """Fuzz one target for `seconds`, print a report, and return whether no input failed."""
     folder = prepared_folder(target)
     command = [
         sys.executable, "-m", "tests.fuzz.engine", target, f"-max_total_time={seconds}", f"-max_len={MAX_BYTES}",
@@ -60,7 +61,7 @@ def fuzz(target: str, seconds: int) -> bool:
 
 
 def prepared_folder(target: str) -> Path:
-    """Return the folder of a target, with its seeds and the words of its inputs."""
+    """Return the folder of a target, after writing its seeds and its dictionary."""
     folder = STORED / target
     for name in ("corpus", "seeds"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -71,7 +72,7 @@ def prepared_folder(target: str) -> Path:
 
 
 def print_report(target: str, code: int, log: Path) -> None:
-    """Print how far a target came, and what failed."""
+    """Print the coverage of a target, and its failure."""
     text = log.read_text(errors="replace")
     executions, edges = last(text, "number_of_executed_units: *([0-9]+)"), last(text, "cov: ([0-9]+)")
     print(
@@ -87,19 +88,19 @@ def print_report(target: str, code: int, log: Path) -> None:
 
 
 def first(text: str, pattern: str) -> str | None:
-    """Return the first match of the group in a log."""
+    """Return the first match in a log; None without a match."""
     found = re.search(pattern, text)
     return found and found[1]
 
 
 def last(text: str, pattern: str) -> str:
-    """Return the last match of the group in a log."""
+    """Return the last match in a log; "no" without a match."""
     found = re.findall(pattern, text)
     return found[-1] if found else "no"
 
 
 def libfuzzer_text(token: str) -> str:
-    """Return a token as libFuzzer's dictionaries have it."""
+    """Return a token in the syntax of libFuzzer's dictionaries."""
     return "".join(f"\\x{byte:02X}" for byte in token.encode())
 
 

@@ -1,4 +1,4 @@
-"""One target under atheris, in its own process: `python -m tests.fuzz.engine <target> <arguments of libFuzzer>`."""
+"""Runs one target under atheris: `python -m tests.fuzz.engine <target> <arguments of libFuzzer>`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What each input must give, written from the API document and its decisions alone; nothing here uses the library.
+"""The expected result of each input, written from the API document and the decisions, without the library.
 
-The document does not say how strict a reader of its JSON is. The decoder promises this, and the grammar requires it: an
-object has the keys of the contract and no others, none twice; `spot`, `bids` and `asks` may be absent; a whole number
-is written without fraction and exponent.
+The document does not define how strict a JSON parser must be. The decoder and this grammar have these rules: an object
+has only keys of the contract, each at most once; `spot`, `bids` and `asks` may be absent; an integer is written without
+a fraction and an exponent.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ HEX_DIGITS: Final = "0123456789abcdefABCDEF"
 MAX_LIQUIDITY: Final = 2**64 - 1
 
 Asset: TypeAlias = tuple[bytes, bytes]
-"""Policy id and asset name; ADA has neither."""
+"""Policy id and asset name; both are empty for ADA."""
 
 ADA: Final[Asset] = (b"", b"")
 
 Level: TypeAlias = tuple[str, int]
-"""The one text of a price, and the liquidity at it."""
+"""The canonical text of a price, and its liquidity."""
 
 Book: TypeAlias = tuple[Asset, Asset, str | None, list[Level], list[Level]]
 """Base, quote, spot, bids and asks."""
@@ -49,12 +49,12 @@ def asset(text: str) -> Asset:
 
 
 def asset_of_unit(text: str) -> Asset:
-    """Read `lovelace`, or a policy id and an asset name run together."""
+    """Read `lovelace`, or a policy id and an asset name without a separator."""
     return ADA if text == "lovelace" else token(text[:56], text[56:])
 
 
 def asset_of_dotted(text: str) -> Asset:
-    """Read `lovelace` or `<policy id>.<asset name>`, where the dot before an empty name may be absent."""
+    """Read `lovelace` or `<policy id>.<asset name>`; the dot before an empty name is optional."""
     if text == "lovelace":
         return ADA
     if text.count(".") > 1:
@@ -83,13 +83,13 @@ def asset_text(value: Asset) -> str:
 
 
 def price(text: str) -> str:
-    """Read a price, and return its one text."""
+    """Read a price, and return its canonical text."""
     mantissa, exponent = split_exponent(text)
     whole, _, fraction = mantissa.partition(".")
     digits = whole + fraction
     if not digits or set(digits) - set(DIGITS):
         raise Rejected
-    # So far from the point no digit of the text makes a price; the power itself would cost time.
+    # With such an exponent no text is a price, and the power would take long to compute.
     if abs(exponent) > len(text) + 100:
         raise Rejected
     value = Fraction(int(digits)) * Fraction(10) ** (exponent - len(fraction))
@@ -103,7 +103,7 @@ def price(text: str) -> str:
 
 
 def split_exponent(text: str) -> tuple[str, int]:
-    """Return what is before the exponent, and the exponent; one that is absurdly long is cut."""
+    """Return the text before the exponent, and the exponent, of which only the first nine digits are used."""
     at = max(text.find("e"), text.find("E"))
     if at < 0:
         return text, 0
@@ -118,7 +118,7 @@ def split_exponent(text: str) -> tuple[str, int]:
 
 
 def fixed_point(coefficient: int, places: int) -> str:
-    """Return the text of a number of so many decimal places."""
+    """Return the text of a number with `places` decimal places."""
     digits = str(coefficient).rjust(places + 1, "0")
     return f"{digits[:-places]}.{digits[-places:]}" if places else digits
 
@@ -174,7 +174,7 @@ def liquidity(value: Any) -> int:
 
 
 def are_in_order(side: list[Level]) -> bool:
-    """Whether each price is above the one before it; prices are their one text."""
+    """Whether each price is above the previous one."""
     prices = [Fraction(text) for text, _ in side]
     return all(low < high for low, high in pairwise(prices))
 
@@ -191,7 +191,7 @@ def message(text: bytes) -> Any:
 
 
 def keys(value: Any, required: set[str], optional: set[str]) -> dict[str, Any]:
-    """Return the fields of an object that has these keys, none of them twice."""
+    """Return the fields of an object, which must have these keys, each at most once."""
     if not isinstance(value, Object):
         raise Rejected
     names = [name for name, _ in value.fields]

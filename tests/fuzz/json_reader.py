@@ -1,4 +1,4 @@
-"""JSON as RFC 8259 has it, read without the decoder of the standard library, which the library uses."""
+"""A JSON parser by RFC 8259, independent of the parser of the standard library, which the library uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import frozen
 
 MAX_DEPTH: Final = 8
-"""Nothing of the contract is nested so deeply."""
+"""Deeper than any message of the contract."""
 
 NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -16,19 +16,19 @@ LITERALS: Final = {"true": True, "false": False, "null": None}
 
 
 class NotJson(Exception):
-    """The text is not JSON, or is nested more deeply than the contract."""
+    """The text is not JSON, or is nested too deeply."""
 
 
 @frozen
 class Number:
-    """A number as it was written."""
+    """The text of a number."""
 
     text: str
 
 
 @frozen
 class Object:
-    """The fields of an object, in their order, also those whose key repeats."""
+    """The fields of an object in their order, including repeated keys."""
 
     fields: list[tuple[str, Any]]
 
@@ -52,11 +52,11 @@ class _Reader:
         self.at = 0
 
     def next(self) -> str:
-        """Return the character that comes next, or an empty string at the end."""
+        """Return the next character; an empty string at the end."""
         return self.text[self.at : self.at + 1]
 
     def take(self) -> str:
-        """Return the character that comes next, and go past it."""
+        """Return the next character, and advance."""
         character = self.next()
         if not character:
             raise NotJson
@@ -83,7 +83,7 @@ class _Reader:
         return self.string() if character == '"' else self.scalar()
 
     def items(self, first: str, last: str, item: Any) -> list[Any]:
-        """Read what is between two brackets, separated by commas."""
+        """Read the items between two brackets, separated by commas."""
         self.expect(first)
         self.skip_space()
         items: list[Any] = []
@@ -111,7 +111,7 @@ class _Reader:
             if character < " ":
                 raise NotJson
             characters.append(self.escape() if character == "\\" else character)
-        # A pair of surrogates is one character.
+        # Combine each pair of surrogates to one character.
         return "".join(characters).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
     def escape(self) -> str:

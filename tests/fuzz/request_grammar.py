@@ -1,4 +1,4 @@
-"""What each request must be answered with, written from the API document and its decisions alone."""
+"""The expected response to each request, written from the API document and the decisions, without the library."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ BOOK: Final[dict[str, Any]] = {
     "bids": [{"price": "0.0041", "accumulated_liquidity": 5}],
     "asks": [{"price": "0.0043", "accumulated_liquidity": 1}],
 }
-"""The one book that is served."""
+"""The only book that is served."""
 
 
 @frozen
 class Expected:
-    """The status of a response, and its body as JSON; None if the body is only known to be the error body."""
+    """The status of a response and its body as JSON; None means an error body with any message."""
 
     status: int
     body: Any = None
 
 
 def expected(method: str, path: str, query: bytes) -> Expected:
-    """Return what a request for a decoded path and a raw query must be answered with."""
+    """Return the expected response to a request with a decoded path and a raw query."""
     if path not in {PAIR_LIST_PATH, ORDER_BOOK_PATH}:
         return Expected(404)
     if method not in {"GET", "HEAD"}:
@@ -43,7 +43,7 @@ def expected(method: str, path: str, query: bytes) -> Expected:
 
 
 def expected_order_book(query: bytes) -> Expected:
-    """Return what a request for an order book must be answered with (decisions 7, 8, 10, 11, 16, 17 and 20)."""
+    """Return the expected response to a request for an order book (decisions 7, 8, 10, 11, 16, 17 and 20)."""
     fields = form_fields(query)
     bases, quotes = ([value for name, value in fields if name == wanted] for wanted in ("base", "quote"))
     if len(bases) != 1 or len(quotes) != 1:
@@ -69,18 +69,18 @@ def form_text(encoded: bytes) -> str:
 
 
 def percent_decoded(encoded: bytes) -> bytes:
-    """Return the bytes behind percent signs; one without two hexadecimal digits stays as it is."""
+    """Decode percent-encoded bytes. A percent sign without two hexadecimal digits is not changed."""
     first, *parts = encoded.split(b"%")
     decoded = bytearray(first)
     for part in parts:
-        digits, rest = part[:2], part[2:]
+        digits, text = part[:2], part[2:]
         is_escape = len(digits) == 2 and not set(digits) - set(HEX_DIGITS.encode())
-        decoded += (bytes([int(digits, 16)]) if is_escape else b"%" + digits) + rest
+        decoded += (bytes([int(digits, 16)]) if is_escape else b"%" + digits) + text
     return bytes(decoded)
 
 
 def body_is_right(body: bytes, wanted: Expected) -> bool:
-    """Whether a body is the expected JSON, or the error body of the document."""
+    """Whether a body is the expected JSON, or any error body if none is expected."""
     value = json.loads(body)
     if wanted.body is not None:
         return bool(value == wanted.body)

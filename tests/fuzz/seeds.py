@@ -1,4 +1,4 @@
-"""Inputs to begin with: made from the sample books, from the recorded data where it is there, and by hand."""
+"""The seeds of fuzzing: from the sample books, from recorded data if it exists, and edge cases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.fuzz.targets import TARGETS
 SAMPLE: Final = Path(__file__).resolve().parents[2] / "samples" / "order-books.ndjson"
 
 MAX_BYTES: Final = 4096
-"""The longest input. It is below the 4,300 digits at which Python rejects an integer."""
+"""The longest input. Python rejects integers of more than 4,300 digits, so no input reaches that limit."""
 
 RECORDED_SEEDS: Final = 20
 
@@ -39,16 +39,16 @@ TOKENS: Final[dict[str, tuple[str, ...]]] = {
         "?", "&", "=", "+", "#", ";", "/", "//", "%00", "%0A", "%ff", "\xff", BOOK["base"], BOOK["base"].upper(),
     ),
 }  # fmt: skip
-"""What an input of each target is made of."""
+"""The tokens from which inputs of each target are generated."""
 
 
 def seeds(target: str) -> list[bytes]:
-    """Return the inputs of a target that fuzzing begins with."""
+    """Return the first inputs of a target."""
     return [seed for seed in SEEDS[target]() if len(seed) <= MAX_BYTES]
 
 
 def mutations(target: str, seed: bytes, count: int) -> list[bytes]:
-    """Return so many inputs that differ from the seed in a few places, the same in each run."""
+    """Return `count` inputs that differ from the seed in a few places; they are the same in each run."""
     random = Random(seed)
     tokens = [token.encode() for token in TOKENS[target]]
     return [mutated(seed, tokens, random) for _ in range(count)]
@@ -91,7 +91,7 @@ def asset_seeds() -> list[bytes]:
     texts = {book[side] for book in books for side in ("base", "quote")}
     texts |= {json.loads(line)["asset"] for line in recorded_lines("cardano-assets.ndjson")}
     spellings = {text.replace(":", separator) for text in texts for separator in (":", ".", "")}
-    by_hand = [
+    edge_cases = [
         "lovelace",
         f"{'0' * 56}:0",
         f"{'0' * 55} :",
@@ -99,7 +99,7 @@ def asset_seeds() -> list[bytes]:
         f"{'0' * 56}:{'0' * 66}",
         f"{'0' * 54}٣",
     ]
-    return [text.encode() for text in [*by_hand, *sorted(spellings)]]
+    return [text.encode() for text in [*edge_cases, *sorted(spellings)]]
 
 
 def price_seeds() -> list[bytes]:
@@ -143,7 +143,7 @@ def sample_lines() -> list[bytes]:
 
 
 def recorded_lines(name: str) -> list[bytes]:
-    """Return some lines of a recorded file, spread over it; none if the file is not there."""
+    """Return evenly spaced lines of a recorded file; none if the file does not exist."""
     path = RECORDED / name
     lines = [line for line in path.read_bytes().splitlines() if len(line) <= MAX_BYTES] if path.exists() else []
     return lines[:: max(1, len(lines) // RECORDED_SEEDS)]

@@ -1,6 +1,6 @@
-"""The targets: each passes an input to the library and to the grammar, and fails if they disagree.
+"""The fuzz targets: each passes an input to the library and to the grammar, and fails if the results differ.
 
-A target takes any bytes. Any exception, an `AssertionError` too, is a finding.
+An input can be any bytes. Any exception, including `AssertionError`, is a finding.
 """
 
 from __future__ import annotations
@@ -76,23 +76,23 @@ def assets(data: bytes) -> None:
 
 
 def prices(data: bytes) -> None:
-    """Read the price in each line: by itself, and all of them at once."""
+    """Read the price in each line separately, and all prices as one column."""
     texts = text_of(data).split("\n")
     wanted = [wanted_outcome(grammar.price, text) for text in texts]
     assert_equal([price_text(outcome(parse_price, text, InvalidPrice)) for text in texts], wanted)
     column = outcome(parse_prices, texts, InvalidPrice)
     if isinstance(column, str):
-        assert REJECTED in wanted, f"the column is rejected, though the grammar has {wanted!r}"
+        assert REJECTED in wanted, f"the column is rejected, but the grammar reads {wanted!r}"
     else:
         assert_equal(list(map(fixed_point, column)), wanted)
 
 
 def request_lines(data: bytes) -> None:
-    """Ask the app for `<method> <target>`, twice with the fast path and once without."""
+    """Request `<method> <target>` twice with the fast path and once without it."""
     method, _, target = data.partition(b" ")
     raw_path, _, query = target.partition(b"?")
     if not (method.isalpha() and method.isupper() and raw_path.startswith(b"/") and raw_path.isascii()):
-        return  # no server passes this to an app
+        return  # a server does not pass this to an app
     path = unquote(raw_path.decode("ascii"))
     scope: dict[str, Any] = {
         "type": "http",
@@ -119,7 +119,7 @@ def request_lines(data: bytes) -> None:
     if method == b"HEAD":
         assert_equal(body["body"], b"")
     else:
-        assert request_grammar.body_is_right(body["body"], wanted), f"{body['body']!r} is not the body of {wanted!r}"
+        assert request_grammar.body_is_right(body["body"], wanted), f"the body must be {wanted!r}, got {body['body']!r}"
 
 
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
@@ -134,7 +134,7 @@ LIVE: Final = LiveIndex([wire.order_book_from_json(json.dumps(request_grammar.BO
 
 
 def without_fast_path(live: LiveIndex) -> Starlette:
-    """Return an app that answers every request through its routes, as it has middleware."""
+    """Return an app that handles every request in its routes, because it has middleware."""
     app = create_app(live)
     app.add_middleware(lambda routed: routed)
     return app
@@ -144,7 +144,7 @@ APP_WITHOUT_FAST_PATH: Final = without_fast_path(LIVE)
 
 
 async def all_messages(scope: dict[str, Any], *apps: Starlette) -> list[list[Any]]:
-    """Return what each app sends for a request."""
+    """Return the messages that each app sends for a request."""
     return [await messages(app, scope) for app in apps]
 
 
@@ -162,7 +162,7 @@ async def messages(app: Starlette, scope: dict[str, Any]) -> list[Any]:
 
 
 def outcome(read: Callable[[Any], T], value: Any, *documented: type[Exception]) -> T | str:
-    """Return what the library reads, or REJECTED; an exception that is not documented is raised."""
+    """Return the result of the library, or REJECTED. An undocumented exception is raised."""
     try:
         return read(value)
     except documented as error:
@@ -172,7 +172,7 @@ def outcome(read: Callable[[Any], T], value: Any, *documented: type[Exception]) 
 
 
 def wanted_outcome(read: Callable[[Any], T], value: Any) -> T | str:
-    """Return what the grammar reads, or REJECTED."""
+    """Return the result of the grammar, or REJECTED."""
     try:
         return read(value)
     except grammar.Rejected:
@@ -205,15 +205,15 @@ def price_text(price: Decimal | str) -> str:
 
 
 def fixed_point(price: Decimal) -> str:
-    """Return the digits that the Decimal has, also zeros at the end, which a price must not have."""
+    """Return all digits of the Decimal, including trailing zeros, which a price must not have."""
     return format(price, "f")
 
 
 def text_of(data: bytes) -> str:
-    """Return the bytes as text, those that are not UTF-8 as lone surrogates."""
+    """Return the bytes as text, with lone surrogates for invalid UTF-8."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def assert_equal(result: object, wanted: object) -> None:
     """Assert that two values are equal, with both in the message."""
-    assert result == wanted, f"the library has {result!r}, the grammar {wanted!r}"
+    assert result == wanted, f"the library returns {result!r}, the grammar {wanted!r}"

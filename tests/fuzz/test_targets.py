@@ -1,4 +1,4 @@
-"""The targets of `make fuzz`, on their seeds and on a few mutations of each."""
+"""The targets of `make fuzz`, with their seeds and a few mutations of each seed."""
 
 from __future__ import annotations
 

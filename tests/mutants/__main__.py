@@ -1,12 +1,12 @@
 """Mutation testing with mutmut: `make mutants`, or MUTATE='prices wire/decode' for some modules.
 
-mutmut changes one expression of a function at a time and runs the tests that call that function, in a fork of a process
-that has imported them: most mutants take a tenth of a second. Each module is mutated in a copy of the project, with
-its own tests alone. Properties, constants and functions with other decorators than classmethod and staticmethod are not
-mutated: mutmut cannot.
+mutmut changes one expression of a function at a time, and runs the tests that call that function in a fork of a process
+that has imported them. Most mutants take a tenth of a second. Each module is mutated in a copy of the project, and only
+its own tests run. mutmut cannot mutate properties, constants, and functions with decorators other than classmethod and
+staticmethod.
 
-A survivor needs a test, or a verdict in verdicts.toml that says why no test can fail. A verdict is about one mutant, or
-about one replacement wherever it is made.
+A survivor needs a test, or a verdict in verdicts.toml with the reason why no test can fail. A verdict applies to one
+mutant, or to all mutants with one replacement.
 """
 
 from __future__ import annotations
@@ -30,17 +30,10 @@ BUILD = ROOT / "build" / "mutants"
 VERDICTS = Path(__file__).with_name("verdicts.toml")
 COPIED = ("market_index", "market_index_feeds", "market_index_http", "market_index_cli", "tests")
 
-# Not mutated by default: what these do is shown by the tests of everything else, of `stateful` by broken indexers.
-SKIPPED = frozenset(
-    {
-        "market_index/__init__.py",
-        "market_index/strategies.py",
-        "market_index/stateful.py",
-        "market_index/hypothesis_plugin.py",
-    }
-)
+# Not mutated: these modules are tested by the tests of all other modules.
+SKIPPED = frozenset({"market_index/__init__.py", "market_index/strategies.py", "market_index/hypothesis_plugin.py"})
 
-# Tests of a module beside those in its own files.
+# Tests of a module in files of other modules.
 MORE_TESTS: Mapping[str, Sequence[str]] = {
     "market_index/errors.py": ["tests/market_index/test_assets.py"],
     "market_index/levels.py": ["tests/market_index/test_order_book.py", "tests/market_index/test_values.py"],
@@ -62,7 +55,7 @@ KILLED = (1, 3)
 
 @frozen
 class Mutant:
-    """One changed expression, by the lines of the source that it changes."""
+    """One changed expression: the source lines before and after the change."""
 
     module: str
     function: str
@@ -80,7 +73,7 @@ class Mutant:
 
 
 def mutable_modules() -> list[str]:
-    """Return the modules of the domain and the bodies of the HTTP adapter."""
+    """Return the modules of the domain, and the module `bodies` of the HTTP adapter."""
     domain = (path.relative_to(ROOT).as_posix() for path in (ROOT / "market_index").rglob("*.py"))
     modules = (path for path in domain if not path.endswith("__init__.py") and path not in SKIPPED)
     return [*sorted(modules), "market_index_http/bodies.py"]
@@ -136,7 +129,7 @@ def results(folder: Path, module: str) -> Mapping[str, int | None]:
 
 
 def mutant(folder: Path, module: str, name: str) -> Mutant:
-    """Return what mutmut changed, from the difference that it shows."""
+    """Return a mutant, read from the diff that mutmut prints."""
     function = name.rpartition(".")[2].partition("__mutmut")[0].removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
     from mutmut.mutation.diff_apply import get_diff_for_mutant  # here: only `make mutants` installs it
 
@@ -147,13 +140,13 @@ def mutant(folder: Path, module: str, name: str) -> Mutant:
 
 
 def verdicts() -> Mapping[Mutant, str]:
-    """Return the verdicts about one mutant each."""
+    """Return the reasons of verdicts on single mutants."""
     rows = tomllib.loads(VERDICTS.read_text())["equivalent"]
     return {Mutant(row["module"], row["function"], row["old"], row["new"]): row["why"] for row in rows}
 
 
 def replacements() -> Collection[tuple[str, str]]:
-    """Return the replacements that are equivalent wherever they are made."""
+    """Return the replacements that are always equivalent: old text and new text."""
     rows = tomllib.loads(VERDICTS.read_text())["equivalent_everywhere"]
     return [(row["old"], new) for row in rows for new in row["new"]]
 
@@ -163,7 +156,7 @@ def has_verdict(one: Mutant, known: Mapping[Mutant, str]) -> bool:
 
 
 def report(module: str, folder: Path, known: Mapping[Mutant, str]) -> int:
-    """Print how the mutants of a module ended, and return how many need a test or a verdict."""
+    """Print the results of a module, and return the number of mutants that need a test or a verdict."""
     codes = results(folder, module)
     survivors = [mutant(folder, module, name) for name, code in codes.items() if code in SURVIVED]
     open_ones = [one for one in survivors if not has_verdict(one, known)]
@@ -182,7 +175,7 @@ def report(module: str, folder: Path, known: Mapping[Mutant, str]) -> int:
         print(one, flush=True)
     stale = {one for one in known if one.module == module} - set(survivors)
     for one in stale:
-        print(f"verdict of a mutant that does not survive or does not exist:\n{one}")
+        print(f"verdict on a mutant that does not survive or does not exist:\n{one}")
     return len(open_ones) + len(untested)
 
 

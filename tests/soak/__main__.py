@@ -1,8 +1,8 @@
-"""Real servers under attack for half an hour, for `make nightly`: `python -m tests.soak --seconds 1800`.
+"""The soak test of `make nightly`: real servers under attack for half an hour (`python -m tests.soak --seconds 1800`).
 
 Three servers follow a store whose publishers are killed, a file that is replaced, and a hostile upstream. Clients check
-every answer while hostile clients attack. At the end all is calm again: each server must show the newest books, be
-healthy, have closed the connections, and have no more memory than in the second quarter of the time.
+every response while hostile clients attack. After the attacks, each server must serve the newest books, be healthy, and
+have closed all connections of the attacks. Its memory must not have grown since the second quarter of the time.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ MAX_GROWTH_KIB: Final = 8 * 1024
 SAMPLE_SECONDS: Final = 0.1
 
 MIN_SAMPLES: Final = 1200
-"""The samples of two minutes. Before that the memory still grows, up to the largest of what is read and sent."""
+"""The samples of two minutes. Before that, the memory still grows to the size of the largest data read and sent."""
 
 
 @define
 class Observed:
-    """A server, and its memory from time to time, in KiB."""
+    """A server, and samples of its memory in KiB."""
 
     name: str
     running: Running
@@ -52,7 +52,7 @@ class Observed:
         self.memory += resident_kib(self.running.process.pid)
 
     def assert_recovers(self) -> None:
-        """The server must be healthy and have closed what hostile clients and feeds left open; it ends on SIGTERM."""
+        """Assert that the server is healthy, has closed all files of the attacks, and ends on SIGTERM."""
         eventually(lambda: open_files(self.running.process.pid) <= self.open_files)
         assert self.service.ask("/healthz").status == 200
         assert self.running.end() == 0, self.running.said
@@ -61,7 +61,7 @@ class Observed:
 
 
 def soak(folder: Path, is_over: Callable[[Sequence[Actor]], bool]) -> None:
-    """Serve, publish, read and attack until it is over. Raises `AssertionError` for what a user must never see."""
+    """Serve, publish, read and attack until `is_over`. Raises `AssertionError` for a wrong response or state."""
     publishers = KilledPublishers(folder / "a.db")
     file = ReplacedFile(folder / "b")
     hostile_upstream = HostileUpstream()
@@ -93,21 +93,21 @@ def soak(folder: Path, is_over: Callable[[Sequence[Actor]], bool]) -> None:
         print(
             f"{publishers.acts} publishers killed after {publishers.publisher.generation} publications, "
             f"{file.acts} files replaced, {hostile_upstream.acts} attacks of the upstream, "
-            f"{sum(client.acts for client in hostile)} of clients; {sum(reader.acts for reader in readers)} answers, "
-            f"{sum(reader.lost for reader in readers)} connections lost to them"
+            f"{sum(client.acts for client in hostile)} of clients; {sum(reader.acts for reader in readers)} responses, "
+            f"{sum(reader.lost for reader in readers)} connections of readers lost"
         )
 
 
 @contextmanager
 def observed(name: str, folder: Path, feed: str) -> Iterator[Observed]:
-    """Serve a feed, by a process that may open fewer files than one attack opens connections."""
+    """Serve a feed, with a lower limit of open files than the connections of one attack."""
     with serving(feed, folder / f"{name}.log", open_files=CONNECTIONS) as running:
         service = running.service
         yield Observed(name, running, service, open_files(running.process.pid))
 
 
 def assert_shows(port: int, generation: int) -> None:
-    """The server must show this publication, and no book of another."""
+    """Assert that the server serves this publication, and no book of another one."""
     eventually(lambda: newest(port) == generation)
     assert_books_are(port, generation)
 
@@ -118,13 +118,13 @@ def shown_by(server: Observed) -> int:
 
 
 def open_files(process_id: int) -> int:
-    """Return how many files a process has open; 0 where the system has no /proc."""
+    """Return the number of open files of a process; 0 on a system without /proc."""
     folder = Path(f"/proc/{process_id}/fd")
     return len(list(folder.iterdir())) if folder.exists() else 0
 
 
 def resident_kib(process_id: int) -> list[int]:
-    """Return the resident memory of a process in KiB; nothing where the system has no /proc."""
+    """Return the resident memory of a process in KiB; an empty list on a system without /proc."""
     try:
         found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process_id}/status").read_text())
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def resident_kib(process_id: int) -> list[int]:
 
 def assert_memory_is_flat(name: str, samples: list[int]) -> None:
     if len(samples) < MIN_SAMPLES:
-        print(f"memory of {name}: not compared, as there is no /proc or the run was too short")
+        print(f"memory of {name}: not compared, because there is no /proc or the run was too short")
         return
     quarter = len(samples) // 4
     before, after = median(samples[quarter : 2 * quarter]), median(samples[-quarter:])
@@ -144,7 +144,7 @@ def assert_memory_is_flat(name: str, samples: list[int]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=1800, help="how long, 1,800 by default")
+    parser.add_argument("--seconds", type=int, default=1800, help="duration, 1,800 by default")
     end = time.monotonic() + parser.parse_args().seconds
     with tempfile.TemporaryDirectory() as folder:
         soak(Path(folder), lambda _: time.monotonic() >= end)

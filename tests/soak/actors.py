@@ -1,4 +1,4 @@
-"""What the soak does at the same time: each actor has a thread, and acts again and again until the soak is over."""
+"""The concurrent actors of the soak test: each has a thread, and acts repeatedly until the test is over."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from tests.waiting import DEADLINE_SECONDS
 
 
 class Actor(ABC):
-    """Something that acts again and again."""
+    """A part of the soak test that acts repeatedly."""
 
     def __init__(self) -> None:
         self.acts = 0
-        """How often it acted."""
+        """The number of completed acts."""
         self.over = Event()
-        """Set when the soak is over."""
+        """Set when the test is over."""
 
     @abstractmethod
     def act(self) -> None:
         """Act once."""
 
-    def end(self) -> None:  # noqa: B027  # most actors keep nothing open
-        """Close what it keeps open."""
+    def end(self) -> None:  # noqa: B027  # most actors have nothing to close
+        """Close all resources."""
 
 
 def run(actors: Collection[Actor], observe: Callable[[], None], is_over: Callable[[], bool]) -> None:
-    """Let all act at the same time, and observe, until it is over. Raises what an actor raises first."""
+    """Run all actors concurrently, and call `observe`, until `is_over`. Raises the first exception of an actor."""
     raised: list[Exception] = []
 
     def loop(actor: Actor) -> None:

@@ -1,4 +1,4 @@
-"""What the servers of the soak follow: a store whose publishers are killed, a replaced file, a hostile upstream."""
+"""The feeds of the soak test: a store whose publishers are killed, a file that is replaced, and a hostile upstream."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.market_index_feeds.made_up import book
 from tests.soak.actors import Actor
 
 ODD_FILES: Final = ("pipe", "device", "folder", "nothing")
-"""What takes the place of a replaced file now and then."""
+"""What sometimes replaces the file."""
 
 
 class KilledPublishers(Actor):
-    """Publish into a store as fast as it takes it, and kill the publisher; then start the next one."""
+    """Publish into a store as fast as possible, kill the publisher, and start the next one."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class KilledPublishers(Actor):
 
 
 class ReplacedFile(Actor):
-    """Replace a file of order books by another, and now and then by something that is no file."""
+    """Replace a file of order books with another one, and sometimes with a pipe, a device, a folder or nothing."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class ReplacedFile(Actor):
         self.over.wait(self._random.uniform(0, 0.5))
 
     def put(self, generation: int) -> None:
-        """Replace the file by one with the books of this generation."""
+        """Replace the file with one that has the books of this generation."""
         self._new.write_bytes(b"".join(wire.order_book_to_json(one) + b"\n" for one in books(generation)))
         if self.path.is_dir():
             self.path.rmdir()
@@ -73,7 +73,7 @@ class ReplacedFile(Actor):
 
 
 class HostileUpstream(Actor):
-    """A service that answers correctly for some time, and attacks its reader for some time."""
+    """A service that alternates between correct responses and attacks on its reader."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class HostileUpstream(Actor):
         self.over.wait(self._random.uniform(1, 5))
 
     def answer(self, connection: socket.socket, request: bytes, _: Event) -> None:
-        """Answer one request, or attack the connection."""
+        """Respond to one request, or attack the connection."""
         attack = self._attack
         if attack is not None:
             with suppress(OSError):

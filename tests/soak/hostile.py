@@ -1,4 +1,4 @@
-"""The hostile clients of tests/faults, one attack after the other."""
+"""Hostile clients of the soak test, with attacks of tests/faults in random order."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.service import Client
 from tests.soak.actors import Actor
 
 CONNECTIONS: Final = 300
-"""Connections of one attack: more than the server of the soak may open."""
+"""The connections of one attack: more than the open files of a server."""
 
 UPPER_CASE: Final = f"/trading-view/order-book?base={str(pair(1).base).upper()}&quote=ADA"
 
 
 class HostileClient(Actor):
-    """A client that attacks in another way each time."""
+    """A client with a random attack each time."""
 
     def __init__(self, port: int, number: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class HostileClient(Actor):
 
     def act(self) -> None:
         attacks = (self._many_fields, self._one_field, self._half_open, self._upper_case, self._reads_nothing)
-        # The server closes connections whenever it likes: that is its defence.
+        # The server may close connections at any time: that is its defence.
         with suppress(OSError, HTTPException):
             self._random.choice(attacks)()
 

@@ -1,4 +1,4 @@
-"""Clients that check every answer: the status, the whole body, and that no answer is older than the one before."""
+"""Clients that check every response: the status, the whole body, and that it is not older than the previous one."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ PAIR_LIST: Final = "/trading-view/pair-list"
 
 
 class Reader(Actor):
-    """A client that checks every answer. While clients exceed the limit of connections, it may lose its own."""
+    """A client that checks every response. The server may close its connection to make room for others."""
 
     def __init__(self, port: int, number: int) -> None:
         super().__init__()
         self.generation = 0
-        """The newest publication that it saw."""
+        """The newest generation received."""
         self.lost = 0
-        """How often its connection was closed before the answer."""
+        """The number of connections that were closed before the response."""
         self._port = port
         self._client: Client | None = None
         self._random = random.Random(number)
 
     def act(self) -> None:
-        """Request a book or the pair list, and check the answer."""
+        """Request a book or the pair list, and check the response."""
         number = self._random.randrange(PAIRS + 1)
         target = PAIR_LIST if number == PAIRS else _book_target(number)
         answer = self._answer(target)
@@ -42,7 +42,7 @@ class Reader(Actor):
         is_compressed = answer.headers.get("content-encoding") == "gzip"
         found = json.loads(gzip.decompress(answer.body) if is_compressed else answer.body)
         generation = _generation_of_pair_list(found) if number == PAIRS else _generation_of_book(number, found)
-        assert generation >= self.generation, f"got publication {generation} after {self.generation}"
+        assert generation >= self.generation, f"got generation {generation} after {self.generation}"
         self.generation = generation
 
     def end(self) -> None:
@@ -51,7 +51,7 @@ class Reader(Actor):
             self._client.close()
 
     def _answer(self, target: str) -> Answer | None:
-        """Return the answer; None if the connection was closed to make room for another."""
+        """Return the response; None if the connection was closed to make room for another."""
         encoding = self._random.choice(["", "Accept-Encoding: gzip\r\n"])
         try:
             if self._client is None:
@@ -68,13 +68,13 @@ class Reader(Actor):
 
 
 def newest(port: int) -> int:
-    """Return the publication of the pair list."""
+    """Return the generation of the pair list."""
     with closing(Client(port)) as client:
         return _generation_of_pair_list(client.ask(PAIR_LIST).json)
 
 
 def assert_books_are(port: int, generation: int) -> None:
-    """Every book must be that of the publication."""
+    """Assert that every book has this generation."""
     with closing(Client(port)) as client:
         found = [_generation_of_book(number, client.ask(_book_target(number)).json) for number in range(PAIRS)]
     assert found == [generation] * PAIRS
@@ -85,7 +85,7 @@ def _book_target(number: int) -> str:
 
 
 def _generation_of_pair_list(found: Any) -> int:
-    """Return the publication of a pair list, all of which is of one."""
+    """Return the generation of a pair list, which all its pairs must have."""
     (spot,) = {info["last_spot"] for info in found["pairs"]}
     bases = [str(pair(number).base) for number in range(PAIRS)]
     wanted = {"pairs": [{"base": base, "quote": "ADA", "last_spot": spot} for base in bases]}
@@ -94,7 +94,7 @@ def _generation_of_pair_list(found: Any) -> int:
 
 
 def _generation_of_book(number: int, found: Any) -> int:
-    """Return the publication of a book, which is exactly the one that was published."""
+    """Return the generation of a book, which must be exactly the published book."""
     generation = int(found["spot"])
     bids = [{"price": str(price), "accumulated_liquidity": generation} for price in reversed(bid_prices(generation))]
     base = str(pair(number).base)

@@ -1,6 +1,6 @@
-"""Builds the wheel and uses it as a newcomer would: installed elsewhere, the base alone and then each extra.
+"""Builds the wheel, installs it in new environments without extras and with each extra, and uses it there.
 
-Run by `make wheel`. Exits non-zero at the first thing that is not as it should be.
+Run by `make wheel`. Exits with an error at the first unexpected result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.request import urlopen
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.nats import served  # noqa: E402  # of the project itself, which this script stands in
+from tests.nats import served  # noqa: E402  # needs the path set above
 from tests.waiting import DEADLINE_SECONDS  # noqa: E402  # likewise
 
 SAMPLE = ROOT / "samples" / "order-books.ndjson"
@@ -35,21 +35,21 @@ def call(*command: object, check: bool = True) -> subprocess.CompletedProcess[st
 
 
 def failed(*command: object) -> tuple[int, str]:
-    """Return the exit code of a command, and what it printed to standard error."""
+    """Return the exit code and the standard error of a command."""
     done = call(*command, check=False)
     return done.returncode, done.stderr
 
 
 def installed(home: Path) -> set[str]:
-    """Return the packages of an environment that the wheel brought."""
+    """Return the packages that were installed with the wheel."""
     listed = json.loads(call(home / "python", "-m", "pip", "list", "--format=json").stdout)
     return {one["name"] for one in listed} - {"market-index", "pip", "setuptools"}
 
 
-def expect(found: object, wanted: object, what: str) -> None:
+def expect(found: object, wanted: object, claim: str) -> None:
     if found != wanted:
-        sys.exit(f"{what}: {found!r}, not {wanted!r}")
-    print(f"ok  {what}")
+        sys.exit(f"{claim}: must be {wanted!r}, got {found!r}")
+    print(f"ok  {claim}")
 
 
 def environment(home: Path, requirement: str) -> Path:
@@ -115,7 +115,7 @@ def with_hypothesis(home: Path, wheel: Path) -> None:
     expect(
         call(hypothesis / "python", "-Ic", BY_TYPE_HINT).stdout.split(),
         ["False", "True", "100"],
-        "a type hint is enough for Hypothesis to draw books, and the library alone does not import it",
+        "Hypothesis draws books from a type hint, and the library does not import Hypothesis",
     )
     expect(
         call(hypothesis / "python", "-Ic", INDEXER).stdout.split(),
