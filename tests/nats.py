@@ -307,23 +307,30 @@ def accounts(folder: Path) -> tuple[str, Path]:
 
 def leader_of(server: Server, bucket: str) -> str:
     """Return the name of the server that leads a bucket; empty if there is no leader."""
-    return str(_cluster_of(server, bucket).get("leader", ""))
+    return str(_stream_info(server, bucket).get("cluster", {}).get("leader", ""))
 
 
 def current_of(server: Server, bucket: str) -> set[str]:
     """Return the names of the servers that have the whole bucket, as reported by its leader."""
-    cluster = _cluster_of(server, bucket)
+    cluster = _stream_info(server, bucket).get("cluster", {})
     replicas = cluster.get("replicas", [])
     return {cluster.get("leader", "")} | {one["name"] for one in replicas if one["current"] and not one.get("lag")}
 
 
-def _cluster_of(server: Server, bucket: str) -> dict[str, Any]:
+def length_of(server: Server, bucket: str) -> int:
+    """Return the number of messages that a bucket has stored."""
+    return int(_stream_info(server, bucket, timeout=5)["state"]["last_seq"])
+
+
+def _stream_info(server: Server, bucket: str, timeout: float = 1) -> dict[str, Any]:
+    """Return the information on the stream of a bucket; empty if no server responds."""
+
     async def work(client: Client) -> dict[str, Any]:
         try:
-            answer = await client.request(f"$JS.API.STREAM.INFO.KV_{bucket}", timeout=1)
+            answer = await client.request(f"$JS.API.STREAM.INFO.KV_{bucket}", timeout=timeout)
         except nats.errors.Error:
             return {}
-        return dict(json.loads(answer.data).get("cluster", {}))
+        return dict(json.loads(answer.data))
 
     return plain(server, work)
 
@@ -386,26 +393,6 @@ def linked(port: int, there: Callable[[bytes], object], back: Callable[[bytes], 
     ends: list[socket.socket] = []
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
-        def carry(source: socket.socket, target: socket.socket, delay: Callable[[bytes], object]) -> None:
-            # Sent data arrives even if the sender has closed its connection.
-            in_flight: Queue[bytes] = Queue(maxsize=100)
-
-            def take() -> None:
-                chunk = b"?"
-                while chunk:
-                    try:
-                        chunk = source.recv(10_000)
-                    except OSError:
-                        chunk = b""
-                    in_flight.put(chunk)
-
-            Thread(target=take, daemon=True).start()
-            with suppress(OSError):
-                while chunk := in_flight.get():
-                    delay(chunk)
-                    target.sendall(chunk)
-            target.close()
-
         def serve() -> None:
             while True:
                 try:
@@ -414,8 +401,8 @@ def linked(port: int, there: Callable[[bytes], object], back: Callable[[bytes], 
                     return
                 far = socket.create_connection(("127.0.0.1", port))
                 ends.extend((near, far))
-                Thread(target=carry, args=(near, far, there), daemon=True).start()
-                Thread(target=carry, args=(far, near, back), daemon=True).start()
+                Thread(target=_forward, args=(near, far, there), daemon=True).start()
+                Thread(target=_forward, args=(far, near, back), daemon=True).start()
 
         thread = Thread(target=serve, daemon=True)
         thread.start()
@@ -426,11 +413,22 @@ def linked(port: int, there: Callable[[bytes], object], back: Callable[[bytes], 
             end.close()
 
 
-def length_of(server: Server, bucket: str) -> int:
-    """Return the number of messages that a bucket has stored."""
+def _forward(source: socket.socket, target: socket.socket, delay: Callable[[bytes], object]) -> None:
+    # Sent data arrives even if the sender has closed its connection.
+    in_flight: Queue[bytes] = Queue(maxsize=100)
 
-    async def work(client: Client) -> int:
-        answer = await client.request(f"$JS.API.STREAM.INFO.KV_{bucket}", timeout=5)
-        return int(json.loads(answer.data)["state"]["last_seq"])
+    def receive() -> None:
+        chunk = b"?"
+        while chunk:
+            try:
+                chunk = source.recv(10_000)
+            except OSError:
+                chunk = b""
+            in_flight.put(chunk)
 
-    return plain(server, work)
+    Thread(target=receive, daemon=True).start()
+    with suppress(OSError):
+        while chunk := in_flight.get():
+            delay(chunk)
+            target.sendall(chunk)
+    target.close()

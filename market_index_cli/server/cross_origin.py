@@ -31,12 +31,8 @@ class CrossOrigin(CORSMiddleware):
     def preflight_response(self, request_headers: Headers) -> Response:
         """Return the response to a preflight request: 204 without a body, or 400 with the error body."""
         response = super().preflight_response(request_headers)
+        headers = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
         if response.status_code == 200:
-            return Response(status_code=204, headers=_without_content_headers(response))
+            return Response(status_code=204, headers=headers)
         body = wire.error_to_json(bytes(response.body).decode())
-        headers = _without_content_headers(response)
         return Response(body, response.status_code, headers, media_type="application/json")
-
-
-def _without_content_headers(response: Response) -> dict[str, str]:
-    return {name: value for name, value in response.headers.items() if not name.startswith("content-")}

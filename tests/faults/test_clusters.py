@@ -37,9 +37,12 @@ def replication(servers: list[nats.Server], request: pytest.FixtureRequest) -> I
             server.wait()
 
 
-def test_a_killed_leader_loses_no_change(replication: Replication):
+@pytest.mark.parametrize("has_empty_disk", [False, True], ids=["with its disk", "with an empty disk"])
+def test_a_killed_leader_loses_no_change(replication: Replication, has_empty_disk: bool):
     leader = replication.leader
     leader.kill()
+    if has_empty_disk:
+        leader.empty()
     replication.await_publishing()
     leader.start()
     leader.wait()
@@ -59,17 +62,6 @@ def test_without_a_majority_the_last_index_is_served_and_its_age_rises(replicati
         eventually(lambda reader=reader: reader.feed.age > 2)  # type: ignore[misc]  # a default has no type
     for server in killed:
         server.start()
-    replication.await_publishing()
-    replication.check()
-
-
-def test_a_leader_that_restarts_with_an_empty_disk_loses_no_change(replication: Replication):
-    leader = replication.leader
-    leader.kill()
-    leader.empty()
-    replication.await_publishing()
-    leader.start()
-    leader.wait()
     replication.await_publishing()
     replication.check()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
@@ -75,10 +75,19 @@ def is_stale(feed: Feed) -> bool:
 
 def test_a_leader_with_silent_packet_loss_loses_no_change(replication: Replication, nodes: dict[str, Node]):
     leader = replication.leader
-    with nodes[leader.name].silent_loss():
+    check_server_catches_up(replication, leader, nodes[leader.name].silent_loss())
+
+
+def test_a_follower_with_a_closed_link_catches_up(replication: Replication, nodes: dict[str, Node]):
+    follower = replication.follower
+    check_server_catches_up(replication, follower, nodes[follower.name].closed_link())
+
+
+def check_server_catches_up(replication: Replication, server: nats.Server, cut: AbstractContextManager[None]) -> None:
+    with cut:
         replication.await_publishing()
         replication.await_readers()
-    replication.await_current(leader)
+    replication.await_current(server)
     replication.check()
 
 
@@ -90,15 +99,6 @@ def test_a_leader_that_can_only_receive_loses_no_change(replication: Replication
         replication.await_failures(1)
     replication.await_publishing()
     replication.await_current(leader)
-    replication.check()
-
-
-def test_a_follower_with_a_closed_link_catches_up(replication: Replication, nodes: dict[str, Node]):
-    follower = replication.follower
-    with nodes[follower.name].closed_link():
-        replication.await_publishing()
-        replication.await_readers()
-    replication.await_current(follower)
     replication.check()
 
 
@@ -122,17 +122,12 @@ def test_a_disconnected_publisher_resumes(replication: Replication, nodes: dict[
     replication.check()
 
 
-def test_a_reader_with_silent_packet_loss_ages_and_catches_up(replication: Replication, nodes: dict[str, Node]):
-    check_reader_catches_up(replication, nodes["reader"].silent_loss())
-
-
-def test_a_reader_with_a_closed_link_ages_and_catches_up(replication: Replication, nodes: dict[str, Node]):
-    check_reader_catches_up(replication, nodes["reader"].closed_link())
-
-
-def check_reader_catches_up(replication: Replication, cut: AbstractContextManager[None]) -> None:
+@pytest.mark.parametrize("fault", [Node.silent_loss, Node.closed_link])
+def test_a_disconnected_reader_ages_and_catches_up(
+    replication: Replication, nodes: dict[str, Node], fault: Callable[[Node], AbstractContextManager[None]]
+):
     reader, other = replication.readers
-    with cut:
+    with fault(nodes["reader"]):
         eventually(lambda: is_stale(reader.feed))
         shown = spots(reader.live)
         other.await_later_than(replication.publisher.sent)

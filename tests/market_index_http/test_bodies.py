@@ -25,7 +25,6 @@ from tests.market_index_http.books import (
     LARGE,
     MIDDLE,
     PAIR_LIST,
-    SMALL,
     Counted,
     book,
     fetch,
@@ -80,17 +79,6 @@ class TestCompression:
         assert (answer is None) is (size >= LARGE_BODY_BYTES)
         if answer is not None:
             assert ((b"content-encoding", b"gzip") in answer[0]["headers"]) is (size >= MIN_GZIP_BYTES)
-
-
-@pytest.mark.parametrize("accepted", [None, "gzip"])
-@pytest.mark.parametrize("where", [PAIR_LIST, target(SMALL.pair), target(MIDDLE.pair), target(LARGE.pair)])
-def test_head_has_the_headers_of_get(client: Client, where: str, accepted: str | None):
-    for _ in range(2):
-        head = fetch(client, where, "HEAD", accept_encoding=accepted)
-        got = fetch(client, where, accept_encoding=accepted)
-        assert head.body == b""
-        assert {**head.headers, "date": ""} == {**got.headers, "date": ""}
-        assert int(head.headers["content-length"]) == len(got.body)
 
 
 def test_another_spelling_is_echoed_under_its_own_etag_and_is_never_stale(client: Client, live: LiveIndex):

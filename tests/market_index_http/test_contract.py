@@ -206,11 +206,6 @@ class TestErrors:
         # Decision 25: the server rejects a target above 8 KiB.
         assert message.startswith("Query parameter 'base'" if size <= 8_000 else "The request target must have")
 
-    def test_a_repeated_parameter_is_400(self, service: Service):
-        query = "base=ADA&" * 31
-        message = error_message(service.ask(f"/trading-view/order-book?{query}quote=ADA"), 400)
-        assert message.startswith("Query parameter 'base' must be given once, got ['ADA', ")
-
     @pytest.mark.parametrize(
         "request_line",
         [

@@ -17,7 +17,7 @@ from tests.faults.upstreams import ATTACKS, answered
 from tests.market_index_feeds.made_up import book
 from tests.soak.actors import Actor
 
-ODD_FILES: Final = ("pipe", "device", "folder", "nothing")
+REPLACEMENTS: Final = ("pipe", "device", "folder", "nothing")
 """What sometimes replaces the file."""
 
 
@@ -46,7 +46,7 @@ class ReplacedFile(Actor):
 
     def act(self) -> None:
         if self.generation and self._random.random() < 0.1:
-            self._put_odd(self._random.choice(ODD_FILES))
+            self._replace_with(self._random.choice(REPLACEMENTS))
             self.over.wait(self._random.uniform(0, 1))
         self.put(self.generation + 1)
         self.over.wait(self._random.uniform(0, 0.5))
@@ -59,7 +59,7 @@ class ReplacedFile(Actor):
         self._new.replace(self.path)
         self.generation = generation
 
-    def _put_odd(self, kind: str) -> None:
+    def _replace_with(self, kind: str) -> None:
         if kind == "pipe":
             os.mkfifo(self._new)
         elif kind == "device":

@@ -54,57 +54,66 @@ export class DepthChart {
     if (this.node.hidden || this.#width === 0) return;
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
 
-    const sums = visibleLevels(book);
-    const { low, high, bids, asks } = sums;
-    const [, most] = [sums.bids, sums.asks].map((side) => side.at(-1)?.total ?? 0n).sort(exact.ascending);
+    const { low, high, bids, asks } = visibleLevels(book);
+    const [, most] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n).sort(exact.ascending);
     const amounts = exact.ticks(whole(0n), whole(most), 4, 0);
-    const written = exact.labels(amounts);
-    const left = 10 + Math.max(...written.map((one) => one.length)) * DIGIT_WIDTH;
+    const labels = exact.labels(amounts);
+    const left = 10 + Math.max(...labels.map((label) => label.length)) * DIGIT_WIDTH;
     const width = this.#width - left - RIGHT;
     const floor = HEIGHT - BOTTOM;
     const x = (price) => left + width * Math.min(Math.max(exact.position(price, low, high), 0), 1);
     const y = (total) => floor - (floor - TOP) * exact.share(total, most);
-    const points = [...sums.bids, ...sums.asks].map((level) => ({ ...level, x: x(level.value) }));
-    this.#scale = { x, y, points, left, floor };
+    const points = [...bids, ...asks].map((level) => ({ ...level, x: x(level.value) }));
+    this.#scale = { x, y, points, left, width, floor, low, high };
 
-    if (book.spread) {
-      const [from, to] = [x(book.bids[0].value), x(book.asks[0].value)].sort((one, other) => one - other);
-      const kind = book.spread.coefficient < 0n ? "spread crossed" : "spread";
-      const across = { x: from, width: Math.max(to - from, 1) };
-      this.#drawing.append(svgElement("rect", { class: kind, ...across, y: TOP, height: floor - TOP }));
-    }
-    amounts.forEach((tick, number) => {
-      const at = y(tick.coefficient).toFixed(1);
-      this.#drawing.append(
-        svgElement("line", { class: "grid", x1: left, x2: left + width, y1: at, y2: at }),
-        svgElement("text", { class: "tick", x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, written[number]),
-      );
-    });
-    for (const [tick, label] of priceLabels(low, high, width)) {
-      const at = x(tick).toFixed(1);
-      const middle = Math.min(x(tick), this.#width - 2 - (label.length * DIGIT_WIDTH) / 2).toFixed(1);
-      this.#drawing.append(
-        svgElement("line", { class: "grid", x1: at, x2: at, y1: floor, y2: floor + 5 }),
-        svgElement("text", { class: "tick", x: middle, y: floor + 18, "text-anchor": "middle" }, label),
-      );
-    }
-    this.#drawing.append(...steps(sums.bids, "bids", this.#scale, left));
-    this.#drawing.append(...steps(sums.asks, "asks", this.#scale, left + width));
-    if (book.mid) this.#drawing.append(...this.#mark("mid", book.mid, low, high, 12));
-    if (book.spot) this.#drawing.append(...this.#mark("spot", book.spot.value, low, high, 28));
     this.#cursor = svgElement("g", { class: "cursor" });
-    this.#drawing.append(this.#cursor);
+    this.#drawing.append(
+      ...(book.spread ? [this.#spread(book)] : []),
+      ...amounts.flatMap((tick, number) => this.#amountTick(tick, labels[number])),
+      ...priceLabels(low, high, width).flatMap(([tick, label]) => this.#priceTick(tick, label)),
+      ...steps(bids, "bids", this.#scale, left),
+      ...steps(asks, "asks", this.#scale, left + width),
+      ...(book.mid ? this.#mark("mid", book.mid, 12) : []),
+      ...(book.spot ? this.#mark("spot", book.spot.value, 28) : []),
+      this.#cursor,
+    );
 
     const count = book.bids.length + book.asks.length - bids.length - asks.length;
     const levels = `${grouped(BigInt(count))} ${count === 1 ? "level is" : "levels are"}`;
     setText(this.#outside, count ? `${levels} outside the price range of the chart.` : "");
-    this.#drawing.setAttribute("aria-label", describe(sums));
+    this.#drawing.setAttribute("aria-label", describe({ bids, asks }));
     this.#showHint();
   }
 
+  #spread({ bids, asks, spread }) {
+    const { x, floor } = this.#scale;
+    const [from, to] = [x(bids[0].value), x(asks[0].value)].sort((one, other) => one - other);
+    const kind = spread.coefficient < 0n ? "spread crossed" : "spread";
+    return svgElement("rect", { class: kind, x: from, width: Math.max(to - from, 1), y: TOP, height: floor - TOP });
+  }
+
+  #amountTick(tick, label) {
+    const { y, left, width } = this.#scale;
+    const at = y(tick.coefficient).toFixed(1);
+    return [
+      svgElement("line", { class: "grid", x1: left, x2: left + width, y1: at, y2: at }),
+      svgElement("text", { class: "tick", x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, label),
+    ];
+  }
+
+  #priceTick(tick, label) {
+    const { x, floor } = this.#scale;
+    const at = x(tick).toFixed(1);
+    const middle = Math.min(x(tick), this.#width - 2 - (label.length * DIGIT_WIDTH) / 2).toFixed(1);
+    return [
+      svgElement("line", { class: "grid", x1: at, x2: at, y1: floor, y2: floor + 5 }),
+      svgElement("text", { class: "tick", x: middle, y: floor + 18, "text-anchor": "middle" }, label),
+    ];
+  }
+
   /** Return a line at a price with its name above. For a price outside the chart, return an arrow to that side. */
-  #mark(name, price, low, high, height) {
-    const { x, floor, left } = this.#scale;
+  #mark(name, price, height) {
+    const { x, floor, left, low, high } = this.#scale;
     const outside = compare(price, low) < 0 ? -1 : compare(price, high) > 0 ? 1 : 0;
     const at = x(price);
     const label = outside < 0 ? `◂ ${name}` : outside > 0 ? `${name} ▸` : `${name} ${shortText(text(price))}`;

@@ -86,50 +86,30 @@ def prices(count: int) -> list[str]:
     return made
 
 
-@pytest.fixture(scope="module")
-def computed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The inputs of the modules and their results, all computed in one process."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed: the numbers of the page are tested in the browser alone")
-    folder = tmp_path_factory.mktemp("modules")
-    for name in ("exact", "names"):
-        shutil.copy(PAGE / f"{name}.js", folder / f"{name}.mjs")
-    (folder / "compute.mjs").write_text(NODE)
+def asset_names() -> list[bytes]:
+    """Return hostile names, names in several scripts, random names, and names with each label."""
+    texts = ["SNEK", "žluťoučký", "مرحبا", "名前", "🐍", "a b", *"\u3000\u200d\u00ad\u2028\u0000\u115f"]
+    drawn = random.Random(9)
+    random_names = [drawn.randbytes(drawn.randrange(33)) for _ in range(300)]
+    labels = [label_bytes(label) for label in (0, 100, 222, 333, 444, 65535)]
+    labelled = [label + suffix for label in labels for suffix in (b"Token", b"", b"\xff")]
+    return [*HOSTILE_NAMES, *map(str.encode, texts), *random_names, *labelled]
+
+
+def label_bytes(label: int) -> bytes:
+    """Return the bytes of a CIP-67 label. The checksum is found by trial, with the library."""
+    candidates = (
+        bytes([label >> 12, label >> 4 & 255, (label & 15) << 4 | crc >> 4, (crc & 15) << 4]) for crc in range(256)
+    )
+    return next(name for name in candidates if token(name).asset_name_label == label)
+
+
+def inputs() -> dict[str, Any]:
+    """Return the inputs of the program NODE."""
     ones, others = prices(400), prices(400)
     random.Random(8).shuffle(others)
-    drawn = random.Random(9)
-    texts = [
-        "SNEK",
-        "žluťoučký",
-        "مرحبا",
-        "名前",
-        "🐍",
-        "a b",
-        "\u3000",
-        "\u200d",
-        "\u00ad",
-        "\u2028",
-        "\u0000",
-        "\u115f",
-    ]
-    names = [
-        *HOSTILE_NAMES,
-        *(text.encode() for text in texts),
-        *(drawn.randbytes(drawn.randrange(33)) for _ in range(300)),
-    ]
-    for label in (0, 100, 222, 333, 444, 65535):
-        found = next(
-            name
-            for name in (
-                bytes([label >> 12, label >> 4 & 255, (label & 15) << 4 | crc >> 4, (crc & 15) << 4])
-                for crc in range(256)
-            )
-            if token(name).asset_name_label == label
-        )
-        names += [found + b"Token", found, found + b"\xff"]
     least, nine = (format_price(Decimal(f"{digit}e-28")) for digit in (1, 9))
-    given = {
+    return {
         "pairs": [*zip(ones, others, strict=True), *zip(ones[:20], ones[:20], strict=True)],
         "json": [*(wire.order_book_to_json(book).decode() for book in sample()), *JSON, *NOT_JSON],
         "notPrices": ["", "1.", ".5", "-1", "+1", "1e5", " 1", "1\n", "0x1", "1_0", "\u0661", None, 5, ["1"]],
@@ -143,8 +123,21 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
             ("0", str(2**96), 4),
             (least, nine, 4),
         ],
-        "assets": [*(str(token(name)) for name in names), "ADA"],
+        "assets": [*(str(token(name)) for name in asset_names()), "ADA"],
     }
+
+
+@pytest.fixture(scope="module")
+def computed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The inputs of the modules and their results, all computed in one process."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed: the numbers of the page are tested in the browser alone")
+    folder = tmp_path_factory.mktemp("modules")
+    for name in ("exact", "names"):
+        shutil.copy(PAGE / f"{name}.js", folder / f"{name}.mjs")
+    (folder / "compute.mjs").write_text(NODE)
+    given = inputs()
     done = subprocess.run(
         [node, folder / "compute.mjs"],
         input=json.dumps(given),

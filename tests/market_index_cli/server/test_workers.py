@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
+from typing import Self
 
 import pytest
 
@@ -57,18 +58,66 @@ def each_worker(service: Service) -> Iterator[dict[int, Client]]:
         yield clients
 
 
+TARGET = f"/trading-view/order-book?base={pair(1).base}&quote=ADA"
+VERSIONS = 60
+
+
+def version(number: int) -> OrderBook:
+    levels = [(str(price), number) for price in range(1, 400)]
+    return OrderBook.from_levels(pair(1), bids=levels, spot=str(number))
+
+
+VERSION_OF = {wire.order_book_to_json(version(number)): number for number in range(1, VERSIONS + 1)}
+"""The version of a book by its body."""
+
+
+def served_versions(service: Service) -> dict[int, int]:
+    """Return the version that each of the two workers serves, by process id."""
+    with each_worker(service) as clients:
+        return {process: VERSION_OF.get(client.ask(TARGET).body, 0) for process, client in clients.items()}
+
+
+class Readers:
+    """Threads that read the book on their own connections, and record the versions and processes."""
+
+    def __init__(self, service: Service, count: int) -> None:
+        self.processes: set[int] = set()
+        self.failures: list[object] = []
+        self.seen: list[list[int]] = [[] for _ in range(count)]
+        self._service = service
+        self._done = Event()
+        self._threads = [Thread(target=self._read, args=(one,)) for one in self.seen]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        for thread in self._threads:
+            thread.join()
+
+    def have_seen(self, number: int) -> bool:
+        """Whether a reader has seen a version; True if one has failed, so that nothing waits for it."""
+        return self.failures != [] or any(number in one for one in self.seen)
+
+    def _read(self, seen: list[int]) -> None:
+        try:
+            with closing(Client(self._service.port)) as client:
+                self.processes.add(client.ask("/healthz").json["process"])
+                while not self._done.is_set():
+                    answer = client.ask(TARGET)
+                    assert answer.status == 200
+                    seen.append(VERSION_OF[answer.body])
+        except Exception as error:  # noqa: BLE001  # any exception is a failed request
+            self.failures.append(error)
+
+
 @pytest.mark.thorough
 def test_no_request_fails_and_no_response_is_torn_while_a_book_changes(tmp_path: Path, recorded_order_books: Path):
     path = tmp_path / "market.db"
     assert invoke("publish", path, recorded_order_books).returncode == 0
-    target = f"/trading-view/order-book?base={pair(1).base}&quote=ADA"
-    versions = 60
-
-    def version(number: int) -> OrderBook:
-        levels = [(str(price), number) for price in range(1, 400)]
-        return OrderBook.from_levels(pair(1), bids=levels, spot=str(number))
-
-    bodies = {wire.order_book_to_json(version(number)): number for number in range(1, versions + 1)}
     with (
         running(tmp_path, path, "--port", 0, "--workers", 2) as command,
         open_store(path, synchronous="normal") as store,
@@ -76,49 +125,17 @@ def test_no_request_fails_and_no_response_is_torn_while_a_book_changes(tmp_path:
         eventually(lambda: command.said.count("listening on") == 2)
         service = command.service
         revision = store.publish(version(1)).revision
-
-        def shown() -> dict[int, int]:
-            """Return the version that each of the two workers serves."""
-            with each_worker(service) as clients:
-                return {process: bodies.get(client.ask(target).body, 0) for process, client in clients.items()}
-
-        eventually(lambda: list(shown().values()) == [1, 1])
-        done = Event()
-        seen: list[list[int]] = [[] for _ in range(32)]
-        processes: set[int] = set()
-        failures: list[object] = []
-
-        def was_seen(number: int) -> bool:
-            return failures != [] or any(number in one for one in seen)
-
-        def read(seen: list[int]) -> None:
-            try:
-                with closing(Client(service.port)) as client:
-                    processes.add(client.ask("/healthz").json["process"])
-                    while not done.is_set():
-                        answer = client.ask(target)
-                        assert answer.status == 200
-                        seen.append(bodies[answer.body])
-            except Exception as error:  # noqa: BLE001  # any exception is a failed request
-                failures.append(error)
-
-        readers = [Thread(target=read, args=(one,)) for one in seen]
-        for reader in readers:
-            reader.start()
-        try:
-            for number in range(2, versions + 1):
+        eventually(lambda: list(served_versions(service).values()) == [1, 1])
+        with Readers(service, 32) as readers:
+            for number in range(2, VERSIONS + 1):
                 revision = store.publish(version(number)).revision
                 if number % 3 == 0:
-                    eventually(partial(was_seen, number))
-            eventually(lambda: list(shown().values()) == [versions, versions])
-        finally:
-            done.set()
-            for reader in readers:
-                reader.join()
-        assert failures == []
-        assert processes == shown().keys()
-        assert all(one == sorted(one) for one in seen), "a connection saw an older book after a newer one"
-        assert len({number for one in seen for number in one}) > versions // 4
+                    eventually(partial(readers.have_seen, number))
+            eventually(lambda: list(served_versions(service).values()) == [VERSIONS, VERSIONS])
+        assert readers.failures == []
+        assert readers.processes == served_versions(service).keys()
+        assert all(one == sorted(one) for one in readers.seen), "a connection saw an older book after a newer one"
+        assert len({number for one in readers.seen for number in one}) > VERSIONS // 4
         with each_worker(service) as clients:
             assert len({client.ask("/trading-view/pair-list").body for client in clients.values()}) == 1
             assert {client.ask("/healthz").json["revision"] for client in clients.values()} == {revision}

@@ -1,6 +1,6 @@
 """Pipes and devices at the path of a file that `market-index serve` follows.
 
-`python -m tests.faults.odd_files` prints their effect on the server. It runs against any build.
+`python -m tests.faults.special_files` prints their effect on the server. It runs against any build.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def put(path: Path, number: int) -> None:
         new.replace(path)
 
 
-def put_odd(path: Path, kind: str) -> None:
-    new = path.with_name("odd")
+def put_special(path: Path, kind: str) -> None:
+    new = path.with_name("special")
     if kind == "pipe":
         os.mkfifo(new)
     else:
@@ -120,7 +120,7 @@ def put_odd(path: Path, kind: str) -> None:
 def run(folder: Path, name: str, suffix: str, kind: str, seconds: float) -> Outcome:
     """Replace a followed file with a pipe or device, restore a regular file, replace that again, and end the server."""
     path = folder / name
-    odd = Path(f"{path}{suffix}")
+    special = Path(f"{path}{suffix}")
     put(path, 1)
     server = Server(SERVE, path)
 
@@ -128,11 +128,11 @@ def run(folder: Path, name: str, suffix: str, kind: str, seconds: float) -> Outc
         if not suffix:
             with suppress(FileNotFoundError):
                 path.rename(folder / "original")
-        put_odd(odd, kind)
+        put_special(special, kind)
         os.utime(path)
 
     def put_back() -> None:
-        odd.unlink()
+        special.unlink()
         if not suffix:
             (folder / "original").rename(path)
         put(path, 2)

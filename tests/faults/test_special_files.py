@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import odd_files
+from tests.faults import special_files
 from tests.waiting import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.thorough
 
 
-@pytest.mark.parametrize("case", odd_files.CASES)
+@pytest.mark.parametrize("case", special_files.CASES)
 def test_a_pipe_or_device_is_logged_and_does_not_block_following_or_shutdown(tmp_path: Path, case: str):
-    name, suffix, kind = odd_files.CASES[case]
-    outcome = odd_files.run(tmp_path, name, suffix, kind, DEADLINE_SECONDS)
-    assert outcome == odd_files.Outcome(logged=True, resumed=True, ended=True)
+    name, suffix, kind = special_files.CASES[case]
+    outcome = special_files.run(tmp_path, name, suffix, kind, DEADLINE_SECONDS)
+    assert outcome == special_files.Outcome(logged=True, resumed=True, ended=True)
 
 
 def test_a_blocked_thread_does_not_prevent_the_shutdown(tmp_path: Path):
-    assert odd_files.run_swapped(tmp_path, DEADLINE_SECONDS).ended
+    assert special_files.run_swapped(tmp_path, DEADLINE_SECONDS).ended
