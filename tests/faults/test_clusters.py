@@ -29,7 +29,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[nats.Serv
 
 @pytest.fixture
 def replication(servers: list[nats.Server], request: pytest.FixtureRequest) -> Iterator[Replication]:
-    with Replication(servers, request.node.name).running() as replication:
+    with Replication(servers, re.sub(r"\W", "_", request.node.name)).running() as replication:
         yield replication
     for server in servers:
         if server.process is None:

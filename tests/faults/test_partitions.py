@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -61,7 +62,7 @@ def replication(
     """The first reader is on the node `reader`."""
     with Replication(
         servers,
-        request.node.name,
+        re.sub(r"\W", "_", request.node.name),
         observer=nodes["observer"],
         publisher=nodes["publisher"],
         readers=[nodes["reader"], nodes["observer"]],
