@@ -1,7 +1,7 @@
 """The README and the docs are correct: every `console` block is run and compared, and every link has a target.
 
-The blocks of Python are run by conftest.py. A block that begins with the name of a file, such as `# program.py`, is a
-program that the `console` blocks of the page may run.
+The blocks of Python are run by conftest.py. A block that begins with the name of a file, such as `# program.py` (in
+SQL `-- program.sql`), is a program that the `console` blocks of the page may run.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ A_TOKEN = "f66d78b4a3cb3d37afa0ec36461e51ecbde00f26c8f0a68f94b69880:69555344"
 ELLIPSES = {"ADA …": f"ADA {A_TOKEN}", "quote=…": f"quote={A_TOKEN}"}
 """Shortened parts of commands, with the whole text."""
 
-IS_SERVICE = re.compile(r"(market-index (serve|relay)|uvicorn) (?!--help)")
-"""Matches a command that runs until it is ended."""
+IS_SERVICE = re.compile(r"(?:.* \| )?(market-index (serve|relay)|uvicorn) (?!--help)")
+"""Matches a command that runs until it is ended. One before a pipe ends by itself, and is run first."""
 
 HAS_STARTED = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|^relaying ", re.MULTILINE)
 
@@ -185,7 +185,7 @@ def assert_shown(shown: str, output: str) -> None:
 @contextmanager
 def running_service(command: str, folder: Path, environment: dict[str, str]) -> Iterator[tuple[str, int | None]]:
     """Run a service on a free port, yield its first output and that port, and end it with SIGTERM."""
-    command = re.sub(r" --port \d+", " --port 0", command)
+    before, _, command = re.sub(r" --port \d+", " --port 0", command).rpartition(" | ")
     if command.startswith("uvicorn"):
         command += " --port 0"
     piped = subprocess.run(["sh", "-c", before], cwd=folder, env=environment, stdout=subprocess.PIPE, check=True).stdout

@@ -65,7 +65,7 @@ def test_it_fails_while_the_feed_is_too_old(service: Service, feed: FeedState, a
 
 
 def test_a_stale_response_has_the_error_and_the_whole_status(service: Service, feed: FeedState):
-    feed.age = 61.04
+    feed.age, feed.problem = 61.04, "cannot be read: it is damaged"
     assert service.ask("/healthz").json == {
         "error": "the feed was last healthy 61.0 seconds ago",
         "pairs": 1,
