@@ -110,8 +110,11 @@ openapi: .venv/check.installed ## generate the /openapi.json of the server from 
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
-bench: .venv/bench.installed ## run the benchmarks against other libraries in 15 minutes (QUICK=1: three minutes); needs wrk, and uses Go if installed
-	$(BIN)/python -m tests.benchmarks $(if $(QUICK),--quick)
+REPORT ?= docs/bench.json
+
+bench: .venv/bench.installed ## measure against named peers, and write docs/performance.md (QUICK=1: fewer rounds; RESUME=1: an interrupted run; COMPARE=old.json: fail if a row got worse; ONLY='http wire' and REPORT=new.json: some parts into another file)
+	$(BIN)/python -m tests.benchmarks --output $(REPORT) $(if $(QUICK),--quick) $(if $(RESUME),--resume) \
+	  $(if $(COMPARE),--compare $(COMPARE)) $(if $(ONLY),--only $(ONLY))
 
 .venv/mutants.installed: pyproject.toml .venv/check.installed
 	$(BIN)/python -m pip install --quiet --group mutants

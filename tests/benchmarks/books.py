@@ -32,3 +32,11 @@ def book(numbers: random.Random, levels: int, of: Pair | None = None) -> OrderBo
 def books(count: int, levels: int, seed: int = 1) -> list[OrderBook]:
     numbers = random.Random(seed)
     return [book(numbers, levels) for _ in range(count)]
+
+
+def renamed(one: OrderBook, number: int) -> OrderBook:
+    """Return the book for another pair, the one of this number."""
+    base = one.pair.base
+    return OrderBook(
+        Pair(AssetId(number.to_bytes(28, "big"), base.asset_name), one.pair.quote), one.bids, one.asks, one.spot
+    )

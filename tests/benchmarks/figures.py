@@ -1,53 +1,142 @@
-"""How the benchmark measures, and what it says of it: interleaved rounds, medians, and the spread of the ratios."""
+"""How the benchmark measures and judges: interleaved rounds, medians, and the quartiles of single rounds."""
 
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import median
-from typing import Any
+from enum import Enum
+from statistics import median, quantiles
+from typing import Any, Final, TypeAlias, TypeVar
 
-from attrs import asdict, evolve, frozen
+from attrs import evolve, frozen
 
-Rounds = Mapping[str, Sequence[float]]
+T = TypeVar("T")
+
+Rounds: TypeAlias = Mapping[str, Sequence[float]]
 """What each contender needed, or reached, in each round."""
+
+MIN_ROUND_SECONDS: Final = 0.005
+"""Shorter rounds measure the clock and the caches that the contender before left."""
+
+MAX_ROUNDS: Final = 101
+MAX_RETRIES: Final = 5
+
+MORE_IS_BETTER: Final = frozenset({"/s"})
+"""The units of which more is better. Of any other less is: a time, a size, a share."""
+
+
+class Bound(Enum):
+    """The side of its goal on which a figure must be."""
+
+    AT_LEAST = "at least"
+    AT_MOST = "at most"
+
+
+class Verdict(Enum):
+    """What a row says of its goal."""
+
+    REACHED = "reached"
+    MISSED = "missed"
+    NOISY = "noisy"
+    """The goal is between the quartiles of single rounds: neither reached nor missed."""
+
+
+@frozen
+class Goal:
+    """The bound of a row: of its ratio if it has a peer, else of its figure."""
+
+    bound: Bound
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.bound.value} {shown(self.value)}"
+
+
+@frozen
+class Spread:
+    """The median of single rounds, with the quartiles below and above it."""
+
+    median: float
+    low: float
+    high: float
+    rounds: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        if len(values) == 1:
+            return cls(values[0], values[0], values[0], 1)
+        low, middle, high = quantiles(values, n=4, method="inclusive")
+        return cls(middle, low, high, len(values))
+
+    @property
+    def width(self) -> float:
+        """The interquartile range."""
+        return self.high - self.low
 
 
 @frozen
 class Row:
-    """One line of the table: ours against a peer in the same rounds."""
+    """One line of the report: ours against a peer in the same rounds, or ours alone.
+
+    Args:
+        work: What is done.
+        unit: The unit of `ours` and `theirs`.
+        peer: What ours is compared with; empty if with nothing.
+        ours: The median of ours; None if the row was not measured.
+        theirs: The median of the peer.
+        spread: The ratios of ours to theirs in single rounds; without a peer, our figures in single rounds.
+        goal: The bound of the median of `spread`.
+        faults: How often the peer failed and was retried.
+        note: Why the row was not measured, or what qualifies it.
+        headline: Whether the row is in the chart and the summary.
+    """
 
     work: str
-    ours: float
     unit: str
-    peer: str
+    peer: str = ""
+    ours: float | None = None
     theirs: float | None = None
-    ratio: float | None = None
-    lowest: float | None = None
-    highest: float | None = None
-    goal: str = ""
-    reached: bool | None = None
+    spread: Spread | None = None
+    goal: Goal | None = None
+    faults: int = 0
+    note: str = ""
+    headline: bool = False
 
     @property
-    def cells(self) -> tuple[str, ...]:
-        return (
-            self.work,
-            f"{shown(self.ours)} {self.unit}",
-            self.peer,
-            "" if self.theirs is None else shown(self.theirs),
-            "" if self.ratio is None else shown(self.ratio),
-            "" if self.lowest is None or self.highest is None else f"{shown(self.lowest)} to {shown(self.highest)}",
-            self.goal,
-            {True: "yes", False: "NO", None: ""}[self.reached],
-        )
+    def key(self) -> tuple[str, str]:
+        """Identifies the row in every report."""
+        return self.work, self.peer
 
+    @property
+    def is_measured(self) -> bool:
+        return self.ours is not None
 
-HEADINGS = ("work", "ours", "against", "theirs", "ratio", "spread", "goal", "reached")
+    @property
+    def more_is_better(self) -> bool:
+        return self.unit in MORE_IS_BETTER
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the goal, None without a goal or a figure."""
+        if self.goal is None or self.spread is None:
+            return None
+        if self.spread.low < self.goal.value < self.spread.high:
+            return Verdict.NOISY
+        is_above = self.spread.median >= self.goal.value
+        is_below = self.spread.median <= self.goal.value
+        is_reached = is_above if self.goal.bound is Bound.AT_LEAST else is_below
+        return Verdict.REACHED if is_reached else Verdict.MISSED
 
 
 def shown(number: float) -> str:
-    return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.3g}"
+    """Return a number with three significant digits, and no exponent."""
+    if abs(number) >= 999.5:
+        return f"{number:,.0f}"
+    if number and abs(number) < 0.001:
+        return f"{number:.3f}" if abs(number) >= 0.0005 else f"{number:.6f}".rstrip("0")
+    return f"{number:.3g}"
 
 
 def compared(
@@ -60,66 +149,131 @@ def compared(
     scale: float = 1,
     at_least: float | None = None,
     at_most: float | None = None,
+    headline: bool = False,
+    faults: int = 0,
 ) -> Row:
-    """Return ours over theirs, as medians; the spread is that of the rounds taken one by one."""
+    """Return ours against a peer. The ratio is the median of the ratios of single rounds."""
     ratios = [one / other for one, other in zip(rounds[ours], rounds[peer], strict=True)]
-    one, other = median(rounds[ours]), median(rounds[peer])
-    ratio = one / other
     return Row(
         work,
-        one * scale,
         unit,
         peer,
-        other * scale,
-        ratio,
-        min(ratios),
-        max(ratios),
-        f"at least {at_least:g}" if at_least is not None else f"at most {at_most:g}" if at_most is not None else "",
-        None if at_least is None and at_most is None else ratio >= (at_least or 0) and ratio <= (at_most or ratio),
+        median(rounds[ours]) * scale,
+        median(rounds[peer]) * scale,
+        Spread.of(ratios),
+        goal(at_least, at_most),
+        faults,
+        headline=headline,
     )
 
 
-def alone(work: str, unit: str, values: Sequence[float], *, scale: float = 1) -> Row:
-    """Return ours alone, with no peer and no goal."""
-    return Row(work, median(values) * scale, unit, "", lowest=min(values) * scale, highest=max(values) * scale)
+def alone(
+    work: str,
+    unit: str,
+    values: Sequence[float],
+    *,
+    scale: float = 1,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> Row:
+    """Return ours without a peer. A goal is in the unit of the row."""
+    spread = Spread.of([value * scale for value in values])
+    return Row(work, unit, ours=spread.median, spread=spread, goal=goal(at_least, at_most))
 
 
-def bounded(work: str, unit: str, values: Sequence[float], at_most: float, *, scale: float = 1) -> Row:
-    """Return ours alone, against a bound."""
-    row = alone(work, unit, values, scale=scale)
-    return evolve(row, goal=f"at most {shown(at_most)} {unit}", reached=row.ours <= at_most)
+def not_measured(row: Row, reason: str) -> Row:
+    """Return the row without figures: what it would compare, and why it does not."""
+    return evolve(row, note=f"not measured: {reason}")
 
 
-def interleaved(contenders: Mapping[str, Callable[[], Any]], rounds: int, times: int = 1) -> dict[str, list[float]]:
-    """Return the seconds that each contender needs for one call, in each of the rounds in which they take turns."""
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for work in contenders.values():
-        work()
+def goal(at_least: float | None, at_most: float | None) -> Goal | None:
+    if at_least is not None:
+        return Goal(Bound.AT_LEAST, at_least)
+    return None if at_most is None else Goal(Bound.AT_MOST, at_most)
+
+
+@frozen
+class Prepared:
+    """Work on a value that is made, untimed, before each call."""
+
+    prepare: Callable[[], Any]
+    work: Callable[[Any], Any]
+
+    def seconds(self, times: int) -> float:
+        total = 0.0
+        for _ in range(times):
+            value = self.prepare()
+            begun = time.perf_counter()
+            self.work(value)
+            total += time.perf_counter() - begun
+        return total
+
+
+@frozen
+class Plain:
+    """Work that needs nothing prepared."""
+
+    work: Callable[[], Any]
+
+    def seconds(self, times: int) -> float:
+        work = self.work
+        begun = time.perf_counter()
+        for _ in range(times):
+            work()
+        return time.perf_counter() - begun
+
+
+Contenders: TypeAlias = Mapping[str, "Callable[[], Any] | Prepared"]
+
+
+def interleaved(contenders: Contenders, *, quick: bool) -> dict[str, list[float]]:
+    """Return the seconds that each contender needs for one call, in each of the rounds in which they take turns.
+
+    There are as many rounds as fit into the time for a contender, each of them short: what slows the machine down for
+    a while then slows neighbouring rounds alike, and moves no ratio.
+    """
+    works = {name: work if isinstance(work, Prepared) else Plain(work) for name, work in contenders.items()}
+    fewest, budget = (5, 0.4) if quick else (9, 2.0)
     # Freeze existing objects: otherwise every garbage collection traverses a million books.
     gc.collect()
     gc.freeze()
     try:
+        times = {name: calls_per_round(work) for name, work in works.items()}
+        once = sum(work.seconds(times[name]) for name, work in works.items())
+        rounds = min(max(int(budget * len(works) / once), fewest), MAX_ROUNDS)
+        seconds: dict[str, list[float]] = {name: [] for name in works}
         for _ in range(rounds):
-            for name, work in contenders.items():
-                begun = time.perf_counter()
-                for _ in range(times):
-                    work()
-                seconds[name].append((time.perf_counter() - begun) / times)
+            for name, work in works.items():
+                seconds[name].append(work.seconds(times[name]) / times[name])
     finally:
         gc.unfreeze()
     return seconds
 
 
-def table(rows: Iterable[Row]) -> str:
-    """Return the rows as a Markdown table, its columns aligned."""
-    lines = [HEADINGS, *(row.cells for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    text = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
-    ]
-    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(text)
+def calls_per_round(work: Plain | Prepared) -> int:
+    """Return how many calls fill the shortest round; the first one warms up."""
+    work.seconds(1)
+    return max(1, math.ceil(MIN_ROUND_SECONDS / max(work.seconds(1), 1e-9)))
 
 
-def plain(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    return [asdict(row) for row in rows]
+def divided(rounds: Rounds, by: int) -> dict[str, list[float]]:
+    """Return the time of one of the `by` items that each call works on."""
+    return {name: [one / by for one in seconds] for name, seconds in rounds.items()}
+
+
+def retried(measure: Callable[[], T], is_fault: Callable[[T], bool], peer: str) -> tuple[T, int]:
+    """Return the first result that is no fault of the peer, and the number of faults before it.
+
+    Raises:
+        RuntimeError: all of the first measurement and `MAX_RETRIES` more were faults.
+    """
+    for faults in range(MAX_RETRIES + 1):
+        result = measure()
+        if not is_fault(result):
+            return result, faults
+    raise RuntimeError(f"{peer} failed {MAX_RETRIES + 1} times in a row")
+
+
+def percentile(values: Iterable[float], percent: int) -> float:
+    """Return a percentile that lies within the values."""
+    return quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -1,216 +1,330 @@
-"""Requests a second over a real socket: one server at a time on one core, wrk on the other."""
+"""Requests per second over a real socket: one server at a time on one core, wrk on the other."""
 
 from __future__ import annotations
 
-import gzip
-import http.client
 import os
 import random
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import cached_property, partial
+from getpass import getuser
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Final
 
 from attrs import evolve, frozen
 
 from market_index import MarketIndex, OrderBook, wire
 from tests.benchmarks.books import book, books
-from tests.benchmarks.figures import Row, compared
+from tests.benchmarks.figures import Row, alone, compared, goal, not_measured
+from tests.benchmarks.http_servers import (
+    CONNECTIONS,
+    COUNTED,
+    ROOT,
+    ROUND_SECONDS,
+    Contender,
+    Rates,
+    Target,
+    interleaved_rates,
+    missing,
+    serving,
+)
+from tests.benchmarks.report import Group
+from tests.nats import spare_port
 
-CONNECTIONS = 32
-PUBLISHES = 1_000
-ROOT = Path(__file__).resolve().parents[2]
-CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+PUBLISHES: Final = 1_000
 
 BOOK_50, BOOK_500 = "order book of 50 levels a side", "order book of 500 levels a side"
 LIST_1K, LIST_10K = "pair list of 1,000", "pair list of 10,000"
-LIST_GZIP, LIST_304 = "pair list of 10,000 in gzip", "304 to the pair list of 10,000"
-MIXED = "19 books to one pair list of 10,000"
-MOUNTED = "under /api/v1: "
+LIST_CONNECTIONS: Final = 4
+"""For long responses. Some peers encode for all connections before they send the first byte."""
 
-PEERS: dict[str, dict[str, float | None]] = {
-    "raw": {BOOK_50: 0.85, BOOK_500: 0.85, LIST_10K: 1.0},
-    "fastapi_pydantic": {BOOK_50: 4, BOOK_500: 12, LIST_10K: 10},
-    "litestar_msgspec": {BOOK_50: None, BOOK_500: None, LIST_10K: None},
-    "starlette_each_time": {BOOK_50: None, BOOK_500: None, LIST_10K: None},
-    "go": {BOOK_50: 1, BOOK_500: 3, LIST_10K: None},
-}
-"""How many times as fast as each peer we want to be; None where there is no goal."""
+MIXED: Final = f"19 books to one pair list of 10,000, {PUBLISHES:,} publishes per second"
+MIXED_GZIP: Final = f"{MIXED}, gzip"
+ROUTE: Final = "/trading-view"
 
-Rates: TypeAlias = dict[str, dict[str, list[float]]]
-"""Requests a second, by target and contender, round by round."""
+OURS: Final = "market_index"
+RAW: Final = "uvicorn, prebuilt bytes"
+GO, GO_PREBUILT, NGINX, GRANIAN = "Go, encoding", "Go, prebuilt bytes", "nginx, static file", "granian, the same app"
+FASTAPI, LITESTAR, STARLETTE = "FastAPI, pydantic", "Litestar, msgspec", "Starlette, encoding"
+ROUTED: Final = "without the fast path"
+QUIET, PUBLISHING = "no publishes", "publishes"
+
+TITLE: Final = "Over HTTP"
+ABOUT: Final = f"""
+wrk has one thread and {CONNECTIONS} keep-alive connections ({LIST_CONNECTIONS} for the pair list of 10,000) on one
+core. Each server has one process that serves on the other core; while one is measured, the others are stopped
+(SIGSTOP). A round takes {ROUND_SECONDS:g} s, and longer if responses are slow, so that there are enough of them.
+Before anything is timed, the bytes of each response are compared. The sources of the peers:
+[tests/benchmarks/servers](../tests/benchmarks/servers).
+
+- *{RAW}*: an ASGI app that looks at nothing but the query and sends two header fields where we send five: the limit
+  of uvicorn. Each Python server runs on the same uvicorn (uvloop, httptools, no access log), except *{GRANIAN}*
+  (uvloop, one worker, one thread).
+- *{NGINX}* (one worker, open files cached, sendfile) and *{GO_PREBUILT}* (net/http, GOMAXPROCS=1) send bytes that
+  never change, and have no index behind them.
+- *{FASTAPI}*, *{LITESTAR}*, *{STARLETTE}* and *{GO}* (encoding/json) look the pair up and encode each response.
+- *{ROUTED}*: the same app, each request through the router of Starlette.
+- *{QUIET}*: the same requests while nothing changes. Else a thread of the server publishes a new spot price and level
+  for a random pair at a time.
+"""
 
 
 @frozen
-class Target:
-    """What is asked of a server; `expected` is what must come back before anything is timed."""
+class Comparison:
+    """A row: a target of ours against one of a peer."""
 
-    name: str
-    path: str
-    expected: bytes
-    headers: tuple[tuple[str, str], ...] = ()
-    script: str | None = None
+    target: str
+    peer: str
+    at_least: float | None = None
+    headline: bool = False
+    ours: str = OURS
+    peer_target: str = ""
+
+    def row(self, rates: Rates) -> Row:
+        ours, theirs = rates[self.target][self.ours], rates[self.peer_target or self.target][self.peer]
+        rounds = {"ours": ours, self.label: theirs}
+        return compared(self.target, "/s", rounds, "ours", self.label, at_least=self.at_least, headline=self.headline)
+
+    def not_measured(self, reason: str) -> Row:
+        return not_measured(Row(self.target, "/s", self.label, goal=goal(self.at_least, None)), reason)
+
+    @property
+    def label(self) -> str:
+        return self.peer_target or self.peer
 
 
 @frozen
-class Contender:
-    """A server: what it serves, and what is asked of it."""
+class Data:
+    """The books that every contender serves, in files, and the targets."""
 
-    name: str
-    file: Path
-    targets: tuple[Target, ...]
-    publishes: int = 0
+    folder: Path
+
+    @cached_property
+    def small(self) -> OrderBook:
+        return book(random.Random(1), 50)
+
+    @cached_property
+    def large(self) -> OrderBook:
+        return book(random.Random(2), 500)
+
+    def index(self, size: int) -> MarketIndex:
+        # In ledger order, for the sake of peers that list pairs as they were given.
+        return MarketIndex([self.small, self.large, *books(size - 2, 0, seed=2)])
+
+    def lines(self, size: int) -> Path:
+        """Return a file with a book per line."""
+        file = self.folder / f"{size}.ndjson"
+        if not file.exists():
+            texts = map(wire.order_book_to_json, self.index(size).values())
+            file.write_bytes(b"".join(text + b"\n" for text in texts))
+        return file
+
+    def book(self, name: str, one: OrderBook) -> Target:
+        path = f"{ROUTE}/order-book?base={one.pair.base}&quote={one.pair.quote}"
+        return Target(name, path, wire.order_book_to_json(one))
+
+    def listed(self, name: str, size: int) -> Target:
+        body = wire.pair_list_to_json(self.index(size).pair_list())
+        return Target(name, f"{ROUTE}/pair-list", body, connections=CONNECTIONS if size < 10_000 else LIST_CONNECTIONS)
+
+    @cached_property
+    def books(self) -> tuple[Target, ...]:
+        return self.book(BOOK_50, self.small), self.book(BOOK_500, self.large)
+
+    @cached_property
+    def targets(self) -> tuple[Target, ...]:
+        return (*self.books, self.listed(LIST_10K, 10_000))
+
+    def python(self, name: str, server: str, targets: tuple[Target, ...], size: int = 10_000) -> Contender:
+        command = (sys.executable, "-m", "tests.benchmarks.servers", server, "PORT", str(self.lines(size)))
+        return Contender(name, command, targets)
 
 
-def rows(*, quick: bool) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory() as folder:
-        rates = measured(Path(folder), rounds=1 if quick else 9, seconds=1)
-    for peer, goals in PEERS.items():
-        for target, goal in goals.items():
-            if peer in rates[target]:
-                yield compared(target, "/s", rates[target], "market_index", peer, at_least=goal)
-    for target in (BOOK_50, LIST_10K):
-        yield compared(target, "/s", rates[target], "market_index", "market_index_routed", at_least=1.1)
-    yield compared(LIST_1K, "/s", rates[LIST_1K], "market_index", "raw", at_least=0.95)
-    for target in (MOUNTED + BOOK_50, MOUNTED + BOOK_500):
-        yield compared(target, "/s", rates[target], "market_index_mounted", "raw_mounted", at_least=0.85)
-    ours = {target: contenders["market_index"] for target, contenders in rates.items() if "market_index" in contenders}
-    yield compared(LIST_GZIP, "/s", ours, LIST_GZIP, LIST_10K, at_least=2.5)
-    yield compared(LIST_304, "/s", ours, LIST_304, LIST_10K, at_least=8)
-    work = f"{MIXED}, with {PUBLISHES:,} publishes a second"
-    yield compared(work, "/s", rates[MIXED], "publishing", "market_index", at_least=0.7)
+def all_three(peer: str, *goals: float | None, headline: str = "") -> list[Comparison]:
+    targets = (BOOK_50, BOOK_500, LIST_10K)
+    return [
+        Comparison(target, peer, at_least, target == headline)
+        for target, at_least in zip(targets, goals or (None, None, None), strict=True)
+    ]
 
 
-def measured(folder: Path, rounds: int, seconds: int) -> Rates:
-    rates: Rates = {}
-    contenders = list(prepared(folder))
-    for number in range(rounds):
-        for contender in contenders:
-            with serving(contender, folder) as port:
-                for target in contender.targets:
-                    check(port, target, contender)
-                    rate = requests_a_second(port, target, seconds)
-                    rates.setdefault(target.name, {}).setdefault(contender.name, []).append(rate)
-        print(f"  round {number + 1} of {rounds} over HTTP", file=sys.stderr, flush=True)
-    return rates
+def frameworks(data: Data) -> list[Contender]:
+    servers = {
+        RAW: "raw",
+        OURS: "market_index",
+        ROUTED: "market_index_routed",
+        FASTAPI: "fastapi_pydantic",
+        LITESTAR: "litestar_msgspec",
+        STARLETTE: "starlette_each_time",
+    }
+    return [data.python(name, server, data.targets) for name, server in servers.items()]
 
 
-def prepared(folder: Path) -> Iterator[Contender]:
-    numbers = random.Random(1)
-    small, large = book(numbers, 50), book(numbers, 500)
-    # In ledger order, for the sake of peers that list pairs as they were given.
-    ten_thousand = MarketIndex([small, large, *books(9_998, 0, seed=2)])
-    thousand = MarketIndex([small, large, *books(998, 0, seed=3)])
-    files = {"10k": folder / "10k.ndjson", "1k": folder / "1k.ndjson"}
-    for file, index in ((files["10k"], ten_thousand), (files["1k"], thousand)):
-        file.write_bytes(b"".join(wire.order_book_to_json(one) + b"\n" for one in index.values()))
+def small_list(data: Data) -> list[Contender]:
+    targets = (data.listed(LIST_1K, 1_000),)
+    return [data.python(name, server, targets, 1_000) for name, server in ((RAW, "raw"), (OURS, "market_index"))]
 
-    two = (order_book(BOOK_50, small), order_book(BOOK_500, large))
-    listed = Target(LIST_10K, "/trading-view/pair-list", wire.pair_list_to_json(ten_thousand.pair_list()))
-    zipped = evolve(listed, name=LIST_GZIP, headers=(("Accept-Encoding", "gzip"),))
-    known = evolve(listed, name=LIST_304, expected=b"", headers=(("If-None-Match", "*"),))
-    script = folder / "mixed.lua"
+
+def mounted(data: Data) -> list[Contender]:
+    targets = tuple(evolve(one, name=f"under /api/v1: {one.name}", path=f"/api/v1{one.path}") for one in data.books)
+    return [data.python(name, f"{server}_mounted", targets) for name, server in ((RAW, "raw"), (OURS, "market_index"))]
+
+
+def conditional(data: Data) -> list[Contender]:
+    listed = data.targets[2]
+    zipped = evolve(listed, name=f"{LIST_10K}, gzip", headers=(("Accept-Encoding", "gzip"),))
+    known = evolve(listed, name=f"{LIST_10K}, 304", expected=b"", headers=(("If-None-Match", "*"),))
+    return [data.python(OURS, "market_index", (listed, zipped, known))]
+
+
+def publishing(data: Data) -> list[Contender]:
+    script = data.folder / "mixed.lua"
+    book_50, _, listed = data.targets
     script.write_text(
         "local asked = 0\n"
         "request = function()\n"
         "  asked = asked + 1\n"
-        f'  return wrk.format("GET", asked % 20 == 0 and "{listed.path}" or "{two[0].path}")\n'
+        f'  return wrk.format("GET", asked % 20 == 0 and "{listed.path}" or "{book_50.path}")\n'
         "end\n"
     )
-    mixed = evolve(two[0], name=MIXED, script=str(script))
-    all_three = (*two, listed)
-    yield Contender("raw", files["10k"], all_three)
-    yield Contender("market_index", files["10k"], (*all_three, zipped, known, mixed))
-    yield Contender("market_index_routed", files["10k"], all_three)
-    yield Contender("publishing", files["10k"], (mixed,), PUBLISHES)
-    for peer in ("fastapi_pydantic", "litestar_msgspec", "starlette_each_time"):
-        yield Contender(peer, files["10k"], all_three)
-    if shutil.which("go"):
-        source = ROOT / "tests/benchmarks/servers/encoding_each_time.go"
-        environment = os.environ | {"GOCACHE": str(folder / "cache"), "GOFLAGS": "-mod=mod"}
-        subprocess.run(["go", "build", "-o", str(folder / "go"), str(source)], env=environment, check=True)
-        yield Contender("go", files["10k"], all_three)
-    short = (Target(LIST_1K, listed.path, wire.pair_list_to_json(thousand.pair_list())),)
-    yield Contender("raw", files["1k"], short)
-    yield Contender("market_index", files["1k"], short)
-    mounted = tuple(evolve(one, name=MOUNTED + one.name, path="/api/v1" + one.path) for one in two)
-    yield Contender("raw_mounted", files["10k"], mounted)
-    yield Contender("market_index_mounted", files["10k"], mounted)
-
-
-def order_book(name: str, one: OrderBook) -> Target:
-    path = f"/trading-view/order-book?base={one.pair.base}&quote={one.pair.quote}"
-    return Target(name, path, wire.order_book_to_json(one))
-
-
-@contextmanager
-def serving(contender: Contender, folder: Path) -> Iterator[int]:
-    """Run the server on the first core until it answers, and end it afterwards."""
-    port = 18_000 + os.getpid() % 1_000
-    if contender.name == "go":
-        command = [str(folder / "go"), str(port), str(contender.file)]
-    else:
-        name = "market_index" if contender.publishes else contender.name
-        command = [sys.executable, "-m", "tests.benchmarks.servers", name, str(port), str(contender.file)]
-        command += [str(contender.publishes)] if contender.publishes else []
-    process = subprocess.Popen(
-        [*pinned(CORES[0]), *command], cwd=ROOT, env=os.environ | {"GOMAXPROCS": "1"}, stderr=subprocess.DEVNULL
+    mixed = evolve(book_50, name=MIXED, script=script)
+    targets = (mixed, evolve(mixed, name=MIXED_GZIP, headers=(("Accept-Encoding", "gzip"),)))
+    quiet = data.python(QUIET, "market_index", targets)
+    changing = evolve(
+        quiet,
+        name=PUBLISHING,
+        port=spare_port(),
+        command=(*quiet.command, str(PUBLISHES)),
+        targets=tuple(evolve(one, expected=None) for one in targets),
+        counter=data.folder / "published",
     )
-    try:
-        patience = time.monotonic() + 60
-        while True:
-            try:
-                answer(port, Target("", "/", b""))
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > patience:
-                    raise RuntimeError(f"{contender.name} does not serve") from None
-                time.sleep(0.05)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(30)
+    return [quiet, changing]
 
 
-def pinned(core: int) -> list[str]:
-    return ["taskset", "-c", str(core)] if shutil.which("taskset") else []
+def go(data: Data) -> list[Contender]:
+    contenders = [data.python(OURS, "market_index", data.targets)]
+    environment = os.environ | {"GOCACHE": str(data.folder / "cache"), "GOFLAGS": "-mod=mod"}
+    for name, source in ((GO, "encoding_each_time.go"), (GO_PREBUILT, "prebuilt.go")):
+        program = data.folder / source.removesuffix(".go")
+        command = ["go", "build", "-o", str(program), str(ROOT / "tests/benchmarks/servers" / source)]
+        subprocess.run(command, env=environment, check=True)
+        contenders.append(Contender(name, (str(program), "PORT", str(data.lines(10_000))), data.targets))
+    return contenders
 
 
-def answer(port: int, target: Target) -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("GET", target.path, headers=dict(target.headers))
-    response = connection.getresponse()
-    response.body = response.read()  # type: ignore[attr-defined]  # to have it in hand once the connection is closed
-    connection.close()
-    return response
+def granian(data: Data) -> list[Contender]:
+    options = (
+        "--interface asgi --loop uvloop --http 1 --workers 1 --runtime-threads 1 --no-ws --no-access-log --factory"
+    )
+    command = (
+        sys.executable,
+        "-m",
+        "granian",
+        "--port",
+        "PORT",
+        *options.split(),
+        "tests.benchmarks.servers.factory:create",
+    )
+    environment = {"BOOKS": str(data.lines(10_000))}
+    return [
+        data.python(OURS, "market_index", data.targets),
+        Contender(GRANIAN, command, data.targets, environment),
+    ]
 
 
-def check(port: int, target: Target, contender: Contender) -> None:
-    """Compare the bytes, and warm the server up."""
-    for _ in range(50):
-        response: Any = answer(port, target)
-        body = gzip.decompress(response.body) if response.headers["content-encoding"] else response.body
-        if response.status not in {200, 304} or (body != target.expected and not contender.publishes):
-            raise RuntimeError(f"{contender.name} answers {target.path} with {response.status}: {body[:200]!r}")
+NGINX_CONF: Final = """
+user {user};
+worker_processes 1;
+daemon off;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    open_file_cache max=100;
+    keepalive_requests 1000000000;
+    default_type application/json;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    map_hash_bucket_size 256;
+    map $arg_base $book {{ "{small}" small; "{large}" large; }}
+    server {{
+        listen 127.0.0.1:{port};
+        root {folder};
+        location = /trading-view/order-book {{ try_files /$book =404; }}
+        location = /trading-view/pair-list {{ try_files /list =404; }}
+    }}
+}}
+"""
 
 
-def requests_a_second(port: int, target: Target, seconds: int) -> float:
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s"]
-    for name, value in target.headers:
-        command += ["-H", f"{name}: {value}"]
-    if target.script:
-        command += ["-s", target.script]
-    command.append(f"http://127.0.0.1:{port}{target.path}")
-    done = subprocess.run([*pinned(CORES[-1]), *command], capture_output=True, text=True, check=True)
-    if "Non-2xx or 3xx" in done.stdout or "Socket errors" in done.stdout:
-        raise RuntimeError(done.stdout)
-    found = re.search(r"Requests/sec: +([0-9.]+)", done.stdout)
-    if found is None:
-        raise RuntimeError(done.stdout)
-    return float(found[1])
+def nginx(data: Data) -> list[Contender]:
+    for name, target in zip(("small", "large", "list"), data.targets, strict=True):
+        (data.folder / name).write_bytes(target.expected or b"")
+    port, file = spare_port(), data.folder / "nginx.conf"
+    small, large = data.small.pair.base, data.large.pair.base
+    file.write_text(NGINX_CONF.format(user=getuser(), folder=data.folder, port=port, small=small, large=large))
+    command = ("nginx", "-c", str(file), "-p", str(data.folder))
+    return [data.python(OURS, "market_index", data.targets), Contender(NGINX, command, data.targets, port=port)]
+
+
+@frozen
+class Compared:
+    """A group: the servers that take turns, and the rows that they give."""
+
+    contenders: Callable[[Data], list[Contender]]
+    comparisons: Sequence[Comparison]
+    rounds: int
+    needs: tuple[str, ...] = ()
+
+    def __call__(self) -> Iterator[Row]:
+        if reason := missing("wrk", *self.needs):
+            yield from (one.not_measured(reason) for one in self.comparisons)
+            return
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            contenders = self.contenders(Data(Path(folder)))
+            rates = interleaved_rates([stack.enter_context(serving(one)) for one in contenders], self.rounds)
+        yield from (one.row(rates) for one in self.comparisons)
+        for one in contenders:
+            if one.counter:
+                yield alone(f"{MIXED}: publishes reached", "/s", rates[COUNTED][one.name])
+
+
+def groups(*, quick: bool) -> dict[str, Group]:
+    group = partial(Compared, rounds=11 if quick else 31)
+    return {
+        "frameworks": group(
+            frameworks,
+            [
+                *all_three(RAW, 0.85, 0.85, 1, headline=BOOK_50),
+                *all_three(FASTAPI, 4, 12, 10, headline=BOOK_50),
+                *all_three(LITESTAR, headline=BOOK_50),
+                *all_three(STARLETTE),
+                *all_three(ROUTED, 1.1, None, 1.1),
+            ],
+        ),
+        "go": group(go, [*all_three(GO, 1, 3, None), *all_three(GO_PREBUILT, headline=BOOK_50)], needs=("go",)),
+        "nginx": group(nginx, all_three(NGINX, headline=BOOK_50), needs=("nginx",)),
+        "granian": group(granian, all_three(GRANIAN, headline=BOOK_50)),
+        "small_list": group(small_list, [Comparison(LIST_1K, RAW, 0.95)]),
+        "mounted": group(mounted, [Comparison(f"under /api/v1: {name}", RAW, 0.85) for name in (BOOK_50, BOOK_500)]),
+        "conditional": group(
+            conditional,
+            [
+                Comparison(f"{LIST_10K}, gzip", OURS, 2.5, peer_target=LIST_10K),
+                Comparison(f"{LIST_10K}, 304", OURS, 8, peer_target=LIST_10K),
+            ],
+        ),
+        "publishing": group(
+            publishing,
+            [Comparison(target, QUIET, 0.85, target == MIXED, ours=PUBLISHING) for target in (MIXED, MIXED_GZIP)],
+        ),
+    }

@@ -1,41 +1,61 @@
-"""What a plan for very many readers is made of: what more safety costs, a leaf node on the way, a cache in front."""
+"""What a plan for many readers consists of: what more safety costs, a leaf node on the way, a cache in front."""
 
 from __future__ import annotations
 
-import json
-import random
-import shutil
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from getpass import getuser
+from http.client import HTTPConnection
 from pathlib import Path
-from statistics import median, quantiles
+from typing import Final
 from urllib.parse import urlencode
 
-from market_index import wire
+from market_index import OrderBook, wire
 from market_index_feeds import open_store
-from tests.benchmarks.books import book
-from tests.benchmarks.distributed import OURS, seen_after
-from tests.benchmarks.figures import Row
-from tests.nats import Server, cluster, opened, served, spare_port
+from tests.benchmarks.books import books
+from tests.benchmarks.figures import Row, alone, not_measured, percentile
+from tests.benchmarks.http_servers import missing
+from tests.benchmarks.report import Group
+from tests.benchmarks.seen import ROOT, publish_spot, seen_after
+from tests.nats import Server, cluster, served, spare_port
+from tests.waiting import eventually
 
-ROOT = Path(__file__).resolve().parents[2]
-COMMAND = Path(sys.executable).with_name("market-index")
+COMMAND: Final = Path(sys.executable).with_name("market-index")
+ONE, SYNCED, THREE = "one server", "one server, sync_interval always", "three servers, three replicas"
+REPLICA, CACHE = "one replica", "a cache in front of it (nginx)"
+
+TITLE: Final = "Many machines"
+ABOUT: Final = """
+All servers of a cluster run on this one machine: the rows show the work, not the network.
+`market-index serve --max-age` with one second is measured by itself and behind nginx as a cache, with and without
+`If-None-Match`.
+"""
 
 
-def rows(*, quick: bool) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory(prefix=".bench-", dir=ROOT) as folder:
-        yield from safety(Path(folder), 100 if quick else 1_000)
-        yield leaf(Path(folder), 100 if quick else 1_000)
-        if shutil.which("wrk"):
-            yield from cached(Path(folder), 1 if quick else 5)
+def groups(*, quick: bool) -> dict[str, Group]:
+    times = 100 if quick else 1_000
+    return {
+        "safety": in_folder(partial(safety, times=times)),
+        "leaf": in_folder(partial(leaf, times=times)),
+        "cache": in_folder(partial(cached, rounds=3, seconds=1 if quick else 3)),
+    }
 
 
-def safety(folder: Path, times: int) -> Iterator[Row]:
+def in_folder(group: Callable[[Path], Iterator[Row]]) -> Group:
+    def rows() -> Iterator[Row]:
+        with tempfile.TemporaryDirectory(prefix=".bench-", dir=ROOT) as folder:
+            yield from group(Path(folder))
+
+    return rows
+
+
+def safety(folder: Path, *, times: int) -> Iterator[Row]:
     """One publish after the other, each acknowledged before the next."""
     with ExitStack() as stack:
         one = stack.enter_context(served(folder / "one"))
@@ -45,32 +65,31 @@ def safety(folder: Path, times: int) -> Iterator[Row]:
         synced.start()
         synced.wait()
         three = stack.enter_context(cluster(folder / "three"))
-        urls = {
-            "one server": one.url,
-            "one server, sync_interval always": synced.url,
-            "three servers, three replicas": three[0].url,
-        }
-        numbers = random.Random(9)
-        made = [book(numbers, 50) for _ in range(20)]
-        for name, url in urls.items():
-            with opened(f"{url}/books") as store:
-                store.publish(*made)
-                seconds = []
-                for number in range(times):
-                    begun = time.perf_counter()
-                    store.publish(made[number % 20])
-                    seconds.append(time.perf_counter() - begun)
-                percentiles = quantiles(seconds, n=100)
-                begun = time.perf_counter()
-                for _ in range(times // 20):
-                    store.publish(*made)
-                each = (time.perf_counter() - begun) / (times // 20 * 20)
-            yield Row(f"publish a book of 6 kB to {name}: p50", percentiles[49] * 1e3, "ms", "")
-            yield Row(f"publish a book of 6 kB to {name}: p99", percentiles[98] * 1e3, "ms", "")
-            yield Row(f"publish books of 6 kB to {name}, 20 a call, each", each * 1e3, "ms", "")
+        held = books(20, 50, seed=9)
+        for name, url in {ONE: one.url, SYNCED: synced.url, THREE: three[0].url}.items():
+            single, batched = published(f"{url}/books", held, times)
+            for percent in (50, 99):
+                yield alone(
+                    f"publish a book of 6 kB to {name}: p{percent}", "ms", [percentile(single, percent)], scale=1e3
+                )
+            yield alone(f"publish books of 6 kB to {name}, 20 a call, each", "ms", batched, scale=1e3)
 
 
-def leaf(folder: Path, times: int) -> Row:
+def published(url: str, held: list[OrderBook], times: int) -> tuple[list[float], list[float]]:
+    """Return the seconds of each publish, and of each book where 20 are published at once."""
+    with open_store(url) as store:
+        store.publish(*held)
+        single = [timed(partial(store.publish, held[number % 20])) for number in range(times)]
+        return single, [timed(partial(store.publish, *held)) / 20 for _ in range(times // 20)]
+
+
+def timed(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def leaf(folder: Path, *, times: int) -> Iterator[Row]:
     """A server without storage of its own, to which replicas connect, and which is connected to the one that has."""
     port = spare_port()
     hub = Server(folder / "hub", more=f'leafnodes {{ listen: "127.0.0.1:{port}" }}')
@@ -82,18 +101,15 @@ def leaf(folder: Path, times: int) -> Row:
             stack.callback(server.kill)
             server.start()
             server.wait()
-        numbers = random.Random(5)
-        held = [book(numbers, 50) for _ in range(20)]
+        eventually(lambda: "Leafnode connection created" in far.log)
+        held = books(20, 50, seed=5)
         with open_store(f"{hub.url}/books") as store:
             store.publish(*held)
-            time.sleep(2)
-            after = seen_after(
-                f"{far.url}/books", OURS, times, lambda one, spot: store.publish(one.apply(spot=spot)), held
-            )
-    return Row("from a publish to where a replica behind a leaf node shows it: p50", median(after), "ms", "")
+            after = seen_after(f"{far.url}/books", times, partial(publish_spot, store), held, gap=0.004)
+    yield alone("from a publish to where a replica behind a leaf node has it: p50", "ms", [percentile(after, 50)])
 
 
-NGINX = """
+NGINX: Final = """
 user {user};
 worker_processes 1;
 daemon off;
@@ -126,58 +142,73 @@ http {{
 """
 
 
-def cached(folder: Path, seconds: int) -> Iterator[Row]:
-    """One replica, its answers fresh for a second, by itself and behind a cache; the client on the other core."""
-    numbers = random.Random(5)
-    one = book(numbers, 50)
+def cached(folder: Path, *, rounds: int, seconds: int) -> Iterator[Row]:
+    """One replica, its responses fresh for a second, by itself and behind a cache."""
+    works = [f"{server}{answer}" for server in (REPLICA, CACHE) for answer in ("", ", 304")]
+    if reason := missing("wrk", "nginx"):
+        yield from (not_measured(Row(work, "/s"), reason) for work in works)
+        return
+    (one,) = books(1, 50, seed=5)
     lines = folder / "books.ndjson"
     lines.write_bytes(wire.order_book_to_json(one) + b"\n")
     path = f"/trading-view/order-book?{urlencode({'base': one.pair.base, 'quote': one.pair.quote})}"
-    with replica(lines, folder) as port:
-        etag = etag_of(port, path)
-        for name, header in (("", None), (", 304", f"If-None-Match: {etag}")):
-            yield Row(f"one replica{name}", rate(port, path, seconds, header), "/s", "")
-        if nginx := shutil.which("nginx"):
-            front = spare_port()
-            configuration = folder / "nginx.conf"
-            configuration.write_text(NGINX.format(user=getuser(), folder=folder, replica=port, port=front))
-            with subprocess.Popen([nginx, "-c", configuration, "-p", folder]) as process:
-                try:
-                    time.sleep(1)
-                    for name, header in (("", None), (", 304", f"If-None-Match: {etag_of(front, path)}")):
-                        yield Row(f"a cache in front of it (nginx){name}", rate(front, path, seconds, header), "/s", "")
-                finally:
-                    process.terminate()
+    with replica(lines, folder) as port, cache(folder, port, path) as front:
+        rates: dict[str, list[float]] = {work: [] for work in works}
+        for _ in range(rounds):
+            for server, of in ((REPLICA, port), (CACHE, front)):
+                header = f"If-None-Match: {etag_of(of, path)}"
+                rates[server].append(rate(of, path, seconds))
+                rates[f"{server}, 304"].append(rate(of, path, seconds, "-H", header))
+    for work, values in rates.items():
+        yield alone(work, "/s", values)
 
 
 @contextmanager
 def replica(lines: Path, folder: Path) -> Iterator[int]:
-    port = spare_port()
-    said = folder / "said"
-    with said.open("wb") as file:
-        process = subprocess.Popen(
-            [COMMAND, "serve", lines, "--port", str(port), "--max-age", "1"], stderr=file, stdout=file
-        )
-    try:
-        while "listening" not in said.read_text():
-            time.sleep(0.05)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(20)
+    output = folder / "output"
+    command = [str(COMMAND), "serve", str(lines), "--port", "0", "--max-age", "1"]
+    with output.open("wb") as file, subprocess.Popen(command, stderr=file, stdout=file) as process:
+        try:
+            eventually(lambda: re.search(r"listening on \S+:\d+", output.read_text()))
+            found = re.search(r"listening on \S+:(\d+)", output.read_text())
+            assert found
+            yield int(found[1])
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def cache(folder: Path, replica: int, path: str) -> Iterator[int]:
+    port, configuration = spare_port(), folder / "nginx.conf"
+    configuration.write_text(NGINX.format(user=getuser(), folder=folder, replica=replica, port=port))
+
+    def answers() -> bool:
+        try:
+            return bool(etag_of(port, path))
+        except OSError:
+            return False
+
+    command = ["nginx", "-c", str(configuration), "-p", str(folder)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            eventually(answers)
+            yield port
+        finally:
+            process.terminate()
 
 
 def etag_of(port: int, path: str) -> str:
-    said = subprocess.run(
-        ["curl", "-si", f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True, check=True
-    ).stdout
-    (line,) = [line for line in said.splitlines() if line.lower().startswith("etag:")]
-    return line.partition(":")[2].strip()
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path)
+    etag = connection.getresponse().headers["etag"]
+    connection.close()
+    assert etag
+    return etag
 
 
-def rate(port: int, path: str, seconds: int, header: str | None) -> float:
-    command = ["wrk", "-t1", "-c32", f"-d{seconds}s", *(["-H", header] if header else [])]
-    said = subprocess.run([*command, f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True, check=True)
-    assert "Non-2xx" not in said.stdout or header, json.dumps(said.stdout)
-    (line,) = [line for line in said.stdout.splitlines() if line.startswith("Requests/sec:")]
+def rate(port: int, path: str, seconds: int, *options: str) -> float:
+    command = ["wrk", "-t1", "-c32", f"-d{seconds}s", *options, f"http://127.0.0.1:{port}{path}"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "Non-2xx" not in output, output
+    (line,) = [line for line in output.splitlines() if line.startswith("Requests/sec:")]
     return float(line.split()[1])

@@ -1,4 +1,4 @@
-"""Serves one contender on 127.0.0.1: `python -m tests.benchmarks.servers NAME PORT BOOKS [PUBLISHES_A_SECOND]`.
+"""Serves one contender on 127.0.0.1: `python -m tests.benchmarks.servers NAME PORT BOOKS [PUBLISHES_PER_SECOND]`.
 
 BOOKS is a file of order books, one a line. Every Python contender runs on the same uvicorn, set up alike.
 """
@@ -6,10 +6,12 @@ BOOKS is a file of order books, one a line. Every Python contender runs on the s
 from __future__ import annotations
 
 import importlib
+import os
 import random
 import sys
 import threading
 import time
+from itertools import count
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -19,18 +21,28 @@ from market_index import LiveIndex, wire
 from market_index_cli.server.http_server import Server, bind
 from market_index_http import create_app
 
+STOPPED_SECONDS = 0.08
+"""A thread that is this late was stopped with its process."""
 
-def publish(live: LiveIndex, a_second: int) -> None:
-    """Publish so many books a second for ever, one at a time: another spot and another best bid for a random pair."""
+
+def publish(live: LiveIndex, per_second: int) -> None:
+    """Publish so many books per second, one at a time: another spot and another best bid for a random pair.
+
+    Each tenth time the number of publishes is written to standard output.
+    """
     numbers = random.Random(1)
     pairs = list(live.current)
     due = time.perf_counter()
-    while True:
+    for number in count():
         book = live.current.order_book(numbers.choice(pairs))
         spot = f"0.{numbers.randrange(10**6, 10**8):09}"
         live.publish(book.apply(bids=[(spot, numbers.randrange(1, 10**9))], spot=spot))
-        due += 1 / a_second
-        time.sleep(max(due - time.perf_counter(), 0))
+        if number % 10 == 0:
+            os.write(sys.stdout.fileno(), b"%d\n" % number)
+        now = time.perf_counter()
+        # After a stop, what was not published then is not made up for.
+        due = now if now - due > STOPPED_SECONDS else due + 1 / per_second
+        time.sleep(max(due - now, 0))
 
 
 def main() -> None:

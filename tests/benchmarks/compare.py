@@ -1,0 +1,59 @@
+"""Compares two reports: `make bench COMPARE=old.json` lists what got worse beyond the noise of both."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.benchmarks.figures import Row, Spread, shown
+from tests.benchmarks.report import Comparison, Regression, Report
+
+MIN_CHANGE: Final = 0.05
+"""A smaller share is no regression, however quiet the rounds were: processes differ by a few percent."""
+
+MIN_ROUNDS: Final = 3
+"""The noise of fewer rounds is unknown."""
+
+RULE: Final = (
+    "A row got worse if its median is worse by more than the interquartile range of each of the two runs, and by more "
+    f"than {MIN_CHANGE:.0%}. A row with a peer is judged by its ratio, which depends little on the machine. A row "
+    f"without a peer, or with fewer than {MIN_ROUNDS} rounds in either run, is not judged."
+)
+
+
+def compare(before: Report, after: Report) -> Comparison:
+    """Return what got worse, in the order of the later report."""
+    earlier = {row.key: row for row in before.rows}
+    pairs = [(earlier[row.key], row) for row in after.rows if row.key in earlier]
+    judged = [(old, new) for old, new in pairs if is_judged(old) and is_judged(new)]
+    found = [regression(old, new) for old, new in judged]
+    return Comparison(before.measured, len(judged), [one for one in found if one is not None])
+
+
+def is_judged(row: Row) -> bool:
+    return bool(row.peer) and row.spread is not None and row.spread.rounds >= MIN_ROUNDS
+
+
+def regression(old: Row, new: Row) -> Regression | None:
+    """Return how a row got worse; None if it did not, or not beyond the noise."""
+    assert old.spread is not None
+    assert new.spread is not None
+    worse = old.spread.median - new.spread.median if new.more_is_better else new.spread.median - old.spread.median
+    if worse <= noise(old.spread, new.spread):
+        return None
+    return Regression(new.work, new.peer, new.unit, old.spread.median, new.spread.median)
+
+
+def noise(old: Spread, new: Spread) -> float:
+    """Return the difference of medians up to which nothing has changed."""
+    return max(old.width, new.width, MIN_CHANGE * abs(old.median))
+
+
+def text(comparison: Comparison) -> str:
+    """Return one line for each regression, or that there is none."""
+    head = f"compared with {comparison.measured}: {comparison.compared} rows, {len(comparison.regressions)} got worse"
+    return "\n".join([head, *map(line, comparison.regressions)])
+
+
+def line(one: Regression) -> str:
+    """Return `work, against peer: ratio before -> after`."""
+    return f"WORSE {one.work}, against {one.peer}: {shown(one.before)} -> {shown(one.after)}"

@@ -1,0 +1,191 @@
+"""The report of one run: rows in groups, saved after each row, so that a run can be resumed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import cattrs
+from attrs import Factory, define, field
+
+from tests.benchmarks.figures import Row, Verdict, shown
+
+FORMAT: Final = 2
+
+Group: TypeAlias = Callable[[], Iterable[Row]]
+"""Measures rows that belong together, such as those of one interleaved run."""
+
+HEADINGS: Final = ("work", "ours", "against", "theirs", "ratio", "quartiles", "goal", "verdict")
+
+
+class State(Enum):
+    """How far a group has come."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    FAILED = "failed"
+
+
+@define
+class Measured:
+    """The rows of a group, and the error that ended it."""
+
+    state: State = State.RUNNING
+    rows: list[Row] = Factory(list)
+    error: str = ""
+    seconds: float = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a resumed run keeps the rows: all were measured."""
+        return self.state is State.COMPLETE and all(row.is_measured for row in self.rows)
+
+
+@define
+class Part:
+    """What the groups of one module are about: a title, and Markdown."""
+
+    title: str
+    about: str
+
+
+@define
+class Regression:
+    """A row whose median got worse by more than both interquartile ranges."""
+
+    work: str
+    peer: str
+    unit: str
+    before: float
+    after: float
+
+
+@define
+class Comparison:
+    """What got worse since an earlier run."""
+
+    measured: str
+    compared: int
+    regressions: list[Regression]
+
+
+@define
+class Report:
+    """What has been measured so far."""
+
+    quick: bool = False
+    measured: str = ""
+    versions: dict[str, str] = Factory(dict)
+    parts: dict[str, Part] = Factory(dict)
+    groups: dict[str, Measured] = Factory(dict)
+    comparison: Comparison | None = None
+    format: int = field(default=FORMAT)
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        for group in self.groups.values():
+            yield from group.rows
+
+    @property
+    def failures(self) -> dict[str, str]:
+        return {name: group.error for name, group in self.groups.items() if group.state is State.FAILED}
+
+    @property
+    def faults(self) -> int:
+        """How often a peer failed and was retried."""
+        return sum(row.faults for row in self.rows)
+
+    def with_verdict(self, verdict: Verdict) -> list[Row]:
+        return [row for row in self.rows if row.verdict is verdict]
+
+    def save(self, path: Path) -> None:
+        """Replace the file atomically, so that an interrupted run leaves the rows of the last save."""
+        staged = path.with_name(f"{path.name}.new")
+        content = json.dumps(cattrs.unstructure(self), indent=1, ensure_ascii=False)
+        staged.write_text(f"{content}\n", encoding="utf-8")
+        staged.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Report:
+        """Read a report.
+
+        Raises:
+            ValueError: the file has another format.
+        """
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.get("format") != FORMAT:
+            raise ValueError(f"{path} must have format {FORMAT}, got {content.get('format')!r}")
+        return cattrs.structure(content, cls)
+
+    def resume(self, path: Path) -> None:
+        """Take over the complete groups of an earlier run.
+
+        Raises:
+            ValueError: the earlier run measured something else.
+        """
+        earlier = Report.load(path)
+        if (earlier.quick, earlier.versions) != (self.quick, self.versions):
+            raise ValueError(f"{path} cannot be resumed: other versions were measured, or with another QUICK")
+        self.groups = {name: group for name, group in earlier.groups.items() if group.is_complete}
+
+    def text(self) -> str:
+        """Return the table, then a line for each failed group."""
+        failed = [f"FAILED {name}: {error}" for name, error in self.failures.items()]
+        return "\n".join([table(self.rows), *failed])
+
+
+def run(groups: Mapping[str, Group], report: Report, output: Path) -> None:
+    """Measure each group that the report does not have, and save the report after each row."""
+    report.save(output)
+    for name, group in groups.items():
+        if name not in report.groups:
+            print(f"  {name}", file=sys.stderr, flush=True)
+            measure(name, group, report, output)
+
+
+def measure(name: str, group: Group, report: Report, output: Path) -> None:
+    """Measure one group. If it fails, the rows that it has yielded are kept."""
+    measured = report.groups[name] = Measured()
+    begun = time.monotonic()
+    try:
+        for row in group():
+            measured.rows.append(row)
+            report.save(output)
+        measured.state = State.COMPLETE
+    except Exception as error:  # noqa: BLE001  # whatever it is, the other groups are still measured
+        measured.state, measured.error = State.FAILED, f"{type(error).__name__}: {error}"
+        print(f"  {name} failed: {measured.error}", file=sys.stderr, flush=True)
+    measured.seconds = round(time.monotonic() - begun, 1)
+    report.save(output)
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return the columns of a row."""
+    ratio = row.spread.median if row.spread and row.peer else None
+    goal = "" if row.goal is None else str(row.goal) if row.peer else f"{row.goal} {row.unit}"
+    return (
+        row.work,
+        row.note if row.ours is None else f"{shown(row.ours)} {row.unit}",
+        row.peer,
+        "" if row.theirs is None else shown(row.theirs),
+        "" if ratio is None else shown(ratio),
+        "" if row.spread is None or row.spread.rounds == 1 else f"{shown(row.spread.low)} to {shown(row.spread.high)}",
+        goal,
+        "" if row.verdict is None else row.verdict.value,
+    )
+
+
+def table(rows: Iterable[Row]) -> str:
+    """Return the rows as a Markdown table, its columns aligned."""
+    lines = [HEADINGS, *map(cells, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    text = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(text)
