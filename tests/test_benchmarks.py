@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from tests.benchmarks import chart, page
+from tests.benchmarks import http_servers, made_up, over_http, whole_path
 from tests.benchmarks.compare import compare, text
 from tests.benchmarks.figures import (
     MAX_RETRIES,
@@ -31,22 +33,11 @@ from tests.benchmarks.figures import (
     retried,
     shown,
 )
+from tests.benchmarks.made_up import reported, row
 from tests.benchmarks.report import Group, Measured, Part, Report, State, run
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def row(work: str = "work", peer: str = "peer", *, ratios: tuple[float, float, float] = (0.9, 1.0, 1.1), **more) -> Row:
-    low, middle, high = ratios
-    return Row(
-        work,
-        **{"unit": "ms", "peer": peer, "ours": middle, "theirs": 1.0, **more, "spread": Spread(middle, low, high, 9)},
-    )
-
-
-def failing() -> Iterator[Row]:
-    yield row("before the error")
-    raise RuntimeError("the peer is broken")
 
 
 def works(path: Path) -> list[str]:
@@ -141,9 +132,13 @@ def test_the_report_counts_the_faults_of_peers():
 
 def test_a_failing_group_loses_no_other_row(tmp_path: Path):
     output, report = tmp_path / "bench.json", Report()
-    groups: Mapping[str, Group] = {"first": lambda: [row("one")], "second": failing, "third": lambda: [row("three")]}
+    groups: Mapping[str, Group] = {
+        "first": lambda: [row("one")],
+        "second": made_up.failing,
+        "third": lambda: [row("three")],
+    }
     run(groups, report, output)
-    error = "RuntimeError: the peer is broken"
+    error = "ValueError: the peer is broken"
     assert works(output) == ["one", "before the error", "three"]
     assert Report.load(output).failures == {"second": error}
     assert report.text().splitlines()[-1] == f"FAILED second: {error}"
@@ -189,7 +184,7 @@ def test_rows_are_saved_as_they_are_measured_and_a_resumed_run_keeps_complete_gr
 def test_a_resumed_run_measures_failed_and_unmeasured_groups_again(tmp_path: Path):
     output, report = tmp_path / "bench.json", Report()
     missing = not_measured(Row("work", "/s", "nginx"), "nginx is not installed")
-    run({"failed": failing, "missing": lambda: [missing], "complete": lambda: [row()]}, report, output)
+    run({"failed": made_up.failing, "missing": lambda: [missing], "complete": lambda: [row()]}, report, output)
     resumed = Report()
     resumed.resume(output)
     assert list(resumed.groups) == ["complete"]
@@ -206,14 +201,8 @@ def test_a_run_of_other_versions_is_not_resumed(tmp_path: Path):
 # The command
 
 MADE_UP = """
-import sys, types
+import sys
 from tests.benchmarks import __main__ as bench
-from tests.benchmarks.figures import Row, Spread
-made_up = types.ModuleType("tests.benchmarks.made_up")
-made_up.TITLE, made_up.ABOUT = "Made up", "Nothing."
-spread = Spread(RATIO, RATIO, RATIO, 9)
-made_up.groups = lambda quick: {"one": lambda: [Row("work", "ms", "peer", RATIO, 1.0, spread)], "two": lambda: []}
-sys.modules["tests.benchmarks.made_up"] = made_up
 bench.PARTS.clear()
 bench.PARTS.update(made_up="made_up", missing="no_such_module")
 bench.versions = dict
@@ -221,26 +210,42 @@ sys.exit(bench.main())
 """
 
 
-def bench(*arguments: object, ratio: float = 1.0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", MADE_UP.replace("RATIO", str(ratio)), *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def bench(*arguments: object, ratio: float = 1) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", MADE_UP, *map(str, arguments)]
+    environment = os.environ | {made_up.RATIO: str(ratio)}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_part_that_cannot_be_imported_fails_alone(tmp_path: Path):
+def test_groups_and_parts_fail_alone(tmp_path: Path):
     output = tmp_path / "bench.json"
-    done = bench("--output", output)
+    done = bench("--only", "made_up.one", "made_up.failing", "made_up.dying", "missing", "--output", output)
     assert done.returncode == 1
-    assert works(output) == ["work"]
-    failures = {"missing": "ModuleNotFoundError: No module named 'tests.benchmarks.no_such_module'"}
+    assert works(output) == ["work", "before the error", "before the end"]
+    failures = {
+        "made_up.failing": "ValueError: the peer is broken",
+        "made_up.dying": "the process of the group ended with 3",
+        "missing": "ModuleNotFoundError: No module named 'tests.benchmarks.no_such_module'",
+    }
     assert Report.load(output).failures == failures
     assert f"FAILED missing: {failures['missing']}" in done.stdout.splitlines()
 
 
+def test_a_run_that_is_terminated_ends_the_process_of_its_group(tmp_path: Path):
+    output = tmp_path / "bench.json"
+    command = [sys.executable, "-c", MADE_UP, "--only", "made_up.endless", "--output", str(output)]
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        eventually(lambda: output.exists() and works(output))
+        (pid,) = works(output)
+        process.terminate()
+    assert process.returncode == 128 + signal.SIGTERM
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
+
+
 def test_a_run_that_got_worse_exits_with_1(tmp_path: Path):
     old, new = tmp_path / "old.json", tmp_path / "new.json"
-    assert bench("--only", "made_up", "--output", old).returncode == 0
-    assert bench("--only", "made_up", "--output", new, "--compare", old, ratio=1.04).returncode == 0
-    worse = bench("--only", "made_up", "--output", new, "--compare", old, ratio=1.2)
+    assert bench("--only", "made_up.one", "--output", old).returncode == 0
+    assert bench("--only", "made_up.one", "--output", new, "--compare", old, ratio=1.04).returncode == 0
+    worse = bench("--only", "made_up.one", "--output", new, "--compare", old, ratio=1.2)
     assert worse.returncode == 1
     assert worse.stdout.splitlines()[-1] == "WORSE work, against peer: 1 -> 1.2"
     comparison = Report.load(new).comparison
@@ -248,17 +253,86 @@ def test_a_run_that_got_worse_exits_with_1(tmp_path: Path):
     assert [one.after for one in comparison.regressions] == [1.2]
 
 
-def test_a_group_that_does_not_exist_is_an_error(tmp_path: Path):
-    done = bench("--only", "made_up.three", "--output", tmp_path / "bench.json")
-    assert done.returncode == 2
-    assert "the groups are made_up.one, made_up.two; got made_up.three" in done.stderr
+def test_an_option_that_is_wrong_is_an_error(tmp_path: Path):
+    output = tmp_path / "bench.json"
+    unknown = bench("--only", "made_up.three", "--output", output)
+    assert unknown.returncode == 2
+    assert (
+        "the groups are made_up.one, made_up.failing, made_up.dying, made_up.endless; got made_up.three"
+        in unknown.stderr
+    )
+    absent = bench("--compare", tmp_path / "old.json", "--output", output)
+    assert absent.returncode == 2
+    assert "No such file" in absent.stderr
+
+
+# Peers that are not installed, and servers
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> dict[str, Group]:
+    """The groups over HTTP, on a machine where wrk alone is installed."""
+    monkeypatch.setattr(shutil, "which", lambda tool: "/usr/bin/wrk" if tool == "wrk" else None)
+    return over_http.groups(quick=True)
+
+
+@pytest.mark.parametrize(("name", "tool"), [("nginx", "nginx"), ("go", "golang")])
+def test_a_row_says_which_peer_is_not_installed(groups: dict[str, Group], name: str, tool: str):
+    found = list(groups[name]())
+    assert len(found) >= 3
+    assert not any(one.is_measured for one in found)
+    notes = {f"not measured: {name} is not installed (Debian: apt-get install {tool})"}
+    assert {one.note for one in found} == notes
+
+
+def test_without_wrk_each_row_over_http_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    for group in over_http.groups(quick=True).values():
+        assert all("wrk is not installed" in one.note for one in group())
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[http_servers.Server]:
+    (tmp_path / "body").write_text("right")
+    command = (sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(tmp_path), "PORT")
+    with http_servers.serving(http_servers.Contender("peer", command, ())) as running:
+        yield running
+
+
+def test_a_server_is_stopped_unless_it_is_measured(server: http_servers.Server):
+    def state() -> str:
+        return Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    eventually(lambda: state() == "T")
+    with server.running():
+        eventually(lambda: state() != "T")
+    eventually(lambda: state() == "T")
+
+
+def test_bytes_are_compared_before_anything_is_timed(server: http_servers.Server):
+    with server.running():
+        assert http_servers.check(server, http_servers.Target("", "/body", b"right")) >= http_servers.ROUND_SECONDS
+        with pytest.raises(RuntimeError, match="peer answers /body with 200: b'right'"):
+            http_servers.check(server, http_servers.Target("", "/body", b"wrong"))
+        with pytest.raises(RuntimeError, match="peer answers /nothing with 404"):
+            http_servers.check(server, http_servers.Target("", "/nothing", None))
+
+
+# The whole path
+
+
+def test_a_publish_has_arrived_with_the_first_body_that_has_it_or_a_later_one():
+    sent = [(1, 0), (2, 1_000_000), (3, 2_000_000), (4, 3_000_000)]
+    received = [(0, 500_000), (1, 4_000_000), (3, 5_000_000), (4, 6_000_000)]
+    assert list(whole_path.waits(sent, received)) == [4, 4, 3, 3]
+
+
+def test_a_publish_that_does_not_arrive_is_an_error():
+    with pytest.raises(RuntimeError, match="publish 2 did not arrive"):
+        list(whole_path.waits([(1, 0), (2, 0)], [(1, 1)]))
 
 
 # Comparing
-
-
-def reported(*rows: Row) -> Report:
-    return Report(measured="2026-01-02", groups={"group": Measured(rows=list(rows))})
 
 
 @pytest.mark.parametrize(
@@ -307,95 +381,3 @@ def test_a_comparison_is_printed():
         "compared with 2026-01-02: 1 rows, 1 got worse",
         "WORSE work, against peer: 1 -> 5",
     ]
-
-
-# The page
-
-
-@pytest.fixture
-def report() -> Report:
-    made_up = Report(True, "2026-01-02", {"Python": "3"}, {"part": Part("Part <one>", "About it.")})
-    made_up.groups["part.group"] = Measured(
-        State.COMPLETE,
-        [
-            row("a < b", goal=Goal(Bound.AT_MOST, 2), headline=True),
-            row("noisy", goal=Goal(Bound.AT_MOST, 1)),
-            row("missed", goal=Goal(Bound.AT_MOST, 0.5)),
-            row("slow", ratios=(90, 100, 110), headline=True),
-            row("large", unit="MiB", headline=True),
-            alone("alone", "ms", [1.0, 2.0, 3.0], at_most=1),
-            not_measured(Row("absent", "/s", "nginx", goal=Goal(Bound.AT_LEAST, 1)), "nginx is not installed"),
-        ],
-    )
-    return made_up
-
-
-def test_the_page_in_the_tree_is_the_one_that_its_report_generates():
-    report = Report.load(page.SOURCE)
-    assert page.PAGE.read_text() == page.page(report), "run: python -m tests.benchmarks.page"
-    assert page.CHART.read_text() == chart.svg(report.rows), "run: python -m tests.benchmarks.page"
-
-
-def test_no_figure_of_the_page_is_typed_by_hand():
-    for prose in (page.HEAD, page.BIAS, page.METHOD, page.NO_COMPARISON):
-        assert not re.search(r"\d", prose.replace("QUICK=1", "").replace("RESUME=1", ""))
-
-
-def test_the_page_lists_what_was_missed_noisy_failed_and_not_measured(report: Report):
-    report.groups["part.broken"] = Measured(State.FAILED, error="RuntimeError: broken")
-    missed = page.page(report).partition("## What was not reached")[2].partition("## What got worse")[0]
-    assert [line for line in missed.splitlines() if line] == [
-        "Goals missed: 2.",
-        "- missed, against peer: 1 (0.9 to 1.1); the goal is at most 0.5",
-        "- alone: 2 ms (1.5 to 2.5); the goal is at most 1 ms",
-        "Goals noisy: 1.",
-        "- noisy, against peer: 1 (0.9 to 1.1); the goal is at most 1",
-        "Not measured: 1.",
-        "- absent, against nginx: not measured: nginx is not installed",
-        "- The group part.broken failed: `RuntimeError: broken`",
-    ]
-
-
-def test_the_page_lists_what_got_worse(report: Report):
-    assert page.NO_COMPARISON in page.page(report)
-    report.comparison = compare(reported(row("slow", ratios=(1, 1, 1))), report)
-    assert page.page(report).endswith(
-        "| work | against | before | after |\n|---|---|---|---|\n| slow | peer | 1 | 100 |\n"
-    )
-
-
-def test_the_summary_has_one_line_for_each_part(report: Report):
-    assert list(page.summary(report)) == [
-        "Goals: 1 reached, 2 missed, 1 noisy, 1 not measured.",
-        "7 rows against 2 peers, measured on 2026-01-02. Peers failed 0 times.",
-        (
-            "Part <one>: a < b: 1 ms, 1 times as fast as peer; slow: 100 ms, 0.01 times as fast as peer; "
-            "large: 1 MiB, 1 times as large as peer."
-        ),
-    ]
-
-
-def test_the_chart_is_accessible_and_follows_light_and_dark(report: Report):
-    root = ET.fromstring(chart.svg(report.rows))
-    name = "{http://www.w3.org/2000/svg}"
-    assert root.get("role") == "img"
-    labels = {one.get("id", ""): one.text for one in root if one.get("id")}
-    assert root.get("aria-labelledby") == " ".join(labels)
-    assert labels["description"] == "a < b, against peer: 1; slow, against peer: 0.01"
-    style = root.find(f"{name}style")
-    assert style is not None
-    assert "prefers-color-scheme: dark" in (style.text or "")
-
-
-def test_each_bar_of_the_chart_has_its_label_and_value_within_the_drawing(report: Report):
-    root = ET.fromstring(chart.svg(report.rows))
-    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"a < b", "slow", "against peer", "0.01"} <= {*texts}
-    width = float(root.get("width") or 0)
-    for one in root.iter():
-        for name in ("x", "x1", "x2"):
-            assert 0 <= float(one.get(name, "0")) <= width
-
-
-def test_a_chart_of_no_rows_is_drawn():
-    ET.fromstring(chart.svg([]))

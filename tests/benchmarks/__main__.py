@@ -6,13 +6,13 @@ import argparse
 import os
 import platform
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Final
 from tests.benchmarks import page
 from tests.benchmarks.compare import compare, text
 from tests.benchmarks.figures import Row, Verdict
+from tests.benchmarks.one_group import isolated, terminate_by_exception
 from tests.benchmarks.report import Group, Part, Report, run
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -80,7 +81,8 @@ def groups(parts: Iterable[str], report: Report) -> dict[str, Group]:
             found[part] = failing(error)
         else:
             report.parts[part] = Part(module.TITLE, module.ABOUT)
-            found |= {f"{part}.{name}": group for name, group in module.groups(quick=report.quick).items()}
+            for name in module.groups(quick=report.quick):
+                found[f"{part}.{name}"] = partial(isolated, PARTS[part], name, quick=report.quick)
     return found
 
 
@@ -119,8 +121,7 @@ def options() -> argparse.ArgumentParser:
 def main() -> int:
     parser = options()
     asked = parser.parse_args()
-    # As an exception it ends the servers, which are stopped most of the time, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    terminate_by_exception()
     started = time.monotonic()
     report = Report(asked.quick, datetime.now(UTC).strftime("%Y-%m-%d"), versions())
     try:

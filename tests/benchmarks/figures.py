@@ -14,13 +14,15 @@ from attrs import evolve, frozen
 
 T = TypeVar("T")
 
+Clock: TypeAlias = Callable[[], float]
+
 Rounds: TypeAlias = Mapping[str, Sequence[float]]
 """What each contender needed, or reached, in each round."""
 
 MIN_ROUND_SECONDS: Final = 0.005
 """Shorter rounds measure the clock and the caches that the contender before left."""
 
-MAX_ROUNDS: Final = 101
+MAX_ROUNDS: Final = 401
 MAX_RETRIES: Final = 5
 
 MORE_IS_BETTER: Final = frozenset({"/s"})
@@ -199,13 +201,13 @@ class Prepared:
     prepare: Callable[[], Any]
     work: Callable[[Any], Any]
 
-    def seconds(self, times: int) -> float:
+    def seconds(self, times: int, clock: Clock) -> float:
         total = 0.0
         for _ in range(times):
             value = self.prepare()
-            begun = time.perf_counter()
+            begun = clock()
             self.work(value)
-            total += time.perf_counter() - begun
+            total += clock() - begun
         return total
 
 
@@ -215,45 +217,49 @@ class Plain:
 
     work: Callable[[], Any]
 
-    def seconds(self, times: int) -> float:
+    def seconds(self, times: int, clock: Clock) -> float:
         work = self.work
-        begun = time.perf_counter()
+        begun = clock()
         for _ in range(times):
             work()
-        return time.perf_counter() - begun
+        return clock() - begun
 
 
 Contenders: TypeAlias = Mapping[str, "Callable[[], Any] | Prepared"]
 
 
-def interleaved(contenders: Contenders, *, quick: bool) -> dict[str, list[float]]:
+def interleaved(contenders: Contenders, *, quick: bool, clock: Clock = time.thread_time) -> dict[str, list[float]]:
     """Return the seconds that each contender needs for one call, in each of the rounds in which they take turns.
 
-    There are as many rounds as fit into the time for a contender, each of them short: what slows the machine down for
-    a while then slows neighbouring rounds alike, and moves no ratio.
+    There are as many rounds as fit into the time for all contenders, each of them short: what slows the machine down
+    for a while slows neighbouring rounds alike, and moves no ratio. By default the seconds are processor time of this
+    thread, so that other programs are not counted; work that waits needs `time.perf_counter`.
     """
     works = {name: work if isinstance(work, Prepared) else Plain(work) for name, work in contenders.items()}
-    fewest, budget = (5, 0.4) if quick else (9, 2.0)
+    fewest, budget = (7, 0.4) if quick else (15, 2.0)
     # Freeze existing objects: otherwise every garbage collection traverses a million books.
     gc.collect()
     gc.freeze()
     try:
-        times = {name: calls_per_round(work) for name, work in works.items()}
-        once = sum(work.seconds(times[name]) for name, work in works.items())
+        times = {name: calls_per_round(work, clock) for name, work in works.items()}
+        begun = time.perf_counter()
+        for name, work in works.items():
+            work.seconds(times[name], clock)
+        once = time.perf_counter() - begun
         rounds = min(max(int(budget * len(works) / once), fewest), MAX_ROUNDS)
         seconds: dict[str, list[float]] = {name: [] for name in works}
         for _ in range(rounds):
             for name, work in works.items():
-                seconds[name].append(work.seconds(times[name]) / times[name])
+                seconds[name].append(work.seconds(times[name], clock) / times[name])
     finally:
         gc.unfreeze()
     return seconds
 
 
-def calls_per_round(work: Plain | Prepared) -> int:
+def calls_per_round(work: Plain | Prepared, clock: Clock) -> int:
     """Return how many calls fill the shortest round; the first one warms up."""
-    work.seconds(1)
-    return max(1, math.ceil(MIN_ROUND_SECONDS / max(work.seconds(1), 1e-9)))
+    work.seconds(1, clock)
+    return max(1, math.ceil(MIN_ROUND_SECONDS / max(work.seconds(1, clock), 1e-9)))
 
 
 def divided(rounds: Rounds, by: int) -> dict[str, list[float]]:

@@ -23,6 +23,10 @@ Group: TypeAlias = Callable[[], Iterable[Row]]
 HEADINGS: Final = ("work", "ours", "against", "theirs", "ratio", "quartiles", "goal", "verdict")
 
 
+class GroupFailed(Exception):
+    """A group failed in its own process, with this error."""
+
+
 class State(Enum):
     """How far a group has come."""
 
@@ -158,7 +162,8 @@ def measure(name: str, group: Group, report: Report, output: Path) -> None:
             report.save(output)
         measured.state = State.COMPLETE
     except Exception as error:  # noqa: BLE001  # whatever it is, the other groups are still measured
-        measured.state, measured.error = State.FAILED, f"{type(error).__name__}: {error}"
+        name_of_error = "" if isinstance(error, GroupFailed) else f"{type(error).__name__}: "
+        measured.state, measured.error = State.FAILED, f"{name_of_error}{error}"
         print(f"  {name} failed: {measured.error}", file=sys.stderr, flush=True)
     measured.seconds = round(time.monotonic() - begun, 1)
     report.save(output)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -99,7 +99,7 @@ def one_round(url: str, port: int, rate: int, first: int, count: int) -> Round:
     return Round(path, [int(poll) / 1e6 for poll in polls.split()], (len(sent) - 1) / seconds)
 
 
-def waits(sent: list[tuple[int, ...]], received: list[tuple[int, ...]]) -> Iterator[float]:
+def waits(sent: Sequence[tuple[int, ...]], received: Iterable[tuple[int, ...]]) -> Iterator[float]:
     """Yield the milliseconds from each publish to the first body that has it or a later one.
 
     Raises:
