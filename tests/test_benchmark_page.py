@@ -39,7 +39,7 @@ def test_the_page_in_the_tree_is_the_one_that_its_report_generates():
 
 
 def test_no_figure_of_the_page_is_typed_by_hand():
-    for prose in (page.HEAD, page.BIAS, page.METHOD, page.NO_COMPARISON):
+    for prose in (page.HEAD, page.SUMMARY, page.BIAS, page.METHOD, page.NO_COMPARISON):
         assert not re.search(r"\d", prose.replace("QUICK=1", "").replace("RESUME=1", ""))
 
 
@@ -67,13 +67,15 @@ def test_the_page_lists_what_got_worse(report: Report):
 
 
 def test_the_summary_has_one_line_for_each_part(report: Report):
+    report.groups["part.more"] = Measured(
+        State.COMPLETE, [row("a < b", "other", headline=True), alone("path", "ms", [5.0], headline=True)]
+    )
     assert list(page.summary(report)) == [
-        "Goals: 1 reached, 2 missed, 1 noisy, 1 not measured.",
-        "7 rows against 2 peers, measured on 2026-01-02. Peers failed 0 times.",
         (
-            "Part <one>: a < b: 1 ms, 1 times as fast as peer; slow: 100 ms, 0.01 times as fast as peer; "
-            "large: 1 MiB, 1 times as large as peer."
+            "9 rows against 3 peers, measured on 2026-01-02. Goals: 1 reached, 2 missed, 1 noisy, 1 not measured. "
+            "Peers failed and were retried 0 times."
         ),
+        "**Part <one>**: a < b: 1 × peer, 1 × other; slow: 0.01 × peer; large: 1 × the size of peer; path: 5 ms.",
     ]
 
 

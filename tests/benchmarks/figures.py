@@ -177,10 +177,11 @@ def alone(
     scale: float = 1,
     at_least: float | None = None,
     at_most: float | None = None,
+    headline: bool = False,
 ) -> Row:
     """Return ours without a peer. A goal is in the unit of the row."""
     spread = Spread.of([value * scale for value in values])
-    return Row(work, unit, ours=spread.median, spread=spread, goal=goal(at_least, at_most))
+    return Row(work, unit, ours=spread.median, spread=spread, goal=goal(at_least, at_most), headline=headline)
 
 
 def not_measured(row: Row, reason: str) -> Row:

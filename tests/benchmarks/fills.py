@@ -27,8 +27,8 @@ DRAWN_WITH_LEVELS: Final = 50
 TITLE: Final = "Analysis and examples"
 ABOUT: Final = f"""
 One side of {LEVELS:,} levels. *A loop of Decimal* and *a loop of Fraction* are exact and return what was paid alone;
-`simulate_fill` returns the levels and the average price too. *accumulate, in tuples* makes no object for a level.
-What Hypothesis itself needs to draw anything is part of each draw; the last row shows it.
+`simulate_fill` returns the levels and the average price too. *accumulate in tuples* makes no object for a level. What
+Hypothesis itself needs to draw anything is part of each draw; the last row shows it.
 """
 
 
@@ -92,12 +92,12 @@ def totalling(one: OrderBook, *, quick: bool) -> Iterator[Row]:
     assert [(total.price, total.base, total.quote) for total in one.cumulative(Side.ASK)] == tuples()
     contenders = {
         "cumulative": lambda: one.cumulative(Side.ASK),
-        "accumulate, in tuples": tuples,
+        "accumulate in tuples": tuples,
         "liquidity_within": lambda: one.liquidity_within(Side.ASK, "0.5"),
         "grouped": lambda: one.grouped("0.0001"),
     }
     seconds = interleaved(contenders, quick=quick)
-    work, peer = f"cumulative, {LEVELS:,} levels", "accumulate, in tuples"
+    work, peer = f"cumulative, {LEVELS:,} levels", "accumulate in tuples"
     yield compared(work, "ms", seconds, "cumulative", peer, scale=1e3, at_most=2, headline=True)
     yield alone(
         f"liquidity_within half of the midpoint, {LEVELS:,} levels", "ms", seconds["liquidity_within"], scale=1e3

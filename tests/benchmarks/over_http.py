@@ -46,9 +46,10 @@ MIXED_GZIP: Final = f"{MIXED}, gzip"
 ROUTE: Final = "/trading-view"
 
 OURS: Final = "market_index"
-RAW: Final = "uvicorn, prebuilt bytes"
-GO, GO_PREBUILT, NGINX, GRANIAN = "Go, encoding", "Go, prebuilt bytes", "nginx, static file", "granian, the same app"
-FASTAPI, LITESTAR, STARLETTE = "FastAPI, pydantic", "Litestar, msgspec", "Starlette, encoding"
+RAW: Final = "uvicorn with prebuilt bytes"
+GO, GO_PREBUILT = "Go encoding", "Go with prebuilt bytes"
+NGINX, GRANIAN = "nginx with a static file", "granian with the same app"
+FASTAPI, LITESTAR, STARLETTE = "FastAPI with pydantic", "Litestar with msgspec", "Starlette encoding"
 ROUTED: Final = "without the fast path"
 QUIET, PUBLISHING = "no publishes", "publishes"
 

@@ -25,6 +25,13 @@ HEAD: Final = """\
 (`make bench` writes this page and its chart from [bench.json](../docs/bench.json).)
 """
 
+SUMMARY: Final = """
+## Summary
+
+The factor before a peer is how many times as fast as the peer we are; below one, the peer is faster.
+
+"""
+
 BIAS: Final = """
 ## Read this with care
 
@@ -65,7 +72,7 @@ def page(report: Report) -> str:
         [
             HEAD,
             f"\n![{chart.TITLE}. The tables below have the same ratios.]({CHART.name})\n",
-            "\n## Summary\n\n",
+            SUMMARY,
             *(f"- {line}\n" for line in summary(report)),
             BIAS,
             METHOD,
@@ -81,29 +88,34 @@ def page(report: Report) -> str:
 
 
 def summary(report: Report) -> Iterator[str]:
-    """Yield the counts of goals, then for each part what it is compared with, in one line."""
-    goals = [f"{len(report.with_verdict(verdict))} {verdict.value}" for verdict in Verdict]
-    unmeasured = sum(1 for row in report.rows if row.goal and not row.is_measured)
-    yield f"Goals: {', '.join(goals)}, {unmeasured} not measured."
+    """Yield the counts, then a line for each part."""
     rows = list(report.rows)
-    peers = {row.peer for row in rows if row.peer}
+    goals = [f"{len(report.with_verdict(verdict))} {verdict.value}" for verdict in Verdict]
+    unmeasured = sum(1 for row in rows if row.goal and not row.is_measured)
+    peers = len({row.peer for row in rows if row.peer})
     yield (
-        f"{len(rows)} rows against {len(peers)} peers, measured on {report.measured}. "
-        f"Peers failed {report.faults} times."
+        f"{len(rows)} rows against {peers} peers, measured on {report.measured}. Goals: {', '.join(goals)}, "
+        f"{unmeasured} not measured. Peers failed and were retried {report.faults} times."
     )
     for name, part in report.parts.items():
-        said = [sentence(row) for row in rows_of(report, name) if row.headline and row.spread]
+        headlines = [row for row in rows_of(report, name) if row.headline and row.is_measured]
+        works = dict.fromkeys(row.work for row in headlines)
+        said = [f"{work}: {', '.join(outcomes(row for row in headlines if row.work == work))}" for work in works]
         if said:
-            yield f"{part.title}: {'; '.join(said)}."
+            yield f"**{part.title}**: {'; '.join(said)}."
 
 
-def sentence(row: Row) -> str:
-    """Return what a headline row says."""
-    assert row.spread is not None
-    speed, figure = chart.speed(row), f"{row.work}: {shown(row.ours or 0)} {row.unit}"
-    if speed is None:
-        return f"{figure}, {shown(row.spread.median)} times as large as {row.peer}"
-    return f"{figure}, {shown(speed.median)} times as fast as {row.peer}"
+def outcomes(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield what headline rows of the same work say: a factor and the peer, or a figure."""
+    for row in rows:
+        assert row.spread is not None
+        speed = chart.speed(row)
+        if speed is not None:
+            yield f"{shown(speed.median)} × {row.peer}"
+        elif row.peer:
+            yield f"{shown(row.spread.median)} × the size of {row.peer}"
+        else:
+            yield f"{shown(row.spread.median)} {row.unit}"
 
 
 def conditions(report: Report) -> str:
