@@ -13,18 +13,18 @@ SPEEDS: Final = frozenset({"/s", "s", "ms", "µs"})
 """The units of rows that say how fast something is; others say how large."""
 
 ROW_HEIGHT: Final = 40
-PLOT_WIDTH: Final = 420
+PLOT_WIDTH: Final = 330
 VALUE_WIDTH: Final = 70
 TOP: Final = 56
 BOTTOM: Final = 20
-CHARACTER_WIDTH: Final = 7.3
+CHARACTER_WIDTH: Final = 7.8
 """Of the labels, generously: fonts differ."""
 
 STYLE: Final = """\
   svg { color-scheme: light dark; }
-  text { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #1f2328; }
+  text { font: 14px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #1f2328; }
   .page { fill: #ffffff; }
-  .title { font-size: 15px; font-weight: 600; }
+  .title { font-size: 16px; font-weight: 600; }
   .muted { fill: #59636e; font-size: 12px; }
   .grid { stroke: #d1d9e0; }
   .equal { stroke: #59636e; stroke-width: 2; }
