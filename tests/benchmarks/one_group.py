@@ -21,6 +21,7 @@ from tests.benchmarks.figures import Row
 from tests.benchmarks.report import GroupFailed
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+LARGE_BLOCK_BYTES: Final = 31 * 2**20
 
 
 def isolated(module: str, group: str, *, quick: bool) -> Iterator[Row]:
@@ -52,8 +53,18 @@ def terminate_by_exception() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
+def keep_freed_memory() -> None:
+    """Have glibc keep the memory of freed blocks, as in a process that has run for a while.
+
+    Freeing a block raises the size from which blocks are returned to the system, up to 32 MiB. Otherwise it depends on
+    the contenders before whether each large body costs page faults.
+    """
+    bytes(LARGE_BLOCK_BYTES)
+
+
 def main() -> int:
     terminate_by_exception()
+    keep_freed_memory()
     module, group, *options = sys.argv[1:]
     try:
         for row in import_module(f"tests.benchmarks.{module}").groups(quick="--quick" in options)[group]():

@@ -55,8 +55,9 @@ per second more is better, for times and sizes less is. A goal is a bound of the
 no peer. A row is *noisy* if its goal lies between the quartiles: it is neither reached nor missed. What a contender
 needs before the work is made outside the time that is measured, so that no cost is a difference of two measurements.
 
-Work within one process is measured in processor time, so that other programs are not counted. Everything over HTTP,
-with a store or between processes is measured by the wall clock.
+Each group has a process of its own, which has freed a large block of memory before it measures: as a process that has
+run for a while, it keeps freed memory. Work within one process is measured in processor time, so that other programs
+are not counted. Everything over HTTP, with a store or between processes is measured by the wall clock.
 
 `make bench QUICK=1` has fewer rounds and smaller data. `make bench RESUME=1` keeps the groups that an interrupted run
 completed. `make bench COMPARE=old.json` exits with an error if a row got worse beyond the noise. wrk, nginx and Go
