@@ -155,7 +155,7 @@ with open_store(url) as store:
         if number > first:
             sent.append((number, time.monotonic_ns()))
         store.publish(following)
-        due += 1 / rate
+        due = (time.monotonic() if number == first else due) + 1 / rate
 for number, at in sent:
     print(number, at)
 """
