@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from collections.abc import Callable
@@ -18,7 +19,6 @@ from market_index_cli.page.routes import page_routes
 from market_index_cli.server.allowed_hosts import AllowedHosts
 from market_index_cli.server.connection import Limits
 from market_index_cli.server.cross_origin import CrossOrigin
-from market_index_cli.server.garbage import survivors_frozen
 from market_index_cli.server.http_server import GRACE_SECONDS, Server, bind
 from market_index_cli.server.workers import supervise
 from market_index_cli.signals import ended_by_signals
@@ -95,8 +95,9 @@ def _serve(
         with listen_errors(host, port):
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()
-        with survivors_frozen():
-            server.run([listener])
+        # What was loaded has no cycles, and inspecting a million orders blocks all threads for seconds.
+        gc.freeze()
+        server.run([listener])
 
 
 def _app(settings: Settings, live: LiveIndex, feed: Feed) -> ASGIApp:
