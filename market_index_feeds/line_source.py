@@ -149,8 +149,6 @@ class LineFile(LineSource):
         """Yield the lines of one open file until another one is at the path, or it was truncated."""
         cutter, offset, is_start, problem, tail = LineCutter(), 0, True, None, b""
         while not stop.is_set():
-            if os.pread(file.fileno(), len(tail), offset - len(tail)) != tail:
-                return
             chunk = file.read(_CHUNK_BYTES) or b""
             if not chunk and not is_start:
                 if stop.wait(POLL_SECONDS):
@@ -165,6 +163,9 @@ class LineFile(LineSource):
                 chunk = file.read(_CHUNK_BYTES) or b""
                 if is_over and not chunk:
                     return
+            # After reading: what was read may be the end of other content.
+            if os.pread(file.fileno(), len(tail), offset - len(tail)) != tail:
+                return
             offset += len(chunk)
             tail = (tail + chunk)[-_TAIL_BYTES:]
             size = max(os.fstat(file.fileno()).st_size, offset)
