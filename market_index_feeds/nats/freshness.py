@@ -25,7 +25,7 @@ from market_index_feeds.nats.errors import NoBucket
 from market_index_feeds.nats.publisher import Change, Publisher
 from market_index_feeds.nats.records import FRESHNESS_KEY, Record, freshness_of, freshness_record
 from market_index_feeds.nats.retry import Patience, retry
-from market_index_feeds.nats.writes import Write, WriteState
+from market_index_feeds.nats.writes import WriteState
 from market_index_feeds.store import StoreError
 
 
@@ -107,10 +107,10 @@ class BucketFreshness:
             return freshness_record(written)
 
         before, self._stored = self._stored or UNKNOWN, None
-        write = Write(FRESHNESS_KEY, keeping(before) if keeps_as_of else freshness_record(freshness))
+        change = Change({FRESHNESS_KEY: keeping(before) if keeps_as_of else freshness_record(freshness)})
+        (write,) = change.writes
         if keeps_as_of:
             write.derived = lambda last: keeping(_freshness_in(last))
-        change = Change([write])
         await self._publisher.write(change)
         if write.state is WriteState.ACKNOWLEDGED:
             self._stored = written

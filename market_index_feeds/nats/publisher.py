@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Final
 
@@ -14,7 +14,7 @@ from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message, State
 from market_index_feeds.nats.cluster import Cluster
 from market_index_feeds.nats.errors import NoBucket, Unreachable
-from market_index_feeds.nats.records import DIGEST_HEADER, pair_of
+from market_index_feeds.nats.records import DIGEST_HEADER, Record, pair_of
 from market_index_feeds.nats.watch import Watch, WatchState
 from market_index_feeds.nats.writes import FINAL, InFlight, Write, WriteState
 from market_index_feeds.store import StoreBusy, StoreError, Unacknowledged
@@ -37,10 +37,10 @@ class Stored:
 
 
 class Change:
-    """The writes of one call, each of another key."""
+    """The writes of one call, by key; None deletes the key."""
 
-    def __init__(self, writes: Iterable[Write]) -> None:
-        self.writes: list[Write] = list(writes)
+    def __init__(self, records: Mapping[str, Record | None]) -> None:
+        self.writes: list[Write] = [Write(key, record) for key, record in records.items()]
         self.acknowledged_at: float = monotonic()
 
     @property

@@ -8,7 +8,6 @@ next sequence of the bucket, which is its revision; so is the freshness of all b
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from collections.abc import Set as AbstractSet
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from functools import partial
@@ -24,7 +23,7 @@ from market_index_feeds.nats.freshness import BucketFreshness
 from market_index_feeds.nats.publisher import Change, Publisher, Stored
 from market_index_feeds.nats.records import Record, key_of, pair_of, record_of
 from market_index_feeds.nats.retry import OPENING, Patience, retry
-from market_index_feeds.nats.writes import Write, WriteState
+from market_index_feeds.nats.writes import WriteState
 from market_index_feeds.opened import shown_name
 from market_index_feeds.store import BookRejected, BookTooLarge, Receipt, Store, StoreBusy, StoreError, require_book
 
@@ -100,18 +99,17 @@ class NatsStore(Store):
     def _update(
         self, books: list[OrderBook], retract: set[Pair], freshness: Freshness, *, keeps_as_of: bool
     ) -> Receipt:
-        # If a pair repeats, its last book wins.
-        named = {key_of(book.pair): book for book in books}
+        records = _records(books)
         keys = {key_of(pair) for pair in retract}
         publisher = self._publisher
         with self._in_turn() as do:
             stored = do(retry(lambda: publisher.stored_among(keys), self._patience)) if keys else set()
             # An unacknowledged write must not be stored after this.
             deleted = stored | (keys & publisher.unacknowledged)
-            change = Change([*(Write(key, book=book) for key, book in named.items()), *map(Write, deleted)])
+            change = Change(records | dict.fromkeys(deleted))
             work = self._freshness.write(change, freshness, keeps_as_of=keeps_as_of, is_whole=False)
             revision = do(work) or do(retry(publisher.revision, self._patience))
-        published, retracted = change.written & named.keys(), change.written & stored
+        published, retracted = change.written & records.keys(), change.written & stored
         return self._receipt(change, Receipt(revision, len(published), len(retracted)))
 
     def _replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
@@ -120,36 +118,36 @@ class NatsStore(Store):
         Each book is a change of its own: first the new books, then the retracted pairs. The books are held in memory,
         deflated, until all are read. Keys that name no pair are left alone.
         """
-        records = {record.key: record for record in map(record_of, map(require_book, books))}
+        records = _records(map(require_book, books))
         with self._in_turn() as do:
             revision, stored = do(retry(self._publisher.stored, self._patience))
             written = self._changed(records, stored)
-            deleted = self._dropped(records.keys(), stored, keep)
+            deleted = self._dropped(records, stored, keep)
             self._publisher.sequences = {key: last.sequence for key, last in stored.items()}
             self._replaced = revision, self._publisher.written
-            change = Change([*(Write(record.key, record) for record in written), *map(Write, deleted)])
+            change = Change(written | dict.fromkeys(deleted))
             work = self._freshness.write(change, freshness, keeps_as_of=False, is_whole=True)
             revision = do(work) or revision
         retracted = sum(key in stored and not stored[key].is_deletion for key in change.written.intersection(deleted))
         return self._receipt(change, Receipt(revision, len(change.written & records.keys()), retracted))
 
-    def _changed(self, records: dict[str, Record], stored: dict[str, Stored]) -> list[Record]:
+    def _changed(self, records: dict[str, Record], stored: dict[str, Stored]) -> dict[str, Record]:
         """Return the records that are not stored yet.
 
         One with an unacknowledged write is stored again: that write must expect too old a sequence.
         """
         unacknowledged = self._publisher.unacknowledged
-        return [
-            record
+        return {
+            key: record
             for key, record in records.items()
             if key not in stored or stored[key].digest != record.digest or key in unacknowledged
-        ]
+        }
 
-    def _dropped(self, named: AbstractSet[str], stored: dict[str, Stored], keep: Callable[[Pair], bool]) -> list[str]:
+    def _dropped(self, named: Iterable[str], stored: dict[str, Stored], keep: Callable[[Pair], bool]) -> list[str]:
         """Return the keys to delete: those that are stored, or may yet be, and not named."""
         may_be_stored = {key for key, last in stored.items() if not last.is_deletion} | self._publisher.unacknowledged
         dropped = []
-        for key in sorted(may_be_stored - named):
+        for key in sorted(may_be_stored.difference(named)):
             pair = pair_of(key)
             if pair is not None and not self._is_kept(keep, pair):
                 dropped.append(key)
@@ -218,6 +216,11 @@ class NatsStore(Store):
             )
         self._freshness.require_taken()
         return receipt
+
+
+def _records(books: Iterable[OrderBook]) -> dict[str, Record]:
+    """Return the records of the books by key. If a pair repeats, its last book wins."""
+    return {record.key: record for record in map(record_of, books)}
 
 
 def open_nats_store(target: str, *, wait: float, make: bool = True, opening: Patience = OPENING) -> NatsStore:

@@ -22,15 +22,12 @@ most one is stored, and a write that arrives late never replaces a newer one.
 - UNACKNOWLEDGED: it may be stored now or later. The write is QUEUED again, with the same expected sequence.
 - NO_STREAM: the leader may be changing. The write is QUEUED again, unless the bucket does not exist.
 
-A book is encoded when it is sent, so that the servers store the books of a call while the next ones are encoded.
-
 `Publisher.unacknowledged` has the keys with an unacknowledged write beyond the call, until a later write of the key is
 acknowledged: from then on the unacknowledged one expects too old a sequence.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -40,17 +37,13 @@ from typing import Final
 
 from attrs import define
 
-from market_index import OrderBook
 from market_index_feeds.nats.bucket import OPERATION_HEADER, Message
 from market_index_feeds.nats.connection import Connection, Delivery
 from market_index_feeds.nats.errors import NO_STREAM, TOO_LARGE, WRONG_SEQUENCE, Rejected, shown_text
-from market_index_feeds.nats.records import DIGEST_HEADER, Record, record_of
+from market_index_feeds.nats.records import DIGEST_HEADER, Record
 
 MAX_IN_FLIGHT: Final = 256
 MAX_BYTES_IN_FLIGHT: Final = 4 * 1024 * 1024
-
-_FLUSH_BYTES: Final = 32 * 1024
-"""How much is queued before it is flushed: the servers store it while the next books are encoded."""
 
 _EXPECTED_HEADER: Final = "Nats-Expected-Last-Subject-Sequence"
 _LAST_SEQUENCE: Final = re.compile(r"wrong last sequence: (\d+)").fullmatch
@@ -74,16 +67,15 @@ FINAL: Final = {WriteState.ACKNOWLEDGED, WriteState.TOO_LARGE, WriteState.REJECT
 
 @define(eq=False)
 class Write:
-    """A record to store under a key, or the book whose record it is; neither deletes the key.
+    """A record to store under a key; None deletes the key.
 
-    `record` is set once the book was sent. `sequence` is that of the stored message once it is acknowledged, and the
-    one that the server reports if it is contested, None if it reports none. `rejection` is why it is rejected.
-    `derived` returns the record after another last message of the key, None if the record does not depend on it.
+    `sequence` is that of the stored message once it is acknowledged, and the one that the server reports if it is
+    contested, None if it reports none. `rejection` is why it is rejected. `derived` returns the record after another
+    last message of the key, None if the record does not depend on it.
     """
 
     key: str
-    record: Record | None = None
-    book: OrderBook | None = None
+    record: Record | None
     state: WriteState = WriteState.QUEUED
     expected: int = 0
     sequence: int | None = None
@@ -94,11 +86,6 @@ class Write:
     def length(self) -> int:
         """The size of the value in bytes."""
         return 0 if self.record is None else len(self.record.value)
-
-    def encode(self) -> None:
-        """Encode the book, unless that was done."""
-        if self.record is None and self.book is not None:
-            self.record = record_of(self.book)
 
     def acknowledge(self, sequence: int) -> None:
         """Note that it is stored, with that sequence."""
@@ -129,7 +116,6 @@ class InFlight:
         self._seconds = seconds
         self.writes: set[Write] = set()
         self._length = 0
-        self._unflushed = 0
 
     async def send(self, writes: Iterable[Write]) -> None:
         """Send queued writes, and wait until each has an answer.
@@ -142,8 +128,6 @@ class InFlight:
                 while len(self.writes) >= MAX_IN_FLIGHT or self._length >= MAX_BYTES_IN_FLIGHT:
                     await self._connection.replied(self._seconds)
                 await self._send(write)
-                if self._unflushed >= _FLUSH_BYTES:
-                    await self._flush()
             while self.writes:
                 await self._connection.replied(self._seconds)
         finally:
@@ -151,13 +135,7 @@ class InFlight:
             for write in self.writes:
                 write.state = WriteState.UNACKNOWLEDGED
 
-    async def _flush(self) -> None:
-        """Let the event loop send what is queued, and process replies."""
-        self._unflushed = 0
-        await asyncio.sleep(0)
-
     async def _send(self, write: Write) -> None:
-        write.encode()
         if write.length > self._connection.max_value_bytes:
             # Another server may accept less than the one before.
             write.state = WriteState.TOO_LARGE
@@ -171,7 +149,6 @@ class InFlight:
         write.state = WriteState.IN_FLIGHT
         self.writes.add(write)
         self._length += write.length
-        self._unflushed += write.length
         await self._connection.publish(write.key, value, headers, lambda reply: self._on_reply(write, reply))
 
     def _on_reply(self, write: Write, reply: Delivery) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
-from market_index import Freshness, LiveIndex, OrderBook, Pair
+from market_index import Freshness
 from market_index_feeds import (
     Receipt,
     Store,
@@ -26,7 +26,7 @@ from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.cluster import Cluster
 from market_index_feeds.nats.errors import Rejected, Unreachable
-from market_index_feeds.nats.records import Record, key_of, record_of
+from market_index_feeds.nats.records import key_of, record_of
 from market_index_feeds.nats.writes import MAX_IN_FLIGHT, InFlight, Write, WriteState
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
@@ -100,37 +100,6 @@ class TestStates:
             assert other.publish(book(1, 2)) == Receipt(4, published=1)
             # Only the freshness is written.
             assert store.publish(book(1, 2)) == Receipt(5, published=1)
-
-
-class TestEncoding:
-    def test_books_are_stored_while_later_ones_are_encoded(
-        self, store: Store, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
-    ):
-        encode = record_of
-
-        def waiting(one: OrderBook) -> Record:
-            if one.pair == pair(2):
-                eventually(lambda: nats.noise(1).pair in live.current)
-            return encode(one)
-
-        with open_feed(store.target) as feed:
-            feed.start(live)
-            monkeypatch.setattr("market_index_feeds.nats.writes.record_of", waiting)
-            assert store.publish(nats.noise(1), book(2, 2)).published == 2
-
-    def test_a_book_is_encoded_once_however_often_it_is_sent(self, store: Store, monkeypatch: pytest.MonkeyPatch):
-        encoded: list[Pair] = []
-        encode = record_of
-
-        def noting(one: OrderBook) -> Record:
-            encoded.append(one.pair)
-            return encode(one)
-
-        monkeypatch.setattr("market_index_feeds.nats.writes.record_of", noting)
-        with open_store(store.target) as other:
-            other.publish(book(1, 1))
-        store.publish(book(1, 2))
-        assert encoded == [pair(1), pair(1)]
 
 
 class TestLateWrites:
