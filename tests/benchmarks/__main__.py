@@ -41,6 +41,7 @@ PARTS: Final = {
     "wire": "encoding",
     "process": "processes",
     "fills": "fills",
+    "orders": "orders",
     "sqlite": "stores",
     "nats": "distributed",
     "path": "whole_path",

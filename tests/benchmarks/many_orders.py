@@ -147,13 +147,14 @@ class ListReader:
     seconds: list[float] = field(factory=list)
 
     def run(self) -> None:
-        with closing(Client(self.port)) as client:
-            while True:
+        while True:
+            # A new connection: the server closes one that is idle for so long.
+            with closing(Client(self.port)) as client:
                 begun = time.monotonic()
                 assert client.ask("/trading-view/pair-list", headers="Accept-Encoding: gzip\r\n").status == 200
                 self.seconds.append(time.monotonic() - begun)
-                if self.stop.wait(LIST_SECONDS):
-                    return
+            if self.stop.wait(LIST_SECONDS):
+                return
 
 
 def resident_mebibytes(process: int) -> float:

@@ -99,11 +99,11 @@ def applying_many(*, quick: bool) -> Iterator[Row]:
 def gathering(*, quick: bool) -> Iterator[Row]:
     numbers = random.Random(9)
     prices = [price(number) for number in numbers.sample(range(10**6, 10**8), 500)]
+    of = book(numbers, 0).pair
     orders = [
-        Order(Side.BID if at < 250 else Side.ASK, prices[at], numbers.randrange(1, 10**9))
+        Order(of, Side.BID if at < 250 else Side.ASK, prices[at], numbers.randrange(1, 10**9))
         for at in (numbers.randrange(500) for _ in range(100_000))
     ]
-    of = book(numbers, 0).pair
 
     def with_dicts() -> Any:
         bids: dict[Decimal, int] = {}

@@ -1,8 +1,6 @@
 """Orders by id, beside plain dicts: a placement, a block, a rollback; memory, garbage collection, events per second.
 
-Two peers. The first has a dict of orders per pair, and gathers each touched pair anew into an `OrderBook`. The second
-has the totals of each side in a dict, and sorts the touched side into a list: it validates nothing. Neither has an
-earlier version, so a rollback has to undo each change.
+Two peers; see `ABOUT`.
 """
 
 from __future__ import annotations
@@ -17,13 +15,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 from market_index import LiveIndex, Order, OrderBook, Pair, RestingOrders, Side, wire
 from tests.benchmarks.books import pair
-from tests.benchmarks.figures import Row, alone, bounded, compared, interleaved
+from tests.benchmarks.figures import Row, alone, compared, divided, interleaved
+from tests.benchmarks.report import Group
 from tests.command import running
 from tests.service import Service
 
@@ -37,21 +36,25 @@ Changes = tuple[dict[str, Order], list[str]]
 """What is placed, and what is removed."""
 
 
-def rows(*, quick: bool) -> Iterator[Row]:
-    rounds = 5 if quick else 15
-    costs: dict[int, float] = {}
-    for count in (1_000, 100_000) if quick else (1_000, 100_000, 1_000_000):
-        seconds = placing(count, rounds)
-        costs[count] = median(seconds[OURS])
-        work = f"place one order among {count:,}"
-        yield bounded(work, "µs", seconds[OURS], 100, scale=1e6)
-        yield from against_both(work, "µs", seconds, 1e6)
-    yield from against_both(f"a block of {CHANGES} changes among 100,000 orders", "ms", block(100_000, rounds), 1e3)
-    work = f"roll back {BLOCKS} blocks of {CHANGES} changes among 100,000 orders"
-    yield from against_both(work, "ms", rollback(100_000, rounds), 1e3)
-    yield from memory(100_000, 2_160)
-    yield from collecting(100_000 if quick else 1_000_000)
-    yield from serving(20_000 if quick else 100_000, 3 if quick else 5)
+TITLE: Final = "Orders by id"
+ABOUT: Final = f"""
+{PAIRS} pairs, prices that are ratios. The peers are plain dicts. *{GATHERED}* has a dict of orders per pair, and
+gathers each touched pair anew into an `OrderBook`. *{SORTED}* has the totals of each side, and sorts the touched side
+into a list: it validates nothing, and has neither books nor an index. Neither has an earlier version, so a rollback
+undoes each change. Memory is the growth of the resident memory of a process. Events are read by a real service.
+"""
+
+
+def groups(*, quick: bool) -> dict[str, Group]:
+    counts = (1_000, 100_000) if quick else (1_000, 100_000, 1_000_000)
+    return {
+        **{f"place_{count}": partial(placing, count, quick=quick) for count in counts},
+        "block": partial(block, 100_000, quick=quick),
+        "rollback": partial(rollback, 100_000, quick=quick),
+        "memory": partial(memory, 100_000, 216 if quick else 2_160),
+        "collection": partial(collecting, 100_000 if quick else 1_000_000),
+        "events": partial(serving, 20_000 if quick else 100_000, 3 if quick else 5),
+    }
 
 
 def against_both(work: str, unit: str, seconds: Mapping[str, list[float]], scale: float) -> Iterator[Row]:
@@ -167,7 +170,7 @@ def assert_same(resting: RestingOrders, gathering: Gathering, sorting: Sorting) 
 # What is measured
 
 
-def placing(count: int, rounds: int) -> dict[str, list[float]]:
+def placing(count: int, *, quick: bool) -> Iterator[Row]:
     """Each placement is undone in the peers, which takes a dict no time worth mentioning."""
     orders = made_up_orders(count)
     resting, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
@@ -189,12 +192,14 @@ def placing(count: int, rounds: int) -> dict[str, list[float]]:
         return current
 
     contenders = {OURS: ours, GATHERED: into(gathering), SORTED: into(sorting)}
-    seconds = interleaved(contenders, rounds)
+    seconds = divided(interleaved(contenders, quick=quick), len(placed))
     assert_same(ours(), gathering, sorting)
-    return {name: [one / len(placed) for one in times] for name, times in seconds.items()}
+    work = f"place one order among {count:,}"
+    yield alone(work, "µs", seconds[OURS], scale=1e6, at_most=100)
+    yield from against_both(work, "µs", seconds, 1e6)
 
 
-def block(count: int, rounds: int) -> dict[str, list[float]]:
+def block(count: int, *, quick: bool) -> Iterator[Row]:
     """A block and what undoes it take turns, so that the peers are the same before each."""
     orders = made_up_orders(count)
     resting, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
@@ -209,12 +214,12 @@ def block(count: int, rounds: int) -> dict[str, list[float]]:
         GATHERED: lambda: both(gathering),
         SORTED: lambda: both(sorting),
     }
-    seconds = interleaved(contenders, rounds)
+    seconds = divided(interleaved(contenders, quick=quick), 2)
     assert_same(resting.apply(*forth).apply(*back), gathering, sorting)
-    return {name: [one / 2 for one in times] for name, times in seconds.items()}
+    yield from against_both(f"a block of {CHANGES} changes among {count:,} orders", "ms", seconds, 1e3)
 
 
-def rollback(count: int, rounds: int) -> dict[str, list[float]]:
+def rollback(count: int, *, quick: bool) -> Iterator[Row]:
     """Ours shows the index that was kept; the peers undo each change. Back and forth take turns."""
     orders = made_up_orders(count)
     kept, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
@@ -239,7 +244,10 @@ def rollback(count: int, rounds: int) -> dict[str, list[float]]:
         live.show(current.index)
 
     contenders = {OURS: ours, GATHERED: lambda: both(gathering), SORTED: lambda: both(sorting)}
-    return {name: [one / 2 for one in times] for name, times in interleaved(contenders, rounds).items()}
+    seconds = divided(interleaved(contenders, quick=quick), 2)
+    yield from against_both(
+        f"roll back {BLOCKS} blocks of {CHANGES} changes among {count:,} orders", "ms", seconds, 1e3
+    )
 
 
 # What a process takes
@@ -299,7 +307,8 @@ def memory(count: int, blocks: int) -> Iterator[Row]:
     for changes in DEPTHS:
         [[one, history]] = figures_of(HISTORY, count, blocks, changes)
         work = f"memory (RSS) of {blocks:,} earlier blocks of {changes} changes, {count:,} orders"
-        yield Row(work, history / 2**20, "MiB", "the orders themselves", one / 2**20, history / one)
+        sizes = {"history": [history], "the orders themselves": [one]}
+        yield compared(work, "MiB", sizes, "history", "the orders themselves", scale=1 / 2**20)
 
 
 def collecting(count: int) -> Iterator[Row]:
@@ -349,8 +358,8 @@ def serving(count: int, rounds: int) -> Iterator[Row]:
         for name, seconds in zip(rates, served(first, stream, str(blocks)), strict=True):
             rates[name].append((len(first) if name == "first" else len(stream)) / seconds)
     work = f"{len(stream):,} events in blocks of {CHANGES}, from standard input to the served book"
-    yield compared(work, "events/s", rates, "stream", "json.loads")
-    yield alone(f"the first {len(first):,} events, with the start of the process", "events/s", rates["first"])
+    yield compared(work, "/s", rates, "stream", "json.loads")
+    yield alone(f"the first {len(first):,} events, with the start of the process", "/s", rates["first"])
 
 
 def served(first: list[str], stream: list[str], last: str) -> tuple[float, float, float]:
