@@ -54,7 +54,8 @@ test-all: .venv/check.installed browser ## run all tests with random examples (S
 	$(BIN)/coverage report
 
 test-faults: .venv/check.installed ## kill a publisher 200 times and a server 30 times, and run the other faults
-	MARKET_INDEX_KILLS=200 MARKET_INDEX_SERVER_KILLS=30 $(BIN)/python -m pytest -m '' tests/faults $(PYTEST)
+	MARKET_INDEX_KILLS=200 MARKET_INDEX_SERVER_KILLS=30 MARKET_INDEX_OPERATIONS=250000 \
+	  $(BIN)/python -m pytest -m '' tests/faults tests/market_index/test_resting_orders_stream.py $(PYTEST)
 
 .venv/nox.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --group matrix

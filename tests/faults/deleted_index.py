@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from attrs import define
@@ -71,7 +72,10 @@ def run(folder: Path) -> Outcome:
         processes: list[subprocess.Popen[str]] = []
         for number in range(DELETIONS):
             if number % (DELETIONS // PUBLISHERS) == 0 and len(processes) < PUBLISHERS:
-                processes.append(_publisher(path, _BASE * (len(processes) + 1)))
+                first = _BASE * (len(processes) + 1)
+                processes.append(_publisher(path, first))
+                # A busy machine may take seconds to start it.
+                eventually(partial(_is_shown, live, first))
             time.sleep(0.05)  # publishers write in the meantime
             index.unlink(missing_ok=True)
         for process in processes:
@@ -91,6 +95,10 @@ def run(folder: Path) -> Outcome:
             eventually(lambda: set(spots(live)) == stored, seconds=20)
         shown = set(spots(live))
     return Outcome({int(number) for number, _ in printed}, [int(one) for _, one in printed], stored, shown)
+
+
+def _is_shown(live: LiveIndex, number: int) -> bool:
+    return number in spots(live)
 
 
 def _publisher(path: Path, first: int) -> subprocess.Popen[str]:
