@@ -211,7 +211,7 @@ class Blocks(LineContent):
                 return self._commit(event.text)
             case Rollback():
                 return self._roll_back(event.text)
-            case Reset():
+            case Reset():  # pragma: no branch  # the last kind of event
                 self._start(Phase.RESETTING)
                 self._lost = self._lost or f"it is read anew since line {line}"
         return None
