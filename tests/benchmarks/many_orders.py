@@ -73,7 +73,7 @@ def placed(numbers: random.Random, order_id: str, number: int) -> str:
 
 
 def produce(load: Load) -> None:
-    """Write the events, for as long as somebody reads them."""
+    """Write the events until the reader is closed."""
     numbers = random.Random(11)
     pair_of: dict[str, int] = {}
     write = sys.stdout.write
