@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -23,10 +21,10 @@ from tests.benchmarks.figures import Row, alone, not_measured, percentile
 from tests.benchmarks.http_servers import missing
 from tests.benchmarks.report import Group
 from tests.benchmarks.seen import ROOT, publish_spot, seen_after
+from tests.benchmarks.whole_path import serving
 from tests.nats import Server, cluster, served, spare_port
 from tests.waiting import eventually
 
-COMMAND: Final = Path(sys.executable).with_name("market-index")
 ONE, SYNCED, THREE = "one server", "one server, sync_interval always", "three servers, three replicas"
 REPLICA, CACHE = "one replica", "a cache in front of it (nginx)"
 
@@ -152,7 +150,7 @@ def cached(folder: Path, *, rounds: int, seconds: int) -> Iterator[Row]:
     lines = folder / "books.ndjson"
     lines.write_bytes(wire.order_book_to_json(one) + b"\n")
     path = f"/trading-view/order-book?{urlencode({'base': one.pair.base, 'quote': one.pair.quote})}"
-    with replica(lines, folder) as port, cache(folder, port, path) as front:
+    with serving(str(lines), folder, "--max-age", "1") as port, cache(folder, port, path) as front:
         rates: dict[str, list[float]] = {work: [] for work in works}
         for _ in range(rounds):
             for server, of in ((REPLICA, port), (CACHE, front)):
@@ -161,20 +159,6 @@ def cached(folder: Path, *, rounds: int, seconds: int) -> Iterator[Row]:
                 rates[f"{server}, 304"].append(rate(of, path, seconds, "-H", header))
     for work, values in rates.items():
         yield alone(work, "/s", values)
-
-
-@contextmanager
-def replica(lines: Path, folder: Path) -> Iterator[int]:
-    output = folder / "output"
-    command = [str(COMMAND), "serve", str(lines), "--port", "0", "--max-age", "1"]
-    with output.open("wb") as file, subprocess.Popen(command, stderr=file, stdout=file) as process:
-        try:
-            eventually(lambda: re.search(r"listening on \S+:\d+", output.read_text()))
-            found = re.search(r"listening on \S+:(\d+)", output.read_text())
-            assert found
-            yield int(found[1])
-        finally:
-            process.terminate()
 
 
 @contextmanager

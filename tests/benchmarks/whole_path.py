@@ -126,9 +126,10 @@ def started(script: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def serving(url: str, folder: Path) -> Iterator[int]:
-    output = folder / "output"
-    with output.open("wb") as file, subprocess.Popen([COMMAND, "serve", url, "--port", "0"], stderr=file) as process:
+def serving(feed: str, folder: Path, *options: str) -> Iterator[int]:
+    """Serve a feed by the command, and yield the port."""
+    output, command = folder / "output", [str(COMMAND), "serve", feed, "--port", "0", *options]
+    with output.open("wb") as file, subprocess.Popen(command, stderr=file, stdout=file) as process:
         try:
             eventually(lambda: re.search(r"listening on \S+:\d+", output.read_text()))
             found = re.search(r"listening on \S+:(\d+)", output.read_text())
