@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -190,14 +191,11 @@ class _Publication:
         is_whole: bool = False,
     ) -> None:
         """Publish one batch, in one change; if it is whole, retract all other pairs."""
-        if is_whole and freshness is not None:
-            receipt = self._rejected.report_too_large(
-                lambda: self._store.replace(books, lambda _: False, freshness=freshness)
-            )
+        if is_whole:
+            write = partial(self._store.replace, books, freshness=freshness)
         else:
-            receipt = self._rejected.report_too_large(
-                lambda: self._store.update(books, removed, as_of, freshness=freshness)
-            )
+            write = partial(self._store.update, books, removed, as_of, freshness=freshness)
+        receipt = self._rejected.report_too_large(write)
         self.books += receipt.published
         self.retracted += receipt.retracted
         self._revision = receipt.revision

@@ -27,7 +27,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Final
 
-from attrs import field, frozen
+from attrs import frozen
 
 from market_index import Freshness, InvalidOrderBook, MarketIndexError, Order, Pair, RestingOrders
 from market_index.errors import safe_repr
@@ -65,15 +65,15 @@ class _State:
     An order of no pair that can be tracked is only among the faults.
     """
 
-    orders: RestingOrders = field(factory=RestingOrders)
-    faults: Mapping[str | Pair, Rejected] = field(factory=dict)
+    orders: RestingOrders
+    faults: Mapping[str | Pair, Rejected]
 
     def rests(self, order_id: str) -> bool:
         """Whether an order of this id rests."""
         return order_id in self.orders or order_id in self.faults
 
 
-_EMPTY: Final = _State()
+_EMPTY: Final = _State(RestingOrders(), {})
 
 
 class _Pending:
@@ -157,7 +157,7 @@ class Blocks(LineContent):
         self._applied = _EMPTY
         self._pending = _Pending()
         self._visible = self._delivered = _EMPTY
-        self._has_block = self._is_publication = False
+        self._is_publication = False
 
     @property
     def problem(self) -> str | None:
@@ -231,7 +231,7 @@ class Blocks(LineContent):
         self._blocks[text] = self._applied = self._pending.applied_to(self._applied, text)
         if len(self._blocks) > self._max_blocks:
             self._blocks.popitem(last=False)
-        self.phase, self._lost, self._has_block = Phase.KNOWN, None, True
+        self.phase, self._lost = Phase.KNOWN, None
         return self._show()
 
     def _roll_back(self, text: str) -> Freshness:
@@ -271,7 +271,7 @@ class Blocks(LineContent):
             removed_records=[fault.record for key, fault in before.faults.items() if key not in now.faults],
             freshness=now.orders.index.freshness if self._is_publication else None,
             is_publication=self._is_publication,
-            is_whole=self._has_block,
+            is_whole=now is not _EMPTY,
         )
 
     def deliver(self) -> None:

@@ -113,7 +113,7 @@ def read_event(text: bytes) -> Event:
 
 
 def _place(values: _Values) -> Place:
-    order_id, offers_base = _printable(values, "place"), _offers_base(values)
+    order_id, side = _printable(values, "place"), _side(values)
     amount, price = _amount(values), _text(values, "price")
     try:
         pair = _pair(values)
@@ -124,18 +124,13 @@ def _place(values: _Values) -> Place:
             raise _malformed_price("price", price) from None
         return Place(order_id, None, str(error))
     try:
-        order = Order.from_offer(
-            pair, offered=pair.base if offers_base else pair.quote, amount=max(amount, 0), price=price
-        )
+        offered = pair.base if side is Side.ASK else pair.quote
+        order = Order.from_offer(pair, offered=offered, amount=max(amount, 0), price=price)
     except InvalidPrice as error:
-        return _without_liquidity(order_id, pair, offers_base, _fault_of("price", price, error))
+        return Place(order_id, Order(pair, side, "1", 0), _fault_of("price", price, error))
     if amount < 0:
-        return _without_liquidity(order_id, pair, offers_base, f"amount must be 0 or more, got {amount}")
+        return Place(order_id, Order(pair, side, "1", 0), f"amount must be 0 or more, got {amount}")
     return Place(order_id, order)
-
-
-def _without_liquidity(order_id: str, pair: Pair, offers_base: bool, fault: str) -> Place:  # noqa: FBT001  # as above
-    return Place(order_id, Order(pair, Side.ASK if offers_base else Side.BID, "1", 0), fault)
 
 
 def _remove(values: _Values) -> Remove:
@@ -228,11 +223,11 @@ def _require_true(values: _Values, key: str) -> None:
         raise InvalidOrderBook(f"{key} must be true, got {safe_repr(values[key])}")
 
 
-def _offers_base(values: _Values) -> bool:
+def _side(values: _Values) -> Side:
     offered = values["offered"]
     if offered not in ("base", "quote"):  # a list is not hashable
         raise InvalidOrderBook(f"offered must be 'base' or 'quote', got {safe_repr(offered)}")
-    return offered == "base"
+    return Side.ASK if offered == "base" else Side.BID
 
 
 def _amount(values: _Values) -> int:
