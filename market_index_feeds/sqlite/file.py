@@ -109,11 +109,14 @@ def read_header(path: Path) -> Header | None:
 
     It is read through SQLite. If this process opened and closed the file itself, that would release the POSIX locks
     that its other connections hold: they belong to the process, and end with the first descriptor that is closed.
-    `immutable` keeps SQLite from making files beside it.
+    `immutable` keeps SQLite from making files beside it, and from reading the log. A publisher that dies while it
+    copies the log into the file may leave it shorter than its first page says, with the other pages in the log.
+    SQLite reads the header of such a file only with `writable_schema`; here nothing can be written with it.
     """
     uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            connection.execute("PRAGMA writable_schema = ON")
             (application_id,) = connection.execute("PRAGMA application_id").fetchone()
             (schema_version,) = connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.DatabaseError as error:

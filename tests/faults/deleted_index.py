@@ -34,6 +34,8 @@ class Outcome:
     revisions: list[int]
     stored: set[int]
     shown: set[int]
+    problem: str | None
+    """Why the stored books could not be read, None if they could."""
 
     @property
     def repeated(self) -> int:
@@ -44,7 +46,7 @@ class Outcome:
         lost, hidden = len(self.acknowledged - self.stored), len(self.stored - self.shown)
         return (
             f"{len(self.acknowledged)} acknowledged, {lost} of them lost, {self.repeated} revisions issued again, "
-            f"{hidden} stored books not visible to a follower"
+            f"{hidden} stored books not visible to a follower, problem: {self.problem}"
         )
 
 
@@ -82,11 +84,16 @@ def run(folder: Path) -> Outcome:
             process.kill()
             printed += [line.split() for line in process.communicate()[0].splitlines(keepends=True) if line[-1] == "\n"]
         stored: set[int] = set()
+        problem: str | None = None
 
         def is_readable() -> bool:
-            # A reader may open an index that was just deleted. The feed rejects it, so read again.
-            with suppress(FeedError):
+            nonlocal problem
+            try:
                 stored.update(spots(open_feed(path).read()))
+                problem = None
+            except FeedError as error:
+                # A reader may open an index that was just deleted. The feed rejects it, so read again.
+                problem = str(error)
             return bool(stored)
 
         with suppress(AssertionError):  # the file is damaged
@@ -94,7 +101,7 @@ def run(folder: Path) -> Outcome:
         with suppress(AssertionError):
             eventually(lambda: set(spots(live)) == stored, seconds=20)
         shown = set(spots(live))
-    return Outcome({int(number) for number, _ in printed}, [int(one) for _, one in printed], stored, shown)
+    return Outcome({int(number) for number, _ in printed}, [int(one) for _, one in printed], stored, shown, problem)
 
 
 def _is_shown(live: LiveIndex, number: int) -> bool:

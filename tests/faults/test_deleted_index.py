@@ -13,5 +13,6 @@ from tests.faults import deleted_index
 def test_deleting_the_index_loses_no_acknowledged_change_and_repeats_no_revision(tmp_path: Path):
     outcome = deleted_index.run(tmp_path)
     assert outcome.acknowledged
+    assert outcome.problem is None
     assert outcome.acknowledged <= outcome.stored == outcome.shown
     assert outcome.repeated == 0

@@ -51,6 +51,24 @@ def test_a_connection_is_closed_although_its_file_is_gone(tmp_path: Path):
         connection.execute("SELECT 1")
 
 
+@pytest.mark.parametrize("name", ["market.db", "market"])
+def test_a_store_whose_publisher_died_while_it_copied_the_log_opens_with_all_changes(tmp_path: Path, name: str):
+    """SQLite copies the first page first. It then declares more pages than the file has until the others follow."""
+    path = tmp_path / name
+    with open_store(path) as store:
+        store.publish(*(book(number, number) for number in range(1, 300)))
+        before, log = path.read_bytes(), Path(f"{path}-wal").read_bytes()
+    after = path.read_bytes()
+    page_bytes = int.from_bytes(after[16:18])
+    assert len(after) > len(before) > page_bytes
+    path.write_bytes(after[:page_bytes] + before[page_bytes:])
+    Path(f"{path}-wal").write_bytes(log)
+    assert len(open_feed(path).read()) == 299
+    with open_store(path) as store:
+        store.publish(book(300, 300))
+    assert len(open_feed(path).read()) == 300
+
+
 class TestOpening:
     """What is no store is left as it is, and one line says what is wrong with it."""
 
