@@ -1,4 +1,4 @@
-"""How the pages become a site, by `make docs`: of plain Markdown and of docstrings, without any network."""
+"""Configures Sphinx for `make docs`: a site of the Markdown pages and the docstrings, built without a network."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ author = "The market_index maintainers"
 release = metadata.version("market-index")
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 
-# As a code host makes them of headings, so that a link to one works in both places.
+# Anchors of headings are those of code hosts, so that a link to one works in both places.
 myst_heading_anchors = 4
 highlight_language = "none"
-# An example ends with an empty line, so that it is known where its output ends.
+# An example ends with an empty line, because the test of the examples needs the end of its output.
 highlight_options = {"python": {"stripnl": True}}
 
 html_theme = "furo"
@@ -35,12 +35,11 @@ autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 add_module_names = False
 
-# Whatever is not ours is named in signatures and linked nowhere: where it is told of is on other hosts, which a build
-# does not ask.
+# Names of other packages in signatures have no link: their documentation is on other hosts, which a build does not use.
 nitpick_ignore_regex = [
     (r"py:.*", r"(array|collections|datetime|decimal|enum|fractions|os|typing|types)\..*"),
     (r"py:.*", r"(starlette|hypothesis)\..*"),
-    (r"py:.*", r"market_index\..*\._[A-Z]"),  # a type variable is named in its signature alone
+    (r"py:.*", r"market_index\..*\._[A-Z]"),  # a type variable occurs only in signatures
     (r"py:class", r"market_index\.chunked\..*"),  # the base class of Levels and MarketIndex
     (r"py:class", r"market_index_feeds\.(line_content|line_source|medium)\..*"),  # for those who add a medium
 ]
@@ -62,11 +61,11 @@ PACKAGES: Final = tuple(
 )
 
 OUTSIDE: Final = re.compile(r"\[[^\]]+\]\(\.\./([^)]+)\)")
-"""A link to a file of the project that is no page."""
+"""Matches a link to a file of the project that is not a page."""
 
 
 def public_names() -> dict[str, str]:
-    """Return the name under which each class of ours is told of, by the one under which it is defined."""
+    """Return the documented name of each public class, by the name of its definition."""
     return {
         f"{getattr(package, name).__module__}.{name}": f"{package.__name__}.{name}"
         for package in PACKAGES
@@ -75,31 +74,31 @@ def public_names() -> dict[str, str]:
     }
 
 
-def within_the_site(_: Sphinx, page: str, source: list[str]) -> None:
-    """Have a link that leaves the pages be the path that it names: what stands there is not in the site."""
+def replace_outside_links(_: Sphinx, page: str, source: list[str]) -> None:
+    """Replace each link to a file outside the pages by its path, because the site does not contain the file."""
     if "/" not in page:
         source[0] = OUTSIDE.sub(r"`\1`", source[0])
 
 
-def as_public(app: Sphinx, env: Any, node: Any, content: Any) -> Any:
-    """Return the link to a class that a signature names by the module that it is defined in."""
+def resolve_public_name(app: Sphinx, env: Any, node: Any, content: Any) -> Any:
+    """Return the link to a class that a signature names by its defining module."""
     name = public_names().get(node.get("reftarget", ""))
     if name is None:
         return None
     return env.domains.python_domain.resolve_xref(env, node["refdoc"], app.builder, "class", name, node, content)
 
 
-def all_is_told_of(_: Sphinx, env: Any) -> None:
-    """Warn of a public name that stands on no page."""
-    told = env.domains.python_domain.objects
+def warn_of_missing_names(_: Sphinx, env: Any) -> None:
+    """Warn of each public name that is on no page."""
+    documented = env.domains.python_domain.objects
     for package in PACKAGES:
         for name in package.__all__:
-            if f"{package.__name__}.{name}" not in told:
-                LOG.warning("%s.%s is public and stands on no page", package.__name__, name)
+            if f"{package.__name__}.{name}" not in documented:
+                LOG.warning("%s.%s is public, and must be on a page", package.__name__, name)
 
 
-def with_defaults(_: Sphinx, __: str, ___: str, of: Any, ____: Any, signature: str, returned: str) -> tuple[str, str]:
-    """Show the defaults of a class that attrs made, and not the code that attrs made for them."""
+def show_defaults(_: Sphinx, __: str, ___: str, of: Any, ____: Any, signature: str, returned: str) -> tuple[str, str]:
+    """Show the defaults of an attrs class instead of the code that attrs generates for them."""
     if signature and "attr_dict" in signature:
         fields = attrs.fields_dict(of)
         signature = re.sub(r"attr_dict\['(\w+)'\]\.default", lambda name: repr(fields[name[1]].default), signature)
@@ -107,8 +106,8 @@ def with_defaults(_: Sphinx, __: str, ___: str, of: Any, ____: Any, signature: s
 
 
 def setup(app: Sphinx) -> None:
-    """Tell Sphinx of what is done here."""
-    app.connect("source-read", within_the_site)
-    app.connect("missing-reference", as_public)
-    app.connect("autodoc-process-signature", with_defaults)
-    app.connect("env-check-consistency", all_is_told_of)
+    """Connect the functions above to the events of Sphinx."""
+    app.connect("source-read", replace_outside_links)
+    app.connect("missing-reference", resolve_public_name)
+    app.connect("autodoc-process-signature", show_defaults)
+    app.connect("env-check-consistency", warn_of_missing_names)

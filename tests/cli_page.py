@@ -20,12 +20,24 @@ MARGIN: Final = 2
 HEAD: Final = """\
 # The command
 
-The output of `market-index --help`, and of `market-index COMMAND --help` for each command. What happens in every case:
-[serving](serving.md), and [many machines](scaling.md). The command needs the extra `cli`
-(`pip install 'market-index[cli]'`), `serve` the extra `server`, and buckets the extra `nats` as well.
-`python -m market_index_cli` runs the same command.
+The output of `market-index --help`, and of `market-index COMMAND --help` for each command. How to use them:
+[publish](publish.md), [serve](serving.md), [many machines](scaling.md). The command needs the extra `cli`
+(`pip install 'market-index[cli]'`), `serve` the extra `server`, and buckets the extra `nats` as well. If an extra is
+missing, the command names it. `python -m market_index_cli` runs the same command.
 
 (`python -m tests.cli_page` writes this page.)
+
+| exit code | meaning |
+|---|---|
+| 0 | everything was done; `serve`, `relay`: ended by SIGTERM or Ctrl-C; requests in flight were \
+answered, within up to 10 seconds |
+| 1 | `book`, `retract`: there is no such pair; `publish`: it was interrupted |
+| 2 | wrong usage, or the extra `cli` or `server` is missing |
+| 3 | FEED or STORE cannot be opened, read or written, or the extra `nats` is missing |
+| 4 | `serve`: the address cannot be listened on |
+| 5 | `publish`, `pairs`: a line, a row, a value, or a book that is too large was rejected, or `publish` left \
+out books without a commit line, or events without a block, or the state of the orders is unknown at the end; \
+everything else was done |
 """
 
 

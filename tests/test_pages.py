@@ -1,7 +1,8 @@
 """The README and the docs are correct: every `console` block is run and compared, and every link has a target.
 
 The blocks of Python are run by conftest.py. A block that begins with the name of a file, such as `# program.py` (in
-SQL `-- program.sql`), is a program that the `console` blocks of the page may run.
+SQL `-- program.sql`), or JSON after a sentence that ends with its name, is a file that the `console` blocks of the page
+may use. The blocks of the tutorial are one session.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -33,6 +35,10 @@ PAGES = [
 ]
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PROGRAM = re.compile(r"^```(?:python|sql)\n(?:#|--) (\w+\.\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+TEXT = re.compile(r"`(\w+\.ndjson)`:\n\n^```json\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 
 _MACHINES = "needs three machines with these names; tests/faults has three servers on one"
 
@@ -79,12 +85,19 @@ class Block:
 def blocks() -> Iterator[Block]:
     # docs/cli.md is compared as a whole, in another test.
     for page in [one for one in PAGES if one != cli_page.PAGE]:
-        text = page.read_text()
-        for block in CONSOLE.finditer(text):
-            before, *steps = re.split(r"^\$ ", block[1], flags=re.MULTILINE)
-            assert not before, f"{page}: a console block begins with a command, not with {before!r}"
-            found = tuple(Step(uncommented(command), shown) for command, _, shown in (s.partition("\n") for s in steps))
-            yield Block(page, text.count("\n", 0, block.start()) + 1, found)
+        found = list(blocks_of(page))
+        if page == TUTORIAL:
+            found = [Block(page, found[0].line, tuple(step for block in found for step in block.steps))]
+        yield from found
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    text = page.read_text()
+    for block in CONSOLE.finditer(text):
+        before, *steps = re.split(r"^\$ ", block[1], flags=re.MULTILINE)
+        assert not before, f"{page}: a console block begins with a command, not with {before!r}"
+        found = tuple(Step(uncommented(command), shown) for command, _, shown in (s.partition("\n") for s in steps))
+        yield Block(page, text.count("\n", 0, block.start()) + 1, found)
 
 
 def uncommented(command: str) -> str:
@@ -124,7 +137,8 @@ def prepare(folder: Path, block: Block) -> None:
     shutil.copy(SAMPLE, folder / "books.ndjson")
     if not any(re.search(r"publish market\.db", step.command) for step in block.steps):
         publish_sample(folder)
-    for name, program in PROGRAM.findall(block.page.read_text()):
+    page = block.page.read_text()
+    for name, program in [*PROGRAM.findall(page), *TEXT.findall(page)]:
         (folder / name).write_text(program)
     (folder / "events.ndjson").write_bytes(RESET + place("51ab#0") + orders_block("slot 145000000"))
     for name, file in (("producer", "books.ndjson"), ("indexer", "events.ndjson")):
@@ -160,26 +174,44 @@ def test_every_command_on_a_page_has_the_output_shown(
                 output = log.replace(f":{port}", ":8000")
             else:
                 command = command.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
-                done = subprocess.run(
-                    ["sh", "-c", command],
-                    cwd=tmp_path,
-                    env=environment,
-                    capture_output=True,
-                    text=True,
-                    timeout=DEADLINE_SECONDS,
-                    check=False,
-                )
-                assert done.returncode == 0, done.stderr
-                output = done.stdout
-            if step.shown:
-                assert_shown(step.shown, output)
+                run = partial(output_of, command, tmp_path, environment)
+                is_followed = command.startswith("curl ") and block.page == TUTORIAL
+                output = output_once_shown(step, run) if is_followed else run()
+            if step.shown and not is_shown(step.shown, output):
+                assert output == step.shown
 
 
-def assert_shown(shown: str, output: str) -> None:
-    """Assert that the output is as shown, where `…` or `...` matches any text."""
+def output_of(command: str, folder: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def output_once_shown(step: Step, run: Callable[[], str]) -> str:
+    """Repeat a command until its output is as shown: a change of a followed file goes live a moment later."""
+    output = ""
+
+    def has_shown() -> bool:
+        nonlocal output
+        output = run()
+        return is_shown(step.shown, output)
+
+    eventually(has_shown)
+    return output
+
+
+def is_shown(shown: str, output: str) -> bool:
+    """Return whether the output is as shown, where `…` or `...` matches any text."""
     pieces = re.split(r"…|\.\.\.", shown.rstrip("\n"))
-    if not re.fullmatch(".*".join(map(re.escape, pieces)), output.rstrip("\n"), re.DOTALL):
-        assert output == shown
+    return re.fullmatch(".*".join(map(re.escape, pieces)), output.rstrip("\n"), re.DOTALL) is not None
 
 
 @contextmanager
