@@ -67,7 +67,8 @@ class Publisher:
     """Writes to one bucket, from one task at a time.
 
     `sequences` has the last sequence of each key, as far as it is known. A key is in `unacknowledged` while a write of
-    an earlier attempt or call may still be stored under it. `written` counts the writes that were acknowledged.
+    an earlier attempt or call may still be stored under it. `written` counts the writes that were acknowledged, and
+    `listed` the keys that `stored` has read in its last attempt.
     """
 
     def __init__(self, address: Address, target: str, wait: float) -> None:
@@ -75,6 +76,7 @@ class Publisher:
         self.sequences: dict[str, int] = {}
         self.unacknowledged: set[str] = set()
         self.written: int = 0
+        self.listed: int = 0
         self._replicas = address.replicas
         self._target = target
         self._wait = wait
@@ -133,12 +135,14 @@ class Publisher:
     async def stored(self) -> tuple[int, dict[str, Stored]]:
         """Return the revision of the bucket, and the last message of each key at that revision, without the books."""
         stored: dict[str, Stored] = {}
+        self.listed = 0
         watch = await Watch.open(await self.cluster.connect(), headers_only=True)
         try:
             while watch.state is not WatchState.IN_SYNC:
                 for message in await watch.next():
                     digest = message.headers.get(DIGEST_HEADER)
                     stored[message.key] = Stored(message.sequence, digest, message.value is None)
+                self.listed = len(stored)
         finally:
             await watch.close()
         return watch.revision, stored
@@ -149,6 +153,8 @@ class Publisher:
         Raises `Unacknowledged`, `StoreBusy` or `StoreError`, also if nothing was acknowledged for `wait` seconds.
         """
         backoff = 0.0
+        # Reading what is stored may have taken a while since the change was made.
+        change.acknowledged_at = monotonic()
         while change.unfinished:
             if backoff:
                 await asyncio.sleep(backoff)

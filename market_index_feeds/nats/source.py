@@ -6,7 +6,7 @@ its own thread. A snapshot is read again from the start whenever the watch loses
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from threading import Event, RLock
@@ -109,7 +109,8 @@ class NatsSource(Source):
         """Yield a snapshot, and return the watch that delivers the changes after it."""
         contents = _Contents(self._live)
         patience = Patience(0, 0) if self._was_delivered else self._opening
-        watch = loop.run(retry(lambda: self._read(contents), patience), contents.reporter(progress))
+        reading = retry(lambda: self._read(contents), patience, lambda: contents.messages)
+        watch = loop.run(reading, contents.reporter(progress))
         self._freshness = UNKNOWN
         yield Snapshot(
             books=contents.books.values(),
@@ -171,7 +172,7 @@ class _Contents:
     """What messages contain, by key; of several messages of a key, the last one counts.
 
     `identities` has the messages of `books`. A message that is `live` already is not decoded, its key is `unchanged`.
-    `freshness` is that of the last message of its key, None if there was none.
+    `freshness` is that of the last message of its key, None if there was none. `messages` counts what was added.
     """
 
     def __init__(self, live: dict[str, Identity]) -> None:
@@ -186,14 +187,16 @@ class _Contents:
         self.unchanged: set[str] = set()
         self.deleted: set[str] = set()
         self.freshness: Freshness | None = None
+        self.messages: int = 0
         self._length, self._total = 0, total
 
     def reporter(self, progress: Progress | None) -> Callable[[], object] | None:
         """Return a function that reports how much was read; None without `progress`."""
         return None if progress is None else lambda: progress(min(self._length, self._total), self._total)
 
-    def add(self, messages: Iterable[Message]) -> None:
+    def add(self, messages: Collection[Message]) -> None:
         """Add messages in the order of their sequences."""
+        self.messages += len(messages)
         for key, message in {message.key: message for message in messages}.items():
             self.books.pop(key, None)
             self.rejected.pop(key, None)

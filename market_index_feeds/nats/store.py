@@ -120,7 +120,7 @@ class NatsStore(Store):
         """
         records = _records(map(require_book, books))
         with self._in_turn() as do:
-            revision, stored = do(retry(self._publisher.stored, self._patience))
+            revision, stored = do(retry(self._publisher.stored, self._patience, lambda: self._publisher.listed))
             written = self._changed(records, stored)
             deleted = self._dropped(records, stored, keep)
             self._publisher.sequences = {key: last.sequence for key, last in stored.items()}
