@@ -105,7 +105,7 @@ class Body:
             await send(message)
 
     def messages(self, scope: Scope, fields: Fields = ()) -> Messages | None:
-        """Return the messages to send; None if the body is large and must be compressed in a thread first."""
+        """Return the messages to send; None if a thread must compress the body first."""
         accepted, known = b"", b""
         for name, value in scope["headers"]:
             if name == b"accept-encoding":
@@ -123,9 +123,10 @@ class Body:
                 {"type": "http.response.body", "body": b""},
             )
         if gzip_etag is not None:
-            if self._gzip is None and len(content) >= LARGE_BODY_BYTES:
+            compressed = self._gzip or self._compress_quickly()
+            if compressed is None:
                 return None
-            content = self._gzip or self._compress()
+            content = compressed
             headers[-1] = (b"content-length", b"%d" % len(content))
             headers.append(_GZIP)
         headers += fields
@@ -137,6 +138,16 @@ class Body:
             {"type": "http.response.start", "status": 200, "headers": headers},
             {"type": "http.response.body", "body": content},
         )
+
+    def _compress_quickly(self) -> bytes | None:
+        """Compress the content, or return None if that takes long or another thread does it."""
+        if not compression.is_quick(self.content, self._parts) or not self._compressing.acquire(blocking=False):
+            return None
+        try:
+            self._gzip = self._gzip or compression.gzip_body(self.content, self._parts)
+            return self._gzip
+        finally:
+            self._compressing.release()
 
     def _compress(self) -> bytes:
         """Compress the content once, however many threads and event loops call this."""

@@ -98,7 +98,9 @@ def digest_of(parts: Iterable[EncodedPart]) -> bytes:
 
     It is computed from the digests of the parts. The parts depend only on the content, see `market_index.chunked`.
     """
-    return blake2b(b"".join([part.digest for part in parts]), digest_size=_DIGEST_BYTES).digest()
+    # The slot first: calling the property for each part of a long list takes three times as long.
+    digests = [part._digest or part.digest for part in parts]  # noqa: SLF001  # of the class above
+    return blake2b(b"".join(digests), digest_size=_DIGEST_BYTES).digest()
 
 
 def order_book_to_json(book: OrderBook) -> bytes:

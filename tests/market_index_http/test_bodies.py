@@ -36,7 +36,7 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 class TestCompression:
-    """A body is compressed once; a large one off the event loop."""
+    """A body is compressed once; off the event loop if that takes long."""
 
     def test_a_large_body_is_compressed_once_and_off_the_event_loop(self, monkeypatch: pytest.MonkeyPatch):
         compressing, go_on = threading.Event(), threading.Event()
@@ -70,6 +70,49 @@ class TestCompression:
             assert len(contents) == 1
             assert times == [len(contents.pop())]
             assert times[0] >= LARGE_BODY_BYTES
+
+    def test_a_large_body_whose_parts_are_mostly_cached_is_compressed_on_the_event_loop(
+        self, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(compression, "MAX_DEFLATED_ON_LOOP", 32 * 1024)
+        bodies, live = Bodies(), LiveIndex([book(number, 1) for number in range(1_000)])
+        scope = {"method": "GET", "headers": [(b"accept-encoding", b"gzip")]}
+
+        def packed() -> bytes | None:
+            messages = bodies.pair_list(live.current).messages(scope)
+            return None if messages is None else gzip.decompress(messages[1]["body"])
+
+        assert packed() is None, "no part is cached"
+        bodies.pair_list(live.current)._compress()
+        live.publish(book(7, 1, spot="3"))
+        assert packed() == wire.pair_list_to_json(live.current.pair_list())
+        live.publish(*(book(number, 1, spot="4") for number in range(1_000)))
+        assert packed() is None, "all parts are new"
+
+    def test_the_checksum_of_a_very_large_body_is_not_computed_on_the_event_loop(self):
+        content, part = bytes(5 * 2**20), wire.EncodedPart(b"x")
+        assert compression.is_quick(content[: 2**20], [part])
+        assert not compression.is_quick(content, [part])
+
+    def test_the_event_loop_does_not_wait_for_a_thread_that_compresses(self, monkeypatch: pytest.MonkeyPatch):
+        body = Body(b"x" * MIN_GZIP_BYTES, "tag", b"no-cache")
+        compressing, go_on = threading.Event(), threading.Event()
+        really = compression.gzip_body
+
+        def slowly(content: bytes, parts: Sequence[wire.EncodedPart]) -> bytes:
+            compressing.set()
+            assert go_on.wait(DEADLINE_SECONDS)
+            return really(content, parts)
+
+        monkeypatch.setattr(compression, "gzip_body", slowly)
+        scope = {"method": "GET", "headers": [(b"accept-encoding", b"gzip")]}
+        with ThreadPoolExecutor(1) as threads:
+            compressed = threads.submit(body._compress)
+            assert compressing.wait(DEADLINE_SECONDS)
+            assert body.messages(scope) is None
+            go_on.set()
+            compressed.result()
+        assert body.messages(scope) is not None
 
     @pytest.mark.parametrize("size", [MIN_GZIP_BYTES - 1, MIN_GZIP_BYTES, LARGE_BODY_BYTES - 1, LARGE_BODY_BYTES])
     def test_the_size_limits_are_exact(self, size: int):
