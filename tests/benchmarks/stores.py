@@ -34,6 +34,11 @@ table without revisions; *append and fdatasync* appends it to a file and is not 
 and validates each row, in one process; *reading the rows* only fetches them, and *json.loads* parses their text,
 which is in memory already, and checks nothing; all three in processor time. A publish is seen when a live index in
 another process has it.
+
+60 µs for one of 1,000 books in one call is out of reach on this disk. Encoding takes 28 µs, and *bare SQLite* 35 to 40
+more for text that was encoded before: 13 to write the rows, 25 to write the log, sync it and copy it into the file.
+The digests of the new rows take 10, those of the old ones 5. Pages of 8 KiB instead of 4 gained a tenth. Copying the
+log a quarter as often would gain 5 more, for a log of 32 MB.
 """
 
 
