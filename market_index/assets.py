@@ -1,4 +1,8 @@
-"""Asset identifiers: ADA, or the policy id and asset name of a native token."""
+"""Identifiers of assets on the Cardano ledger.
+
+An asset is ADA, or a native token: a policy id (the hash of its minting script) and an asset name. `AssetId` validates
+both, and reads and writes the texts by which other programs identify an asset.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,10 @@ POLICY_ID_LENGTH: Final = 28
 """Bytes in a policy id: a Blake2b-224 hash of the minting script."""
 
 MAX_ASSET_NAME_LENGTH: Final = 32
-"""The most bytes in an asset name. The empty name is legal."""
+"""The maximum length of an asset name, in bytes. The empty name is legal."""
 
 LOVELACE: Final = "lovelace"
-"""The name of ADA in other programs, after its smallest unit."""
+"""The text for ADA in other programs: the name of its smallest unit."""
 
 _POLICY_ID_DIGITS: Final = 2 * POLICY_ID_LENGTH
 _MAX_ASSET_NAME_DIGITS: Final = 2 * MAX_ASSET_NAME_LENGTH
@@ -30,8 +34,8 @@ class AssetId:
     ADA, the ledger's own asset, has neither: it is the constant `ADA`. Identifiers compare in ledger order:
     ADA first, then by policy id bytes, then by asset name bytes. `str` gives the canonical text, in lower case.
 
-    Other programs use other spellings. Each spelling has its own constructor, and none is guessed: `parse` for
-    `policy:name`, `from_unit` for the two concatenated, `from_dotted` for `policy.name`, `from_pycardano` for objects.
+    Other programs use other spellings. Each spelling has its own constructor, and none is guessed: `parse` reads
+    `policy:name`, `from_unit` the two concatenated, `from_dotted` `policy.name`, and `from_pycardano` reads objects.
 
     >>> token = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
     >>> str(token)
@@ -40,7 +44,7 @@ class AssetId:
     True
 
     Raises:
-        InvalidAssetId: A part has a length that the ledger does not allow, or is not bytes.
+        InvalidAssetId: A part is not bytes, or its length is not allowed by the ledger.
     """
 
     policy_id: bytes
@@ -49,15 +53,13 @@ class AssetId:
     def __init__(self, policy_id: bytes, asset_name: bytes) -> None:
         for part, value in (("policy_id", policy_id), ("asset_name", asset_name)):
             if type(value) is not bytes:
-                raise InvalidAssetId(f"{part} must be bytes, not {type(value).__name__}: {safe_repr(value)}")
+                raise InvalidAssetId(f"{part} must be bytes, got {type(value).__name__}: {safe_repr(value)}")
         if len(policy_id) != POLICY_ID_LENGTH and (policy_id or asset_name):
-            raise InvalidAssetId(
-                f"{safe_repr(policy_id)} is not a policy id: it has {len(policy_id)} bytes, not {POLICY_ID_LENGTH}"
-            )
+            raise _wrong_policy_id_length(policy_id)
         if len(asset_name) > MAX_ASSET_NAME_LENGTH:
             raise InvalidAssetId(
-                f"{safe_repr(asset_name)} is not an asset name: "
-                f"it has {len(asset_name)} bytes, more than {MAX_ASSET_NAME_LENGTH}"
+                f"asset_name must have at most {MAX_ASSET_NAME_LENGTH} bytes, "
+                f"got {len(asset_name)}: {safe_repr(asset_name)}"
             )
         self.__attrs_init__(policy_id, asset_name)
 
@@ -72,24 +74,24 @@ class AssetId:
         True
         >>> AssetId.parse("lovelace")
         Traceback (most recent call last):
-        market_index.errors.InvalidAssetId: 'lovelace' is not an asset identifier: it is not ADA and has no colon
+        market_index.errors.InvalidAssetId: an asset identifier must be ADA or policy:name in hex, got 'lovelace'
 
         Raises:
-            InvalidAssetId: The text is not such a spelling.
+            InvalidAssetId: The text is in another spelling, or a part has a wrong length.
         """
         _require_text(text)
         if text == "ADA":
             return ADA
         policy_id, colon, asset_name = text.partition(":")
         if not colon:
-            raise _not_an_identifier(text, "it is not ADA and has no colon")
+            raise InvalidAssetId(f"an asset identifier must be ADA or policy:name in hex, got {safe_repr(text)}")
         return cls._of_digits(text, policy_id, asset_name)
 
     @classmethod
     def from_unit(cls, unit: str) -> AssetId:
         """Read a unit: policy id and asset name concatenated, in upper or lower case hexadecimal, or `lovelace`.
 
-        Blockfrost and many wallets use this spelling. In the token registry it is the subject.
+        Blockfrost and many wallets use this spelling. The token registry calls it the subject.
 
         >>> AssetId.from_unit("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f534e454b").asset_name
         b'SNEK'
@@ -97,21 +99,27 @@ class AssetId:
         ADA
 
         Raises:
-            InvalidAssetId: The text is not such a spelling.
+            InvalidAssetId: The text is in another spelling, or a part has a wrong length.
         """
         _require_text(unit)
         if unit == LOVELACE:
             return ADA
-        _require_none(unit, ":", "a unit has no colon, and AssetId.parse reads one that has")
-        _require_none(unit, ".", "a unit has no dot, and AssetId.from_dotted reads one that has")
+        if ":" in unit:
+            raise InvalidAssetId(
+                f"a unit must not have a colon (AssetId.parse reads policy:name), got {safe_repr(unit)}"
+            )
+        if "." in unit:
+            raise InvalidAssetId(
+                f"a unit must not have a dot (AssetId.from_dotted reads policy.name), got {safe_repr(unit)}"
+            )
         return cls._of_digits(unit, unit[:_POLICY_ID_DIGITS], unit[_POLICY_ID_DIGITS:])
 
     @classmethod
     def from_dotted(cls, text: str, *, ada: str = LOVELACE) -> AssetId:
-        """Read `<policy id>.<asset name>` in upper or lower case hexadecimal; an empty name has no dot.
+        """Read `<policy id>.<asset name>`, in upper or lower case hexadecimal; an empty name may omit the dot.
 
-        cardano-cli and Kupo use this spelling. ADA is the text `ada` and nothing else: `lovelace` for cardano-cli, `.`
-        for programs such as Splash.
+        cardano-cli and Kupo use this spelling. The only text that is read as ADA is `ada`: `lovelace` for cardano-cli,
+        `.` for programs such as Splash.
 
         >>> AssetId.from_dotted("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f.534e454b").asset_name
         b'SNEK'
@@ -119,15 +127,21 @@ class AssetId:
         (ADA, ADA)
 
         Raises:
-            InvalidAssetId: The text is not such a spelling.
-            ValueError: `ada` is empty, or so long that it could be another asset.
+            InvalidAssetId: The text is in another spelling, or a part has a wrong length.
+            ValueError: `ada` is empty, or as long as a policy id, so that it could be another asset.
         """
         if not isinstance(ada, str) or not 0 < len(ada) < _POLICY_ID_DIGITS:
-            raise ValueError(f"ada must be what ADA is called, such as 'lovelace' or '.', not {safe_repr(ada)}")
+            raise ValueError(
+                f"ada must be a str of 1 to {_POLICY_ID_DIGITS - 1} characters, such as 'lovelace' or '.', "
+                f"got {safe_repr(ada)}"
+            )
         _require_text(text)
         if text == ada:
             return ADA
-        _require_none(text, ":", "it has a colon instead of a dot, and AssetId.parse reads that")
+        if ":" in text:
+            raise InvalidAssetId(
+                f"the separator must be a dot, not a colon (AssetId.parse reads policy:name), got {safe_repr(text)}"
+            )
         policy_id, _, asset_name = text.partition(".")
         return cls._of_digits(text, policy_id, asset_name)
 
@@ -135,15 +149,15 @@ class AssetId:
     def from_pycardano(cls, policy_id: SupportsBytes, asset_name: SupportsBytes) -> AssetId:
         """Return the asset of two objects with `__bytes__`, such as pycardano's `ScriptHash` and `AssetName`.
 
-        pycardano need not be installed. It has no object for ADA, which is the `coin` of a value there. An asset name
-        of 28 bytes that is passed as the policy id is not detected.
+        pycardano need not be installed. It has no object for ADA, which it stores as the `coin` of a value. An asset
+        name of 28 bytes that is passed as the policy id is not detected.
 
         Raises:
-            InvalidAssetId: A part has no `__bytes__`, or a length that the ledger does not allow.
+            InvalidAssetId: A part has no `__bytes__`, or its length is not allowed by the ledger.
         """
         token = cls(_octets("policy_id", policy_id), _octets("asset_name", asset_name))
         if token.is_ada:
-            raise InvalidAssetId(f"{safe_repr(policy_id)} is not a policy id: it has 0 bytes, not {POLICY_ID_LENGTH}")
+            raise _wrong_policy_id_length(token.policy_id)
         return token
 
     @property
@@ -163,7 +177,7 @@ class AssetId:
 
     @property
     def fingerprint(self) -> str | None:
-        """The CIP-14 fingerprint: a hash to display and compare. It cannot be read back. None for ADA.
+        """The CIP-14 fingerprint: a hash to display and compare, which cannot be converted back. None for ADA.
 
         >>> AssetId.from_unit("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f534e454b").fingerprint
         'asset108xu02ckwrfc8qs9d97mgyh4kn8gdu9w8f5sxk'
@@ -191,16 +205,11 @@ class AssetId:
     def _of_digits(cls, text: str, policy_id: str, asset_name: str) -> Self:
         """Return the token of these digits, which are parts of `text`."""
         if len(policy_id) != _POLICY_ID_DIGITS:
-            raise _not_an_identifier(
-                text, f"its policy id has the wrong length: {len(policy_id)} digits, not {_POLICY_ID_DIGITS}"
-            )
+            raise _wrong_digits("policy id", f"{_POLICY_ID_DIGITS}", policy_id, text)
         if len(asset_name) > _MAX_ASSET_NAME_DIGITS:
-            raise _not_an_identifier(
-                text,
-                f"its asset name has the wrong length: {len(asset_name)} digits, more than {_MAX_ASSET_NAME_DIGITS}",
-            )
+            raise _wrong_digits("asset name", f"at most {_MAX_ASSET_NAME_DIGITS}", asset_name, text)
         if len(asset_name) % 2:
-            raise _not_an_identifier(text, f"its asset name has an odd length: {len(asset_name)} digits")
+            raise _wrong_digits("asset name", "an even number of", asset_name, text)
         asset = object.__new__(cls)
         asset.__attrs_init__(_bytes(text, "policy id", policy_id), _bytes(text, "asset name", asset_name))
         return asset
@@ -211,25 +220,20 @@ class AssetId:
     def __repr__(self) -> str:
         return f"AssetId.parse('{self}')" if self.policy_id else "ADA"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # IPython has it so
-        """Show the asset in IPython, and in the failing examples of Hypothesis."""
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
+        """Print the asset in IPython, and in the report of a failing Hypothesis test."""
         del cycle
         printer.text(repr(self))
 
 
 def _require_text(text: object) -> None:
     if not isinstance(text, str):
-        raise InvalidAssetId(f"an asset identifier must be a str, not {type(text).__name__}: {safe_repr(text)}")
-
-
-def _require_none(text: str, separator: str, reason: str) -> None:
-    if separator in text:
-        raise _not_an_identifier(text, reason)
+        raise InvalidAssetId(f"an asset identifier must be a str, got {type(text).__name__}: {safe_repr(text)}")
 
 
 def _octets(part: str, value: SupportsBytes) -> bytes:
     if not isinstance(value, SupportsBytes) or isinstance(value, type):
-        raise InvalidAssetId(f"{part} must be an object with __bytes__, not {type(value).__name__}: {safe_repr(value)}")
+        raise InvalidAssetId(f"{part} must be an object with __bytes__, got {type(value).__name__}: {safe_repr(value)}")
     return bytes(value)
 
 
@@ -239,14 +243,18 @@ def _bytes(text: str, part: str, digits: str) -> bytes:
         value = bytes.fromhex(digits)
     except ValueError:
         value = b""
-    # fromhex ignores white space: the value is too short then.
+    # fromhex ignores white space; then the value is too short.
     if 2 * len(value) != len(digits):
-        raise _not_an_identifier(text, f"its {part} is not hexadecimal") from None
+        raise InvalidAssetId(f"the {part} must be hexadecimal, got {safe_repr(text)}") from None
     return value
 
 
-def _not_an_identifier(text: str, reason: str) -> InvalidAssetId:
-    return InvalidAssetId(f"{safe_repr(text)} is not an asset identifier: {reason}")
+def _wrong_policy_id_length(policy_id: bytes) -> InvalidAssetId:
+    return InvalidAssetId(f"policy_id must have {POLICY_ID_LENGTH} bytes, got {len(policy_id)}: {safe_repr(policy_id)}")
+
+
+def _wrong_digits(part: str, expected: str, digits: str, text: str) -> InvalidAssetId:
+    return InvalidAssetId(f"the {part} must have {expected} digits, got {len(digits)}: {safe_repr(text)}")
 
 
 ADA: Final = AssetId(b"", b"")

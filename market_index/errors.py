@@ -50,8 +50,8 @@ class MarketIndexError(Exception):
     def at(self, place: str) -> Self:
         """Return the same error with the location of the value in front of its message.
 
-        >>> str(InvalidPrice("'-1' is not a price").at("bids[3].price"))
-        "bids[3].price: '-1' is not a price"
+        >>> str(InvalidPrice("a price must be above 0, got '-1'").at("bids[3].price"))
+        "bids[3].price: a price must be above 0, got '-1'"
         """
         return type(self)(f"{place}: {self}", *self.args[1:])
 

@@ -1,4 +1,4 @@
-"""How other programs spell an asset: read by name, written back, and never guessed."""
+"""The spellings of asset identifiers in other programs: each is read by its own constructor and written back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SNEK = AssetId.parse(f"{POLICY}:534e454b")
 
 
 class TestUnit:
-    """Policy id and asset name run together; `lovelace`."""
+    """`AssetId.from_unit` and `.unit`: policy id and asset name concatenated, or `lovelace`."""
 
     def test_it_is_read_and_written(self):
         assert AssetId.from_unit(f"{POLICY}534e454b") == SNEK
@@ -26,63 +26,63 @@ class TestUnit:
         assert AssetId.from_unit(f"{POLICY}534E454B".upper()) == SNEK
 
     @given(asset_ids())
-    def test_every_asset_comes_back(self, asset: AssetId):
+    def test_every_asset_round_trips(self, asset: AssetId):
         assert asset.unit == ("lovelace" if asset == ADA else str(asset).replace(":", ""))
         assert AssetId.from_unit(asset.unit) == asset
 
     @pytest.mark.parametrize(
         ("unit", "reason"),
         [
-            ("", "its policy id has the wrong length: 0 digits, not 56"),
-            ("ADA", "its policy id has the wrong length: 3 digits, not 56"),
-            ("Lovelace", "its policy id has the wrong length: 8 digits, not 56"),
-            ("lovelace ", "its policy id has the wrong length: 9 digits, not 56"),
-            (".", "a unit has no dot, and AssetId.from_dotted reads one that has"),
-            (POLICY[:-1], "its policy id has the wrong length: 55 digits, not 56"),
-            (f"{POLICY}5", "its asset name has an odd length: 1 digits"),
-            (f"{POLICY}:", "a unit has no colon, and AssetId.parse reads one that has"),
-            (f"{POLICY}:534e454b", "a unit has no colon, and AssetId.parse reads one that has"),
-            (f"{POLICY}.534e454b", "a unit has no dot, and AssetId.from_dotted reads one that has"),
-            (f"{POLICY}zz", "its asset name is not hexadecimal"),
-            (f"{POLICY}{'0' * 66}", "its asset name has the wrong length: 66 digits, more than 64"),
-            (f"{POLICY} 0", "its asset name is not hexadecimal"),
+            ("", "the policy id must have 56 digits, got 0:"),
+            ("ADA", "the policy id must have 56 digits, got 3:"),
+            ("Lovelace", "the policy id must have 56 digits, got 8:"),
+            ("lovelace ", "the policy id must have 56 digits, got 9:"),
+            (".", "a unit must not have a dot (AssetId.from_dotted reads policy.name), got"),
+            (POLICY[:-1], "the policy id must have 56 digits, got 55:"),
+            (f"{POLICY}5", "the asset name must have an even number of digits, got 1:"),
+            (f"{POLICY}:", "a unit must not have a colon (AssetId.parse reads policy:name), got"),
+            (f"{POLICY}:534e454b", "a unit must not have a colon (AssetId.parse reads policy:name), got"),
+            (f"{POLICY}.534e454b", "a unit must not have a dot (AssetId.from_dotted reads policy.name), got"),
+            (f"{POLICY}zz", "the asset name must be hexadecimal, got"),
+            (f"{POLICY}{'0' * 66}", "the asset name must have at most 64 digits, got 66:"),
+            (f"{POLICY} 0", "the asset name must be hexadecimal, got"),
         ],
     )
-    def test_nothing_else_is_read(self, unit: str, reason: str):
-        with pytest.raises(InvalidAssetId) as refused:
+    def test_any_other_text_is_rejected(self, unit: str, reason: str):
+        with pytest.raises(InvalidAssetId) as raised:
             AssetId.from_unit(unit)
-        assert str(refused.value) == f"{safe_repr(unit)} is not an asset identifier: {reason}"
+        assert str(raised.value) == f"{reason} {safe_repr(unit)}"
 
 
 class TestDotted:
-    """`policy.name`; `lovelace`, or what is said to be ADA."""
+    """`AssetId.from_dotted` and `.dotted`: `policy.name`, or the text for ADA."""
 
     def test_it_is_read_and_written(self):
         assert AssetId.from_dotted(f"{POLICY}.534e454b") == SNEK
         assert SNEK.dotted == f"{POLICY}.534e454b"
         assert AssetId.from_dotted(f"{POLICY}.534E454B".upper()) == SNEK
 
-    def test_of_the_empty_name_the_dot_may_be_left_out(self):
+    def test_the_empty_name_may_omit_the_dot(self):
         nameless = AssetId(bytes.fromhex(POLICY), b"")
         assert AssetId.from_dotted(POLICY) == AssetId.from_dotted(f"{POLICY}.") == nameless
         assert nameless.dotted == POLICY
 
-    def test_ada_is_what_is_said_to_be_and_nothing_else(self):
+    def test_only_the_text_that_the_caller_names_is_ada(self):
         assert AssetId.from_dotted("lovelace") == AssetId.from_dotted(".", ada=".") == ADA
         for text, ada in ((".", "lovelace"), ("lovelace", "."), ("ADA", "lovelace"), ("", "lovelace"), ("", ".")):
-            with pytest.raises(InvalidAssetId, match="its policy id has the wrong length"):
+            with pytest.raises(InvalidAssetId, match="the policy id must have 56 digits"):
                 AssetId.from_dotted(text, ada=ada)
 
     @pytest.mark.parametrize("ada", ["", POLICY, f"{POLICY}.534e454b", None, [], b"."])
     def test_a_name_for_ada_that_another_asset_could_have_is_rejected(self, ada: object):
-        with pytest.raises(ValueError, match="ada must be") as refused:
+        with pytest.raises(ValueError, match="ada must be") as raised:
             AssetId.from_dotted("lovelace", ada=ada)  # type: ignore[arg-type]  # a caller without types
-        assert str(refused.value) == (
-            f"ada must be what ADA is called, such as 'lovelace' or '.', not {safe_repr(ada)}"
+        assert str(raised.value) == (
+            f"ada must be a str of 1 to 55 characters, such as 'lovelace' or '.', got {safe_repr(ada)}"
         )
 
     @given(asset_ids())
-    def test_every_asset_comes_back(self, asset: AssetId):
+    def test_every_asset_round_trips(self, asset: AssetId):
         expected = "lovelace" if asset == ADA else str(asset).replace(":", ".") if asset.asset_name else str(asset)[:-1]
         assert asset.dotted == expected
         assert AssetId.from_dotted(asset.dotted) == asset
@@ -90,18 +90,18 @@ class TestDotted:
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
-            (f"{POLICY}:534e454b", "it has a colon instead of a dot, and AssetId.parse reads that"),
-            (f"{POLICY}534e454b", "its policy id has the wrong length: 64 digits, not 56"),
-            (f"{POLICY}..", "its asset name has an odd length: 1 digits"),
-            (f"{POLICY}.5", "its asset name has an odd length: 1 digits"),
-            (f"{POLICY}.zz", "its asset name is not hexadecimal"),
-            (f" {POLICY}", "its policy id has the wrong length: 57 digits, not 56"),
+            (f"{POLICY}:534e454b", "the separator must be a dot, not a colon (AssetId.parse reads policy:name), got"),
+            (f"{POLICY}534e454b", "the policy id must have 56 digits, got 64:"),
+            (f"{POLICY}..", "the asset name must have an even number of digits, got 1:"),
+            (f"{POLICY}.5", "the asset name must have an even number of digits, got 1:"),
+            (f"{POLICY}.zz", "the asset name must be hexadecimal, got"),
+            (f" {POLICY}", "the policy id must have 56 digits, got 57:"),
         ],
     )
-    def test_nothing_else_is_read(self, text: str, reason: str):
-        with pytest.raises(InvalidAssetId) as refused:
+    def test_any_other_text_is_rejected(self, text: str, reason: str):
+        with pytest.raises(InvalidAssetId) as raised:
             AssetId.from_dotted(text)
-        assert str(refused.value) == f"{safe_repr(text)} is not an asset identifier: {reason}"
+        assert str(raised.value) == f"{reason} {safe_repr(text)}"
 
 
 @given(asset_ids())
@@ -110,7 +110,7 @@ def test_no_spelling_is_taken_for_another(asset: AssetId):
     for read, own in spellings.items():
         for text in spellings.values():
             if text != own:
-                # A policy id alone is the unit of the nameless token, and its dotted text too.
+                # Of a token without a name, the unit and the dotted text are both the policy id.
                 with pytest.raises(InvalidAssetId):
                     read(text)
 
@@ -118,12 +118,12 @@ def test_no_spelling_is_taken_for_another(asset: AssetId):
 @pytest.mark.parametrize("read", [AssetId.from_unit, AssetId.from_dotted])
 @pytest.mark.parametrize("value", [None, 1, b"lovelace", ADA])
 def test_a_value_that_is_not_a_text_is_rejected(read, value: object):
-    with pytest.raises(InvalidAssetId, match="an asset identifier must be a str, not "):
+    with pytest.raises(InvalidAssetId, match="an asset identifier must be a str, got "):
         read(value)
 
 
 class Octets:
-    """An object of pycardano, such as ScriptHash and AssetName: its bytes are its value."""
+    """Replaces an object of pycardano, such as ScriptHash: it has only bytes."""
 
     def __init__(self, octets: bytes) -> None:
         self.octets = octets
@@ -133,7 +133,7 @@ class Octets:
 
 
 class TestPycardano:
-    """The objects of the package pycardano."""
+    """`AssetId.from_pycardano`: the objects of the package pycardano."""
 
     @given(asset_ids(ada=False))
     def test_a_token_is_read_from_its_bytes(self, asset: AssetId):
@@ -149,15 +149,15 @@ class TestPycardano:
         assert [AssetId.from_pycardano(one, other) for one, names in value.items() for other in names] == [asset]
 
     def test_an_object_without_bytes_or_with_too_few_is_rejected(self):
-        with pytest.raises(InvalidAssetId, match="policy_id must be an object with __bytes__, not int: 28"):
+        with pytest.raises(InvalidAssetId, match="policy_id must be an object with __bytes__, got int: 28"):
             AssetId.from_pycardano(28, Octets(b""))  # type: ignore[arg-type]  # a caller without types
-        with pytest.raises(InvalidAssetId, match="policy_id must be an object with __bytes__, not type: <class"):
+        with pytest.raises(InvalidAssetId, match="policy_id must be an object with __bytes__, got type: <class"):
             AssetId.from_pycardano(Octets, Octets(b""))  # type: ignore[arg-type]  # a caller without types
-        with pytest.raises(InvalidAssetId, match="asset_name must be an object with __bytes__, not str: 'SNEK'"):
+        with pytest.raises(InvalidAssetId, match="asset_name must be an object with __bytes__, got str: 'SNEK'"):
             AssetId.from_pycardano(Octets(bytes(28)), "SNEK")  # type: ignore[arg-type]  # a caller without types
-        with pytest.raises(InvalidAssetId, match="it has 4 bytes, not 28"):
+        with pytest.raises(InvalidAssetId, match="policy_id must have 28 bytes, got 4"):
             AssetId.from_pycardano(Octets(b"SNEK"), Octets(bytes(28)))
-        with pytest.raises(InvalidAssetId, match=r"^b'' is not a policy id: it has 0 bytes, not 28$"):
+        with pytest.raises(InvalidAssetId, match=r"^policy_id must have 28 bytes, got 0: b''$"):
             AssetId.from_pycardano(b"", Octets(b""))
 
     def test_the_bytes_of_an_object_are_read_once(self):
@@ -171,7 +171,7 @@ class TestPycardano:
         assert AssetId.from_pycardano(Fickle(), b"SNEK") == AssetId(bytes(28), b"SNEK")
 
 
-def test_recorded_identifiers_come_back_from_every_spelling(recorded_assets: Path):
+def test_recorded_identifiers_round_trip_through_every_spelling(recorded_assets: Path):
     texts = [json.loads(line)["asset"] for line in recorded_assets.read_text().splitlines()]
     assert len(texts) == 756
     fingerprints = set()

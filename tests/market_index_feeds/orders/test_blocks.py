@@ -294,8 +294,8 @@ class TestFaults:
         list(blocks.read(LineBatch(lines, cutter.unfinished, 0)))
         order, price = blocks.changes().rejected
         assert (order.place, order.names, price.place, price.names) == ("line 2", Names.NONE, "line 3", Names.NONE)
-        assert order.reason == "order 'a' has no liquidity: '1/0' is not a ratio: its denominator is zero"
-        assert price.reason.startswith(f"{pair(2)} has no spot price: '-1' is not a ratio")
+        assert order.reason == "order 'a' has no liquidity: a ratio must have a denominator above 0, got '1/0'"
+        assert price.reason.startswith(f"{pair(2)} has no spot price: a ratio must be ASCII digits")
 
     def test_they_are_those_of_the_state_after_a_reset(self):
         reader = Reader()

@@ -202,8 +202,8 @@ live.current = index  # error: mypy[misc] pyright[reportAttributeAccessIssue]
 
 # Errors
 
-invalid: ValueError = InvalidPrice("'-1' is not a price")
-assert_type(InvalidPrice("'-1' is not a price").at("bids[3].price"), InvalidPrice)
+invalid: ValueError = InvalidPrice("a price must be above 0, got '-1'")
+assert_type(InvalidPrice("a price must be above 0, got '-1'").at("bids[3].price"), InvalidPrice)
 missing: KeyError = PairNotFound(pair)
 assert_type(PairNotFound(pair).pair, Pair)
 missing = OrderNotFound("a#0")
