@@ -1,8 +1,9 @@
 """Exact, ordered, immutable order books for Cardano trading pairs.
 
-No I/O, no clock, no web stack: the values that a market index consists of, and the index itself. Constructors reject
-invalid input, so a value that exists is valid. `market_index.wire` reads and writes the JSON of the read API,
-`market_index.strategies` creates arbitrary valid values for Hypothesis, `market_index.stateful` tests an indexer.
+The package contains the values of a market index (assets, pairs, prices, levels, books, orders) and the index itself.
+Constructors reject invalid input, so every object is valid. The package has no I/O, clock, logging or web code.
+`market_index.wire` encodes and decodes the JSON of the read API, `market_index.strategies` draws arbitrary valid values
+for Hypothesis, and `market_index.stateful` tests an indexer.
 """
 
 from importlib import import_module
@@ -66,7 +67,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Import `wire` when it is first used: it needs cattrs, which takes longer to import than all the rest."""
+        """Import `wire` lazily: it needs cattrs, which takes longer to import than the whole package."""
         if name == "wire":
             return import_module("market_index.wire")
         raise AttributeError(f"module 'market_index' has no attribute {name!r}", name=name)

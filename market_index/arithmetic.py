@@ -1,12 +1,15 @@
-"""Arithmetic on decimals that never rounds, whatever the decimal context of the caller's thread."""
+"""Decimal arithmetic that never rounds.
+
+An operation uses the context `EXACT` explicitly, so the decimal context of the caller's thread has no effect.
+"""
 
 from __future__ import annotations
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation
 from typing import Final
 
-# A price times an amount has 49 digits before the point and 28 behind it, and their sum over a million levels 6 more. A
-# share of the midpoint has 115 in all. An amount of up to 91 digits, less what levels are worth, has 119.
+# No result is longer. A price times an amount has 49 digits before the point and 28 after it. A sum over a million
+# levels has 6 more. A ratio of the midpoint has 115 digits, a quote amount of 91 digits less the value of levels 119.
 EXACT: Final = Context(
     prec=128,
     rounding=ROUND_HALF_EVEN,
@@ -17,8 +20,7 @@ EXACT: Final = Context(
     flags=[],
     traps=[Inexact, InvalidOperation],
 )
-"""For numbers of 128 digits at most; an operation that would round raises `decimal.Inexact`."""
-
+"""A context of 128 digits. An operation that would round raises `decimal.Inexact`."""
 
 _ZERO: Final = Decimal(0)
 
@@ -29,5 +31,5 @@ def plain(number: Decimal) -> Decimal:
     >>> plain(Decimal("1.50E3")), plain(Decimal("-0.00"))
     (Decimal('1500'), Decimal('0'))
     """
-    # The sum has the smaller of the two exponents.
+    # A sum has the smaller exponent of its two terms, here at most 0.
     return EXACT.add(EXACT.normalize(number), _ZERO)

@@ -1,4 +1,4 @@
-"""The CIP-14 fingerprint of a native token: a short text that people compare.
+"""CIP-14 fingerprints of native tokens: short texts for comparison by people.
 
 The concatenated bytes of policy id and asset name are hashed to 20 bytes (Blake2b-160). The hash is encoded in Bech32
 (BIP-173) with the prefix `asset`.
@@ -12,32 +12,33 @@ from typing import Final
 _PREFIX: Final = "asset"
 _HASH_LENGTH: Final = 20
 
-# BIP-173: one character for each value of 5 bits, and the generator of the checksum.
+# BIP-173: the character of each 5-bit value, and the generator of the checksum.
 _CHARACTERS: Final = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _GENERATOR: Final = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 _CHECKSUM_LENGTH: Final = 6
 
 
 def fingerprint(policy_id: bytes, asset_name: bytes) -> str:
-    """Return the fingerprint of the token of this policy id and asset name.
+    """Return the fingerprint of a token.
 
     >>> fingerprint(bytes.fromhex("7eae28af2208be856f7a119668ae52a49b73725e326dc16579dcc373"), b"PATATE")
     'asset13n25uv0yaf5kus35fm2k86cqy60z58d9xmde92'
     """
-    from hashlib import blake2b  # noqa: PLC0415  # it takes 3 ms to import, which few programs need
+    from hashlib import blake2b  # noqa: PLC0415  # takes 3 ms to import, and few programs need it
 
     words = list(_words(blake2b(policy_id + asset_name, digest_size=_HASH_LENGTH).digest()))
     return f"{_PREFIX}1{''.join(_CHARACTERS[word] for word in (*words, *_checksum(words)))}"
 
 
 def _words(octets: bytes) -> Iterator[int]:
-    """Yield the bits of the octets, whose number is a multiple of 5, five at a time."""
+    """Yield the bits in groups of five; the number of bits must be a multiple of five."""
     number = int.from_bytes(octets)
     for shift in reversed(range(0, 8 * len(octets), 5)):
         yield number >> shift & 31
 
 
 def _checksum(words: Iterable[int]) -> Iterator[int]:
+    """Yield the six words of the BIP-173 checksum."""
     letters = _PREFIX.encode()
     expanded = (*(letter >> 5 for letter in letters), 0, *(letter & 31 for letter in letters))
     remainder = 1

@@ -1,6 +1,6 @@
-"""The label and the text of an asset name, as CIP-67 defines them.
+"""The CIP-67 label of an asset name, and the name as text for display.
 
-The minter of a token chooses its name. Different tokens can have names with the same text.
+The minter of a token chooses its name, so tokens of different policies can have the same text.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ _CRC_8_POLYNOMIAL: Final = 0x07
 
 
 def label(asset_name: bytes) -> int | None:
-    """Return the label at the start of the name, from 0 to 65535, or None.
+    """Return the label at the start of an asset name (0 to 65535), or None if it has none.
 
-    CIP-67: four zero bits, the label in 16 bits, the CRC-8 of those two bytes, and four zero bits.
+    CIP-67 encodes it in four bytes: four zero bits, the label in 16 bits, its CRC-8, and four zero bits.
 
     >>> label(bytes.fromhex("000de140") + b"NFT")
     222
@@ -23,12 +23,12 @@ def label(asset_name: bytes) -> int | None:
         return None
     bits = int.from_bytes(asset_name[:_LABEL_LENGTH])
     number, checksum = bits >> 12, bits >> 4 & 0xFF
-    # A number above 16 bits has no leading zeros. The trailing zeros are the lowest four bits.
+    # The number includes the four leading bits: above 16 bits, they are not zero.
     return number if number <= 0xFFFF and not bits & 0xF and _crc_8(number.to_bytes(2)) == checksum else None
 
 
 def text(asset_name: bytes) -> str | None:
-    """Return the name as text, without its label; None if it is not UTF-8 or not printable.
+    """Return an asset name as text, without its label; None if it is not printable UTF-8.
 
     >>> text(b"SNEK"), text(bytes.fromhex("000de140") + b"NFT"), text(b"")
     ('SNEK', 'NFT', '')

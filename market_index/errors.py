@@ -1,4 +1,4 @@
-"""The exceptions of the library, and how a message shows the value that was rejected.
+"""The exception hierarchy of the library, and the safe display of rejected values.
 
     Exception
     └── MarketIndexError
@@ -15,8 +15,8 @@
             ├── Unacknowledged
             └── BookTooLarge
 
-Every message says what must hold and what was given. Rejected values go through `safe_repr`, so that no value can flood
-a log or break its lines.
+A message states the rule, then the rejected value. Messages show values with `safe_repr`, which limits their length and
+escapes line breaks.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ __all__ = [
 ]
 
 MAX_REPR_LENGTH: Final = 80
-"""The most characters of a rejected value that a message shows (decision 16)."""
+"""The maximum number of characters of a rejected value in a message (decision 16)."""
 
 
 class MarketIndexError(Exception):
-    """Base class of every error that the library raises on purpose.
+    """Base class of all errors that the library raises on purpose.
 
-    The first argument is the message. A subclass passes its other fields to `super().__init__` too, so that it can be
-    pickled, copied and rebuilt by `at`.
+    The first argument is the message. A subclass also passes its other fields to `super().__init__`, which pickling,
+    copying and `at` require.
     """
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
     def at(self, place: str) -> Self:
-        """Return the same error with the location of the value in front of its message.
+        """Return the same error with the location of the rejected value before its message.
 
         >>> str(InvalidPrice("a price must be above 0, got '-1'").at("bids[3].price"))
         "bids[3].price: a price must be above 0, got '-1'"
@@ -61,11 +61,11 @@ class InvalidAssetId(MarketIndexError, ValueError):
 
 
 class InvalidPrice(MarketIndexError, ValueError):
-    """The value is not a price, or is out of the range of prices."""
+    """The value is not a price or a ratio, or is out of range."""
 
 
 class InvalidOrderBook(MarketIndexError, ValueError):
-    """The values do not form an order book, a level or an order; or the text does not contain an order book."""
+    """The value is not a valid order book, level or order, or the text does not contain an order book."""
 
 
 class InvalidPairList(MarketIndexError, ValueError):
@@ -73,7 +73,7 @@ class InvalidPairList(MarketIndexError, ValueError):
 
 
 class InvalidFreshness(MarketIndexError, ValueError):
-    """The values do not tell what order books reflect or when they were published; or the text does not."""
+    """The value, or the text, is not a valid `as_of` or `published_at` of order books."""
 
 
 def safe_repr(value: object) -> str:
@@ -85,14 +85,14 @@ def safe_repr(value: object) -> str:
     80
     """
     if isinstance(value, (str, bytes)) and type(value) in {str, bytes}:
-        # Cut first: the repr of a megabyte costs a megabyte.
+        # Cut first, because the repr of a long text is as long.
         value = value[:MAX_REPR_LENGTH]
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001  # repr of any rejected object may fail, as that of a huge int does
+    except Exception:  # noqa: BLE001  # the repr of any object may fail, such as that of a huge int
         text = f"<{type(value).__name__}>"
     text = text[: MAX_REPR_LENGTH + 1]
     if not text.isprintable():
-        # Only the repr of other types, such as an array, contains line breaks or terminal escapes.
+        # str and bytes escape line breaks and terminal escapes in their repr, other types may not.
         text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
     return text if len(text) <= MAX_REPR_LENGTH else text[: MAX_REPR_LENGTH - 1] + "…"

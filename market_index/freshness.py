@@ -1,4 +1,7 @@
-"""How fresh order books are: what they reflect, and when they were published."""
+"""The freshness of order books: what they reflect, and when they were published.
+
+Publishers state both with each publication. Times are read and written in RFC 3339, in UTC and milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -13,35 +16,34 @@ from market_index.errors import InvalidFreshness, safe_repr
 __all__ = ["UNKNOWN", "Freshness", "format_time", "parse_time"]
 
 MAX_AS_OF_CHARACTERS: Final = 200
-"""The length of the longest text that says what books reflect."""
+"""The maximum length of an `as_of`."""
 
-# RFC 3339, 5.6. A leap second is no time that Python has.
+# RFC 3339, section 5.6. Python cannot represent leap seconds.
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII).fullmatch
 
 
 def parse_time(text: str) -> datetime:
-    """Return the time that a text of RFC 3339 names, in UTC and in whole milliseconds.
+    """Parse a time in RFC 3339, and return it in UTC, truncated to milliseconds.
 
     >>> parse_time("2026-11-22T04:17:03.1239+01:00")
     datetime.datetime(2026, 11, 22, 3, 17, 3, 123000, tzinfo=datetime.timezone.utc)
 
-    Raises `InvalidFreshness` for another text.
+    Raises:
+        InvalidFreshness: The text is not a time in RFC 3339, or not in the calendar of years 1 to 9999.
     """
     found = _TIME(text) if type(text) is str else None
     if found is None:
-        raise InvalidFreshness(
-            f"a time must be one of RFC 3339, such as 2026-11-22T04:17:03.123Z, got {safe_repr(text)}"
-        )
+        raise InvalidFreshness(f"a time must be in RFC 3339, such as 2026-11-22T04:17:03.123Z, got {safe_repr(text)}")
     day, clock, fraction, offset = found.groups()
     offset = "+00:00" if offset in "Zz" else offset
     try:
         return _in_utc(datetime.fromisoformat(f"{day}T{clock}{(fraction or '.0')[:4]:0<4}{offset}"))
     except (ValueError, OverflowError) as error:
-        raise InvalidFreshness(f"a time must be one of the calendar ({error}), got {safe_repr(text)}") from None
+        raise InvalidFreshness(f"a time must exist in the calendar ({error}), got {safe_repr(text)}") from None
 
 
 def format_time(time: datetime) -> str:
-    """Return a time in UTC as text of RFC 3339, with milliseconds.
+    """Return the text of a time in UTC: RFC 3339, with milliseconds.
 
     >>> format_time(parse_time("2026-11-22 05:17:03.5+01:00"))
     '2026-11-22T04:17:03.500Z'
@@ -51,7 +53,7 @@ def format_time(time: datetime) -> str:
 
 def _in_utc(time: datetime) -> datetime:
     time = time.astimezone(UTC)
-    # A new object: a subclass, such as that of pandas, may have nanoseconds.
+    # A subclass, such as the timestamp of pandas, may have nanoseconds.
     milliseconds = time.microsecond // 1000
     return datetime(
         time.year, time.month, time.day, time.hour, time.minute, time.second, milliseconds * 1000, tzinfo=UTC
@@ -87,22 +89,23 @@ def _checked_time(time: datetime | None) -> datetime | None:
 @final
 @frozen
 class Freshness:
-    """What books reflect, and when they were published; None where it is not known.
+    """What order books reflect, and when they were published; None where unknown.
 
-    `as_of` is in terms of the publisher, such as a slot: 1 to 200 printable ASCII characters, with no space at either
-    end. `published_at` is the time of the publisher's clock, in UTC, cut to milliseconds.
+    `as_of` is in the terms of the publisher, such as a slot: 1 to 200 printable ASCII characters, without a space at
+    either end. `published_at` is wall-clock time of the publisher, in UTC, truncated to milliseconds.
 
     >>> Freshness("slot 145000000").as_of
     'slot 145000000'
 
-    Raises `InvalidFreshness`.
+    Raises:
+        InvalidFreshness: `as_of` is another value, or `published_at` is not a datetime with a time zone.
     """
 
     as_of: str | None = field(default=None, converter=_checked_as_of)
     published_at: datetime | None = field(default=None, converter=_checked_time)
 
     def changed(self, as_of: str | None = None, published_at: datetime | None = None) -> Freshness:
-        """Return the freshness with what is given in place of what it has; None: as it is."""
+        """Return the freshness with these values; None keeps the present value."""
         if as_of is None and published_at is None:
             return self
         return Freshness(
@@ -110,9 +113,9 @@ class Freshness:
         )
 
     def without_as_of(self) -> Freshness:
-        """Return the freshness of books of which it is not known what they reflect."""
+        """Return the freshness with an unknown `as_of`."""
         return Freshness(None, self.published_at)
 
 
 UNKNOWN: Final = Freshness()
-"""Of books of which neither is known."""
+"""The freshness of books of which neither is known."""

@@ -1,7 +1,7 @@
-"""The entry point for Hypothesis, which registers the strategies of the public types.
+"""The Hypothesis entry point, which registers a strategy for each public type.
 
-Hypothesis calls it while it is being imported, possibly because the strategies import Hypothesis. Therefore this module
-imports neither of them at its top.
+Hypothesis calls it during its own import, which may be triggered by the import of `market_index.strategies`. To avoid
+an import cycle, this module imports neither of them at its top.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ def register_types() -> None:
 
 
 def _register(of_type: type, strategy: str) -> None:
+    """Register the strategy of this name; `market_index.strategies` is imported when a value is drawn."""
     strategies = import_module("hypothesis.strategies")
 
-    def drawn(wanted: type) -> Any:
-        # Supertypes, such as Mapping for an index, keep the strategies of Hypothesis.
+    def resolve(wanted: type) -> Any:
+        # A supertype, such as Mapping for MarketIndex, keeps the strategy of Hypothesis.
         if wanted is not of_type:
             return NotImplemented
         return getattr(import_module("market_index.strategies"), strategy)()
 
-    strategies.register_type_strategy(of_type, drawn)
+    strategies.register_type_strategy(of_type, resolve)

@@ -1,4 +1,8 @@
-"""The one mutable cell: the current market index."""
+"""The live index: a mutable reference to the current market index, which is immutable.
+
+It is the only mutable object of the domain. Any thread may read it, and publishers and feeds replace its index
+atomically.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +23,10 @@ from market_index.pairs import Pair
 
 @final
 class LiveIndex:
-    """Holds the current `MarketIndex` and replaces it atomically.
+    """A reference to the current `MarketIndex`, which is replaced atomically.
 
-    Any thread may read and write. A reader sees one whole index or the next, never a mix; writers take turns. Code that
-    reads more than once takes `current` once and reads from that.
+    Any thread may read and write. A reader gets one whole index, never a mix of two. Writers are serialized by a lock.
+    Code that reads several books reads `current` once, so that they are of one index.
 
     >>> from market_index import ADA, AssetId, OrderBook, Pair
     >>> live = LiveIndex()
@@ -37,26 +41,32 @@ class LiveIndex:
     def __init__(self, books: Iterable[OrderBook] = ()) -> None:
         self._current = MarketIndex(books)
         self._lock, self._is_updating = RLock(), False
-        # The feed whose books it contains, or this index if the books are those of its callers.
+        # The feed whose books it contains, or this object if callers published the books.
         self._writer: ref[object] | None = ref(self) if self._current else None
         self._is_shared = False
         _INSTANCES.add(self)
 
     @property
     def current(self) -> MarketIndex:
-        """The current index: immutable, so it can be kept and read at any time."""
+        """The current index, which is immutable: it can be stored and read later."""
         return self._current
 
     def publish(self, *books: OrderBook) -> MarketIndex:
         """Replace the books of their pairs atomically, and return the next index.
 
-        Raises `InvalidOrderBook` for a value that is not an order book, and then changes nothing; `RuntimeError` in a
-        signal handler that interrupted another update of the same thread.
+        Raises:
+            InvalidOrderBook: A value is not an order book. Nothing is changed.
+            RuntimeError: The caller is a signal handler that interrupted another update of the same thread.
         """
         return self.update(books)
 
     def retract(self, *pairs: Pair) -> MarketIndex:
-        """Remove these pairs atomically, and return the next index; a pair that is not tracked is ignored."""
+        """Remove these pairs atomically, and return the next index; a pair that is not tracked is ignored.
+
+        Raises:
+            TypeError: A value is not a `Pair`. Nothing is changed.
+            RuntimeError: As `publish`.
+        """
         return self.update((), pairs)
 
     def update(
@@ -66,31 +76,38 @@ class LiveIndex:
         as_of: str | None = None,
         published_at: datetime | None = None,
     ) -> MarketIndex:
-        """Retract those pairs and publish those books atomically, and return the next index.
+        """Retract pairs and publish books atomically, and return the next index.
 
-        A pair named on both sides stays, with its new book. `as_of` and `published_at` are kept unless they are given.
-        Raises as `publish` does, and `InvalidFreshness`.
+        A pair in both stays, with its new book. `as_of` and `published_at` keep their values if they are None.
+
+        Raises:
+            InvalidOrderBook: A value of `publish` is not an order book. Nothing is changed.
+            InvalidFreshness: `as_of` or `published_at` is invalid. Nothing is changed.
+            TypeError: A value of `retract` is not a `Pair`. Nothing is changed.
+            RuntimeError: As `publish`.
         """
         return self._update(self, publish, retract, lambda known: known.changed(as_of, published_at))
 
     def show(self, index: MarketIndex) -> None:
-        """Make this index current, atomically, in place of whatever was: for a live index with one owner.
+        """Replace the whole index atomically: for a live index with a single writer.
 
-        Raises `InvalidOrderBook` for a value that is not a market index, and `RuntimeError` as `publish` does.
+        Raises:
+            InvalidOrderBook: The value is not a market index.
+            RuntimeError: As `publish`.
         """
         if type(index) is not MarketIndex:
             raise InvalidOrderBook(f"index must be a MarketIndex, got {type(index).__name__}: {safe_repr(index)}")
         with self._updating():
             self._current = index
-            # Of those who updated it before, nothing is left.
+            # No book of an earlier writer is left.
             self._writer, self._is_shared = ref(self), False
 
     def update_from(
         self, feed: object, publish: Iterable[OrderBook], retract: Iterable[Pair], freshness: Freshness
     ) -> MarketIndex:
-        """Update as `update` does, on behalf of a feed: the freshness is that of all its books.
+        """Update as `update` does, on behalf of a feed, whose books all have this freshness.
 
-        Once others have updated it as well, the freshness of the whole is not known, and stays so.
+        If there is another writer, the freshness of the whole index is unknown, and remains unknown.
         """
         return self._update(feed, publish, retract, lambda _: freshness)
 
@@ -101,7 +118,7 @@ class LiveIndex:
         retract: Iterable[Pair],
         after: Callable[[Freshness], Freshness],
     ) -> MarketIndex:
-        # The caller's iterables may be slow, or publish themselves: consume them before other writers have to wait.
+        # Before the lock: an iterable of the caller may be slow, or may itself publish.
         books, pairs = tuple(publish), tuple(retract)
         with self._updating():
             current = following = self._current
@@ -116,7 +133,7 @@ class LiveIndex:
 
     @contextmanager
     def _updating(self) -> Iterator[None]:
-        """Exclude other writers. Raises `RuntimeError` in a signal handler that interrupted another update."""
+        """Hold the lock. Raises `RuntimeError` in a signal handler that interrupted another update."""
         with self._lock:
             if self._is_updating:
                 raise RuntimeError(
@@ -135,14 +152,14 @@ class LiveIndex:
         return f"<LiveIndex: {len(self._current)} pairs>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a LiveIndex is a place, not a value: pickle or copy its current index")
+        raise TypeError("a LiveIndex is a reference and cannot be pickled or copied; pickle or copy its current index")
 
 
 _INSTANCES: Final[WeakSet[LiveIndex]] = WeakSet()
 
 
 def _reset_all_locks() -> None:
-    """In a forked child: the thread that was updating does not exist there and would hold the lock for ever."""
+    """Reset all locks in a forked child, in which a thread that held one does not exist and could never release it."""
     for live in list(_INSTANCES):
         live._reset_lock()  # noqa: SLF001  # of the class above
 

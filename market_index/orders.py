@@ -1,4 +1,7 @@
-"""Orders: what the levels of a book are gathered from."""
+"""Single orders, from which the levels of a book are gathered.
+
+An order on the ledger offers one asset and asks for another; `Order` states it as a bid or an ask of a pair.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ def _price_repr(price: Decimal | Fraction) -> str:
     try:
         return repr(price)
     except ValueError:
-        # Python converts no integer of more than 4,300 digits to text.
+        # Python does not convert integers of more than 4,300 digits to text.
         return safe_repr(price)
 
 
 @final
 @frozen(init=False, weakref_slot=False)
 class Order:
-    """One order: its pair, its side, its price, and the amount of the base asset that remains.
+    """An order: its pair, side, price, and remaining amount of the base asset.
 
-    The price is in quote units per one base unit. The amount is in the smallest unit of the base asset, from 0 (it adds
-    nothing to a book) to 2^64-1. An order on the ledger offers one asset and asks for another: `from_offer` converts
-    both numbers.
+    The price is in quote units per one base unit, both in smallest units. The amount is in the smallest unit of the
+    base asset, from 0 (which adds nothing to a book) to 2^64-1. `from_offer` converts the numbers of an offer on the
+    ledger.
 
-    On the ledger a price is often a numerator and a denominator, with no finite decimal: a `Fraction` from 10^-28 to
-    2^96-1 is a price too. It is kept as it is, except one that equals a price exactly, which becomes that `Decimal`.
+    Prices on the ledger are often a numerator and a denominator without a finite decimal, so a `Fraction` from 10^-28
+    to 2^96-1 is accepted too. If it equals a price exactly, it becomes that `Decimal`.
 
     >>> from market_index import ADA
     >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -42,7 +45,9 @@ class Order:
     >>> Order(pair, Side.ASK, Fraction(1, 3), 40).level_price
     Decimal('0.3333333333333333333333333334')
 
-    Raises `InvalidPrice`, and `InvalidOrderBook` for the pair, the side and the amount.
+    Raises:
+        InvalidOrderBook: The pair, the side or the amount is invalid.
+        InvalidPrice: The price is not a price, or its ratio is out of range.
     """
 
     pair: Pair
@@ -60,13 +65,18 @@ class Order:
 
     @classmethod
     def from_offer(cls, pair: Pair, *, offered: AssetId, amount: int, price: Decimal | Fraction | str) -> Order:
-        """Return the order that offers an amount of one asset of a pair, and asks for the other (decision 22).
+        """Return the order of an offer of one asset of a pair for the other (decision 22).
 
-        `amount` is in the smallest unit of the offered asset. `price` is how much is asked per unit offered; as text it
-        is a decimal or a ratio such as `"7/29000"`. Offering the base asset is an ask: both numbers stay as they are.
-        Offering the quote asset is a bid: its price is the inverse, and its amount is the base units that the offer
-        pays for at that price, rounded down. An amount above 2^64-1 becomes 2^64-1: a book may show less than is
-        offered, but never more.
+        An offer of the base asset is an ask with the same amount and price. An offer of the quote asset is a bid: its
+        price is the inverse, and its amount is the base units that the offer pays for at that price, rounded down. An
+        amount above 2^64-1 becomes 2^64-1, because a book may show less than is offered, but never more.
+
+        Args:
+            pair: The pair whose book the order belongs to.
+            offered: The asset that is offered: the base or the quote of the pair.
+            amount: How much is offered, in the smallest unit of the offered asset.
+            price: How much of the other asset is asked per unit offered, both in smallest units. As text, it is a
+                decimal, or a ratio such as `"7/29000"`.
 
         >>> from market_index import ADA
         >>> snek = AssetId(bytes(28), b"SNEK")
@@ -76,8 +86,9 @@ class Order:
         >>> bid.side, bid.price, bid.amount
         (<Side.BID: 'bid'>, Fraction(1, 3), 1500)
 
-        Raises `InvalidPrice`, also if the order's price in the pair is below 10^-28 or above 2^96-1, and
-        `InvalidOrderBook` for a pair, an asset or an amount that an offer cannot have.
+        Raises:
+            InvalidOrderBook: The pair cannot be tracked or lacks the asset, or the amount is not an int of 0 or more.
+            InvalidPrice: `price` is not a ratio, or the price in the pair is below 10^-28 or above 2^96-1.
         """
         require_trackable(pair)
         if type(amount) is not int or amount < 0:
@@ -87,7 +98,7 @@ class Order:
             side, place = Side.ASK, "price"
         elif type(offered) is AssetId and offered == pair.quote:
             side, place = Side.BID, "price, inverted for a bid"
-            # By the ratio itself, before any rounding.
+            # Computed before the ratio is rounded.
             amount = amount * ratio.numerator // ratio.denominator
             ratio = 1 / ratio
         else:
@@ -99,10 +110,10 @@ class Order:
 
     @property
     def level_price(self) -> Decimal:
-        """The price of the order's level: its own, or the nearest price that is no better for a taker.
+        """The price of the order's level: its own price, rounded so that it is no better for a taker.
 
-        A bid is rounded down and an ask up, so that a book never shows a taker more than the order gives. The error is
-        below 10^-28 for a price below 7, and below 1.3 * 10^-28 of the price above that.
+        Bids are rounded down and asks up, so a book never shows better terms than the order has. The rounding error is
+        below 10^-28 for a price below 7, and below 1.3 * 10^-28 of the price otherwise.
         """
         price = self.price
         return price if isinstance(price, Decimal) else price_for_takers(self.side, price)

@@ -1,4 +1,7 @@
-"""Trading pairs, their entries in the pair list, and the error for a pair that is not tracked."""
+"""Trading pairs and their entries in the pair list.
+
+A pair is a base asset that is priced in a quote asset. An index tracks pairs; for all others it raises `PairNotFound`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPairLis
 from market_index.prices import to_price
 
 LedgerOrder: TypeAlias = tuple[bytes, bytes, bytes, bytes]
-"""The sort key of a pair: base policy id, base asset name, quote policy id, quote asset name (decision 9)."""
+"""The sort key of a pair: policy id and asset name of the base, then of the quote (decision 9)."""
 
 
 @final
@@ -20,14 +23,15 @@ LedgerOrder: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 class Pair:
     """A trading pair: the base asset, priced in the quote asset.
 
-    `ADA/token` and `token/ADA` are two pairs (decision 10). A pair of an asset with itself can be asked for, but
-    never tracked (decision 11). Pairs compare in ledger order, base then quote (decision 9).
+    `ADA/token` and `token/ADA` are two pairs (decision 10). A pair of an asset with itself can be requested, but not
+    tracked (decision 11). Pairs compare in ledger order, base then quote (decision 9).
 
     >>> from market_index import ADA, AssetId
     >>> str(Pair(ADA, AssetId(bytes(28), b"")))
     'ADA/00000000000000000000000000000000000000000000000000000000:'
 
-    Raises `InvalidAssetId` when a side is not an `AssetId`.
+    Raises:
+        InvalidAssetId: `base` or `quote` is not an `AssetId`.
     """
 
     base: AssetId
@@ -40,7 +44,7 @@ class Pair:
 
     @property
     def ledger_order(self) -> LedgerOrder:
-        """The pair as a tuple of bytes that sorts as the pair does."""
+        """The sort key of the pair: a tuple of bytes."""
         base, quote = self.base, self.quote
         return base.policy_id, base.asset_name, quote.policy_id, quote.asset_name
 
@@ -51,7 +55,7 @@ class Pair:
 class PairNotFound(MarketIndexError, KeyError):
     """The index does not track the pair.
 
-    It is a `KeyError`, and so a `LookupError`, because a market index is a mapping.
+    It is a `KeyError`, because a market index is a mapping.
 
     >>> from market_index import ADA, Pair
     >>> str(PairNotFound(Pair(ADA, ADA)))
@@ -66,7 +70,7 @@ class PairNotFound(MarketIndexError, KeyError):
         return f"Pair {self.pair} not found"
 
     def at(self, place: str) -> Self:
-        """Return the error itself: the message names the pair, which is the location."""
+        """Return the error unchanged: the message already names the pair."""
         del place
         return self
 
@@ -74,7 +78,7 @@ class PairNotFound(MarketIndexError, KeyError):
 @final
 @frozen(init=False)
 class PairInfo:
-    """One entry of the pair list: the assets of a pair, and its last known spot price or None.
+    """One entry of the pair list: the assets of a pair, and its last executed price or None.
 
     `last_spot` is in quote units per one base unit, both in smallest units (decision 2).
 
@@ -82,7 +86,10 @@ class PairInfo:
     >>> PairInfo(ADA, AssetId(bytes(28), b""), "0.50").last_spot
     Decimal('0.5')
 
-    Raises `InvalidAssetId`, `InvalidPrice`, and `InvalidPairList` if both assets are the same (decision 11).
+    Raises:
+        InvalidAssetId: `base` or `quote` is not an `AssetId`.
+        InvalidPairList: Both assets are the same (decision 11).
+        InvalidPrice: `last_spot` is not a price.
     """
 
     base: AssetId
@@ -98,12 +105,16 @@ class PairInfo:
 
     @property
     def pair(self) -> Pair:
-        """The pair of these two assets."""
+        """The pair of the two assets."""
         return Pair(self.base, self.quote)
 
 
 def require_trackable(pair: object) -> None:
-    """Raise `InvalidOrderBook` unless the value is a pair of two different assets (decision 11)."""
+    """Require a pair of two different assets (decision 11).
+
+    Raises:
+        InvalidOrderBook: The value is not a `Pair`, or both assets are the same.
+    """
     if type(pair) is not Pair:
         raise InvalidOrderBook(f"pair must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
     if pair.base == pair.quote:

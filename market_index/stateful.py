@@ -1,4 +1,8 @@
-"""A Hypothesis state machine that tests an indexer: orders come, are filled, go, and the chain rolls back."""
+"""A Hypothesis state machine that tests an indexer.
+
+It places, fills and removes orders, sets spot prices, commits blocks and rolls them back. After each step it compares
+the books of the indexer with those of a plain model.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ __all__ = ["Indexer", "Offer", "indexer_machine"]
 _Offers: TypeAlias = "dict[str, Offer]"
 _Spots: TypeAlias = dict[Pair, Decimal | None]
 _TOKENS: Final = [AssetId(bytes(POLICY_ID_LENGTH), name) for name in (b"A", b"B")]
-_PAIRS: Final = (Pair(_TOKENS[0], ADA), Pair(ADA, _TOKENS[0]), Pair(*_TOKENS))  # also the other way round
+_PAIRS: Final = (Pair(_TOKENS[0], ADA), Pair(ADA, _TOKENS[0]), Pair(*_TOKENS))  # also with base and quote exchanged
 _ORDER_IDS: Final = frozenset(["a#0", "a#1", "b#0", "c#0", "d#0"])
 _LEVEL_PRICES: Final = st.sampled_from([Fraction(2), Fraction(1, 3), Fraction(29000, 7)]) | ratios()
 _AMOUNTS: Final = st.integers(0, 10) | amounts(min_value=0)
@@ -33,10 +37,10 @@ _AMOUNTS: Final = st.integers(0, 10) | amounts(min_value=0)
 @final
 @frozen
 class Offer:
-    """What an order offers, and what it asks for, as on the ledger.
+    """An order as it is on the ledger: what it offers, and the price that it asks.
 
-    `offered` is the base of the pair (an ask) or its quote (a bid). `amount` is what remains of it, in its smallest
-    unit, and `price` is how much of the other asset is asked per unit.
+    `offered` is the base of the pair (an ask) or its quote (a bid). `amount` is how much of it remains, in its smallest
+    unit. `price` is how much of the other asset is asked per unit, both in smallest units.
 
     >>> Offer(Pair(ADA, _TOKENS[0]), offered=_TOKENS[0], amount=10, price=Fraction(1, 3)).order.price
     Decimal('3')
@@ -49,33 +53,33 @@ class Offer:
 
     @property
     def order(self) -> Order:
-        """The order of this offer, as `Order.from_offer` makes it."""
+        """The order of this offer, from `Order.from_offer`."""
         return Order.from_offer(self.pair, offered=self.offered, amount=self.amount, price=self.price)
 
 
 class Indexer(Protocol):
-    """What is tested: code that turns the orders of a chain into order books.
+    """The interface of the code under test, which derives order books from the orders of a chain.
 
-    Nothing is visible before the first block. Changes become visible with the next block, and only then.
+    A change becomes visible at the end of its block. Before the first block there are no books.
     """
 
     def place(self, order_id: str, offer: Offer) -> None:
-        """Add an order, or replace the order of this id by what remains of it. Its pair is tracked from now on."""
+        """Add an order, or replace the order of this id by its remainder, and track its pair."""
 
     def remove(self, order_id: str) -> None:
-        """Remove an order that rests."""
+        """Remove a resting order."""
 
     def set_spot(self, pair: Pair, spot: Decimal | None) -> None:
-        """Set the last executed price of a pair, or None. The pair is tracked from now on."""
+        """Set the last executed price of a pair, or None, and track the pair."""
 
     def untrack(self, pair: Pair) -> None:
-        """Stop tracking a pair, at which no orders rest."""
+        """Stop tracking a pair that has no orders."""
 
     def commit(self, block: str) -> None:
-        """End a block: all changes since the last one become visible. No text of a block is used twice."""
+        """End a block, which makes all changes since the last block visible. The names of blocks are unique."""
 
     def roll_back(self, block: str) -> None:
-        """Return to the end of an earlier block, or of the last: later blocks and uncommitted changes are void."""
+        """Return to the end of a block, and discard later blocks and uncommitted changes."""
 
     def order_books(self) -> Mapping[Pair, OrderBook]:
         """Return the visible books of all tracked pairs."""
@@ -86,10 +90,15 @@ def indexer_machine(
 ) -> type[RuleBasedStateMachine]:
     """Return a state machine that compares the books of an indexer with those of a plain model after each step.
 
-    In a test file, `TestMyIndexer = indexer_machine(MyIndexer).TestCase` is the whole test. A rollback goes back by up
-    to `max_history` blocks.
+    In a test file, `TestMyIndexer = indexer_machine(MyIndexer).TestCase` is the whole test.
 
-    Raises `InvalidOrderBook` for a pair that cannot be tracked.
+    Args:
+        new_indexer: Returns a new indexer without orders.
+        pairs: The pairs of the offers.
+        max_history: The maximum number of blocks that a rollback discards.
+
+    Raises:
+        InvalidOrderBook: A pair cannot be tracked.
     """
     for pair in pairs:
         require_trackable(pair)
@@ -98,7 +107,7 @@ def indexer_machine(
 
 
 def _order_books(offers: _Offers, spots: _Spots) -> dict[Pair, OrderBook]:
-    """Return the book of each tracked pair, gathered anew (decision 22)."""
+    """Return the book of each tracked pair, computed from all offers (decision 22)."""
     totals: dict[tuple[Pair, Side], dict[Decimal, int]] = {(pair, side): {} for pair in spots for side in Side}
     for offer in offers.values():
         if offer.offered == offer.pair.base:
@@ -114,7 +123,7 @@ def _order_books(offers: _Offers, spots: _Spots) -> dict[Pair, OrderBook]:
 
 
 def _one(of: Callable[[Any], Collection[Any]]) -> st.SearchStrategy[Any]:
-    """Draw one of what the machine has in its present state."""
+    """Draw an element of a collection of the machine in its current state."""
     return st.runner().flatmap(lambda machine: st.sampled_from(sorted(of(machine))))
 
 
@@ -126,6 +135,8 @@ def _offers(draw: st.DrawFn) -> Offer:
 
 
 class _IndexerMachine(RuleBasedStateMachine):
+    """Applies each change to the indexer and to a model: plain dicts of the offers, the spot prices and the blocks."""
+
     new_indexer: Callable[[], Indexer]
     max_history: int
 
