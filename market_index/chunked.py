@@ -1,21 +1,21 @@
-"""The persistent sorted structure below books and indexes: keys and values in immutable chunks.
+"""The persistent sorted structure of books, indexes and orders: keys and values in immutable chunks.
 
 Theory of operation
     A `Chunked` is a sequence of keys in a fixed order, each with a value. It is split into chunks of 64 keys on
-    average. Nothing is ever changed in place: a change copies the one chunk that contains the key and the list of
-    chunks. All other chunks are shared between the version before and the version after.
+    average. Nothing is changed in place: a change copies the chunk that contains the key and the list of chunks. All
+    other chunks are shared between the old and the new version.
 
     A chunk ends at every key whose hash has six zero bits, and nowhere else (content-defined boundaries, as in prolly
-    trees). The last chunk contains what follows the last such key and may be empty. Up to 64 keys are always one chunk:
-    most books are that small, and hashing their prices would take a tenth of the time to decode them. So the layout
-    depends only on the keys: it is the same in every process, however the content came about. Equal content has equal
-    chunks, so comparison and digests work chunk by chunk, and a boundary that comes or goes splits or joins two chunks
-    and touches no other. The sizes vary. Keys can be chosen so that no chunk ever ends; then a change costs as much as
-    in one list.
+    trees). The last chunk contains the keys after the last such key and may be empty. Up to 64 keys are always one
+    chunk, because most books are that small and hashing their prices would take a tenth of the decoding time.
+    Therefore the layout depends only on the keys: it is the same in every process and independent of history. Equal
+    content has equal chunks, so comparison and digests work chunk by chunk. A new boundary splits one chunk, a removed
+    one joins two, and no other chunk changes. Chunk sizes vary. Keys can be chosen so that no chunk ends; then a change
+    costs as much as in one list.
 
-    Results computed from a chunk are cached in its slots `items` (one object per value) and `encoded` (one for all).
-    They are computed once, however many versions share the chunk, except the JSON of a side that is one chunk (see
-    `market_index.wire.encode`). A change keeps the items of the other values.
+    Results computed from a chunk are cached in its slots `items` (one object per value) and `encoded` (one for all
+    values). They are computed once for all versions that share the chunk, except the JSON of a side that is one chunk
+    (see `market_index.wire.encode`). A change keeps the items of the other values.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 BOUNDARY_MASK: Final = 0x3F
-"""A chunk ends at a key whose hash has none of these bits: at one key in 64."""
+"""A chunk ends at a key whose hash has none of these bits, on average at one key in 64."""
 
 MAX_UNSPLIT: Final = 64
-"""Up to so many keys are one chunk."""
+"""The maximum number of keys that are always one chunk."""
 
 
 @final
 @frozen(eq=False)
 class KeyOrder(Generic[K, V]):
-    """How keys are sorted and hashed, and which values count as unchanged.
+    """How keys are sorted and hashed, and when values count as unchanged.
 
-    `sort_key` maps a key to a value that rises, None if the keys rise themselves. `hashes` returns one non-negative
-    integer per key. It must be the same in every process and well mixed in its lowest six bits. `is_same` tells that a
-    value replaces itself, `keeps_item` that the cached item of a value is valid for its replacement too. `new_item`
-    returns the item of a new value where a chunk has items; without it the item is None until it is computed.
+    Args:
+        hashes: Returns one non-negative integer per key, the same in every process, with well mixed lowest six bits.
+        is_same: Whether a new value equals the old one, so that the chunk is kept.
+        sort_key: Maps a key to its sort value; None if keys are sorted by themselves.
+        keeps_item: Whether the cached item of a value is also valid for its replacement.
+        new_item: Returns the item of a new value in a chunk that has items; None if the item is computed later.
     """
 
     hashes: Callable[[Iterable[K]], Iterable[int]]
@@ -59,9 +61,10 @@ class KeyOrder(Generic[K, V]):
 
 @final
 class Chunk(Generic[K, V]):
-    """Neighbouring keys and their values, never changed; `items` and `encoded` are caches, None until computed.
+    """Adjacent keys and their values, which never change; `items` and `encoded` are caches, None until computed.
 
-    Among the items of a pair list, single ones are None until they are computed; those of levels are all there.
+    In a chunk of a pair list, single items may be None until they are computed. A chunk of levels has all items or
+    none.
     """
 
     __slots__ = ("encoded", "items", "keys", "values")
@@ -90,7 +93,7 @@ class Chunk(Generic[K, V]):
         return Chunk(self.keys + other.keys, values, items)
 
     def with_value(self, position: int, value: V, order: KeyOrder[K, V]) -> Chunk[K, V]:
-        """Return the chunk with another value at a position; itself if the value is the same."""
+        """Return the chunk with another value at a position, or this chunk if the value is the same."""
         values, items = self.values, self.items
         before = values[position]
         if order.is_same(before, value):
@@ -125,11 +128,11 @@ class Chunk(Generic[K, V]):
 
 
 class Chunked(Generic[K, V]):
-    """Sorted keys and their values, in chunks: the base class of what has such content. Immutable.
+    """Immutable base class of sorted keys and values in chunks.
 
-    `_changed` and `_head` derive others of the same class that share its chunks. They do not validate: a subclass gives
-    keys and values their meaning and accepts only valid ones. `_bounds` are the last keys of all chunks but the last,
-    so that a bisection finds the chunk of a key. `_size` is the number of keys.
+    `_changed` and `_head` return objects of the same class that share chunks with this one. They do not validate: a
+    subclass defines keys and values, and accepts only valid ones. `_bounds` has the last key of each chunk but the
+    last, so that a bisection finds the chunk of a key. `_size` is the number of keys.
     """
 
     __slots__ = ("_bounds", "_chunks", "_order", "_size")
@@ -139,7 +142,7 @@ class Chunked(Generic[K, V]):
     _size: int
 
     def __init__(self, order: KeyOrder[K, V], whole: Chunk[K, V]) -> None:
-        """Split a chunk, whose keys are sorted and different, where chunks end."""
+        """Split a chunk of sorted, different keys at its boundaries."""
         keys = whole.keys
         size = len(keys)
         chunks, bounds = [whole], _NO_BOUNDS
@@ -155,11 +158,11 @@ class Chunked(Generic[K, V]):
 
     @property
     def chunks(self) -> tuple[Chunk[K, V], ...]:
-        """The chunks, for code that caches a result per chunk. Not to be changed."""
+        """The chunks, for code that caches a result per chunk. Callers must not change them."""
         return tuple(self._chunks)
 
     def _has_same_content(self, other: Chunked[K, V]) -> bool:
-        """Whether the other has the same keys and values. Shared chunks are not inspected."""
+        """Whether the other object has the same keys and values. Shared chunks are compared by identity."""
         return self._order is other._order and self._size == other._size and self._chunks == other._chunks
 
     def _find(self, key: K) -> tuple[Chunk[K, V], int] | None:
@@ -171,10 +174,10 @@ class Chunked(Generic[K, V]):
         return (chunk, position) if position < len(chunk.keys) and chunk.keys[position] == key else None
 
     def _changed(self, changes: Iterable[tuple[K, V | None]]) -> Self:
-        """Return the sequence after setting each key to its value; itself if nothing changes.
+        """Return the sequence after setting each key to its value, or itself if nothing changes.
 
-        A value of None, or 0, removes the key; removing an absent key changes nothing. If a key repeats, the last
-        change wins.
+        A value of None or 0 removes the key; removing an absent key changes nothing. If a key repeats, the last change
+        wins.
         """
         if not self._size:
             return self._filled(changes)
@@ -205,11 +208,11 @@ class Chunked(Generic[K, V]):
         return self if chunks is self._chunks else self._derived(chunks, bounds, size)
 
     def _filled(self, changes: Iterable[tuple[K, V | None]]) -> Self:
-        """Return an empty sequence after these changes. Sorting many keys is faster than inserting them one by one."""
+        """Return this empty sequence after the changes. Sorting keys is faster than inserting them one by one."""
         sort_key = self._order.sort_key
         last: list[tuple[K, V | None]] = []
         for change in sorted(changes, key=itemgetter(0) if sort_key is None else lambda change: sort_key(change[0])):
-            # The sort is stable: of the changes of one key, the last comes last.
+            # The sort is stable: the last change of a key comes last.
             if last and last[-1][0] == change[0]:
                 last[-1] = change
             else:
@@ -223,7 +226,7 @@ class Chunked(Generic[K, V]):
         return self._derived(filled._chunks, filled._bounds, filled._size)
 
     def _head(self, count: int) -> Self:
-        """Return the first `count` keys, or itself if there are no more."""
+        """Return the sequence of the first `count` keys, or itself if it has no more."""
         if count >= self._size:
             return self
         at, left = 0, count
@@ -233,9 +236,9 @@ class Chunked(Generic[K, V]):
         return self._derived([*self._chunks[:at], self._chunks[at][:left]], self._bounds[:at], count)
 
     def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[K, ...], size: int) -> Self:
-        """Return the sequence of these chunks, joined if it is small.
+        """Return the sequence of these chunks, joined into one if it is small.
 
-        It skips the constructor, because a stream makes one with every message.
+        The constructor is skipped because this runs for every message of a stream.
         """
         if size <= MAX_UNSPLIT and len(chunks) > 1:
             chunks, bounds = [reduce(Chunk.__add__, chunks)], _NO_BOUNDS
@@ -259,7 +262,7 @@ _set_size: Final = Chunked.__dict__["_size"].__set__
 def _settled(
     order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: tuple[K, ...], at: int, position: int, *, is_new: bool
 ) -> tuple[K, ...]:
-    """Split or join chunks where a key is new in a chunk or was removed from it, and return the bounds."""
+    """Split or join the chunk at `at` after a key was added or removed at `position`, and return the bounds."""
     chunk = chunks[at]
     if is_new:
         key = chunk.keys[position]
@@ -267,7 +270,7 @@ def _settled(
             chunks[at : at + 1] = [chunk[: position + 1], chunk[position + 1 :]]
             return *bounds[:at], key, *bounds[at:]
     elif position == len(chunk.keys) and at < len(bounds):
-        # The key at which the chunk ended was removed.
+        # The removed key was the boundary.
         chunks[at : at + 2] = [chunk + chunks[at + 1]]
         return *bounds[:at], *bounds[at + 1 :]
     return bounds
