@@ -1,4 +1,8 @@
-"""Price levels, and the sequence of them that is one side of a book."""
+"""Price levels, and `Levels`: one side of a book as an immutable sequence of them.
+
+The levels of a side are stored as columns of prices and amounts in chunks. `PriceLevel` objects are created when they
+are first accessed.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +25,14 @@ from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.prices import price_text, rounded_price, to_price
 
 MAX_LIQUIDITY: Final = 2**64 - 1
-"""The most liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
+"""The maximum liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
 
 REPR_LEVELS: Final = 3
-"""How many levels the `repr` of one side shows."""
+"""The number of levels in the `repr` of one side."""
 
 
 class Side(Enum):
-    """A side of the book: `BID` buys the base asset, `ASK` sells it."""
+    """A side of a book: orders to buy (`BID`) or to sell (`ASK`) the base asset."""
 
     BID = "bid"
     ASK = "ask"
@@ -46,7 +50,9 @@ class PriceLevel:
     >>> PriceLevel("0.10", 5_000_000)
     PriceLevel(price=Decimal('0.1'), accumulated_liquidity=5000000)
 
-    Raises `InvalidPrice`, and `InvalidOrderBook` for the liquidity.
+    Raises:
+        InvalidPrice: `price` is not a price.
+        InvalidOrderBook: `accumulated_liquidity` is not an int from 1 to 2^64-1.
     """
 
     price: Decimal
@@ -60,7 +66,7 @@ class PriceLevel:
 
 
 Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int]
-"""A level, or a price and an amount: what is gathered into levels, or changes them."""
+"""A level, or a (price, amount) pair, that is gathered into levels or changes them."""
 
 _T = TypeVar("_T")
 _new: Final = object.__new__
@@ -71,7 +77,7 @@ _AMOUNT: Final = attrgetter("accumulated_liquidity")
 
 
 def _level(price: Decimal, amount: int) -> PriceLevel:
-    """Return a level of validated values. It skips the constructor, because a stream makes one with every message."""
+    """Return a level of validated values, without the constructor: this runs for every message of a stream."""
     level = _new(PriceLevel)
     _set_price(level, price)
     _set_amount(level, amount)
@@ -79,12 +85,12 @@ def _level(price: Decimal, amount: int) -> PriceLevel:
 
 
 def _hashes(prices: Iterable[Decimal]) -> Iterable[int]:
-    # Over the text, which is the same in every process; hash(Decimal) is as stable but takes six times as long.
+    # Of the text. hash(Decimal) is equally stable, but takes six times as long.
     return map(crc32, map(str.encode, map(EXACT.to_sci_string, prices)))
 
 
 _BID, _ASK = Side.BID, Side.ASK
-# Unlike a minus sign, copy_negate never rounds.
+# copy_negate never rounds, unlike a minus sign.
 _BID_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_hashes, eq, sort_key=Decimal.copy_negate, new_item=_level)
 _ASK_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_hashes, eq, new_item=_level)
 
@@ -98,14 +104,16 @@ def _order(side: Side) -> KeyOrder[Decimal, int]:
 class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
     """One side of a book: an immutable sequence of `PriceLevel`, best price first, one level per price.
 
-    `prices` and `amounts` are its columns. A slice is a tuple of levels. Levels that were derived from others share
-    what did not change, and `PriceLevel` objects are created when they are first accessed.
+    `prices` and `amounts` are its columns. A slice is a tuple of levels. Derived levels share their unchanged chunks.
+    `PriceLevel` objects are created lazily.
 
     >>> asks = Levels(Side.ASK, [PriceLevel("0.5", 7), PriceLevel("0.6", 9)])
     >>> asks[0].price, asks.amounts, len(asks)
     (Decimal('0.5'), (7, 9), 2)
 
-    Raises `InvalidOrderBook`, naming the place, if an element is no `PriceLevel` or the prices are out of order.
+    Raises:
+        TypeError: `side` is not a `Side`.
+        InvalidOrderBook: An element is not a `PriceLevel`, or prices are out of order; the message names the place.
     """
 
     def __init__(self, side: Side, levels: Iterable[PriceLevel] = ()) -> None:
@@ -134,18 +142,24 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         return tuple(chain.from_iterable([chunk.values for chunk in self._chunks]))
 
     def amount_at(self, price: Decimal | str) -> int:
-        """Return the liquidity at exactly this price, 0 if there is no such level. Raises `InvalidPrice`."""
+        """Return the liquidity at exactly this price, 0 if there is no such level.
+
+        Raises:
+            InvalidPrice: The value is not a price.
+        """
         found = self._find(to_price(price))
         return 0 if found is None else found[0].values[found[1]]
 
     def head(self, count: int) -> Levels:
-        """Return the best `count` levels, or itself if there are no more."""
+        """Return the best `count` levels, or itself if it has no more."""
         return self._head(max(count, 0))
 
     def applied(self, entries: Iterable[Entry]) -> Levels:
-        """Return the levels after these changes, with absolute amounts; itself if nothing changes.
+        """Return the levels after setting each price to its absolute amount, or itself if nothing changes.
 
-        Raises `InvalidOrderBook` and `InvalidPrice`, naming the place.
+        Raises:
+            InvalidOrderBook: An entry or its amount is invalid; the message names the place.
+            InvalidPrice: A price is invalid; the message names the place.
         """
         side = self.side
         return self._changed([read_entry(side, position, entry) for position, entry in enumerate(entries)])
@@ -178,12 +192,12 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         return _level(chunk.keys[position], chunk.values[position])
 
     def _slice(self, positions: range) -> tuple[PriceLevel, ...]:
-        """Return the levels at these positions, and create no others than those of the chunks between."""
+        """Return the levels at these positions, creating only the levels of the chunks that contain them."""
         if not positions:
             return ()
         chunks, at, offset = self._chunks, 0, 0
         if positions.step == 1 and positions.stop <= len(chunks[0].keys):
-            # The best levels are what most callers want.
+            # Fast path: most callers read only the best levels.
             return tuple(_items(chunks[0])[positions.start : positions.stop])
         first, last = sorted((positions[0], positions[-1]))
         while offset + len(chunks[at].keys) <= first:
@@ -221,7 +235,8 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
 def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> Levels:
     """Return the levels of two columns: prices from `market_index.prices`, and an array of amounts from 1 to 2^64-1.
 
-    Raises `InvalidOrderBook`, naming the place, if the prices are out of order.
+    Raises:
+        InvalidOrderBook: The prices are out of order; the message names the place.
     """
     require_order(side, prices)
     levels = _new(Levels)
@@ -230,11 +245,12 @@ def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequenc
 
 
 def levels_of_totals(side: Side, totals: dict[str, int]) -> Levels:
-    """Return the levels of these totals by the text of their price; totals of zero are dropped (decision 14).
+    """Return the levels of totals by the text of their price; totals of zero are dropped (decision 14).
 
-    The keys are texts because the hash of a number is no secret: prices could be chosen to collide.
+    The keys are texts because hashes of numbers are predictable: an attacker could choose prices that collide.
 
-    Raises `InvalidOrderBook`, naming the price, for a total above 2^64-1 (decision 13).
+    Raises:
+        InvalidOrderBook: A total is above 2^64-1 (decision 13); the message names the price.
     """
     prices: list[Decimal] = []
     amounts = array("Q")
@@ -249,9 +265,11 @@ def levels_of_totals(side: Side, totals: dict[str, int]) -> Levels:
 
 
 def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
-    """Return the levels of entries in any order: amounts at one price summed, zeros dropped.
+    """Return the levels of entries in any order: amounts at one price are summed, zeros are dropped.
 
-    Raises `InvalidOrderBook` and `InvalidPrice`, naming the place.
+    Raises:
+        InvalidOrderBook: An entry is invalid, or a total is above 2^64-1; the message names the place.
+        InvalidPrice: A price is invalid; the message names the place.
     """
     totals: dict[str, int] = {}
     for position, entry in enumerate(entries):
@@ -264,7 +282,7 @@ def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
 def rows(of_type: type[_T], length: int, *columns: Iterable[object]) -> list[_T]:
     """Return `length` objects of an attrs class from one column of validated values per field.
 
-    It skips the constructor, which takes ten times as long for thousands of rows.
+    The constructor is skipped: it takes ten times as long for thousands of rows.
     """
     made = list(map(_new, repeat(of_type, length)))
     for attribute, column in zip(fields(of_type), columns, strict=True):  # type: ignore[arg-type]  # it is an attrs class
@@ -274,7 +292,7 @@ def rows(of_type: type[_T], length: int, *columns: Iterable[object]) -> list[_T]
 
 
 def _items(chunk: Chunk[Decimal, int]) -> list[PriceLevel]:
-    """Return the levels of a chunk, created once and cached on it."""
+    """Return the levels of a chunk, which are created once and cached on it."""
     items: list[Any] | None = chunk.items
     if items is None:
         items = rows(PriceLevel, len(chunk.keys), chunk.keys, chunk.values)
@@ -283,13 +301,13 @@ def _items(chunk: Chunk[Decimal, int]) -> list[PriceLevel]:
 
 
 def require_side(side: object) -> None:
-    """Raise `TypeError` for a value that is not a `Side`."""
+    """Raise `TypeError` unless the value is a `Side`."""
     if type(side) is not Side:
         raise TypeError(f"side must be Side.BID or Side.ASK, got {safe_repr(side)}")
 
 
 def require_order(side: Side, prices: list[Decimal]) -> None:
-    """Raise `InvalidOrderBook`, naming the place, unless each price is worse than the one before it."""
+    """Raise `InvalidOrderBook`, which names the place, unless each price is worse than the previous one."""
     is_better = gt if side is Side.BID else lt
     if not all(map(is_better, prices, prices[1:])):
         position = list(map(is_better, prices, prices[1:])).index(False)
@@ -307,28 +325,31 @@ def require_amount(name: str, value: object) -> None:
 
 
 def reject_amount(name: str, value: object, bounds: str = "from 0 to 2^64-1") -> NoReturn:
-    """Raise the `InvalidOrderBook` for a value that is not an amount."""
+    """Raise `InvalidOrderBook` for a value that is not an amount."""
     given = safe_repr(value) if type(value) is int else f"{type(value).__name__}: {safe_repr(value)}"
     raise InvalidOrderBook(f"{name} must be a whole number (int) {bounds}, got {given}")
 
 
 def reject_total(side: Side, price: Decimal, total: int) -> NoReturn:
-    """Raise the `InvalidOrderBook` that names the price whose total no level can have (decision 13)."""
+    """Raise `InvalidOrderBook` for a total above 2^64-1 at a price (decision 13)."""
     raise InvalidOrderBook(f"the total of the {side.value}s at {price_text(price)} must be at most 2^64-1, got {total}")
 
 
 def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
-    """Return the price nearest to a ratio that is no better for a taker: of bids rounded down, of asks up.
+    """Round a ratio to a price that is no better for a taker: bids down, asks up.
 
-    Raises `InvalidPrice` for a ratio below 10^-28 or above 2^96-1.
+    Raises:
+        InvalidPrice: The ratio is below 10^-28 or above 2^96-1.
     """
     return rounded_price(ratio, ROUND_FLOOR if side is Side.BID else ROUND_CEILING)
 
 
 def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
-    """Return the price and the amount of an entry, validated.
+    """Validate an entry, and return its price and its amount.
 
-    Raises `InvalidOrderBook` and `InvalidPrice` that name the place, such as `bids[3]`.
+    Raises:
+        InvalidOrderBook: The entry or its amount is invalid; the message names the place, such as `bids[3]`.
+        InvalidPrice: The price is invalid; the message names the place.
     """
     if type(entry) is PriceLevel:
         return entry.price, entry.accumulated_liquidity
