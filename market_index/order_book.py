@@ -1,4 +1,8 @@
-"""Order books: the bids, the asks and the spot price of one pair at one moment."""
+"""Order books: the bids, the asks and the spot price of one pair at one moment.
+
+An `OrderBook` is validated and immutable. Its methods derive the next book and analyze it: depth, spread, simulated
+fills, liquidity near the midpoint.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +32,9 @@ _NO_CHANGES: Final[tuple[Entry, ...]] = ()
 class OrderBook:
     """The order book of one pair at one moment: bids highest price first, asks lowest first, and the spot price.
 
-    The constructor accepts any ordered sequences of `PriceLevel`, one per price. `from_levels` and `from_orders` gather
-    levels and orders in any order, `apply` derives the next book. `spot` is the last executed price, or None. A book
-    may be locked or crossed (decision 15): it reports, it does not match orders.
+    The constructor requires sorted levels, one per price. `from_levels` and `from_orders` accept any order, and `apply`
+    derives the next book. `spot` is the last executed price in quote units per base unit, or None. A book may be locked
+    or crossed (decision 15), because it reports orders and does not match them.
 
     >>> from market_index import ADA, AssetId
     >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -40,7 +44,9 @@ class OrderBook:
     >>> book.spread, book.mid
     (Decimal('1'), Decimal('3.5'))
 
-    Raises `InvalidOrderBook`, naming the place, and `InvalidPrice` for the spot price.
+    Raises:
+        InvalidOrderBook: The pair cannot be tracked, or a level is invalid or out of order (the message names the place).
+        InvalidPrice: `spot` is not a price.
     """
 
     pair: Pair
@@ -67,24 +73,35 @@ class OrderBook:
         asks: Iterable[Entry] = (),
         spot: Decimal | str | None = None,
     ) -> OrderBook:
-        """Gather levels, or (price, amount) pairs, in any order: repeats are summed, zero amounts dropped.
+        """Return the book of levels or (price, amount) pairs in any order.
 
-        Raises `InvalidOrderBook` (a sum above 2^64-1 among others) and `InvalidPrice`, naming the place.
+        Amounts at one price are summed (decision 13); zero amounts are dropped (decision 14).
+
+        >>> from market_index import ADA, AssetId
+        >>> OrderBook.from_levels(Pair(ADA, AssetId(bytes(28), b"")), asks=[("2", 5), ("1", 0), ("2.0", 1)]).best_ask
+        PriceLevel(price=Decimal('2'), accumulated_liquidity=6)
+
+        Raises:
+            InvalidOrderBook: The pair or an entry is invalid, or a sum is above 2^64-1; the message names the place.
+            InvalidPrice: A price or `spot` is invalid; the message names the place.
         """
         return cls(pair, gathered(Side.BID, bids), gathered(Side.ASK, asks), spot)
 
     @classmethod
     def from_orders(cls, pair: Pair, orders: Iterable[Order], spot: Decimal | str | None = None) -> OrderBook:
-        """Gather orders, in any order, into levels: those at one price are summed, those of zero dropped.
+        """Return the book of orders in any order; each is added to the level of its `level_price`.
 
-        An order whose price is a `Fraction` is added to the level of its `level_price`.
+        Amounts at one price are summed (decision 13); zero amounts are dropped (decision 14).
 
         >>> from market_index import ADA, AssetId
         >>> pair = Pair(ADA, AssetId(bytes(28), b""))
         >>> OrderBook.from_orders(pair, [Order(pair, Side.BID, "0.5", 2), Order(pair, Side.BID, "0.50", 3)]).bids[0]
         PriceLevel(price=Decimal('0.5'), accumulated_liquidity=5)
 
-        Raises `InvalidOrderBook`, naming the place or, for a sum above 2^64-1, the price.
+        Raises:
+            InvalidOrderBook: The pair is invalid, an element is not an order of the pair (the message names the place),
+                or a sum is above 2^64-1 (the message names the price).
+            InvalidPrice: `spot` is not a price.
         """
         bids: dict[str, int] = {}
         asks: dict[str, int] = {}
@@ -105,17 +122,19 @@ class OrderBook:
         asks: Iterable[Entry] = _NO_CHANGES,
         spot: Decimal | str | EllipsisType | None = ...,
     ) -> OrderBook:
-        """Return the next book: level changes with absolute amounts, where 0 removes the level.
+        """Return the next book after changes of levels: absolute amounts, where 0 removes the level.
 
-        Bids, asks and spot change together. If a price repeats, the last change wins; removing an absent level changes
-        nothing. `spot` is kept unless given. What did not change is shared with this book.
+        If a price repeats, the last change wins. Removing an absent level changes nothing. `spot` is kept unless given.
+        Unchanged chunks are shared with this book, so the cost depends on the changes and hardly on the depth.
 
         >>> from market_index import ADA, AssetId
         >>> book = OrderBook.from_levels(Pair(ADA, AssetId(bytes(28), b"")), bids=[("2", 10), ("1", 5)])
         >>> book.apply(bids=[("2", 0), ("1", 6)], spot="2").bids[0]
         PriceLevel(price=Decimal('1'), accumulated_liquidity=6)
 
-        Raises `InvalidOrderBook` and `InvalidPrice`, naming the place; this book is unchanged.
+        Raises:
+            InvalidOrderBook: An entry is invalid; the message names the place.
+            InvalidPrice: A price or `spot` is invalid; the message names the place.
         """
         return order_book_of(
             self.pair,
@@ -136,7 +155,7 @@ class OrderBook:
 
     @property
     def spread(self) -> Decimal | None:
-        """Best ask less best bid, exactly: zero when locked, negative when crossed, None if a side is empty."""
+        """Best ask minus best bid, exactly: zero if locked, negative if crossed, None if a side is empty."""
         bid, ask = self.best_bid, self.best_ask
         return None if bid is None or ask is None else plain(EXACT.subtract(ask.price, bid.price))
 
@@ -144,7 +163,7 @@ class OrderBook:
     def mid(self) -> Decimal | None:
         """The midpoint of best bid and best ask, exactly, or None if a side is empty.
 
-        It can have one decimal place more than a price may have.
+        It can have one decimal place more than a price.
         """
         bid, ask = self.best_bid, self.best_ask
         return None if bid is None or ask is None else plain(EXACT.multiply(EXACT.add(bid.price, ask.price), _HALF))
@@ -162,9 +181,11 @@ class OrderBook:
         return bid is not None and ask is not None and bid.price > ask.price
 
     def depth(self, levels: int) -> OrderBook:
-        """Return the book cut to its best `levels` price levels per side.
+        """Return the book with only the best `levels` price levels of each side.
 
-        Raises `ValueError` for a negative number, `TypeError` for a value that is not an int.
+        Raises:
+            TypeError: `levels` is not an int.
+            ValueError: `levels` is negative.
         """
         if type(levels) is not int:
             raise TypeError(f"levels must be an int, got {safe_repr(levels)}")
@@ -174,12 +195,12 @@ class OrderBook:
         return self if bids is self.bids and asks is self.asks else order_book_of(self.pair, bids, asks, self.spot)
 
     def simulate_fill(self, side: Side, amount: int, unit: Unit = "base") -> SimulatedFill:
-        """Return what taking an amount from a side of the book would cost or bring, from the best price on.
+        """Return the trade that an amount would make with one side of the book, starting at the best price.
 
-        `Side.ASK` is bought from, `Side.BID` sold to. The amount is in the smallest unit of the base asset, or with
-        `unit="quote"` in that of the quote asset. Base units are whole: for an amount in quote units a purchase is the
-        most that costs no more than the amount, a sale the least that brings no less. No more is filled than the side
-        has; `complete` tells whether it had enough. The cost grows with the levels taken, not with the depth.
+        A purchase takes from `Side.ASK`, a sale from `Side.BID`. The amount is in the smallest unit of the base asset,
+        or of the quote asset with `unit="quote"`. Base units are whole: for an amount in quote units, a purchase is the
+        largest that costs at most the amount, and a sale the smallest that brings at least the amount. `complete` is
+        False if the side has less. The time depends on the levels taken, not on the depth.
 
         >>> from market_index import ADA, AssetId
         >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), asks=[("0.5", 100), ("0.6", 100)])
@@ -189,28 +210,30 @@ class OrderBook:
         >>> book.simulate_fill(Side.ASK, 65, unit="quote").filled     # how much do I get for 65?
         125
 
-        Raises `TypeError` for a side that is no `Side` and an amount that is no int, `ValueError` for a negative amount
-        and any other unit.
+        Raises:
+            TypeError: `side` is not a `Side`, or `amount` is not an int.
+            ValueError: `amount` is negative, or `unit` is neither `"base"` nor `"quote"`.
         """
         return fills.simulate_fill(self._levels(side), amount, unit)
 
     def cumulative(self, side: Side) -> tuple[CumulativeLevel, ...]:
-        """Return the running totals of a side, in base and in quote units, for each of its prices, best first.
+        """Return the running totals of a side at each of its prices, in base and quote units, best price first.
 
         >>> from market_index import ADA, AssetId
         >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), asks=[("0.5", 100), ("0.6", 100)])
         >>> book.cumulative(Side.ASK)[-1]
         CumulativeLevel(price=Decimal('0.6'), base=200, quote=Decimal('110'))
 
-        Raises `TypeError` for a side that is no `Side`.
+        Raises:
+            TypeError: `side` is not a `Side`.
         """
         return depth.cumulative(self._levels(side))
 
     def liquidity_within(self, side: Side, ratio: Decimal | str) -> Liquidity | None:
         """Return the liquidity of a side within a ratio of the midpoint: `"0.02"` is 2 %. None without a midpoint.
 
-        For bids that is from mid * (1 - ratio) up, for asks up to mid * (1 + ratio), bounds included; of a crossed book
-        also what is beyond the midpoint.
+        These are the bids at mid * (1 - ratio) or above, or the asks at mid * (1 + ratio) or below. In a crossed book,
+        levels beyond the midpoint are included.
 
         >>> from market_index import ADA, AssetId
         >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -218,18 +241,20 @@ class OrderBook:
         >>> book.liquidity_within(Side.BID, "0.02")
         Liquidity(base=12, quote=Decimal('11.83'))
 
-        Raises `TypeError` for a side that is no `Side`, `InvalidPrice` for a ratio that is not above zero, or has more
-        digits than a price can have.
+        Raises:
+            TypeError: `side` is not a `Side`.
+            InvalidPrice: `ratio` is not above 0, or has more digits than a price.
         """
         levels, mid = self._levels(side), self.mid
         share = _priced("ratio", ratio)
         return None if mid is None else depth.liquidity(depth.within(levels, mid, share))
 
     def grouped(self, step: Decimal | str) -> OrderBook:
-        """Return the book with its levels gathered on the multiples of a step: bids rounded down, asks rounded up.
+        """Return the book with its prices rounded to multiples of a step: bids down, asks up.
 
-        The total of each side stays the same, and no price gets better for a taker. Where such a multiple is no price
-        (below one step it would be zero) the levels are gathered at the worst of their own prices.
+        Levels at one multiple are summed. The total of each side stays the same, and no price gets better for a taker.
+        If the multiple is not a price (such as zero, for bids below one step), the levels are summed at the worst of
+        their own prices.
 
         >>> from market_index import ADA, AssetId
         >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -237,7 +262,10 @@ class OrderBook:
         >>> [(str(level.price), level.accumulated_liquidity) for level in book.grouped("0.1").bids]
         [('0.5', 12), ('0.4', 3)]
 
-        Raises `InvalidPrice` for a step that is no price, `InvalidOrderBook` for a total above 2^64-1 at one price.
+        Raises:
+            InvalidPrice: `step` is not a price.
+            InvalidOrderBook: A sum is above 2^64-1 (decision 13). It is not cut, because then the side would lose
+                liquidity; `cumulative` has no such limit.
         """
         step = _priced("step", step)
         return order_book_of(self.pair, depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
@@ -258,7 +286,7 @@ _set_spot: Final = OrderBook.__dict__["spot"].__set__
 
 
 def order_book_of(pair: Pair, bids: Levels, asks: Levels, spot: Decimal | None) -> OrderBook:
-    """Return a book of validated fields, without validating them again: a stream makes one with every message."""
+    """Return a book of validated fields, without the constructor: this runs for every message of a stream."""
     book = _new(OrderBook)
     _set_pair(book, pair)
     _set_bids(book, bids)
@@ -268,7 +296,7 @@ def order_book_of(pair: Pair, bids: Levels, asks: Levels, spot: Decimal | None) 
 
 
 def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:
-    """Return the levels of a side. Raises `InvalidOrderBook`, naming the place."""
+    """Return the levels of a side. Raises `InvalidOrderBook`, which names the place."""
     if type(levels) is Levels and levels.side is side:
         return levels
     if not isinstance(levels, Iterable):
@@ -283,7 +311,7 @@ def _spot(spot: Decimal | str | None) -> Decimal | None:
 
 
 def _priced(name: str, value: Decimal | str) -> Decimal:
-    """Return a number within the bounds of a price. Raises `InvalidPrice` that names it."""
+    """Return a number in the range of a price. Raises `InvalidPrice`, which names the argument."""
     try:
         return to_price(value)
     except MarketIndexError as error:
