@@ -1,4 +1,7 @@
-"""Analysis of one side of a book: running totals, liquidity near a price, and levels on a coarser grid."""
+"""Analysis of one side of a book: running totals, liquidity near the midpoint, and levels on a coarser price grid.
+
+All results are exact. The methods of `OrderBook` with these names are the public interface.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _ONE: Final = Decimal(1)
 
 
 def whole_number(_: object, attribute: Attribute[Any], value: object) -> None:
-    """Validate an attrs field: an int, 0 or more. Raises `TypeError` and `ValueError`."""
+    """Validate an attrs field: an int of 0 or more."""
     if type(value) is not int:
         raise TypeError(f"{attribute.name} must be an int, got {type(value).__name__}: {safe_repr(value)}")
     if value < 0:
@@ -28,7 +31,7 @@ def whole_number(_: object, attribute: Attribute[Any], value: object) -> None:
 
 
 def exact_number(_: object, attribute: Attribute[Any], value: object) -> None:
-    """Validate an attrs field: a finite Decimal, 0 or more. Raises `TypeError` and `ValueError`."""
+    """Validate an attrs field: a finite Decimal of 0 or more."""
     if type(value) is not Decimal:
         raise TypeError(f"{attribute.name} must be a Decimal, got {type(value).__name__}: {safe_repr(value)}")
     if not value.is_finite() or value < 0:
@@ -38,12 +41,14 @@ def exact_number(_: object, attribute: Attribute[Any], value: object) -> None:
 @final
 @frozen
 class Liquidity:
-    """The liquidity of one side of a book, or of a part of it.
+    """The liquidity of one side of a book, or of part of a side.
 
-    `base` is a whole number in the smallest unit of the base asset. `quote` is its value at the price of each level, in
-    the smallest unit of the quote asset, exactly, so that it may have decimals.
+    `base` is a whole number in the smallest unit of the base asset. `quote` is the exact value at the price of each
+    level, in the smallest unit of the quote asset, so it may have decimals.
 
-    Raises `TypeError` and `ValueError` for other values.
+    Raises:
+        TypeError: `base` is not an int, or `quote` is not a Decimal.
+        ValueError: A number is negative or not finite.
     """
 
     base: int = field(validator=whole_number)
@@ -53,11 +58,14 @@ class Liquidity:
 @final
 @frozen
 class CumulativeLevel:
-    """A price of one side of a book, and the liquidity at that or a better price: one step of a depth chart.
+    """A price of one side of a book, and the total liquidity at this and better prices: one step of a depth chart.
 
     `base` and `quote` are running totals, in the units of `Liquidity`.
 
-    Raises `InvalidPrice`, and `TypeError` and `ValueError` for the totals.
+    Raises:
+        InvalidPrice: `price` is not a price.
+        TypeError: `base` is not an int, or `quote` is not a Decimal.
+        ValueError: A total is negative or not finite.
     """
 
     price: Decimal = field(converter=to_price)
@@ -74,7 +82,7 @@ def cumulative(levels: Levels) -> tuple[CumulativeLevel, ...]:
 
 
 def liquidity(levels: Levels) -> Liquidity:
-    """Return the total of these levels."""
+    """Return the total liquidity of the levels."""
     amounts = levels.amounts
     with localcontext(EXACT):
         quote = sum(map(mul, levels.prices, amounts), start=Decimal(0))
@@ -82,10 +90,10 @@ def liquidity(levels: Levels) -> Liquidity:
 
 
 def within(levels: Levels, mid: Decimal, share: Decimal) -> Levels:
-    """Return the levels that are at most that share of the midpoint away from it, on the far side of it."""
+    """Return the levels whose price is at most that share of the midpoint worse than the midpoint."""
     is_bid = levels.side is Side.BID
     bound = EXACT.multiply(mid, EXACT.subtract(_ONE, share) if is_bid else EXACT.add(_ONE, share))
-    # Bids fall: negated they rise. Unlike a minus sign, copy_negate never rounds.
+    # Negated, so that the prices of bids rise. copy_negate never rounds, unlike a minus sign.
     key = Decimal.copy_negate if is_bid else None
     sought = bound.copy_negate() if is_bid else bound
     count = 0
@@ -98,7 +106,7 @@ def within(levels: Levels, mid: Decimal, share: Decimal) -> Levels:
 
 
 def grouped(levels: Levels, step: Decimal) -> Levels:
-    """Return the levels gathered on the multiples of a step. Raises `InvalidOrderBook`, see `OrderBook.grouped`."""
+    """Return the levels rounded to multiples of a step and summed. See `OrderBook.grouped` for the errors."""
     side = levels.side
 
     def multiple(level: tuple[Decimal, int]) -> Decimal:
@@ -112,7 +120,7 @@ def grouped(levels: Levels, step: Decimal) -> Levels:
         try:
             price = to_price(EXACT.multiply(whole, step))
         except InvalidPrice:
-            # The edge of the cell is no price: zero, or of more digits than a price has.
+            # The multiple is not a price: it is zero, or has too many digits.
             price = cell_prices[-1]
         total = sum(amounts)
         if total > MAX_LIQUIDITY:
