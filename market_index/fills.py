@@ -1,4 +1,7 @@
-"""Simulated fills: what it would cost to take liquidity from one side of a book, and what it would bring."""
+"""Simulated fills: the cost or the proceeds of taking an amount from one side of a book.
+
+Nothing is executed. All results are exact. `OrderBook.simulate_fill` is the public interface.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,25 @@ from market_index.levels import Levels, Side, price_for_takers
 Unit: TypeAlias = Literal["base", "quote"]
 """The unit of an amount: the smallest unit of the base asset, or of the quote asset."""
 
-# More than any book is worth, and of so few digits that arithmetic with it is exact.
+# Above the value of any book, with so few digits that arithmetic is exact.
 _MAX_QUOTE: Final = 10**90
 
 
 @final
 @frozen
 class SimulatedFill:
-    """What an amount would take from one side of a book; `OrderBook.simulate_fill` returns it. Nothing is executed.
+    """The result of `OrderBook.simulate_fill`: the trade that an amount would make with one side of a book.
 
-    `filled` is a whole number in the smallest unit of the base asset; `paid` is its value in the smallest unit of the
-    quote asset, exactly, so that it may have decimals. From asks `filled` is bought and `paid` is the cost; from bids
-    `filled` is sold and `paid` is received. A ledger has whole units only: round a cost up, and what is received down.
+    `filled` is a whole number in the smallest unit of the base asset. `paid` is its exact value in the smallest unit of
+    the quote asset, so it may have decimals. With asks, `filled` is bought and `paid` is the cost. With bids, `filled`
+    is sold and `paid` are the proceeds. A ledger has only whole units: round a cost up and proceeds down.
 
-    `average_price` is paid per filled, rounded as a level's price is: for asks up and for bids down, never to the
-    taker's advantage. `worst_price` is that of the last level taken from. Both are None if nothing is filled.
+    `levels` are the levels taken, best price first; the last one may be taken in part. `complete` is whether the side
+    had enough for the amount.
 
-    `levels` are the levels taken, best price first, the last one perhaps in part. `complete` tells whether the side had
-    enough for the amount.
-
-    Raises `TypeError` and `ValueError` for other values.
+    Raises:
+        TypeError: A value has another type.
+        ValueError: A number is negative or not finite.
     """
 
     filled: int = field(validator=whole_number)
@@ -46,17 +48,17 @@ class SimulatedFill:
 
     @property
     def average_price(self) -> Decimal | None:
-        """Paid per filled, rounded like the price of a level; None if nothing is filled."""
+        """`paid` per `filled`, rounded up for asks and down for bids; None if nothing is filled."""
         return price_for_takers(self.levels.side, Fraction(self.paid) / self.filled) if self.filled else None
 
     @property
     def worst_price(self) -> Decimal | None:
-        """The price of the last level taken from; None if nothing is filled."""
+        """The price of the last level taken; None if nothing is filled."""
         return self.levels[-1].price if self.levels else None
 
 
 def simulate_fill(levels: Levels, amount: int, unit: Unit) -> SimulatedFill:
-    """Return what `amount` would take. Raises `TypeError` and `ValueError`, see `OrderBook.simulate_fill`."""
+    """Return the simulated fill of an amount. See `OrderBook.simulate_fill` for the errors."""
     if type(amount) is not int:
         raise TypeError(f"amount must be an int, got {type(amount).__name__}: {safe_repr(amount)}")
     if amount < 0:
@@ -69,7 +71,7 @@ def simulate_fill(levels: Levels, amount: int, unit: Unit) -> SimulatedFill:
 
 
 def _taken_of_base(levels: Levels, amount: int) -> tuple[Levels, bool]:
-    """Return the levels that an amount of base units takes, and whether there were enough."""
+    """Return the levels that an amount of base units takes, and whether the side had enough."""
     left, count = amount, 0
     for chunk in levels.chunks:
         for available in chunk.values:
@@ -81,13 +83,13 @@ def _taken_of_base(levels: Levels, amount: int) -> tuple[Levels, bool]:
 
 
 def _taken_of_quote(levels: Levels, amount: int) -> tuple[Levels, bool]:
-    """Return the levels that an amount of quote units takes, and whether there were enough."""
+    """Return the levels that an amount of quote units takes, and whether the side had enough."""
     left, count = Decimal(min(amount, _MAX_QUOTE)), 0
     for chunk in levels.chunks:
         for price, available in zip(chunk.keys, chunk.values, strict=True):
             value = EXACT.multiply(price, available)
             if left < value:
-                # Of asks no more than the amount buys, of bids no less than brings it.
+                # The last amount in base units: rounded down for a purchase, up for a sale.
                 whole, rest = EXACT.divmod(left, price)
                 return _cut(levels, count, int(whole) + (levels.side is Side.BID and bool(rest))), True
             left = EXACT.subtract(left, value)
@@ -96,7 +98,7 @@ def _taken_of_quote(levels: Levels, amount: int) -> tuple[Levels, bool]:
 
 
 def _cut(levels: Levels, count: int, amount: int) -> Levels:
-    """Return the best `count` levels, and the amount of the next one."""
+    """Return the best `count` levels, and the next one with this amount."""
     if not amount:
         return levels.head(count)
     taken = levels.head(count + 1)
