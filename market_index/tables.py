@@ -1,4 +1,7 @@
-"""Immutable mappings in the persistent structure of books and indexes: a table, and one of 256 tables for many keys."""
+"""Immutable mappings in the persistent structure of books and indexes.
+
+`Table` is a sorted mapping. `WideTable` splits many keys over 256 tables, so that a change copies less.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 TABLES = 256
-"""How many tables a `WideTable` has."""
+"""The number of tables of a `WideTable`."""
 
 
 def text_hashes(texts: Iterable[str]) -> Iterable[int]:
@@ -24,16 +27,16 @@ def text_hashes(texts: Iterable[str]) -> Iterable[int]:
 
 @final
 class Table(Chunked[K, V], Mapping[K, V]):
-    """A sorted mapping, from which others are derived that share what did not change."""
+    """An immutable sorted mapping. Derived mappings share its unchanged chunks."""
 
     __slots__ = ()
 
     def changed(self, changes: Iterable[tuple[K, V | None]]) -> Table[K, V]:
-        """Return the mapping after setting each key to its value; None and 0 remove the key. The last change wins."""
+        """Return the mapping after setting each key to its value; None or 0 removes the key. The last change wins."""
         return self._changed(changes)
 
     def has_same_content(self, other: Table[K, V]) -> bool:
-        """Whether the other has the same keys and values. What both share is not inspected."""
+        """Whether the other mapping has the same keys and values. Shared chunks are compared by identity."""
         return self._has_same_content(other)
 
     def __getitem__(self, key: K) -> V:
@@ -51,9 +54,9 @@ class Table(Chunked[K, V], Mapping[K, V]):
 
 @final
 class WideTable(Mapping[str, V], Generic[V]):
-    """A sorted mapping in 256 tables: copying one list of all chunks takes half the time of a change in a million keys.
+    """An immutable sorted mapping in 256 tables, by the hash of the key, so that equal content has equal tables.
 
-    Which table contains a key depends on its hash, so equal content has equal tables.
+    With a million keys in one `Table`, copying the list of chunks would take half the time of a change.
     """
 
     __slots__ = ("_tables",)
@@ -63,7 +66,7 @@ class WideTable(Mapping[str, V], Generic[V]):
 
     @classmethod
     def of_empty(cls, table: Table[str, V]) -> WideTable[V]:
-        """Return the mapping of no keys, each of its tables being this empty one."""
+        """Return the empty mapping, all of whose tables are this empty table."""
         return cls([table] * TABLES)
 
     def changed(self, changes: Mapping[str, V | None]) -> WideTable[V]:
@@ -77,7 +80,7 @@ class WideTable(Mapping[str, V], Generic[V]):
         return WideTable(tables)
 
     def has_same_content(self, other: WideTable[V]) -> bool:
-        """Whether the other has the same keys and values. What both share is not inspected."""
+        """Whether the other mapping has the same keys and values. Shared chunks are compared by identity."""
         return all(map(Table.has_same_content, self._tables, other._tables))
 
     def __getitem__(self, key: str) -> V:
@@ -91,5 +94,5 @@ class WideTable(Mapping[str, V], Generic[V]):
 
 
 def _table_of(key: str) -> int:
-    # The highest bits: the lowest ones decide where chunks end.
+    # The highest bits, because the lowest ones decide where chunks end.
     return crc32(key.encode()) >> 24
