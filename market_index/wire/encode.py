@@ -1,4 +1,7 @@
-"""Order books, pair lists and errors to JSON, in parts that are cached on the chunks they encode."""
+"""Encoding of order books, pair lists and errors as JSON.
+
+Bodies are encoded in parts that are cached on chunks. Versions that share a chunk share its encoded part.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ from market_index.pairs import LedgerOrder, Pair, PairInfo
 from market_index.prices import price_text
 
 AS_OF: Final = "Market-Index-As-Of"
-"""The header field that says what the books reflect, in the publisher's terms (decision 23)."""
+"""The header field with what the books reflect, in the publisher's terms (decision 23)."""
 
 PUBLISHED_AT: Final = "Market-Index-Published-At"
-"""The header field that says when they were published: RFC 3339, UTC, milliseconds (decision 23)."""
+"""The header field with the time of publication: RFC 3339, UTC, milliseconds (decision 23)."""
 
 _DIGEST_BYTES: Final = 16
 
@@ -32,10 +35,10 @@ _DIGEST_BYTES: Final = 16
 @final
 @frozen(eq=False)
 class EncodedPart:
-    """A piece of a JSON body: its text, and a digest of it.
+    """A part of a JSON body: its text, and a digest of the text.
 
-    Of a side with several chunks, the same object encodes the same chunk in every body, so a caller can cache what it
-    derives from one, weakly. Equal texts have equal digests; the parts themselves compare by identity.
+    If a side has several chunks, every body has the same `EncodedPart` object for the same chunk. Callers can cache
+    derived results weakly by it, because parts compare by identity. Equal texts have equal digests.
     """
 
     text: bytes
@@ -43,7 +46,7 @@ class EncodedPart:
 
     @property
     def digest(self) -> bytes:
-        """The BLAKE2b digest of the text, 16 bytes, computed when it is first read."""
+        """The BLAKE2b digest of the text (16 bytes), computed lazily."""
         digest = self._digest
         if digest is None:
             digest = blake2b(self.text, digest_size=_DIGEST_BYTES).digest()
@@ -62,41 +65,41 @@ _ARRAY_AND_OBJECT_END: Final = EncodedPart(b"]}")
 
 
 def encoded_order_book(book: OrderBook) -> tuple[EncodedPart, ...]:
-    """Return the answer of the order-book endpoint in parts: one line of ASCII."""
+    """Return the response body of the order-book endpoint in parts: one line of ASCII."""
     start = f'{_identifiers(book.pair.base, book.pair.quote)},"spot":{_price_to_json(book.spot)},"bids":['
     bids, asks = _level_parts(book.bids), _level_parts(book.asks)
     return EncodedPart(start.encode("ascii")), *bids, _BIDS_TO_ASKS, *asks, _ARRAY_AND_OBJECT_END
 
 
 def with_identifiers(text: bytes, pair: Pair, base: str, quote: str) -> bytes:
-    """Return the JSON of an order book with other texts as its identifiers, for an answer that echoes what was asked.
+    """Return the JSON of an order book with other texts as identifiers, to echo a request (decision 7).
 
     Args:
         text: The JSON of a book, as `order_book_to_json` returns it.
         pair: The pair of the book.
-        base: The text that replaces the canonical base identifier.
-        quote: The same for the quote identifier.
+        base: The text that replaces the canonical identifier of the base.
+        quote: The text that replaces the canonical identifier of the quote.
     """
     rest = memoryview(text)[len(_identifiers(pair.base, pair.quote)) :]
-    # One copy: a slice of some megabytes and then a sum take 40 times as long.
+    # One copy. A slice of some megabytes and then a sum take 40 times as long.
     return b"".join((_identifiers(base, quote).encode("ascii"), rest))
 
 
 def encoded_pair_list(index: MarketIndex) -> tuple[EncodedPart, ...]:
-    """Return the answer of the pair-list endpoint in parts: one line of ASCII, the pairs in ledger order."""
+    """Return the response body of the pair-list endpoint in parts: one line of ASCII, pairs in ledger order."""
     parts = [chunk.encoded or _encode_entries(chunk) for chunk in index.chunks if chunk.keys]
     return _PAIR_LIST_START, *_with_commas(parts), _ARRAY_AND_OBJECT_END
 
 
 def text_of(parts: Iterable[EncodedPart]) -> bytes:
-    """Return the text of the whole body."""
+    """Return the text of all parts."""
     return b"".join([part.text for part in parts])
 
 
 def digest_of(parts: Iterable[EncodedPart]) -> bytes:
-    """Return a digest of the whole body, 16 bytes: the same in every process for the same book or pair list.
+    """Return a digest of all parts (16 bytes), the same in every process for the same book or pair list.
 
-    It is computed from the digests of the parts. The parts depend only on the content, see `market_index.chunked`.
+    It is computed from the digests of the parts, which depend only on the content (see `market_index.chunked`).
     """
     # The slot first: calling the property for each part of a long list takes three times as long.
     digests = [part._digest or part.digest for part in parts]  # noqa: SLF001  # of the class above
@@ -104,18 +107,18 @@ def digest_of(parts: Iterable[EncodedPart]) -> bytes:
 
 
 def order_book_to_json(book: OrderBook) -> bytes:
-    """Return the answer of the order-book endpoint, one line of ASCII."""
+    """Return the response body of the order-book endpoint: one line of ASCII."""
     return text_of(encoded_order_book(book))
 
 
 def pair_list_to_json(pair_infos: Iterable[PairInfo]) -> bytes:
-    """Return the answer of the pair-list endpoint, one line of ASCII, the pairs in the order given."""
+    """Return the response body of the pair-list endpoint: one line of ASCII, pairs in the given order."""
     entries = [_entry(info.base, info.quote, info.last_spot) for info in pair_infos]
     return b"".join((_PAIR_LIST_START.text, b",".join(entries), _ARRAY_AND_OBJECT_END.text))
 
 
 def error_to_json(message: str) -> bytes:
-    """Return the error body of the contract, one line of ASCII.
+    """Return the error body of the contract: one line of ASCII.
 
     >>> error_to_json("Not Found")
     b'{"error":"Not Found"}'
@@ -124,7 +127,7 @@ def error_to_json(message: str) -> bytes:
 
 
 def freshness_to_json(freshness: Freshness) -> bytes:
-    """Return the line that commits the lines before it, in a file of order books; without its newline.
+    """Return the line that commits the preceding lines of a file of order books, without a newline.
 
     >>> freshness_to_json(Freshness("slot 145000000"))
     b'{"as_of":"slot 145000000","published_at":null}'
@@ -137,7 +140,7 @@ def freshness_to_json(freshness: Freshness) -> bytes:
 def _level_parts(levels: Levels) -> list[EncodedPart]:
     chunks = [chunk for chunk in levels.chunks if chunk.keys]
     if len(chunks) == 1:
-        # Not cached: most books are this small, and 10,000 of them would take 5.4 instead of 3.9 times their JSON.
+        # Not cached: most books are this small, and 10,000 of them would use 5.4 instead of 3.9 times their JSON.
         return [chunks[0].encoded or _encode_levels(chunks[0])]
     return _with_commas([_cached_levels(chunk) for chunk in chunks])
 
@@ -160,21 +163,21 @@ def _with_commas(parts: list[EncodedPart]) -> list[EncodedPart]:
 def _encode_levels(chunk: Chunk[Decimal, int]) -> EncodedPart:
     """Encode a chunk of levels."""
     text = _levels_text(list(map(EXACT.to_sci_string, chunk.keys)), chunk.values)
-    # Only a small number has an exponent, and nothing else has an E.
+    # Only the exponent of a small number contains an E.
     if "E" in text:
         text = _levels_text(list(map(price_text, chunk.keys)), chunk.values)
     return EncodedPart(text.encode("ascii"))
 
 
 def _levels_text(prices: list[str], amounts: MutableSequence[int]) -> str:
-    # By column: one template for all takes half the time of formatting each level.
+    # One template for all levels takes half the time of formatting each level.
     fields: list[str | int] = [0] * (2 * len(prices))
     fields[::2], fields[1::2] = prices, amounts
     return (_LEVEL * len(prices) % tuple(fields))[1:]
 
 
 def _encode_entries(chunk: Chunk[LedgerOrder, OrderBook]) -> EncodedPart:
-    """Encode a chunk of pairs and cache the result on it, and each entry as an item that a later version keeps."""
+    """Encode a chunk of pairs, and cache the text and the entries on it; later versions keep unchanged entries."""
     known: list[Any] = chunk.items or [None] * len(chunk.keys)
     entries: list[bytes] = [
         entry or _entry(book.pair.base, book.pair.quote, book.spot)
@@ -195,7 +198,7 @@ def _identifiers(base: str | AssetId, quote: str | AssetId) -> str:
 
 
 def _text_to_json(value: str | AssetId) -> str:
-    # The text of an asset has no character that JSON escapes.
+    # The text of an asset contains no character that JSON escapes.
     return json.dumps(value) if isinstance(value, str) else f'"{value}"'
 
 
