@@ -1,4 +1,8 @@
-"""The market index: every tracked pair and its order book, at one moment."""
+"""The market index: every tracked pair and its order book, at one moment.
+
+A `MarketIndex` is immutable. The next version shares all chunks that did not change, so that large indexes can be
+updated with every message of a stream.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ def hashes(keys: Iterable[LedgerOrder]) -> Iterable[int]:
 _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
     hashes=hashes,
     is_same=is_,
-    # The cached item is the entry in the pair list, which contains nothing else of the book.
+    # The cached item is the entry of the pair list. Of the book, it contains only the spot price.
     keeps_item=lambda before, after: before.spot == after.spot,
 )
 
@@ -36,12 +40,12 @@ _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
 class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     """Every tracked pair and its order book: an immutable mapping from `Pair` to `OrderBook`, in ledger order.
 
-    If a pair repeats, the last book wins. `with_books` and `without` derive the next index, which shares all but the
-    chunks that changed: the cost hardly grows with the number of pairs. An index equals every mapping of the same pairs
-    to the same books.
+    If a pair repeats, the last book wins. `with_books` and `without` derive the next index, which shares all unchanged
+    chunks: the cost hardly grows with the number of pairs. An index equals every mapping of the same pairs to the same
+    books.
 
-    `freshness` is what the books reflect and when they were published, as far as that is known. It has no part in
-    equality, and is kept by derived indexes unless they are given another `as_of` or `published_at`.
+    `freshness` is what the books reflect and when they were published, if known. It is excluded from equality. Derived
+    indexes keep it unless `as_of` or `published_at` is given.
 
     >>> from market_index import ADA, AssetId
     >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
@@ -53,7 +57,9 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     >>> index.with_books(book, as_of="slot 145000000").without(book.pair).as_of
     'slot 145000000'
 
-    Raises `InvalidOrderBook` for a value that is not an order book, and `InvalidFreshness`.
+    Raises:
+        InvalidOrderBook: A value is not an order book.
+        InvalidFreshness: `as_of` or `published_at` is invalid.
     """
 
     freshness: Freshness = field(init=False)
@@ -68,16 +74,21 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
 
     @property
     def as_of(self) -> str | None:
-        """What the books reflect, in the publisher's terms; None if that is not known."""
+        """What the books reflect, in the publisher's terms; None if unknown."""
         return self.freshness.as_of
 
     @property
     def published_at(self) -> datetime | None:
-        """When the books were published, by the publisher's clock, in UTC; None if that is not known."""
+        """When the books were published: wall-clock time of the publisher, in UTC; None if unknown."""
         return self.freshness.published_at
 
     def order_book(self, pair: Pair) -> OrderBook:
-        """Return the book of the pair. Raises `PairNotFound`, which names the pair."""
+        """Return the book of a pair.
+
+        Raises:
+            PairNotFound: The pair is not tracked.
+            KeyError: The value is not a `Pair`.
+        """
         return self[pair]
 
     def pair_list(self) -> tuple[PairInfo, ...]:
@@ -89,19 +100,26 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     ) -> MarketIndex:
         """Return the index in which these books replace those of their pairs.
 
-        Raises `InvalidOrderBook` for a value that is not an order book, and `InvalidFreshness`.
+        Raises:
+            InvalidOrderBook: A value is not an order book.
+            InvalidFreshness: `as_of` or `published_at` is invalid.
         """
         freshness = self.freshness.changed(as_of, published_at)
         return self._changed(_by_key(books).items()).with_freshness(freshness)
 
     def without(self, *pairs: Pair, as_of: str | None = None, published_at: datetime | None = None) -> MarketIndex:
-        """Return the index without these pairs; a pair that is not tracked is ignored. Raises `InvalidFreshness`."""
+        """Return the index without these pairs; a pair that is not tracked is ignored.
+
+        Raises:
+            TypeError: A value is not a `Pair`.
+            InvalidFreshness: `as_of` or `published_at` is invalid.
+        """
         freshness = self.freshness.changed(as_of, published_at)
         return self._changed([(_key(pair), None) for pair in pairs]).with_freshness(freshness)
 
     def with_freshness(self, freshness: Freshness) -> MarketIndex:
-        """Return the index with the same books and this freshness, instead of its own."""
-        # Mostly it is the same object, which takes a tenth of the time to compare.
+        """Return the index with the same books and another freshness."""
+        # Usually it is the same object, and comparing by identity takes a tenth of the time.
         if freshness is self.freshness or freshness == self.freshness:
             return self
         following = self._derived(self._chunks, self._bounds, self._size)
@@ -111,8 +129,8 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     def changes_since(self, earlier: MarketIndex) -> tuple[tuple[OrderBook, ...], tuple[Pair, ...]]:
         """Return the books that an earlier index does not have, and the pairs that only the earlier index has.
 
-        Books are compared by identity: a book that is equal to the earlier one but another object counts, the same
-        object published again does not. Chunks that both share are skipped.
+        Books are compared by identity: an equal book that is another object counts as changed. Shared chunks are
+        skipped.
 
         >>> from market_index import ADA, AssetId
         >>> book = OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
@@ -129,7 +147,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         for chunk in self._chunks:
             if id(chunk) in common:
                 continue
-            # A chunk in which no pair came or went has the same list of keys.
+            # A chunk in which no pair was added or removed has the same list of keys.
             twin = twins.pop(id(chunk.keys), None)
             if twin is None:
                 others.append(chunk)
@@ -172,7 +190,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         return chain.from_iterable([chunk.values for chunk in self._chunks])
 
     def _derived(self, chunks: list[Chunk[LedgerOrder, OrderBook]], bounds: tuple[LedgerOrder, ...], size: int) -> Self:
-        """Return the index of these chunks, with the same freshness."""
+        """Return the index of these chunks, with this freshness."""
         derived = super()._derived(chunks, bounds, size)
         _set_freshness(derived, self.freshness)
         return derived
@@ -200,6 +218,8 @@ def _by_key(books: Iterable[OrderBook]) -> dict[LedgerOrder, OrderBook]:
     by_key: dict[LedgerOrder, OrderBook] = {}
     for book in books:
         if type(book) is not OrderBook:
-            raise InvalidOrderBook(f"an index holds OrderBook only, got {type(book).__name__}: {safe_repr(book)}")
+            raise InvalidOrderBook(
+                f"a value of an index must be an OrderBook, got {type(book).__name__}: {safe_repr(book)}"
+            )
         by_key[book.pair.ledger_order] = book
     return by_key

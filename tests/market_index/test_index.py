@@ -140,7 +140,7 @@ def test_foreign_keys_are_not_tracked():
 def test_only_order_books_are_held_and_the_index_stays_as_it_was():
     book = OrderBook(numbered_pair(1))
     index = MarketIndex([book])
-    with pytest.raises(InvalidOrderBook, match="an index holds OrderBook only, got str: 'book'"):
+    with pytest.raises(InvalidOrderBook, match="a value of an index must be an OrderBook, got str: 'book'"):
         index.with_books(OrderBook(numbered_pair(2)), "book")  # type: ignore[arg-type]  # a caller without types
     with pytest.raises(InvalidOrderBook, match="an index holds OrderBook"):
         MarketIndex([None])  # type: ignore[list-item]  # a caller without types
