@@ -1,10 +1,10 @@
-"""Orders by id, over all pairs, and the market index that they add up to.
+"""Resting orders by id, over all pairs, and the market index of their books.
 
 Theory of operation
-    The orders are stored in the persistent structure of books and indexes: by id, to find the order that is removed.
-    Beside them are the ids of each pair, to find the orders behind a level. The index is derived with each change: the
-    amount of a level changes by the difference of its orders. A level shows 2^64-1 at most (decision 26); what its
-    orders have beyond that is stored as its excess, so that it is shown again when other orders go.
+    Orders are stored by id, in the persistent structure of books and indexes, to find the order that is removed. The
+    ids of each pair are stored too, to find the orders behind a level. The index is derived with each change: the
+    amount of a level changes by the difference of its orders. A level shows at most 2^64-1 (decision 26). The rest of
+    its total is stored as its excess, and is shown again when other orders are removed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from market_index.prices import to_price
 from market_index.tables import Table, WideTable, text_hashes
 
 MAX_ID_CHARACTERS: Final = 200
-"""The length of the longest order id."""
+"""The maximum length of an order id."""
 
 
 class OrderNotFound(MarketIndexError, KeyError):
-    """No order of this id rests.
+    """No resting order has this id.
 
     It is a `KeyError`, because resting orders are a mapping.
 
@@ -50,13 +50,13 @@ class OrderNotFound(MarketIndexError, KeyError):
         return f"order {safe_repr(self.order_id)} not found"
 
     def at(self, place: str) -> Self:
-        """Return the error itself: the message names the order, which is the location."""
+        """Return the error unchanged: the message already names the order."""
         del place
         return self
 
 
 _NO_ORDERS: Final[WideTable[Order]] = WideTable.of_empty(Table(KeyOrder(text_hashes, is_same=is_), Chunk([], [])))
-# A set of ids: the value of each is 1. An array of them is copied faster than a list.
+# A set of ids: each value is 1. An array is copied faster than a list.
 _NO_IDS: Final[Table[str, int]] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], array("B")))
 _NO_PAIRS: Final[Table[LedgerOrder, Table[str, int]]] = Table(KeyOrder(hashes, is_same=is_), Chunk([], []))
 _NO_EXCESS: Final[Table[str, int]] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], []))
@@ -65,15 +65,15 @@ _NO_EXCESS: Final[Table[str, int]] = Table(KeyOrder(text_hashes, is_same=eq), Ch
 @final
 @frozen(init=False, eq=False, repr=False)
 class RestingOrders(Mapping[str, Order]):
-    """All orders that rest, by id: an immutable mapping from order id to `Order`, over all pairs, sorted by id.
+    """All resting orders: an immutable mapping from order id to `Order`, over all pairs, sorted by id.
 
     An id is 1 to 200 printable ASCII characters, such as a transaction output. `apply` derives the next value, which
-    shares what did not change, so a rollback is keeping the value before.
+    shares unchanged chunks. To roll back, keep the earlier value and return to it.
 
-    `index` is the market index of these orders: always what gathering all of them gives, except that the total of a
-    level ends at 2^64-1 (decision 26). A pair without orders stays in it, with an empty book, until `untrack`.
+    `index` is the market index of these orders. Each book equals `OrderBook.from_orders`, except that the total of a
+    level saturates at 2^64-1 (decision 26). A pair without orders stays in it, with an empty book, until `untrack`.
 
-    It equals every mapping of the same ids to the same orders.
+    Resting orders equal every mapping of the same ids to the same orders.
 
     >>> from market_index import ADA, AssetId
     >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -84,7 +84,10 @@ class RestingOrders(Mapping[str, Order]):
     >>> following.index.order_book(pair).best_ask, following.index.as_of
     (PriceLevel(price=Decimal('0.5'), accumulated_liquidity=10), 'block 7')
 
-    Raises as `apply` does.
+    Raises:
+        InvalidOrderBook: An id, an order or a pair is invalid.
+        InvalidPrice: A spot price is invalid.
+        InvalidFreshness: `as_of` is invalid.
     """
 
     index: MarketIndex
@@ -112,15 +115,22 @@ class RestingOrders(Mapping[str, Order]):
         *,
         missing_ok: bool = False,
     ) -> RestingOrders:
-        """Return what rests after orders were removed, then others placed; the cost grows with the change alone.
+        """Return the orders after removing some and then placing others. The cost depends only on the change.
 
-        Placing an id that rests replaces its order, as a partial fill does. `spots` are the last executed prices of
-        pairs, None for an unknown one; a pair that is named there is tracked. `as_of` is kept unless it is given.
+        Args:
+            placed: Orders by id. An id that exists is replaced, such as after a partial fill.
+            removed: Ids of orders to remove.
+            spots: Last executed prices by pair, None if unknown. These pairs are tracked from now on.
+            as_of: What the books reflect; kept if None.
+            missing_ok: Whether a removed id may be absent.
 
-        Raises `OrderNotFound` for a removed id that does not rest, unless `missing_ok`; `InvalidOrderBook` for what is
-        no id or no order; `InvalidPrice`; and `InvalidFreshness` for `as_of`. This value is unchanged.
+        Raises:
+            OrderNotFound: A removed id does not exist, and `missing_ok` is False.
+            InvalidOrderBook: An id, an order or a pair is invalid.
+            InvalidPrice: A spot price is invalid.
+            InvalidFreshness: `as_of` is invalid.
         """
-        # Read once: a mapping may change.
+        # Copied, because a mapping of the caller may change.
         placed = dict(placed)
         changed, outgoing = self._outgoing(placed, removed, missing_ok=missing_ok)
         by_pair: dict[LedgerOrder, _PairChange] = {}
@@ -151,9 +161,9 @@ class RestingOrders(Mapping[str, Order]):
     def _outgoing(
         self, placed: Mapping[str, Order], removed: Iterable[str], *, missing_ok: bool
     ) -> tuple[dict[str, Order | None], list[tuple[str, Order]]]:
-        """Return each changed id with the order that rests afterwards, and the orders that rest no more."""
+        """Return each changed id with its new order or None, and the orders that are removed or replaced."""
         if isinstance(removed, str):
-            raise InvalidOrderBook(f"removed must be several order ids, got a str: {safe_repr(removed)}")
+            raise InvalidOrderBook(f"removed must be an iterable of order ids, got str: {safe_repr(removed)}")
         changed: dict[str, Order | None] = {}
         outgoing: list[tuple[str, Order]] = []
         for order_id in removed:
@@ -173,9 +183,10 @@ class RestingOrders(Mapping[str, Order]):
         return changed, outgoing
 
     def untrack(self, *pairs: Pair) -> RestingOrders:
-        """Return the same orders without these pairs, whose books are empty; a pair that is not tracked is ignored.
+        """Stop tracking pairs that have no orders; a pair that is not tracked is ignored.
 
-        Raises `InvalidOrderBook` for a pair at which orders rest.
+        Raises:
+            InvalidOrderBook: A pair has orders.
         """
         for pair in pairs:
             require_trackable(pair)
@@ -184,7 +195,7 @@ class RestingOrders(Mapping[str, Order]):
         return _resting_orders(self.index.without(*pairs), self._by_id, self._by_pair, self._excess)
 
     def at(self, pair: Pair, side: Side, price: Decimal | str) -> dict[str, Order]:
-        """Return the orders behind a level by their ids, sorted by id. The cost grows with the orders of the pair.
+        """Return the orders of a level by id, sorted by id. The cost grows with the number of orders of the pair.
 
         >>> from market_index import ADA, AssetId
         >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -192,7 +203,10 @@ class RestingOrders(Mapping[str, Order]):
         >>> list(resting.at(pair, Side.ASK, "0.50"))
         ['a#0']
 
-        Raises `TypeError` for a side that is no `Side`, `InvalidPrice` and `InvalidOrderBook`.
+        Raises:
+            TypeError: `side` is not a `Side`.
+            InvalidOrderBook: The pair cannot be tracked.
+            InvalidPrice: `price` is not a price.
         """
         require_trackable(pair)
         require_side(side)
@@ -236,7 +250,7 @@ class RestingOrders(Mapping[str, Order]):
 
 
 class _PairChange:
-    """What changes in one pair: the ids of its orders, the totals of its levels, and its spot price."""
+    """The changes of one pair: the ids of its orders, the totals of its levels, and its spot price."""
 
     __slots__ = ("_asks", "_bids", "ids", "pair", "spot")
 
@@ -244,7 +258,7 @@ class _PairChange:
         self.pair: Pair = pair
         self.ids: dict[str, int] = {}
         self.spot: Decimal | EllipsisType | None = ...
-        # By the text of the price: the hash of a number is no secret, so prices could be chosen to collide.
+        # By the text of the price: hashes of numbers are predictable, so an attacker could choose prices that collide.
         self._bids: dict[str, tuple[Decimal, int]] = {}
         self._asks: dict[str, tuple[Decimal, int]] = {}
 
@@ -264,7 +278,7 @@ class _PairChange:
         differences[text] = (price, difference if before is None else before[1] + difference)
 
     def applied(self, book: OrderBook, before: Mapping[str, int], excess: dict[str, int]) -> OrderBook:
-        """Return the next book, or itself if it is the same, and set the excess of the levels that have or had one."""
+        """Return the next book, or itself if it is the same, and set the excess of the levels that have or had any."""
         bids = _changed(book.pair, book.bids, self._bids, before, excess)
         asks = _changed(book.pair, book.asks, self._asks, before, excess)
         spot = book.spot if self.spot is ... else self.spot
@@ -287,7 +301,7 @@ def _changed(
     before: Mapping[str, int],
     excess: dict[str, int],
 ) -> Levels:
-    """Return the levels whose totals change by these differences, and set the excess of those that have or had one."""
+    """Return the levels after adding differences to their totals, and set the excess of those that have or had any."""
     amounts: list[tuple[Decimal, int]] = []
     for text, (price, difference) in differences.items():
         shown = levels.amount_at(price)
@@ -329,7 +343,7 @@ _set_excess: Final = RestingOrders.__dict__["_excess"].__set__
 def _resting_orders(
     index: MarketIndex, by_id: WideTable[Order], by_pair: Table[LedgerOrder, Table[str, int]], excess: Table[str, int]
 ) -> RestingOrders:
-    """Return resting orders of these parts, without the constructor."""
+    """Return resting orders of these fields, without the constructor."""
     resting = _new(RestingOrders)
     _set_index(resting, index)
     _set_by_id(resting, by_id)

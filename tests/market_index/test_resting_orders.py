@@ -254,7 +254,7 @@ class TestApply:
                 InvalidOrderBook,
                 r"placed\['b'\] must be an Order, got \('1', 1",
             ),
-            ({"removed": "ab"}, InvalidOrderBook, "removed must be several order ids, got a str: 'ab'"),
+            ({"removed": "ab"}, InvalidOrderBook, "removed must be an iterable of order ids, got str: 'ab'"),
             ({"spots": {"ADA/x": "1"}}, InvalidOrderBook, "pair must be a Pair, got str: 'ADA/x'"),
             ({"spots": {Pair(ADA, ADA): "1"}}, InvalidOrderBook, "base and quote must be different assets"),
             ({"spots": {PAIR: "1", OTHER: "0"}}, InvalidPrice, rf"spot of {OTHER}: a price must be above 0, got '0'"),
