@@ -45,7 +45,7 @@ class OrderBook:
     (Decimal('1'), Decimal('3.5'))
 
     Raises:
-        InvalidOrderBook: The pair cannot be tracked, or a level is invalid or out of order (the message names the place).
+        InvalidOrderBook: The pair cannot be tracked, or a level is invalid or misplaced (the message names it).
         InvalidPrice: `spot` is not a price.
     """
 

@@ -137,12 +137,12 @@ def test_foreign_keys_are_not_tracked():
         index.without("ADA")  # type: ignore[arg-type]  # a caller without types
 
 
-def test_only_order_books_are_held_and_the_index_stays_as_it_was():
+def test_a_value_that_is_not_a_book_is_rejected_and_changes_nothing():
     book = OrderBook(numbered_pair(1))
     index = MarketIndex([book])
     with pytest.raises(InvalidOrderBook, match="a value of an index must be an OrderBook, got str: 'book'"):
         index.with_books(OrderBook(numbered_pair(2)), "book")  # type: ignore[arg-type]  # a caller without types
-    with pytest.raises(InvalidOrderBook, match="an index holds OrderBook"):
+    with pytest.raises(InvalidOrderBook, match="a value of an index must be an OrderBook, got NoneType"):
         MarketIndex([None])  # type: ignore[list-item]  # a caller without types
     assert list(index.values()) == [book]
 
