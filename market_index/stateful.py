@@ -13,15 +13,24 @@ from math import floor
 from typing import Any, Final, Protocol, TypeAlias, final
 
 from attrs import evolve, frozen
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from market_index.assets import ADA, POLICY_ID_LENGTH, AssetId
 from market_index.levels import MAX_LIQUIDITY, Side, price_for_takers
 from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
-from market_index.strategies import amounts, prices, ratios
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+    from market_index.strategies import amounts, prices, ratios
+except ModuleNotFoundError as _missing:
+    raise ModuleNotFoundError(
+        f"market_index.stateful needs {_missing.name}, which comes with its extra: "
+        "pip install 'market-index[hypothesis]'",
+        name=_missing.name,
+    ) from None
 
 __all__ = ["Indexer", "Offer", "indexer_machine"]
 

@@ -38,7 +38,16 @@ def test_domain_and_feeds_require_only_attrs_and_cattrs(module: str):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_adapter_names_the_extra_that_it_requires():
-    done = import_alone("market_index_http", "attr", "attrs", "cattr", "cattrs", "typing_extensions")
+@pytest.mark.parametrize(
+    ("module", "missing", "extra"),
+    [
+        ("market_index_http", "starlette", "http"),
+        ("market_index.strategies", "hypothesis", "hypothesis"),
+        ("market_index.stateful", "hypothesis", "hypothesis"),
+    ],
+)
+def test_a_module_names_the_extra_that_it_requires(module: str, missing: str, extra: str):
+    done = import_alone(module, "attr", "attrs", "cattr", "cattrs", "typing_extensions")
     assert done.returncode == 1
-    assert "pip install 'market-index[http]'" in done.stderr.splitlines()[-1]
+    message = f"{module} needs {missing}, which comes with its extra: pip install 'market-index[{extra}]'"
+    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"

@@ -24,6 +24,7 @@ REQUIREMENTS: Mapping[str, frozenset[str]] = {
     "market_index_http": frozenset({"attrs", "anyio", "starlette"}),
     "market_index_cli": frozenset({"attrs", "anyio", "click", "httptools", "starlette", "uvicorn", "uvloop"}),
 }
+# Of a module, or of all modules in a folder.
 MODULE_REQUIREMENTS: Mapping[str, frozenset[str]] = {
     "market_index.strategies": frozenset({"hypothesis"}),
     "market_index.stateful": frozenset({"hypothesis"}),
@@ -75,7 +76,7 @@ def requirements(graph: Graph) -> Iterator[str]:
 def allowed(module: str) -> frozenset[str]:
     return (
         REQUIREMENTS[package_of(module)]
-        | MODULE_REQUIREMENTS.get(module, frozenset())
+        | MODULE_REQUIREMENTS.get(".".join(module.split(".")[:2]), frozenset())
         | MEDIUM_REQUIREMENTS.get(medium_of(module), frozenset())
     )
 

@@ -30,11 +30,11 @@ BUILD = ROOT / "build" / "mutants"
 VERDICTS = Path(__file__).with_name("verdicts.toml")
 COPIED = ("market_index", "market_index_feeds", "market_index_http", "market_index_cli", "tests")
 
-# Not mutated by default: these modules are tested by the tests of all other modules, `stateful` by broken indexers.
+# Not mutated by default: the tests of all other modules test these, and broken indexers test `stateful`.
 SKIPPED = frozenset(
     {
         "market_index/__init__.py",
-        "market_index/strategies.py",
+        *(path.relative_to(ROOT).as_posix() for path in (ROOT / "market_index" / "strategies").glob("*.py")),
         "market_index/stateful.py",
         "market_index/hypothesis_plugin.py",
     }

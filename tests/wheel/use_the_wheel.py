@@ -105,6 +105,12 @@ def without_extras(home: Path, wheel: Path, store: Path) -> None:
         "pip install 'market-index[http]'",
         "the app names the extra that it needs",
     )
+    expect(
+        call(base / "python", "-Ic", "import market_index.strategies", check=False).stderr.splitlines()[-1],
+        "ModuleNotFoundError: market_index.strategies needs hypothesis, which comes with its extra: "
+        "pip install 'market-index[hypothesis]'",
+        "the strategies name the extra that they need",
+    )
     for package in ("market_index", "market_index_feeds", "market_index_http", "market_index_cli"):
         (typed,) = home.glob(f"lib/python3*/site-packages/{package}/py.typed")
         expect(typed.read_bytes(), b"", f"{package} is typed")
