@@ -53,6 +53,10 @@ MORE_TESTS: Mapping[str, Sequence[str]] = {
     "market_index/orders.py": ["tests/market_index/test_values.py"],
     "market_index/resting_orders.py": ["tests/market_index/test_values.py"],
     "market_index/wire/encode.py": ["tests/market_index/test_levels.py"],
+    "market_index/wire/json_value.py": [
+        "tests/market_index/wire/test_decode.py",
+        "tests/market_index/wire/test_decode_rejections.py",
+    ],
 }
 
 # Exit codes of pytest and mutmut in the process of one mutant.
