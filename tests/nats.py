@@ -1,9 +1,8 @@
-"""Real NATS servers and clusters on spare local ports, with credentials, TLS, and slow or blocked connections."""
+"""Real NATS servers and clusters on spare local ports, and requests to them by a plain client."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import json
 import random
@@ -17,14 +16,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from queue import Queue
-from threading import Event, Thread
 from typing import Any, TypeVar
 
 import nats
-import nkeys
-import trustme
-from nacl.signing import SigningKey
 from nats.aio.client import Client
 
 from market_index import Levels, OrderBook
@@ -236,75 +230,6 @@ def delete(server: Server, bucket: str) -> None:
     plain(server, work)
 
 
-@contextmanager
-def listening(sent: bytes, received: list[bytes] | None = None) -> Iterator[int]:
-    """Open a port that is not a NATS server. It sends `sent` on each connection, and appends data to `received`."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with closing(connection):
-                    connection.sendall(sent)
-                    connection.settimeout(0.2)
-                    try:
-                        if received is not None:
-                            received.append(connection.recv(1000))
-                    except OSError:
-                        pass
-
-        thread = Thread(target=serve, daemon=True)
-        thread.start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join(DEADLINE_SECONDS)
-
-
-def accounts(folder: Path) -> tuple[str, Path]:
-    """Return the configuration of a server that trusts an operator, and a user's credentials (JWT, NKEYS)."""
-    keys = {kind: SigningKey.generate() for kind in "OASU"}
-    prefixes = {"O": nkeys.PREFIX_BYTE_OPERATOR, "U": nkeys.PREFIX_BYTE_USER}
-    prefixes |= dict.fromkeys("AS", nkeys.PREFIX_BYTE_ACCOUNT)
-
-    def coded(prefix: int, raw: bytes) -> str:
-        body = bytes([prefix]) + raw
-        return base64.b32encode(body + nkeys.crc16(bytearray(body)).to_bytes(2, "little")).decode().rstrip("=")
-
-    public = {kind: coded(prefixes[kind], bytes(key.verify_key)) for kind, key in keys.items()}
-
-    def token(issuer: str, subject: str, claims: dict[str, Any]) -> str:
-        parts = [
-            {"typ": "JWT", "alg": "ed25519-nkey"},
-            {"jti": "x", "iat": 1_700_000_000, "iss": public[issuer], "sub": public[subject], "name": subject}
-            | {"nats": {"version": 2} | claims},
-        ]
-        text = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
-        signed = keys[issuer].sign(text.encode()).signature
-        return f"{text}.{base64.urlsafe_b64encode(signed).decode().rstrip('=')}"
-
-    endless = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1) | {"wildcards": True}
-    stored = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
-    account = token("O", "A", {"type": "account", "limits": endless | stored})
-    user = token("A", "U", {"type": "user", "subs": -1, "data": -1, "payload": -1})
-    seed_head = nkeys.PREFIX_BYTE_SEED | (prefixes["U"] >> 5), (prefixes["U"] & 31) << 3
-    body = bytes(seed_head) + bytes(keys["U"])
-    seed = base64.b32encode(body + nkeys.crc16(bytearray(body)).to_bytes(2, "little")).decode().rstrip("=")
-    creds = folder / "user.creds"
-    creds.write_text(
-        f"-----BEGIN NATS USER JWT-----\n{user}\n------END NATS USER JWT------\n\n"
-        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
-    )
-    operator = token("O", "O", {"type": "operator"})
-    system = token("O", "S", {"type": "account", "limits": endless})
-    return (
-        f"operator: {operator}\nsystem_account: {public['S']}\nresolver: MEMORY\n"
-        f"resolver_preload: {{ {public['A']}: {account}, {public['S']}: {system} }}"
-    ), creds
-
-
 def leader_of(server: Server, bucket: str) -> str:
     """Return the name of the server that leads a bucket; empty if there is no leader."""
     return str(_stream_info(server, bucket).get("cluster", {}).get("leader", ""))
@@ -356,79 +281,3 @@ def opened(url: str) -> Store:
         except StoreError:
             if time.monotonic() > deadline:
                 raise
-
-
-def certified(folder: Path, more: str = "") -> str:
-    """Return the configuration of servers with a certificate for `localhost`, issued by a new authority."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    issued = authority.issue_cert("localhost")
-    issued.cert_chain_pems[0].write_to_path(folder / "cert.pem")
-    issued.private_key_pem.write_to_path(folder / "key.pem")
-    authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(folder / "client.pem")
-    files = {"cert_file": "cert.pem", "key_file": "key.pem", "ca_file": "ca.pem"}
-    named = ", ".join(f'{name}: "{folder / file}"' for name, file in files.items())
-    return f"tls {{ {named}, {more} }}"
-
-
-@contextmanager
-def held_link(port: int) -> Iterator[tuple[int, Event]]:
-    """Open a port that forwards to another one while the gate is set. Data in the other direction is not delayed."""
-    gate = Event()
-    with linked(port, lambda chunk: gate.wait(DEADLINE_SECONDS), lambda chunk: None) as near:
-        yield near, gate
-        gate.set()
-
-
-@contextmanager
-def slow_link(port: int, bytes_per_second: int) -> Iterator[int]:
-    """Open a port that forwards to another one. The rate of the other direction is limited."""
-    with linked(port, lambda chunk: None, lambda chunk: time.sleep(len(chunk) / bytes_per_second)) as near:
-        yield near
-
-
-@contextmanager
-def linked(port: int, there: Callable[[bytes], object], back: Callable[[bytes], object]) -> Iterator[int]:
-    """Open a port that forwards to another one. `there` and `back` are called with each chunk, and may delay it."""
-    ends: list[socket.socket] = []
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-
-        def serve() -> None:
-            while True:
-                try:
-                    near, _ = listener.accept()
-                except OSError:
-                    return
-                far = socket.create_connection(("127.0.0.1", port))
-                ends.extend((near, far))
-                Thread(target=_forward, args=(near, far, there), daemon=True).start()
-                Thread(target=_forward, args=(far, near, back), daemon=True).start()
-
-        thread = Thread(target=serve, daemon=True)
-        thread.start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join(DEADLINE_SECONDS)
-        for end in ends:
-            end.close()
-
-
-def _forward(source: socket.socket, target: socket.socket, delay: Callable[[bytes], object]) -> None:
-    # Sent data arrives even if the sender has closed its connection.
-    in_flight: Queue[bytes] = Queue(maxsize=100)
-
-    def receive() -> None:
-        chunk = b"?"
-        while chunk:
-            try:
-                chunk = source.recv(10_000)
-            except OSError:
-                chunk = b""
-            in_flight.put(chunk)
-
-    Thread(target=receive, daemon=True).start()
-    with suppress(OSError):
-        while chunk := in_flight.get():
-            delay(chunk)
-            target.sendall(chunk)
-    target.close()

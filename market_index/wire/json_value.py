@@ -1,8 +1,8 @@
 """Strict JSON: decodes bytes to a value, and reports where a value is invalid.
 
 The decoder of the standard library keeps the last value of a repeated key and does not report the others.
-`has_no_repeated_key` excludes such keys by counting quotes. If it cannot, the caller decodes the text again with a hook,
-which finds repeated keys but is slower.
+`has_no_repeated_key` excludes such keys by counting quotes. If it cannot, the text is decoded again with a hook, which
+finds repeated keys but is slower.
 """
 
 from __future__ import annotations

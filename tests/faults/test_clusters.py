@@ -11,7 +11,7 @@ import pytest
 
 from market_index import LiveIndex
 from market_index_feeds import open_feed
-from tests import nats
+from tests import nats, nats_security
 from tests.faults.replication import Replication
 from tests.market_index_feeds.made_up import book, spots
 from tests.market_index_feeds.nats.conftest import succeeds
@@ -93,7 +93,7 @@ def test_reported_servers_are_verified_by_the_name_of_the_given_one(tmp_path: Pa
     """Their certificates have the name `localhost`; the cluster reports IP addresses."""
     monkeypatch.setenv("NATS_CA", str(tmp_path / "ca.pem"))
     live = LiveIndex()
-    with nats.cluster(tmp_path / "three", nats.certified(tmp_path)) as servers:
+    with nats.cluster(tmp_path / "three", nats_security.certified(tmp_path)) as servers:
         first = servers[0]
         url = f"tls://localhost:{first.port}/books"
         with nats.opened(url) as store, open_feed(url) as feed:

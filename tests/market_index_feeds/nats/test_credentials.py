@@ -19,7 +19,7 @@ from market_index_feeds import (
 from market_index_feeds.nats import open_nats_store
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.connection import Connection
-from tests import nats
+from tests import links, nats, nats_security
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
 from tests.waiting import eventually
@@ -114,7 +114,10 @@ class TestCredentials:
             finally:
                 await connection.close()
 
-        with nats.cluster(tmp_path / "two", nats.certified(tmp_path), size=2, jetstream=False) as (by_ip, by_name):
+        with nats.cluster(tmp_path / "two", nats_security.certified(tmp_path), size=2, jetstream=False) as (
+            by_ip,
+            by_name,
+        ):
             expected = {f"tls://127.0.0.1:{by_ip.port}": "localhost", f"tls://localhost:{by_name.port}": None}
             # Once they are connected with each other.
             eventually(lambda: asyncio.run(discovered(by_ip)) == expected)
@@ -126,7 +129,7 @@ class TestCredentials:
             assert len(open_feed(f"{server.url}/books").read()) == 0
 
     def test_a_file_of_credentials_lets_in(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        configuration, creds = nats.accounts(tmp_path)
+        configuration, creds = nats_security.accounts(tmp_path)
         with nats.served(tmp_path / "jwt", configuration) as server:
             with pytest.raises(StoreError, match="refuses the credentials"):
                 open_store(f"{server.url}/books")
@@ -138,7 +141,7 @@ class TestCredentials:
                 impatient_feed(f"{server.url}/books").read()
 
     def test_tls(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nats_server: nats.Server):
-        with nats.served(tmp_path / "tls", nats.certified(tmp_path, "verify: true")) as server:
+        with nats.served(tmp_path / "tls", nats_security.certified(tmp_path, "verify: true")) as server:
             url = f"tls://localhost:{server.port}/books"
             with pytest.raises(StoreError, match="certificate verify failed"):
                 open_nats_store(url, wait=5, opening=SHORT)
@@ -159,7 +162,7 @@ class TestCredentials:
         heard: list[bytes] = []
         info = b'INFO {"server_id":"x","version":"2.12.0","proto":1,"headers":true,"max_payload":1048576}\r\n'
         with (
-            nats.listening(info, heard) as port,
+            links.listening(info, heard) as port,
             pytest.raises(FeedError, match="server does not require TLS; no credentials were sent"),
         ):
             impatient_feed(f"tls://me:s3cret@127.0.0.1:{port}/books").read()

@@ -22,7 +22,7 @@ from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import configuration
 from market_index_feeds.nats.cluster import Cluster
 from market_index_feeds.nats.errors import Rejected, Unreachable, error_of
-from tests import nats
+from tests import links, nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
 from tests.waiting import DEADLINE_SECONDS, in_thread
@@ -75,7 +75,7 @@ class TestOpening:
 
     @pytest.mark.parametrize("text", ["\x1b]0;owned\x07", "x" * 1000])
     def test_the_text_of_a_server_is_escaped_and_cut(self, text: str):
-        with nats.listening(f"-ERR '{text}'\r\n".encode()) as port, pytest.raises(FeedError) as raised:
+        with links.listening(f"-ERR '{text}'\r\n".encode()) as port, pytest.raises(FeedError) as raised:
             impatient_feed(f"nats://127.0.0.1:{port}/books").read()
         assert str(raised.value).isprintable()
         assert len(str(raised.value)) < 300
@@ -90,7 +90,7 @@ class TestOpening:
 
     def test_what_answers_is_not_a_server_of_nats(self):
         with (
-            nats.listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port,
+            links.listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port,
             pytest.raises(FeedError, match="cannot be read"),
         ):
             impatient_feed(f"nats://127.0.0.1:{port}/books").read()

@@ -40,7 +40,7 @@ from market_index_feeds.nats.errors import Unreachable
 from market_index_feeds.nats.event_loop import EventLoop
 from market_index_feeds.nats.retry import Patience
 from market_index_feeds.nats.watch import Watch
-from tests import nats
+from tests import links, nats
 from tests.market_index_feeds.followed import Followed
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
@@ -216,7 +216,7 @@ class TestNoticing:
         """The answers of the server wait behind its deliveries, for seconds."""
         store.publish(*map(nats.noise, range(25)))
         with (
-            nats.slow_link(nats_server.port, 1_000_000) as port,
+            links.slow_link(nats_server.port, 1_000_000) as port,
             open_feed(f"nats://127.0.0.1:{port}/{nats.name_of(bucket)}") as feed,
         ):
             feed.start(live)

@@ -28,7 +28,7 @@ from market_index_feeds.nats.cluster import Cluster
 from market_index_feeds.nats.errors import Rejected, Unreachable
 from market_index_feeds.nats.records import key_of, record_of
 from market_index_feeds.nats.writes import MAX_IN_FLIGHT, InFlight, Write, WriteState
-from tests import nats
+from tests import links, nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import succeeds
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
@@ -124,7 +124,7 @@ class TestLateWrites:
     def test_writes_held_up_on_their_way_arrive_in_vain(self, traced_server: nats.Server):
         """After a newer book, after a retract, and after a replace by what was stored before."""
         url = f"{traced_server.url}/books"
-        with nats.held_link(traced_server.port) as (port, gate):
+        with links.held_link(traced_server.port) as (port, gate):
             gate.set()
             with open_store(f"nats://127.0.0.1:{port}/books", wait=0.3) as late:
                 late.publish(book(1, 1), book(2, 2), book(3, 3))
