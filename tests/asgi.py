@@ -11,7 +11,7 @@ from attrs import frozen
 
 
 @frozen
-class Sent:
+class Response:
     """A response: status, headers, and the whole body."""
 
     status: int
@@ -19,7 +19,7 @@ class Sent:
     body: bytes
 
 
-def sent(app: Any, target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Sent:
+def request(app: Any, target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Response:
     """Return the response of the app. An exception after the response, which a server would log, is ignored."""
     path, _, query = target.partition("?")
     scope = {
@@ -50,4 +50,4 @@ def sent(app: Any, target: str, method: str = "GET", headers: Mapping[str, str] 
     assert start["type"] == "http.response.start"
     assert {message["type"] for message in bodies} == {"http.response.body"}
     fields = {name.decode(): value.decode() for name, value in start["headers"]}
-    return Sent(start["status"], fields, b"".join(message.get("body", b"") for message in bodies))
+    return Response(start["status"], fields, b"".join(message.get("body", b"") for message in bodies))

@@ -39,11 +39,11 @@ def padded_above_4_mib(lines: str) -> str:
     return lines.replace("\n", " " * (5_000_000 // lines.count("\n")) + "\n")
 
 
-def run(*arguments: object, said: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: object, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in its own process: for tests of standard input, descriptors, and the exit of the interpreter."""
     return subprocess.run(
         [COMMAND, *map(str, arguments)],
-        input=said,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=DEADLINE_SECONDS,
@@ -85,14 +85,14 @@ class Running:
         self._errors = errors
 
     @property
-    def said(self) -> str:
+    def stderr(self) -> str:
         return self._errors.read_text()
 
     @property
     def service(self) -> Service:
         def listening() -> re.Match[str] | None:
-            assert self.process.poll() is None, self.said
-            return re.search(r"listening on http://127\.0\.0\.1:(\d+)\n", self.said)
+            assert self.process.poll() is None, self.stderr
+            return re.search(r"listening on http://127\.0\.0\.1:(\d+)\n", self.stderr)
 
         eventually(listening)
         found = listening()

@@ -206,7 +206,7 @@ def put(server: Server, bucket: str, key: str, value: bytes, headers: dict[str, 
     plain(server, work)
 
 
-def ask(server: Server, subject: str, body: object) -> None:
+def request(server: Server, subject: str, body: object) -> None:
     """Send a request to the JetStream API, as the command `nats` does."""
 
     async def asking(client: Client) -> None:

@@ -19,7 +19,7 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 @frozen
-class Answer:
+class Response:
     """An HTTP response with its whole body."""
 
     status: int
@@ -37,20 +37,20 @@ class Client:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS)
 
-    def ask(self, target: str | bytes, method: str = "GET", headers: str = "") -> Answer:
+    def request(self, target: str | bytes, method: str = "GET", headers: str = "") -> Response:
         """Send a request for `target`, which is not encoded, and return the response."""
         target = target if isinstance(target, bytes) else target.encode()
         head = b"%s %s HTTP/1.1\r\nHost: test\r\n%s\r\n" % (method.encode(), target, headers.encode())
         return self.send(head, method)
 
-    def send(self, request: bytes, method: str = "GET") -> Answer:
+    def send(self, request: bytes, method: str = "GET") -> Response:
         """Send exactly these bytes, and return the response."""
         self.socket.sendall(request)
-        response = HTTPResponse(self.socket, method=method)
-        response.begin()
-        answer = Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
-        response.close()
-        return answer
+        received = HTTPResponse(self.socket, method=method)
+        received.begin()
+        response = Response(received.status, {k.lower(): v for k, v in received.getheaders()}, received.read())
+        received.close()
+        return response
 
     def close(self) -> None:
         self.socket.close()
@@ -62,19 +62,19 @@ class Service:
 
     port: int
 
-    def ask(self, target: str | bytes, method: str = "GET") -> Answer:
+    def request(self, target: str | bytes, method: str = "GET") -> Response:
         """Send a request on a new connection, and return the response."""
         client = Client(self.port)
         try:
-            return client.ask(target, method)
+            return client.request(target, method)
         finally:
             client.close()
 
-    def order_book(self, base: str, quote: str, prefix: str = "") -> Answer:
-        return self.ask(f"{prefix}/trading-view/order-book?{urlencode({'base': base, 'quote': quote})}")
+    def order_book(self, base: str, quote: str, prefix: str = "") -> Response:
+        return self.request(f"{prefix}/trading-view/order-book?{urlencode({'base': base, 'quote': quote})}")
 
-    def pair_list(self, prefix: str = "") -> Answer:
-        return self.ask(f"{prefix}/trading-view/pair-list")
+    def pair_list(self, prefix: str = "") -> Response:
+        return self.request(f"{prefix}/trading-view/pair-list")
 
 
 @contextmanager

@@ -129,7 +129,7 @@ class Reader:
             while not self.stop.wait(PAUSE_SECONDS):
                 query = urlencode({"base": base_of(numbers.randrange(HOT_PAIRS)), "quote": "ADA"})
                 begun = time.monotonic()
-                answer = client.ask(f"/trading-view/order-book?{query}")
+                answer = client.request(f"/trading-view/order-book?{query}")
                 now = time.monotonic()
                 assert answer.status == 200, answer
                 self.seconds.append(now - begun)
@@ -151,7 +151,7 @@ class ListReader:
             # A new connection: the server closes one that is idle for so long.
             with closing(Client(self.port)) as client:
                 begun = time.monotonic()
-                assert client.ask("/trading-view/pair-list", headers="Accept-Encoding: gzip\r\n").status == 200
+                assert client.request("/trading-view/pair-list", headers="Accept-Encoding: gzip\r\n").status == 200
                 self.seconds.append(time.monotonic() - begun)
             if self.stop.wait(LIST_SECONDS):
                 return

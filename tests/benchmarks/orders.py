@@ -390,5 +390,5 @@ def served(first: list[str], stream: list[str], last: str) -> tuple[float, float
 
 
 def until_as_of(service: Service, text: str) -> None:
-    while service.ask("/trading-view/pair-list", "HEAD").headers.get(wire.AS_OF.lower()) != text:
+    while service.request("/trading-view/pair-list", "HEAD").headers.get(wire.AS_OF.lower()) != text:
         time.sleep(0.005)

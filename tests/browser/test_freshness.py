@@ -99,7 +99,7 @@ def becomes(visit: Visit, label: str, before_poll: Callable[[], None] = lambda: 
 
 
 def status_of(service: Service) -> int:
-    return service.ask("/healthz").status
+    return service.request("/healthz").status
 
 
 def test_a_killed_publisher_is_quiet_until_it_restarts(browser: Browser, tmp_path: Path, store: Path):

@@ -52,7 +52,7 @@ class Target:
         self.store.publish(book(1, spot))
 
     def shows(self, client: Client, spot: int) -> bool:
-        return bool(client.ask(PAIR_LIST).json["pairs"][0]["last_spot"] == str(spot))
+        return bool(client.request(PAIR_LIST).json["pairs"][0]["last_spot"] == str(spot))
 
 
 @contextmanager
@@ -95,7 +95,7 @@ class Observer:
             while not is_over.is_set():
                 start = time.perf_counter()
                 try:
-                    self.client.ask(self.target)
+                    self.client.request(self.target)
                 except (OSError, HTTPException):
                     # The connection is lost.
                     self.milliseconds.append(inf)
@@ -178,7 +178,7 @@ def half_sent(command: Path) -> str:
     """200 half-sent requests to a process that may open 128 files."""
     with target(command=command, open_files=128) as attacked, ExitStack() as stack:
         honest = stack.enter_context(closing(Client(attacked.port)))
-        honest.ask(PAIR_LIST)
+        honest.request(PAIR_LIST)
         half_open(attacked.port, 200, stack)
         attacked.publish(2)
         deadline = time.monotonic() + 9
@@ -197,7 +197,7 @@ def many_connections(command: Path) -> str:
         for _ in range(50):
             start = time.perf_counter()
             with closing(Client(attacked.port)) as honest:
-                statuses.add(honest.ask("/healthz").status)
+                statuses.add(honest.request("/healthz").status)
             took.append(1000 * (time.perf_counter() - start))
         with closing(Client(attacked.port)) as honest:
             attacked.publish(2)
@@ -215,9 +215,9 @@ def burst_on_asyncio(command: Path) -> str:
         burst(attacked.port, 1000, stack)
         start = time.perf_counter()
         with closing(Client(attacked.port)) as honest:
-            status = honest.ask("/healthz").status
+            status = honest.request("/healthz").status
         took = 1000 * (time.perf_counter() - start)
-        failed = attacked.running.said.count("Too many open files")
+        failed = attacked.running.stderr.count("Too many open files")
         return f"/healthz {status} after {took:.0f} ms; {failed:,} errors of too many open files"
 
 
@@ -232,7 +232,7 @@ def spellings(command: Path) -> str:
         def seconds(request_target: str) -> float:
             start = time.perf_counter()
             for _ in range(300):
-                assert hostile.ask(request_target).status == 200
+                assert hostile.request(request_target).status == 200
             return time.perf_counter() - start
 
         rounds = [(seconds(plain), seconds(upper)) for _ in range(5)]
@@ -240,7 +240,7 @@ def spellings(command: Path) -> str:
         with closing(Client(attacked.port)) as honest, (observer := Observer(honest, plain)).observing():
             start = time.monotonic()
             for number in range(1500):
-                hostile.ask(upper)
+                hostile.request(upper)
                 time.sleep(max(0, start + number / 500 - time.monotonic()))
         return f"{ratio:.1f} times the time of a cached response; {observer.figures}"
 
@@ -253,7 +253,7 @@ def huge_book(command: Path) -> str:
         reader, honest = (stack.enter_context(closing(Client(attacked.port))) for _ in range(2))
         observer = Observer(honest)
         with observer.observing():
-            body = reader.ask(f"/trading-view/order-book?base={huge.pair.base}&quote=ADA").body
+            body = reader.request(f"/trading-view/order-book?base={huge.pair.base}&quote=ADA").body
         assert body == wire.order_book_to_json(huge)
         return f"{len(body) / 1e6:.1f} MB; {observer.figures}"
 

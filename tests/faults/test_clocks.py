@@ -68,7 +68,7 @@ def alive_publisher(store: Path, clock: str) -> Iterator[subprocess.Popen[bytes]
 
 
 def health(service: Service) -> Any:
-    answer = service.ask("/healthz")
+    answer = service.request("/healthz")
     return {"status": answer.status, **answer.json}
 
 
@@ -151,4 +151,5 @@ def _existing(path: Path) -> Path:
 
 
 def _date(service: Service) -> datetime:
-    return datetime.strptime(service.ask("/healthz").headers["date"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
+    date = service.request("/healthz").headers["date"]
+    return datetime.strptime(date, "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)

@@ -59,7 +59,7 @@ def test_every_served_book_is_that_of_a_block(tmp_path: Path):
     path.write_bytes(b"".join(first))
     with running(tmp_path, f"orders:{path}", "--port", 0, "--workers", 2) as command:
         service = command.service
-        eventually(lambda: command.said.count("listening on") == 2)
+        eventually(lambda: command.stderr.count("listening on") == 2)
         observer = Observer(service)
         thread = in_thread(observer.run)
         try:
@@ -70,7 +70,7 @@ def test_every_served_book_is_that_of_a_block(tmp_path: Path):
             states: dict[int, tuple[object, object]] = {}
 
             def are_current() -> bool:
-                health = service.ask("/healthz").json
+                health = service.request("/healthz").json
                 states[health["process"]] = health["as_of"], health["problem"]
                 return list(states.values()) == [(str(1000 * (KILLS + 2) + 49), None)] * 2
 

@@ -44,7 +44,7 @@ def test_retained_books_are_reported_while_all_books_are_rejected(tmp_path: Path
     with served(spoiling) as one, running(tmp_path, f"http://127.0.0.1:{one.port}", "--port", 0) as command:
 
         def health() -> Any:
-            return command.service.ask("/healthz").json
+            return command.service.request("/healthz").json
 
         assert (health()["current_rejections"], health()["oldest_retained_seconds"]) == (0, None)
         is_spoiled.set()

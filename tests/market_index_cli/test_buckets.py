@@ -51,7 +51,7 @@ def test_a_bucket_is_served_by_many_and_its_changes_go_live(bucket: str, tmp_pat
     invoke("publish", bucket, SAMPLE)
     with running(tmp_path, bucket, "--port", 0, "--workers", 2) as command:
         service = command.service
-        assert f"{bucket}: 13 pairs, 0 values rejected\n" in command.said
+        assert f"{bucket}: 13 pairs, 0 values rejected\n" in command.stderr
         with open_store(bucket) as store:
             store.publish(book(1, 1))
         eventually(lambda: all(len(service.pair_list().json["pairs"]) == 14 for _ in range(10)))
@@ -65,22 +65,22 @@ def test_the_last_books_are_served_while_the_server_of_the_bucket_is_down(tmp_pa
         invoke("publish", target, SAMPLE)
         with running(tmp_path, target, "--port", 0, "--max-stale", 1) as command:
             service = command.service
-            told = service.ask("/healthz").json
+            told = service.request("/healthz").json
             assert (told["pairs"], told["revision"]) == (13, 14)
-            eventually(lambda: service.ask("/healthz").status == 200)
+            eventually(lambda: service.request("/healthz").status == 200)
             server.kill()
-            eventually(lambda: service.ask("/healthz").status == 503)
+            eventually(lambda: service.request("/healthz").status == 503)
             assert len(service.pair_list().json["pairs"]) == 13
             server.start()
             server.wait()
             with open_store(target) as store:
                 store.publish(book(1, 1))
             eventually(lambda: len(service.pair_list().json["pairs"]) == 14)
-            eventually(lambda: service.ask("/healthz").status == 200)
-            assert "cannot be read: " in command.said
-            assert "; keeping its 13 pairs" in command.said
-            assert command.said.count("recovered after") == 1
-            assert "Traceback" not in command.said
+            eventually(lambda: service.request("/healthz").status == 200)
+            assert "cannot be read: " in command.stderr
+            assert "; keeping its 13 pairs" in command.stderr
+            assert command.stderr.count("recovered after") == 1
+            assert "Traceback" not in command.stderr
             assert command.end() == 0
 
 

@@ -124,15 +124,15 @@ def test_serve_keeps_the_last_good_books(source: Source, tmp_path: Path):
         service = command.service
         require_good(service)
         source.spoil()
-        eventually(lambda: command.said.count(" rejected: ") == len(CASES))
+        eventually(lambda: command.stderr.count(" rejected: ") == len(CASES))
         source.store.publish(book(1, 2))
         eventually(lambda: service.order_book(str(pair(1).base), "ADA").json["spot"] == "2")
         require_good(service)
-        assert service.ask("/healthz").status == 200
+        assert service.request("/healthz").status == 200
         source.store.publish(*(OrderBook(case.pair, spot="3") for case in CASES))
         eventually(lambda: all(service.order_book(str(case.pair.base), "ADA").json["spot"] == "3" for case in CASES))
-        assert command.said.count(" rejected: ") == len(CASES)
-        assert "Traceback" not in command.said
+        assert command.stderr.count(" rejected: ") == len(CASES)
+        assert "Traceback" not in command.stderr
         assert command.end() == 0
 
 
@@ -140,7 +140,7 @@ def test_serve_that_starts_later_does_not_have_them(source: Source, tmp_path: Pa
     source.spoil()
     with running(tmp_path, source.target, "--port", 0) as command:
         service = command.service
-        assert f"{source.target}: 1 pairs, {len(CASES)} " in command.said
+        assert f"{source.target}: 1 pairs, {len(CASES)} " in command.stderr
         assert [one["base"] for one in service.pair_list().json["pairs"]] == [str(pair(1).base)]
         for case in CASES:
             answer = service.order_book(case.base, "ADA")
@@ -173,16 +173,16 @@ def test_relay_never_writes_them(source: Source, tmp_path: Path):
     """Neither one that is running when they are written, nor one that starts later."""
     copy = tmp_path / "copy.db"
     with running(tmp_path, source.target, copy, command="relay") as relay:
-        eventually(lambda: "relaying" in relay.said)
+        eventually(lambda: "relaying" in relay.stderr)
         source.spoil()
-        eventually(lambda: relay.said.count(" rejected: ") == len(CASES))
+        eventually(lambda: relay.stderr.count(" rejected: ") == len(CASES))
         source.store.publish(book(1, 2))
         eventually(lambda: open_feed(copy).read_order_book(pair(1)) == book(1, 2))
         assert relay.end() == 0
     source.store.publish(book(1, 3))
     with running(tmp_path, source.target, copy, command="relay") as relay:
-        eventually(lambda: "relaying" in relay.said)
-        assert relay.said.count(" rejected: ") == len(CASES)
+        eventually(lambda: "relaying" in relay.stderr)
+        assert relay.stderr.count(" rejected: ") == len(CASES)
         assert relay.end() == 0
     feed = open_feed(copy)
     assert list(feed.read().values()) == [book(1, 3), *(case.good for case in CASES)]

@@ -124,7 +124,7 @@ def processes(service: Service) -> dict[int, object]:
     found: dict[int, object] = {}
 
     def both() -> bool:
-        health = service.ask("/healthz").json
+        health = service.request("/healthz").json
         found[health["process"]] = health["problem"]
         return len(found) == 2
 
@@ -135,7 +135,7 @@ def processes(service: Service) -> dict[int, object]:
 def test_two_workers_serve_a_file_and_report_an_unknown_state(tmp_path: Path, events: Path):
     with running(tmp_path, f"orders:{events}", "--port", 0, "--workers", 2, "--history", 1) as command:
         service = command.service
-        eventually(lambda: command.said.count("listening on") == 2)
+        eventually(lambda: command.stderr.count("listening on") == 2)
         assert set(processes(service).values()) == {None}
         append(events, place("b", 3) + block("slot 3") + rollback("slot 2"))
         append(events, rollback("slot 1"))
@@ -158,10 +158,10 @@ def test_standard_input_is_served(tmp_path: Path):
         service = command.service
         assert len(service.pair_list().json["pairs"]) == 1
         os.write(writing, b"nonsense\n")
-        eventually(lambda: service.ask("/healthz").status == 503)
+        eventually(lambda: service.request("/healthz").status == 503)
         assert len(service.pair_list().json["pairs"]) == 1
         os.write(writing, RESET + block("slot 3"))
-        eventually(lambda: service.ask("/healthz").status == 200)
+        eventually(lambda: service.request("/healthz").status == 200)
         assert len(service.pair_list().json["pairs"]) == 0
         os.close(writing)
 
@@ -170,8 +170,8 @@ def test_a_relay_keeps_a_store_the_same(tmp_path: Path, events: Path, store: Pat
     with open_store(store) as before:
         before.publish(book(9))
     with running(tmp_path, f"orders:{events}", store, "--history", 5, command="relay") as relay:
-        eventually(lambda: "relaying" in relay.said)
-        assert relay.said == f"relaying {events} into {store}: 1 pairs, revision 2\n"
+        eventually(lambda: "relaying" in relay.stderr)
+        assert relay.stderr == f"relaying {events} into {store}: 1 pairs, revision 2\n"
         append(events, place("c", 3) + block("slot 3"))
         eventually(lambda: set(spots(open_feed(store).read())) == {1, 3})
         append(events, rollback("slot 2"))

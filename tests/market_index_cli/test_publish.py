@@ -60,7 +60,7 @@ def test_rejected_lines_are_named_and_cost_nothing_else(store: Path, lines: Path
 
 
 def test_the_first_of_many_rejected_lines_are_named(store: Path):
-    done = run("publish", store, "-", said="nonsense\n" * 25)
+    done = run("publish", store, "-", stdin="nonsense\n" * 25)
     assert done.returncode == 5
     assert done.stdout == f"{store}: 0 order books published, revision 0\n"
     numbers = ", ".join(map(str, range(1, 21)))
@@ -148,7 +148,7 @@ def test_a_rejected_line_keeps_the_pair_that_it_names_or_may_name(
 def test_input_without_a_book_replaces_nothing(store: Path, content: str):
     """A producer that died at its start must not cost every price."""
     invoke("publish", store, SAMPLE)
-    done = run("publish", store, "-", "--replace", said=content)
+    done = run("publish", store, "-", "--replace", stdin=content)
     assert (done.returncode, done.stdout) == (5, "")
     assert "Error: standard input holds no order book: nothing was changed\n" in done.stderr
     assert len(open_feed(store).read()) == 13
@@ -253,7 +253,7 @@ class TestAsOf:
         assert [(len(index), index.as_of) for index in seen] == [(1, "slot 1"), (2, "slot 1"), (3, "slot 2")]
 
     def test_of_a_stream_it_is_published_at_the_end(self, store: Path):
-        done = run("publish", store, "-", "--as-of", "slot 1", said=line(1, 1))
+        done = run("publish", store, "-", "--as-of", "slot 1", stdin=line(1, 1))
         assert done.stdout == f"{store}: 1 order book published, revision 2\n"
         assert published(store) == ({1: "1"}, "slot 1", 2)
 
@@ -289,7 +289,7 @@ class TestAsOf:
     def test_input_without_a_book_does_not_set_it(self, store: Path, arguments: tuple[str, ...]):
         """A producer that died at its start did not confirm the books."""
         invoke("publish", store, SAMPLE, "--as-of", "slot 1")
-        done = run("publish", store, "-", "--as-of", "slot 2", *arguments, said="")
+        done = run("publish", store, "-", "--as-of", "slot 2", *arguments, stdin="")
         assert done.returncode == 5
         assert done.stderr == "Error: standard input holds no order book: nothing was changed\n"
         assert published(store)[1:] == ("slot 1", 1)

@@ -19,8 +19,8 @@ def test_a_file_feeds_a_bucket_until_a_signal_ends_it(bucket: str, tmp_path: Pat
     store = tmp_path / "market.db"
     invoke("publish", store, SAMPLE)
     with running(tmp_path, store, bucket, command="relay") as relay:
-        eventually(lambda: "relaying" in relay.said)
-        assert relay.said == f"relaying {store} into {bucket}: 13 pairs, revision 14\n"
+        eventually(lambda: "relaying" in relay.stderr)
+        assert relay.stderr == f"relaying {store} into {bucket}: 13 pairs, revision 14\n"
         with open_store(store) as publishing:
             publishing.publish(book(1, 1))
         eventually(lambda: len(open_feed(bucket).read()) == 14)
@@ -29,7 +29,7 @@ def test_a_file_feeds_a_bucket_until_a_signal_ends_it(bucket: str, tmp_path: Pat
         publishing.publish(book(1, 2))
         publishing.retract(pair(1))
     with running(tmp_path, store, bucket, command="relay") as relay:
-        eventually(lambda: "13 pairs, revision 18" in relay.said)
+        eventually(lambda: "13 pairs, revision 18" in relay.stderr)
         assert len(open_feed(bucket).read()) == 13
 
 
@@ -40,7 +40,7 @@ def test_a_relay_that_is_killed_leaves_no_harm(bucket: str, tmp_path: Path):
         source.publish(*(book(number, 1) for number in range(200)))
         for spot in range(2, 8):
             with running(tmp_path, store, bucket, command="relay") as relay:
-                eventually(lambda: "relaying" in relay.said)  # it is over when the loop goes on
+                eventually(lambda: "relaying" in relay.stderr)  # it is over when the loop goes on
                 source.publish(*(book(number, spot) for number in range(200)))
                 time.sleep(0.01 * spot)  # the kill comes at another moment of the relaying each time
                 relay.process.kill()

@@ -35,7 +35,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_every_book_of_the_sample_is_served(sample: Running):
     lines = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
     service = sample.service
-    assert sample.said.startswith(f"{SAMPLE}: {len(lines)} pairs, 0 lines rejected\nlistening on http://")
+    assert sample.stderr.startswith(f"{SAMPLE}: {len(lines)} pairs, 0 lines rejected\nlistening on http://")
     assert {(one["base"], one["quote"]) for one in service.pair_list().json["pairs"]} == {
         (line["base"], line["quote"]) for line in lines
     }
@@ -53,10 +53,10 @@ def test_an_answer_has_a_date_and_names_no_server(sample: Running):
 def test_a_signal_ends_an_idle_server(tmp_path: Path, number: signal.Signals):
     with running(tmp_path, SAMPLE, "--port", 0) as command:
         idle = Client(command.service.port)
-        idle.ask("/trading-view/pair-list")
+        idle.request("/trading-view/pair-list")
         assert command.end(number) == 0
-        assert "Traceback" not in command.said
-        assert command.said.count("\n") == 2
+        assert "Traceback" not in command.stderr
+        assert command.stderr.count("\n") == 2
         idle.close()
 
 
@@ -64,11 +64,11 @@ def test_a_signal_ends_an_idle_server(tmp_path: Path, number: signal.Signals):
 def test_every_recorded_book_is_served_as_plain_json_and_decimal_read_it(tmp_path: Path, recorded_order_books: Path):
     with running(tmp_path, recorded_order_books, "--port", 0) as command:
         client = Client(command.service.port)
-        assert f"{recorded_order_books}: 756 pairs, 0 lines rejected\n" in command.said
-        assert len(client.ask("/trading-view/pair-list").json["pairs"]) == 756
+        assert f"{recorded_order_books}: 756 pairs, 0 lines rejected\n" in command.stderr
+        assert len(client.request("/trading-view/pair-list").json["pairs"]) == 756
         for line in recorded_order_books.read_text().splitlines():
             plain = json.loads(line)
-            answer = client.ask(f"/trading-view/order-book?base={plain['base']}&quote={plain['quote']}").json
+            answer = client.request(f"/trading-view/order-book?base={plain['base']}&quote={plain['quote']}").json
             assert (answer["base"], answer["quote"]) == (plain["base"], plain["quote"])
             assert (answer["spot"] and Decimal(answer["spot"])) == (plain["spot"] and Decimal(plain["spot"]))
             for side, falling in (("bids", True), ("asks", False)):
@@ -85,13 +85,13 @@ def test_changes_of_the_file_go_live_and_rejected_lines_are_logged(tmp_path: Pat
     path.write_bytes(lines[0] + b"nonsense\n")
     with running(tmp_path, path, "--port", 0) as command:
         service = command.service
-        assert f"{path}: 1 pairs, 1 lines rejected\n" in command.said
-        assert f"{path} line 2 rejected: must be JSON, but is not at character 0" in command.said
+        assert f"{path}: 1 pairs, 1 lines rejected\n" in command.stderr
+        assert f"{path} line 2 rejected: must be JSON, but is not at character 0" in command.stderr
         with path.open("ab") as file:
             file.write(lines[1])
         eventually(lambda: len(service.pair_list().json["pairs"]) == 2)
         path.unlink()
-        eventually(lambda: "keeping its 2 pairs" in command.said)
+        eventually(lambda: "keeping its 2 pairs" in command.stderr)
         assert len(service.pair_list().json["pairs"]) == 2
         assert command.end() == 0
 
@@ -107,8 +107,8 @@ def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: P
         eventually(lambda: len(service.pair_list().json["pairs"]) == 5)
         pipe.write(lines[5] + lines[6][:-1])
         pipe.close()
-        eventually(lambda: "standard input ended: 6 order books read, 1 lines rejected" in command.said)
-        assert "standard input line 7 rejected: it was not finished by a newline" in command.said
+        eventually(lambda: "standard input ended: 6 order books read, 1 lines rejected" in command.stderr)
+        assert "standard input line 7 rejected: it was not finished by a newline" in command.stderr
         assert len(service.pair_list().json["pairs"]) == 6
         assert command.end() == 0
 
@@ -116,7 +116,7 @@ def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: P
 def test_the_first_answer_has_all_of_a_file_on_standard_input(tmp_path: Path):
     with SAMPLE.open("rb") as sample, running(tmp_path, "-", "--port", 0, stdin=sample) as command:
         assert len(command.service.pair_list().json["pairs"]) == 13
-        assert "standard input: 13 pairs, 0 lines rejected\n" in command.said
+        assert "standard input: 13 pairs, 0 lines rejected\n" in command.stderr
 
 
 def is_listened_on(port: int) -> bool:
@@ -234,10 +234,10 @@ def test_a_signal_ends_a_server_that_loads(tmp_path: Path, number: signal.Signal
     # Each of the lines is logged as rejected, which takes ten seconds: the signal comes long before the end.
     path.write_bytes((b"x" * 99 + b"\n") * 200_000)
     with running(tmp_path, path, "--port", 0) as command:
-        eventually(lambda: "line 1 rejected" in command.said)
+        eventually(lambda: "line 1 rejected" in command.stderr)
         assert command.end(number) == 0
-        assert "Traceback" not in command.said
-        assert "listening" not in command.said
+        assert "Traceback" not in command.stderr
+        assert "listening" not in command.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
@@ -246,9 +246,9 @@ def test_a_signal_ends_the_wait_for_a_stream(tmp_path: Path, number: signal.Sign
     os.mkfifo(pipe)
     with running(tmp_path, pipe, "--port", 0) as command, pipe.open("wb", buffering=0) as writer:
         writer.write(b"nonsense\n")
-        eventually(lambda: "line 1 rejected" in command.said)
+        eventually(lambda: "line 1 rejected" in command.stderr)
         assert command.end(number) == 0
-        assert "Traceback" not in command.said
+        assert "Traceback" not in command.stderr
 
 
 def test_it_serves_without_a_standard_error(tmp_path: Path):
@@ -295,14 +295,14 @@ def test_flags_are_read_from_the_environment_too(tmp_path: Path):
     }
     with running(tmp_path, **environment) as command:
         assert command.service.pair_list().status == 200
-        eventually(lambda: '"GET /trading-view/pair-list HTTP/1.1" 200' in command.said)
+        eventually(lambda: '"GET /trading-view/pair-list HTTP/1.1" 200' in command.stderr)
 
 
 def test_requests_are_not_logged_by_default(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0) as command:
         assert command.service.pair_list().status == 200
         assert command.end() == 0
-        assert "GET" not in command.said
+        assert "GET" not in command.stderr
 
 
 def test_clients_revalidate_an_answer_by_default(sample: Running):
@@ -329,7 +329,7 @@ def test_it_listens_on_ipv6_where_asked(tmp_path: Path):
     except OSError as error:
         pytest.skip(f"this machine has no IPv6 loopback: {error}")
     with running(tmp_path, SAMPLE, "--host", "::1", "--port", 0) as command:
-        eventually(lambda: "listening on http://[::1]:" in command.said)
+        eventually(lambda: "listening on http://[::1]:" in command.stderr)
 
 
 def test_help_shows_defaults_variables_and_examples():
@@ -372,7 +372,7 @@ def test_a_store_is_served_and_its_changes_go_live(store: Path, tmp_path: Path):
     invoke("publish", store, SAMPLE)
     with running(tmp_path, store, "--port", 0) as command:
         service = command.service
-        assert command.said.startswith(f"{store}: 13 pairs, 0 rows rejected\nlistening on http://")
+        assert command.stderr.startswith(f"{store}: 13 pairs, 0 rows rejected\nlistening on http://")
         assert len(service.pair_list().json["pairs"]) == 13
         with open_store(store) as publishing:
             publishing.publish(book(1, 1))
@@ -386,8 +386,8 @@ def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Pat
     assert invoke("publish", store, SAMPLE).returncode == 0
     with running(tmp_path, store, "--port", 0, "--max-stale", 0.5) as command:
         service = command.service
-        eventually(lambda: service.ask("/healthz").status == 200)
-        status = service.ask("/healthz").json
+        eventually(lambda: service.request("/healthz").status == 200)
+        status = service.request("/healthz").json
         # A busy machine may read the store later than after half a second.
         status.pop("error", None)
         for name in ("age_seconds", "quiet_seconds", "unchanged_seconds"):
@@ -405,12 +405,12 @@ def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Pat
         }
         with open_store(store) as publishing:
             publishing.publish(book(1))
-        eventually(lambda: service.ask("/healthz").json["revision"] == 2)
-        assert service.ask("/healthz").json["pairs"] == 14
+        eventually(lambda: service.request("/healthz").json["revision"] == 2)
+        assert service.request("/healthz").json["pairs"] == 14
 
         hidden = store.rename(store.with_name("hidden.db"))
-        eventually(lambda: service.ask("/healthz").status == 503)
-        status = service.ask("/healthz").json
+        eventually(lambda: service.request("/healthz").status == 503)
+        status = service.request("/healthz").json
         assert status["error"].startswith("the feed was last healthy ")
         # Stale is more than 0.5 seconds, and the age is rounded.
         assert status["age_seconds"] >= 0.5
@@ -418,19 +418,19 @@ def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Pat
         assert (status["pairs"], status["revision"]) == (14, 2)
         assert len(service.pair_list().json["pairs"]) == 14, "the last good books are still served"
         hidden.rename(store)
-        eventually(lambda: service.ask("/healthz").status == 200)
+        eventually(lambda: service.request("/healthz").status == 200)
 
 
 def test_the_page_is_served_by_default(sample: Running):
-    assert sample.service.ask("/").headers["content-type"].startswith("text/html")
+    assert sample.service.request("/").headers["content-type"].startswith("text/html")
 
 
 def test_web_pages_of_other_origins_may_not_read_answers_by_default(sample: Running):
     client = Client(sample.service.port)
-    answer = client.ask("/trading-view/pair-list", headers="Origin: https://page.example\r\n")
+    answer = client.request("/trading-view/pair-list", headers="Origin: https://page.example\r\n")
     client.close()
     assert "access-control-allow-origin" not in answer.headers
 
 
 def test_a_file_has_no_revision(sample: Running):
-    assert sample.service.ask("/healthz").json["revision"] is None
+    assert sample.service.request("/healthz").json["revision"] is None

@@ -68,7 +68,7 @@ def test_pairs_lists_any_feed(source: object):
 
 
 def test_pairs_lists_standard_input():
-    done = run("pairs", "-", said=SAMPLE.read_text())
+    done = run("pairs", "-", stdin=SAMPLE.read_text())
     assert (done.returncode, done.stderr) == (0, "")
     require_sample(done.stdout)
 
@@ -102,7 +102,7 @@ def test_book_shows_a_pair_of_any_feed(source: object):
 
 
 def test_book_shows_a_pair_of_standard_input():
-    assert json.loads(run("book", "-", "ADA", IUSD, "--json", said=SAMPLE.read_text()).stdout) == BOOK
+    assert json.loads(run("book", "-", "ADA", IUSD, "--json", stdin=SAMPLE.read_text()).stdout) == BOOK
 
 
 def test_a_pair_that_is_not_found_ends_a_process_with_exit_code_1():

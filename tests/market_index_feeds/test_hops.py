@@ -107,9 +107,9 @@ def asking(client: Client, claims: Claims) -> Callable[[], None]:
     """Return a function that asks for a book and for the pair list, and adds what they claim."""
 
     def ask() -> None:
-        answer = client.ask(BOOK)
+        answer = client.request(BOOK)
         claims.add(answer.headers.get("market-index-as-of"), [int(answer.json["spot"])])
-        answer = client.ask(LIST)
+        answer = client.request(LIST)
         spots = [int(one["last_spot"]) for one in answer.json["pairs"]]
         claims.add(answer.headers.get("market-index-as-of"), spots)
 

@@ -379,7 +379,7 @@ def test_a_book_that_the_servers_reject_stops_no_other(
 ):
     """The bucket has no room for it, neither at the start nor later, until it is smaller."""
     name = nats.name_of(bucket)
-    nats.ask(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_bytes": 40_000})
+    nats.request(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_bytes": 40_000})
     large = nats.noise(1)
     source.publish(large, book(1, 1), book(2, 2))
     with relaying(source, bucket) as relay:
@@ -389,7 +389,7 @@ def test_a_book_that_the_servers_reject_stops_no_other(
         source.retract(pair(2))
         comes_to_hold(bucket, {1: "9", 3: "3"})
         assert logged.text.count(f"rejected {large.pair}: maximum bytes exceeded") == 1
-        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_bytes": 400_000})
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_bytes": 400_000})
         eventually(lambda: f"{bucket}: took 1 pairs that it did not take before" in logged.text)
         assert set(read(bucket)) == {1, 3, 1001}
         assert "retrying" not in logged.text
@@ -401,10 +401,10 @@ def test_a_removal_that_the_servers_reject_is_made_once_they_accept_it(
     name = nats.name_of(bucket)
     source.publish(book(1, 1), book(2, 2))
     with relaying(source, bucket):
-        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
         source.retract(pair(1))
         eventually(lambda: f"rejected {pair(1)}: message size exceeds maximum allowed" in logged.text)
-        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1))
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1))
         comes_to_hold(bucket, {2: "2"})
         source.publish(book(2, 3))
         comes_to_hold(bucket, {2: "3"})

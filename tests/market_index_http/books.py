@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from market_index import ADA, AssetId, OrderBook, Pair
-from tests.service import Answer, Client
+from tests.service import Client, Response
 
 PAIR_LIST = "/trading-view/pair-list"
 
@@ -32,9 +32,9 @@ def target(pair: Pair) -> str:
 SMALL, MIDDLE, LARGE = book(1, 1), book(2, 30), book(3, 1_500)
 
 
-def fetch(client: Client, target: str, method: str = "GET", **headers: str | None) -> Answer:
+def fetch(client: Client, target: str, method: str = "GET", **headers: str | None) -> Response:
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items() if value is not None)
-    return client.ask(target, method, lines)
+    return client.request(target, method, lines)
 
 
 class Counted:

@@ -39,9 +39,9 @@ def _low_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def answers_while_encoding(service: Service, gate: Gate, slow: str, quick: str) -> None:
     with ThreadPoolExecutor(5) as threads:
-        waiting = [threads.submit(service.ask, slow) for _ in range(5)]
+        waiting = [threads.submit(service.request, slow) for _ in range(5)]
         eventually(lambda: gate.threads)
-        assert service.ask(quick).status == 200
+        assert service.request(quick).status == 200
         gate.opened.set()
         assert len({one.result().body for one in waiting}) == 1
     assert len(gate.threads) == 1
@@ -49,32 +49,32 @@ def answers_while_encoding(service: Service, gate: Gate, slow: str, quick: str) 
 
 def test_a_large_book_is_encoded_once_in_a_thread(monkeypatch: pytest.MonkeyPatch):
     with served(create_app(LiveIndex([HUGE, SMALL]))) as service:
-        assert service.ask(target(SMALL.pair)).status == 200
+        assert service.request(target(SMALL.pair)).status == 200
         gate = Gate(wire.encoded_order_book)
         monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
         for _ in range(2):
             answers_while_encoding(service, gate, target(HUGE.pair), target(SMALL.pair))
-        assert service.ask(target(HUGE.pair)).body == wire.order_book_to_json(HUGE)
+        assert service.request(target(HUGE.pair)).body == wire.order_book_to_json(HUGE)
 
 
 def test_a_large_book_that_changed_is_encoded_in_a_thread(monkeypatch: pytest.MonkeyPatch):
     live = LiveIndex([HUGE, SMALL])
     with served(create_app(live)) as service:
         # Both queries are cached, so the fast path answers.
-        assert service.ask(target(SMALL.pair)).status == service.ask(target(HUGE.pair)).status == 200
+        assert service.request(target(SMALL.pair)).status == service.request(target(HUGE.pair)).status == 200
         changed = HUGE.apply(bids=[("0.000001", 77)])
         live.publish(changed)
-        assert service.ask(target(SMALL.pair)).status == 200
+        assert service.request(target(SMALL.pair)).status == 200
         gate = Gate(wire.encoded_order_book)
         monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
         answers_while_encoding(service, gate, target(HUGE.pair), target(SMALL.pair))
-        assert service.ask(target(HUGE.pair)).body == wire.order_book_to_json(changed)
+        assert service.request(target(HUGE.pair)).body == wire.order_book_to_json(changed)
 
 
 def test_a_large_pair_list_is_encoded_once_in_a_thread(monkeypatch: pytest.MonkeyPatch):
     live = LiveIndex([book(number, 1) for number in range(60)])
     with served(create_app(live)) as service:
-        assert service.ask(target(SMALL.pair)).status == 200
+        assert service.request(target(SMALL.pair)).status == 200
         gate = Gate(wire.encoded_pair_list)
         monkeypatch.setattr("market_index_http.bodies.encoded_pair_list", gate)
         for _ in range(2):
@@ -96,17 +96,17 @@ def test_the_limit_is_exact(monkeypatch: pytest.MonkeyPatch, levels: int):
             return wire.encoded_pair_list(index)
 
         monkeypatch.setattr("market_index_http.bodies.encoded_pair_list", noting)
-        assert service.pair_list().status == service.ask(target(one.pair)).status == 200
+        assert service.pair_list().status == service.request(target(one.pair)).status == 200
     assert (gate.threads == loop) is (levels == 25)
 
 
 def test_another_spelling_of_a_large_book_is_made_from_the_cached_body(monkeypatch: pytest.MonkeyPatch):
     def books(spelled: str) -> OrderBook:
-        return wire.order_book_from_json(service.ask(spelled).body)
+        return wire.order_book_from_json(service.request(spelled).body)
 
     with served(create_app(LiveIndex([HUGE]))) as service:
         spelled = target(HUGE.pair).replace("abcd", "ABCD")
-        assert service.ask(target(HUGE.pair)).status == 200
+        assert service.request(target(HUGE.pair)).status == 200
         gate = Gate(wire.encoded_order_book)
         monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
         assert books(spelled) == HUGE
@@ -118,6 +118,6 @@ def test_an_error_uses_no_thread(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("anyio.to_thread.run_sync", lambda *work, **_: threads.append(work))
     with served(create_app(LiveIndex())) as service:
         targets = ("/nothing", "/trading-view/order-book", "/trading-view/order-book?base=ADA&quote=ADA")
-        assert [service.ask(one).status for one in targets] == [404, 400, 404]
-        assert service.ask(PAIR_LIST, "POST").status == 405
+        assert [service.request(one).status for one in targets] == [404, 400, 404]
+        assert service.request(PAIR_LIST, "POST").status == 405
     assert threads == []

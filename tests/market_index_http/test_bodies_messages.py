@@ -15,7 +15,7 @@ from market_index.errors import safe_repr
 from market_index_http import bodies, compression, create_app
 from market_index_http.bodies import Bodies, Body
 from market_index_http.compression import LARGE_BODY_BYTES
-from tests.asgi import sent
+from tests.asgi import request
 from tests.market_index_http.books import LARGE, MIDDLE, SMALL, book, numbered_pair
 
 CONTENT = b"content " * 100
@@ -103,7 +103,7 @@ class TestMessages:
     def test_a_large_body_is_compressed_before_it_is_sent(self):
         body = Body(b"x" * LARGE_BODY_BYTES, "tag", b"no-cache")
         assert body.messages({"method": "GET", "headers": [ACCEPTS_GZIP]}) is None
-        response = sent(body, "/", headers={"accept-encoding": "gzip"})
+        response = request(body, "/", headers={"accept-encoding": "gzip"})
         assert (response.status, gzip.decompress(response.body)) == (200, b"x" * LARGE_BODY_BYTES)
         assert answer(body, ACCEPTS_GZIP)[2] == response.body
 

@@ -35,7 +35,7 @@ def test_no_response_is_torn_while_ten_thousand_books_are_published():
     def read(port: int, reader: int) -> None:
         client, newest = Client(port), 0
         while not done.is_set():
-            answer = client.ask(f"/trading-view/order-book?base={PAIR.base}&quote=ADA").json
+            answer = client.request(f"/trading-view/order-book?base={PAIR.base}&quote=ADA").json
             generation = int(answer["spot"])
             assert {level["accumulated_liquidity"] for side in ("bids", "asks") for level in answer[side]} == {
                 generation
@@ -45,7 +45,7 @@ def test_no_response_is_torn_while_ten_thousand_books_are_published():
             ]
             assert generation >= newest
             newest_of[reader] = newest = generation
-            listed = client.ask("/trading-view/pair-list").json["pairs"]
+            listed = client.request("/trading-view/pair-list").json["pairs"]
             # Both books are published atomically, so both spots change together.
             assert listed[0]["last_spot"] == listed[1]["last_spot"]
             assert int(listed[0]["last_spot"]) >= newest

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.strategies import invalid_asset_id_texts, market_indexes
 from market_index_http import create_app
-from tests.service import Answer, Client, Service, served
+from tests.service import Client, Response, Service, served
 from tests.waiting import eventually
 
 POLICY = "279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"
@@ -50,7 +50,7 @@ def service(running: Service, live: LiveIndex) -> Service:
     return running
 
 
-def error_message(answer: Answer, status: int) -> str:
+def error_message(answer: Response, status: int) -> str:
     """Return the message of an error response. Its status and body must be those of the contract."""
     assert answer.status == status
     assert answer.headers["content-type"] == "application/json"
@@ -79,7 +79,7 @@ class TestPairList:
         assert service.pair_list().body == b'{"pairs":[]}'
 
     def test_query_parameters_are_ignored(self, service: Service):
-        assert service.ask("/trading-view/pair-list?base=x&page=2").json == service.pair_list().json
+        assert service.request("/trading-view/pair-list?base=x&page=2").json == service.pair_list().json
 
 
 class TestOrderBook:
@@ -120,10 +120,10 @@ class TestOrderBook:
     @pytest.mark.parametrize("colon", [":", "%3A", "%3a"])
     def test_the_colon_may_be_raw_or_percent_encoded(self, service: Service, colon: str):
         target = f"/trading-view/order-book?quote=ADA&base={POLICY}{colon}534e454b"
-        assert service.ask(target).json["base"] == SNEK
+        assert service.request(target).json["base"] == SNEK
 
     def test_unknown_parameters_are_ignored(self, service: Service):
-        answer = service.ask(f"/trading-view/order-book?depth=1&base={SNEK}&BASE=x&quote=ADA&%00=%ff")
+        answer = service.request(f"/trading-view/order-book?depth=1&base={SNEK}&BASE=x&quote=ADA&%00=%ff")
         assert answer.status == 200
         assert len(answer.json["bids"]) == 2
 
@@ -190,12 +190,12 @@ class TestErrors:
         ],
     )
     def test_an_invalid_parameter_is_400_and_named(self, service: Service, query: str, message: str):
-        assert message in error_message(service.ask(f"/trading-view/order-book{query}"), 400)
+        assert message in error_message(service.request(f"/trading-view/order-book{query}"), 400)
 
     @given(text=invalid_asset_id_texts(), name=st.sampled_from(["base", "quote"]))
     def test_an_invalid_asset_identifier_is_400_and_shown(self, running: Service, text: str, name: str):
         values = {"base": "ADA", "quote": "ADA"} | {name: text}
-        message = error_message(running.ask(f"/trading-view/order-book?{urlencode(values)}"), 400)
+        message = error_message(running.request(f"/trading-view/order-book?{urlencode(values)}"), 400)
         problem = " must " if text else "must not be empty, got ''"
         assert message.startswith(f"Query parameter '{name}'")
         assert problem in message
@@ -203,7 +203,7 @@ class TestErrors:
     @pytest.mark.parametrize("size", [1_000, 8_000, 60_000])
     @pytest.mark.parametrize("filler", ["a", "%00", "%ff", ":"])
     def test_a_huge_value_is_400_and_truncated(self, service: Service, size: int, filler: str):
-        answer = service.ask(f"/trading-view/order-book?base={filler * (size // len(filler))}&quote=ADA")
+        answer = service.request(f"/trading-view/order-book?base={filler * (size // len(filler))}&quote=ADA")
         message = error_message(answer, 400)
         assert len(message) < 250
         # Decision 25: the server rejects a target above 8 KiB.
@@ -248,7 +248,7 @@ class TestErrors:
     )
     @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
     def test_any_other_path_is_404_and_no_redirect(self, service: Service, path: str, method: str):
-        answer = service.ask(path, method)
+        answer = service.request(path, method)
         assert "location" not in answer.headers
         if method == "HEAD":
             assert (answer.status, answer.body) == (404, b"")
@@ -258,7 +258,7 @@ class TestErrors:
     @pytest.mark.parametrize("path", ["/trading-view/pair-list", "/trading-view/order-book?base=ADA&quote=ADA"])
     @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
     def test_any_other_method_is_405_with_the_allowed_methods(self, service: Service, path: str, method: str):
-        answer = service.ask(path, method)
+        answer = service.request(path, method)
         error_message(answer, 405)
         assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
@@ -287,7 +287,7 @@ class TestErrors:
 )
 def test_head_has_the_status_and_headers_of_get_and_no_body(service: Service, target: str):
     client = Client(service.port)
-    got, head, again = client.ask(target), client.ask(target, "HEAD"), client.ask(target)
+    got, head, again = client.request(target), client.request(target, "HEAD"), client.request(target)
     client.close()
     assert head.body == b""
     assert head.status == got.status == again.status
@@ -301,13 +301,13 @@ def test_every_response_equals_the_domain(running: Service, live: LiveIndex, ind
     live.update(index.values(), list(live.current))
     client = Client(running.port)
     try:
-        assert wire.pair_list_from_json(client.ask("/trading-view/pair-list").body) == index.pair_list()
+        assert wire.pair_list_from_json(client.request("/trading-view/pair-list").body) == index.pair_list()
         for pair, book in index.items():
-            answer = client.ask(f"/trading-view/order-book?base={pair.base}&quote={pair.quote}")
+            answer = client.request(f"/trading-view/order-book?base={pair.base}&quote={pair.quote}")
             assert wire.order_book_from_json(answer.body) == book
             assert (answer.json["base"], answer.json["quote"]) == (str(pair.base), str(pair.quote))
             if Pair(pair.quote, pair.base) not in index:
-                assert client.ask(f"/trading-view/order-book?base={pair.quote}&quote={pair.base}").status == 404
+                assert client.request(f"/trading-view/order-book?base={pair.quote}&quote={pair.base}").status == 404
     finally:
         client.close()
 

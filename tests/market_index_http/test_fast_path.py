@@ -32,14 +32,14 @@ class TestCachedQueries:
         parse = Counted(endpoints._asset)
         monkeypatch.setattr(endpoints, "_asset", parse)
         with served(create_app(live)) as service:
-            answers = {service.ask(target(MIDDLE.pair)).body for _ in range(3)}
+            answers = {service.request(target(MIDDLE.pair)).body for _ in range(3)}
             assert (len(answers), parse.calls) == (1, 2)
             live.publish(book(2, 31))
-            assert len(service.ask(target(MIDDLE.pair)).json["bids"]) == 31
+            assert len(service.request(target(MIDDLE.pair)).json["bids"]) == 31
             live.retract(MIDDLE.pair)
-            assert service.ask(target(MIDDLE.pair)).status == 404
+            assert service.request(target(MIDDLE.pair)).status == 404
             live.publish(MIDDLE)
-            assert service.ask(target(MIDDLE.pair)).status == 200
+            assert service.request(target(MIDDLE.pair)).status == 200
 
     @pytest.mark.parametrize("extra", ["&x=1", "&", "&base=", "#", "%20"])
     def test_only_plain_spellings_are_cached(self, extra: str):
@@ -51,7 +51,7 @@ class TestCachedQueries:
         spellings += [f"quote={quote}&base={base}", f"base={base}&quote=ADA{extra}", f"base={base}&quote=%41DA"]
         with served(app) as service:
             for query in spellings:
-                service.ask(f"/trading-view/order-book?{query}")
+                service.request(f"/trading-view/order-book?{query}")
         assert len(app._fast_path._pairs) == 4  # type: ignore[attr-defined]  # private to the app
 
     def test_the_number_of_cached_queries_is_limited(self, monkeypatch: pytest.MonkeyPatch):
@@ -59,7 +59,7 @@ class TestCachedQueries:
         app = create_app(LiveIndex([book(number, 1) for number in range(10)]))
         with served(app) as service:
             for number in sorted([*range(10)] * 3):
-                assert service.ask(target(numbered_pair(number))).json["base"] == str(numbered_pair(number).base)
+                assert service.request(target(numbered_pair(number))).json["base"] == str(numbered_pair(number).base)
                 remembered = app._fast_path  # type: ignore[attr-defined]  # private to the app
                 assert len(remembered._pairs) <= 3
                 assert len(remembered._current.bodies) <= 3
@@ -67,11 +67,11 @@ class TestCachedQueries:
     def test_routes_that_change_while_the_app_serves_take_effect(self):
         app = create_app(LiveIndex([MIDDLE]))
         with served(app) as service:
-            assert service.ask(PAIR_LIST).status == service.ask(target(MIDDLE.pair)).status == 200
+            assert service.request(PAIR_LIST).status == service.request(target(MIDDLE.pair)).status == 200
             app.router.routes.insert(0, Mount("/trading-view", teapot))
-            assert service.ask(PAIR_LIST).status == service.ask(target(MIDDLE.pair)).status == 418
+            assert service.request(PAIR_LIST).status == service.request(target(MIDDLE.pair)).status == 418
             app.router.routes.clear()
-            assert service.ask(PAIR_LIST).status == 404
+            assert service.request(PAIR_LIST).status == 404
 
     def test_a_failed_compression_is_500_and_later_requests_succeed(self, monkeypatch: pytest.MonkeyPatch):
         def failing(content: bytes, parts: object) -> bytes:
@@ -134,8 +134,8 @@ class TestCachedQueries:
         live = LiveIndex([book(number, 1) for number in range(5)])
         with served(create_app(live)) as service:
             for _ in range(2):
-                service.ask(target(numbered_pair(1)))
-                service.ask(PAIR_LIST)
+                service.request(target(numbered_pair(1)))
+                service.request(PAIR_LIST)
             index, one = ref(live.current), ref(live.current.order_book(numbered_pair(1)))
             live.retract(*live.current)
             gc.collect()
@@ -155,7 +155,7 @@ class TestCachedQueries:
 
         with served(host) as service:
             for where in (PAIR_LIST, target(MIDDLE.pair)):
-                lengths = {len(str(service.ask(where).headers)) for _ in range(4)}
+                lengths = {len(str(service.request(where).headers)) for _ in range(4)}
                 assert len(lengths) == 1
 
 

@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from market_index import ADA, AssetId, Freshness, LiveIndex, OrderBook, Pair
 from market_index_http import create_app
 from market_index_http.freshness import freshness_fields
-from tests.asgi import Sent, sent
+from tests.asgi import Response, request
 from tests.service import Client, served
 
 SNEK = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -36,7 +36,7 @@ def fresh_live() -> LiveIndex:
     return live
 
 
-def fields_of(answer: Sent) -> Mapping[str, str]:
+def fields_of(answer: Response) -> Mapping[str, str]:
     return {name: text for name, text in answer.headers.items() if name.startswith("market-index-")}
 
 
@@ -58,18 +58,18 @@ def test_both_endpoints_send_it_also_with_304(
 ):
     _, app = live_and_app
     # The second time the response is cached.
-    first, answer = (sent(app, target, method, {"Accept-Encoding": coding}) for _ in range(2))
+    first, answer = (request(app, target, method, {"Accept-Encoding": coding}) for _ in range(2))
     assert (first.status, fields_of(first)) == (answer.status, fields_of(answer)) == (200, FIELDS)
-    same = sent(app, target, method, {"Accept-Encoding": coding, "If-None-Match": answer.headers["etag"]})
+    same = request(app, target, method, {"Accept-Encoding": coding, "If-None-Match": answer.headers["etag"]})
     assert (same.status, fields_of(same)) == (304, FIELDS)
 
 
 def test_an_unknown_value_has_no_field(live_and_app: tuple[LiveIndex, Starlette]):
     live, app = live_and_app
     live.update_from(live, [], [], Freshness())
-    assert fields_of(sent(app, LIST)) == fields_of(sent(app, BOOK)) == {}
+    assert fields_of(request(app, LIST)) == fields_of(request(app, BOOK)) == {}
     live.update_from(live, [], [], Freshness(published_at=TIME))
-    assert fields_of(sent(app, BOOK)) == {"market-index-published-at": "2026-11-22T04:17:03.123Z"}
+    assert fields_of(request(app, BOOK)) == {"market-index-published-at": "2026-11-22T04:17:03.123Z"}
 
 
 @pytest.mark.parametrize("target", [LIST, BOOK])
@@ -77,15 +77,15 @@ def test_a_publication_without_a_change_alters_these_fields_alone(
     live_and_app: tuple[LiveIndex, Starlette], target: str
 ):
     live, app = live_and_app
-    before = sent(app, target)
+    before = request(app, target)
     live.update([], as_of="slot 8")
-    after = sent(app, target)
+    after = request(app, target)
     assert (after.body, after.headers["etag"]) == (before.body, before.headers["etag"])
     assert fields_of(after) == FIELDS | {"market-index-as-of": "slot 8"}
 
 
 def test_errors_do_not_have_the_fields():
-    assert fields_of(sent(create_app(fresh_live()), "/trading-view/order-book?base=ADA&quote=ADA")) == {}
+    assert fields_of(request(create_app(fresh_live()), "/trading-view/order-book?base=ADA&quote=ADA")) == {}
 
 
 def test_the_fields_of_a_freshness():
@@ -107,7 +107,7 @@ def test_no_response_of_a_live_index_names_another_as_of_than_that_of_its_book(t
         publisher = Thread(target=publish)
         publisher.start()
         while publisher.is_alive():
-            answer = client.ask(target)
+            answer = client.request(target)
             found = answer.json
             spot = found["spot"] if "spot" in found else found["pairs"][0]["last_spot"]
             assert answer.headers["market-index-as-of"] == spot

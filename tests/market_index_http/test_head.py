@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
 from market_index_http import create_app, file_route, health_route, openapi_route
-from tests.asgi import sent
+from tests.asgi import request
 from tests.feed_state import FeedState
 
 SNEK = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -43,7 +43,7 @@ def test_the_response_has_the_headers_of_get_and_no_body(target: str, status: in
     headers = {"Accept-Encoding": coding}
     one = app()
     for _ in range(2):  # the second time the response is cached
-        get, head = sent(one, target, headers=headers), sent(one, target, "HEAD", headers)
+        get, head = request(one, target, headers=headers), request(one, target, "HEAD", headers)
         assert (get.status, get.headers["content-length"]) == (status, str(len(get.body)))
         assert get.body
         assert (head.status, head.headers, head.body) == (status, get.headers, b"")
@@ -51,13 +51,13 @@ def test_the_response_has_the_headers_of_get_and_no_body(target: str, status: in
 
 def test_failures_have_no_body(monkeypatch: pytest.MonkeyPatch):
     stale = app(age=61)
-    assert sent(stale, "/healthz").status == 503
-    assert sent(stale, "/healthz", "HEAD").body == b""
+    assert request(stale, "/healthz").status == 503
+    assert request(stale, "/healthz", "HEAD").body == b""
 
     def fail(_: LiveIndex) -> None:
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(LiveIndex, "current", property(fail))
-    get, head = (sent(app(), "/trading-view/pair-list", method) for method in ("GET", "HEAD"))
+    get, head = (request(app(), "/trading-view/pair-list", method) for method in ("GET", "HEAD"))
     assert (get.status, get.body) == (500, b'{"error":"Internal Server Error"}')
     assert (head.status, head.headers, head.body) == (500, get.headers, b"")

@@ -53,16 +53,16 @@ def test_it_responds_when_mounted_under_any_path(make_host, lifespan: Literal["o
         live.publish(ONE)
     host = make_host([Mount(path, create_app(live))], publish_at_startup if lifespan == "on" else None)
     with served(host, uvicorn.Server(uvicorn.Config(host, lifespan=lifespan, ws="none", log_config=None))) as service:
-        assert service.ask("/hello").body == b"the host's own"
+        assert service.request("/hello").body == b"the host's own"
         assert len(service.pair_list(path).json["pairs"]) == 1
         assert service.order_book(str(ONE.pair.base), "ADA", path).json["bids"][0]["price"] == "1"
         missing = service.order_book("ADA", "ADA", path)
         assert (missing.status, missing.json) == (404, {"error": "Pair ADA/ADA not found"})
-        assert service.ask(f"{path}/trading-view/order-book?base=x").status == 400
-        wrong = service.ask(f"{path}/trading-view/pair-list", "POST")
+        assert service.request(f"{path}/trading-view/order-book?base=x").status == 400
+        wrong = service.request(f"{path}/trading-view/pair-list", "POST")
         assert (wrong.status, wrong.json) == (405, {"error": "Method Not Allowed"})
         for nowhere in ("/trading-view/pair-list/", "/trading-view/pair-list%0A", "/nowhere"):
-            lost = service.ask(path + nowhere)
+            lost = service.request(path + nowhere)
             assert (lost.status, lost.json) == (404, {"error": "Not Found"})
             assert "location" not in lost.headers
 
@@ -106,4 +106,4 @@ def test_middleware_of_the_app_sees_every_request():
     app.add_middleware(BaseHTTPMiddleware, dispatch=stamping)
     with served(app) as service:
         for target in ("/trading-view/pair-list", "/trading-view/order-book", "/nowhere"):
-            assert service.ask(target).headers["x-stamp"] == "seen"
+            assert service.request(target).headers["x-stamp"] == "seen"

@@ -148,4 +148,4 @@ class TestConditions:
     def test_max_age_is_in_cache_control(self, max_age: int):
         with served(create_app(LiveIndex([SMALL]), max_age=max_age)) as service:
             for where in (PAIR_LIST, target(SMALL.pair), target(SMALL.pair).replace("abcd", "ABCD")):
-                assert service.ask(where).headers["cache-control"] == f"max-age={max_age}"
+                assert service.request(where).headers["cache-control"] == f"max-age={max_age}"

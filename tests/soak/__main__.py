@@ -54,9 +54,9 @@ class Observed:
     def assert_recovers(self) -> None:
         """Assert that the server is healthy, has closed all files of the attacks, and ends on SIGTERM."""
         eventually(lambda: open_files(self.running.process.pid) <= self.open_files)
-        assert self.service.ask("/healthz").status == 200
-        assert self.running.end() == 0, self.running.said
-        assert "Traceback" not in self.running.said, self.running.said[-10_000:]
+        assert self.service.request("/healthz").status == 200
+        assert self.running.end() == 0, self.running.stderr
+        assert "Traceback" not in self.running.stderr, self.running.stderr[-10_000:]
         assert_memory_is_flat(self.name, self.memory)
 
 

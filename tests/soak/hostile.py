@@ -51,7 +51,7 @@ class HostileClient(Actor):
     def _upper_case(self) -> None:
         with closing(Client(self._port)) as client:
             for _ in range(300):
-                client.ask(UPPER_CASE)
+                client.request(UPPER_CASE)
 
     def _reads_nothing(self) -> None:
         with closing(Client(self._port)) as client:

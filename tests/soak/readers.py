@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from tests.faults.publisher import PAIRS, bid_prices
 from tests.market_index_feeds.made_up import pair
-from tests.service import Answer, Client
+from tests.service import Client, Response
 from tests.soak.actors import Actor
 
 PAIR_LIST: Final = "/trading-view/pair-list"
@@ -50,13 +50,13 @@ class Reader(Actor):
         if self._client is not None:
             self._client.close()
 
-    def _answer(self, target: str) -> Answer | None:
+    def _answer(self, target: str) -> Response | None:
         """Return the response; None if the connection was closed to make room for another."""
         encoding = self._random.choice(["", "Accept-Encoding: gzip\r\n"])
         try:
             if self._client is None:
                 self._client = Client(self._port)
-            answer = self._client.ask(target, headers=encoding)
+            answer = self._client.request(target, headers=encoding)
         except TimeoutError:
             raise
         except (OSError, HTTPException):
@@ -70,13 +70,13 @@ class Reader(Actor):
 def newest(port: int) -> int:
     """Return the generation of the pair list."""
     with closing(Client(port)) as client:
-        return _generation_of_pair_list(client.ask(PAIR_LIST).json)
+        return _generation_of_pair_list(client.request(PAIR_LIST).json)
 
 
 def assert_books_are(port: int, generation: int) -> None:
     """Assert that every book has this generation."""
     with closing(Client(port)) as client:
-        found = [_generation_of_book(number, client.ask(_book_target(number)).json) for number in range(PAIRS)]
+        found = [_generation_of_book(number, client.request(_book_target(number)).json) for number in range(PAIRS)]
     assert found == [generation] * PAIRS
 
 

@@ -23,15 +23,15 @@ def test_exactly_the_files_of_the_page_are_served(sent: Service):
     assert set(paths()) == {"/"} | {f"/{file.name}" for file in PAGE.iterdir()} - {"/index.html"}
     for path in paths():
         file = PAGE / (path[1:] or "index.html")
-        assert sent.ask(path).body == file.read_bytes()
+        assert sent.request(path).body == file.read_bytes()
     for path in ("/index.html", "/page", "/page/", "/page/page.css", "/page.css/", "//", "/main.js%0A", "/../page.py"):
-        answer = sent.ask(path)
+        answer = sent.request(path)
         assert (answer.status, answer.json) == (404, {"error": "Not Found"})
 
 
 @pytest.mark.parametrize("path", paths())
 def test_files_have_a_type_an_etag_and_a_security_policy(sent: Service, path: str):
-    answer = sent.ask(path)
+    answer = sent.request(path)
     kind = {"": "text/html", "css": "text/css", "js": "text/javascript"}[path.rpartition(".")[2].strip("/")]
     assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
     assert answer.headers["cache-control"] == "no-cache"
@@ -50,11 +50,11 @@ def test_files_have_a_type_an_etag_and_a_security_policy(sent: Service, path: st
     }
     assert re.fullmatch(r'"[0-9a-f]{64}"', answer.headers["etag"])
     client = Client(sent.port)
-    again = client.ask(path, headers=f"If-None-Match: {answer.headers['etag']}\r\n")
+    again = client.request(path, headers=f"If-None-Match: {answer.headers['etag']}\r\n")
     assert (again.status, again.body) == (304, b"")
-    head = client.ask(path, "HEAD")
+    head = client.request(path, "HEAD")
     assert (head.status, head.body, head.headers["content-length"]) == (200, b"", str(len(answer.body)))
-    assert client.ask(path, "POST").status == 405
+    assert client.request(path, "POST").status == 405
     client.close()
 
 
@@ -84,15 +84,15 @@ def test_every_imported_module_exists_and_is_preloaded():
 
 def test_an_app_has_no_page_by_default():
     with served(create_app(LiveIndex())) as service:
-        assert service.ask("/").status == 404
-        assert service.ask("/page.css").status == 404
+        assert service.request("/").status == 404
+        assert service.request("/page.css").status == 404
 
 
 @pytest.mark.thorough
 def test_the_command_serves_the_page_by_default(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0) as command:
-        assert command.service.ask("/").body == (PAGE / "index.html").read_bytes()
-        assert command.service.ask("/main.js").status == 200
+        assert command.service.request("/").body == (PAGE / "index.html").read_bytes()
+        assert command.service.request("/main.js").status == 200
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_the_command_serves_no_page_if_it_is_disabled(
     tmp_path: Path, arguments: list[str], environment: dict[str, str]
 ):
     with running(tmp_path, SAMPLE, "--port", 0, *arguments, **environment) as command:
-        assert command.service.ask("/").json == {"error": "Not Found"}
-        assert command.service.ask("/main.js").status == 404
-        assert command.service.ask("/healthz").status == 200
+        assert command.service.request("/").json == {"error": "Not Found"}
+        assert command.service.request("/main.js").status == 404
+        assert command.service.request("/healthz").status == 200
         assert len(command.service.pair_list().json["pairs"]) == 13
         assert command.end() == 0
 

@@ -133,7 +133,7 @@ class TestHead:
     def test_a_large_body_is_not_counted_as_a_head(self, client: Client):
         post = LIST.replace(b"GET", b"POST") + b"Content-Length: 1000000\r\n\r\n"
         assert client.send(post + b"x" * 1_000_000).status == 405
-        assert client.ask("/trading-view/pair-list").status == 200
+        assert client.request("/trading-view/pair-list").status == 200
 
     @settings(max_examples=20, phases=WITHOUT_SHRINKING, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
@@ -163,20 +163,20 @@ class TestTarget:
         return "/" + "x" * (size - 1)
 
     def test_a_target_at_the_limit_is_answered(self, client: Client):
-        assert client.ask(self.target(MAX_TARGET_BYTES)).status == 404
+        assert client.request(self.target(MAX_TARGET_BYTES)).status == 404
 
     @pytest.mark.parametrize("size", [MAX_TARGET_BYTES + 1, 60_000, 1_000_000])
     def test_a_target_above_the_limit_is_400(self, client: Client, size: int):
-        answer = client.ask(self.target(size))
+        answer = client.request(self.target(size))
         assert (answer.status, answer.json) == (400, {"error": "The request target must have at most 8192 bytes"})
         assert is_closed(client.socket)
 
     def test_parameters_up_to_the_limit_are_read(self, client: Client):
-        answer = client.ask("/trading-view/order-book?" + "&".join(["base=ADA"] * MAX_PARAMETERS))
+        answer = client.request("/trading-view/order-book?" + "&".join(["base=ADA"] * MAX_PARAMETERS))
         assert answer.json["error"].startswith("Query parameter 'base' must be given once")
 
     def test_more_parameters_are_400(self, client: Client):
-        answer = client.ask("/trading-view/order-book?" + "&".join(["base=ADA"] * (MAX_PARAMETERS + 1)))
+        answer = client.request("/trading-view/order-book?" + "&".join(["base=ADA"] * (MAX_PARAMETERS + 1)))
         assert (answer.status, answer.json) == (400, {"error": "The query must have at most 32 parameters"})
         assert is_closed(client.socket)
 
@@ -191,7 +191,7 @@ class TestTime:
     @pytest.mark.parametrize("byte", [b"x", b"\n"])
     def test_single_bytes_do_not_extend_the_deadline(self, byte: bytes):
         with limited(head_seconds=1) as service, closing(Client(service.port)) as client:
-            assert client.ask("/trading-view/pair-list").status == 200
+            assert client.request("/trading-view/pair-list").status == 200
             client.socket.settimeout(0.1)
 
             def is_closed_after_a_byte() -> bool:
@@ -212,7 +212,7 @@ class TestTime:
         with served(app, Server(app, limits=limits)) as service, closing(Client(service.port)) as client:
             for _ in range(2):
                 assert client.send(request + b"\r\n").status == 200
-            assert client.ask("/trading-view/pair-list").status == 200
+            assert client.request("/trading-view/pair-list").status == 200
             assert client.send(request + b"\r\n").status == 200
             assert is_closed(client.socket)
 
@@ -308,16 +308,16 @@ class TestNumber:
     def test_the_connection_that_waited_longest_is_closed_for_a_new_one(self, caplog: pytest.LogCaptureFixture):
         with limited(connections=2, head_seconds=600, keep_alive_seconds=600) as service, ExitStack() as stack:
             silent, used, third = (stack.enter_context(closing(Client(service.port))) for _ in range(3))
-            assert used.ask("/trading-view/pair-list").status == 200
-            assert third.ask("/trading-view/pair-list").status == 200
+            assert used.request("/trading-view/pair-list").status == 200
+            assert third.request("/trading-view/pair-list").status == 200
             assert is_closed(silent.socket)
             assert "idle connection closed: 2 are open, which is the limit" in caplog.text
-            assert used.ask("/trading-view/pair-list").status == 200
+            assert used.request("/trading-view/pair-list").status == 200
             # Now the third has been idle for longer.
             fourth = stack.enter_context(closing(Client(service.port)))
-            assert fourth.ask("/trading-view/pair-list").status == 200
+            assert fourth.request("/trading-view/pair-list").status == 200
             assert is_closed(third.socket)
-            assert used.ask("/trading-view/pair-list").status == 200
+            assert used.request("/trading-view/pair-list").status == 200
 
     @pytest.mark.parametrize("loop", ["auto", "asyncio"])
     @pytest.mark.parametrize("requests", [[b""], [b"Connection: close\r\n"], [b"", b""], [b"", b"", b""]])
@@ -335,7 +335,7 @@ class TestNumber:
 
             def is_answered() -> bool:
                 with closing(Client(service.port)) as other:
-                    return other.ask("/trading-view/pair-list").status == 200
+                    return other.request("/trading-view/pair-list").status == 200
 
             eventually(is_answered)
             eventually(lambda: not server.server_state.connections)
@@ -369,7 +369,7 @@ class TestNumber:
 
 @pytest.mark.parametrize("target", ["/trading-view/pair-list", "/nothing", "/" + "x" * 10_000])
 def test_responses_forbid_type_sniffing_and_embedding_in_other_origins(client: Client, target: str):
-    headers = client.ask(target).headers
+    headers = client.request(target).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cross-origin-resource-policy"] == "same-origin"
 

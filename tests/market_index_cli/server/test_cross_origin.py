@@ -11,7 +11,7 @@ from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
 from market_index_cli.server.cross_origin import CrossOrigin
 from market_index_http import create_app
 from tests.command import SAMPLE, invoke, running
-from tests.service import Answer, Client, Service, served
+from tests.service import Client, Response, Service, served
 
 PAGE = "https://page.example"
 OTHER = "http://127.0.0.1:3000"
@@ -27,15 +27,15 @@ def service() -> Iterator[Service]:
 
 def fetch(
     service: Service, origin: str | None, method: str = "GET", where: str = PAIR_LIST, headers: str = ""
-) -> Answer:
+) -> Response:
     client = Client(service.port)
     try:
-        return client.ask(where, method, (f"Origin: {origin}\r\n" if origin else "") + headers)
+        return client.request(where, method, (f"Origin: {origin}\r\n" if origin else "") + headers)
     finally:
         client.close()
 
 
-def allowed_origin(answer: Answer) -> str | None:
+def allowed_origin(answer: Response) -> str | None:
     return answer.headers.get("access-control-allow-origin")
 
 

@@ -38,10 +38,10 @@ def store(tmp_path: Path) -> Path:
 def two(tmp_path: Path, store: Path) -> Iterator[Running]:
     """Two workers that serve the store."""
     with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
-        eventually(lambda: command.said.count("listening on") == 2)
+        eventually(lambda: command.stderr.count("listening on") == 2)
         yield command
         assert command.end() == 0
-        assert "Traceback" not in command.said
+        assert "Traceback" not in command.stderr
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def each_worker(service: Service) -> Iterator[dict[int, Client]]:
     with ExitStack() as stack:
         for _ in range(500):
             client = stack.enter_context(closing(Client(service.port)))
-            clients.setdefault(client.ask("/healthz").json["process"], client)
+            clients.setdefault(client.request("/healthz").json["process"], client)
             if len(clients) == 2:
                 break
         assert len(clients) == 2
@@ -74,7 +74,7 @@ VERSION_OF = {wire.order_book_to_json(version(number)): number for number in ran
 def served_versions(service: Service) -> dict[int, int]:
     """Return the version that each of the two workers serves, by process id."""
     with each_worker(service) as clients:
-        return {process: VERSION_OF.get(client.ask(TARGET).body, 0) for process, client in clients.items()}
+        return {process: VERSION_OF.get(client.request(TARGET).body, 0) for process, client in clients.items()}
 
 
 class Readers:
@@ -105,9 +105,9 @@ class Readers:
     def _read(self, seen: list[int]) -> None:
         try:
             with closing(Client(self._service.port)) as client:
-                self.processes.add(client.ask("/healthz").json["process"])
+                self.processes.add(client.request("/healthz").json["process"])
                 while not self._done.is_set():
-                    answer = client.ask(TARGET)
+                    answer = client.request(TARGET)
                     assert answer.status == 200
                     seen.append(VERSION_OF[answer.body])
         except Exception as error:  # noqa: BLE001  # any exception is a failed request
@@ -122,7 +122,7 @@ def test_no_request_fails_and_no_response_is_torn_while_a_book_changes(tmp_path:
         running(tmp_path, path, "--port", 0, "--workers", 2) as command,
         open_store(path, synchronous="normal") as store,
     ):
-        eventually(lambda: command.said.count("listening on") == 2)
+        eventually(lambda: command.stderr.count("listening on") == 2)
         service = command.service
         revision = store.publish(version(1)).revision
         eventually(lambda: list(served_versions(service).values()) == [1, 1])
@@ -137,16 +137,16 @@ def test_no_request_fails_and_no_response_is_torn_while_a_book_changes(tmp_path:
         assert all(one == sorted(one) for one in readers.seen), "a connection saw an older book after a newer one"
         assert len({number for one in readers.seen for number in one}) > VERSIONS // 4
         with each_worker(service) as clients:
-            assert len({client.ask("/trading-view/pair-list").body for client in clients.values()}) == 1
-            assert {client.ask("/healthz").json["revision"] for client in clients.values()} == {revision}
+            assert len({client.request("/trading-view/pair-list").body for client in clients.values()}) == 1
+            assert {client.request("/healthz").json["revision"] for client in clients.values()} == {revision}
         assert command.end() == 0
 
 
 def test_each_worker_logs_its_process_and_address(two: Running, store: Path):
     with each_worker(two.service) as clients:
         for process in clients:
-            assert f"worker {process}: {store}: 13 pairs, 0 rows rejected\n" in two.said
-            assert f"worker {process}: listening on http://127.0.0.1:{two.service.port}\n" in two.said
+            assert f"worker {process}: {store}: 13 pairs, 0 rows rejected\n" in two.stderr
+            assert f"worker {process}: listening on http://127.0.0.1:{two.service.port}\n" in two.stderr
 
 
 @pytest.mark.thorough
@@ -154,9 +154,9 @@ def test_a_worker_that_is_killed_is_replaced(two: Running):
     with each_worker(two.service) as clients:
         killed, left = clients
         os.kill(killed, signal.SIGKILL)
-        assert clients[left].ask("/trading-view/pair-list").status == 200
-    eventually(lambda: f"worker {killed} ended (signal 9); starting another" in two.said)
-    eventually(lambda: two.said.count("listening on") == 3)
+        assert clients[left].request("/trading-view/pair-list").status == 200
+    eventually(lambda: f"worker {killed} ended (signal 9); starting another" in two.stderr)
+    eventually(lambda: two.stderr.count("listening on") == 3)
     with each_worker(two.service) as again:
         assert left in again
         assert killed not in again
@@ -165,7 +165,7 @@ def test_a_worker_that_is_killed_is_replaced(two: Running):
 @pytest.mark.thorough
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path, store: Path):
     with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
-        eventually(lambda: command.said.count("listening on") == 2)
+        eventually(lambda: command.stderr.count("listening on") == 2)
         port = command.service.port
         command.end(signal.SIGKILL)
 
@@ -186,7 +186,7 @@ def test_a_signal_ends_workers_that_load(tmp_path: Path, store: Path):
         process = command.process.pid
         eventually(Path(f"/proc/{process}/task/{process}/children").read_text)
         assert command.end(signal.SIGINT) == 0
-        assert "Traceback" not in command.said
+        assert "Traceback" not in command.stderr
 
 
 @contextmanager
@@ -218,7 +218,7 @@ def test_a_pipe_with_several_workers_is_a_usage_error(tmp_path: Path):
 
 @pytest.mark.thorough
 def test_standard_input_with_several_workers_is_a_usage_error():
-    done = run("serve", "-", "--workers", 2, said="")
+    done = run("serve", "-", "--workers", 2, stdin="")
     assert done.returncode == 2
     assert "can be read by one process alone: leave --workers out" in done.stderr
 

@@ -202,7 +202,7 @@ class TestOutdated:
     def small(self, bucket: str, nats_server: nats.Server) -> Iterator[Store]:
         """A store in a bucket that takes no large book."""
         name = nats.name_of(bucket)
-        nats.ask(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 1000})
+        nats.request(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 1000})
         with open_store(bucket) as store:
             yield store
 
@@ -236,11 +236,11 @@ class TestOutdated:
     def test_so_is_a_pair_whose_removal_is_rejected(self, store: Store, bucket: str, nats_server: nats.Server):
         name = nats.name_of(bucket)
         store.update([book(1, 1), book(2, 2)], freshness=fresh(1))
-        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
         with pytest.raises(BookRejected):
             store.update((), [pair(1)], freshness=fresh(2))
         assert stored(bucket) == fresh(1), "a lower bound: the servers do not take that it is unknown either"
-        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1))
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1))
         store.update([book(2, 3)], freshness=fresh(3))
         assert stored(bucket) == fresh(3).without_as_of()
 
@@ -252,7 +252,7 @@ class TestNotTaken:
     def tiny(self, bucket: str, nats_server: nats.Server) -> Iterator[Store]:
         """A store in a bucket that takes books, and no long as_of."""
         name = nats.name_of(bucket)
-        nats.ask(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 300})
+        nats.request(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 300})
         with open_store(bucket) as store:
             yield store
 
@@ -266,10 +266,10 @@ class TestNotTaken:
     def test_no_book_is_stored_if_it_cannot_be_withdrawn(self, store: Store, bucket: str, nats_server: nats.Server):
         name = nats.name_of(bucket)
         store.update([book(1, 1)], freshness=fresh(1))
-        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
         with pytest.raises(StoreError, match="does not take the freshness of its books"):
             store.update((), [pair(1)], freshness=fresh(0))
-        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1))
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1))
         index = open_feed(bucket).read()
         assert (spots(index), index.freshness) == ({1: "1"}, fresh(1))
 
@@ -361,7 +361,7 @@ class TestFollowed:
         store.update((), freshness=fresh(1))
         eventually(lambda: live.current.freshness == fresh(1))
         name = nats.name_of(bucket)
-        nats.ask(nats_server, f"STREAM.PURGE.KV_{name}", {"filter": f"$KV.{name}.{FRESHNESS_KEY}"})
+        nats.request(nats_server, f"STREAM.PURGE.KV_{name}", {"filter": f"$KV.{name}.{FRESHNESS_KEY}"})
         eventually(lambda: live.current.freshness == UNKNOWN)
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 

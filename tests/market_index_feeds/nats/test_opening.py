@@ -63,14 +63,14 @@ class TestOpening:
         """The server would acknowledge all fifty books, and hold the last twenty-two."""
         name = nats.name_of(bucket)
         config = configuration(name, 1) | {limit: 5000, "discard": "old"}
-        nats.ask(nats_server, f"STREAM.CREATE.KV_{name}", config)
+        nats.request(nats_server, f"STREAM.CREATE.KV_{name}", config)
         with pytest.raises(
             StoreError, match=rf"discards old books .* \({limit} 5000\); run: nats stream edit KV_{name} "
         ):
             open_store(bucket)
         assert len(open_feed(bucket).read()) == 0, "a feed may follow it"
         for remedy in ({"discard": "new"}, {limit: -1}):
-            nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", config | remedy)
+            nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", config | remedy)
             open_store(bucket).close()
 
     @pytest.mark.parametrize("text", ["\x1b]0;owned\x07", "x" * 1000])

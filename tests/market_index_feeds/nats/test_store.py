@@ -106,7 +106,7 @@ class TestLimits:
             stored = set(open_feed(bucket).read())
             assert stored == set(map(pair, range(50))) - set(raised.value.pairs)
             assert raised.value.receipt == Receipt(len(stored), published=len(stored))
-            nats.ask(nats_server, f"STREAM.PURGE.KV_{nats.name_of(bucket)}", {})
+            nats.request(nats_server, f"STREAM.PURGE.KV_{nats.name_of(bucket)}", {})
             with pytest.raises(BookRejected, match=f"rejected {large.pair}: maximum bytes exceeded; 2 of 3") as raised:
                 store.replace([book(1, 1), large, book(2, 2)])
             assert (raised.value.pairs, raised.value.receipt.published) == ((large.pair,), 2)
@@ -117,7 +117,7 @@ class TestLimits:
     ):
         name = nats.name_of(bucket)
         store.publish(book(1, 1))
-        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
         with pytest.raises(BookRejected, match=r"message size exceeds maximum allowed; 0 of 1 changes") as raised:
             store.retract(pair(1))
         assert (raised.value.pairs, raised.value.receipt) == ((pair(1),), Receipt(2))

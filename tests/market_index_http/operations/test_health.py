@@ -36,7 +36,7 @@ def service(feed: FeedState) -> Iterator[Service]:
 def test_it_reports_the_pairs_and_the_feed(service: Service, feed: FeedState):
     feed.revision, feed.age, feed.current_rejections, feed.retained_age = 7, 1.23456, 2, 98.76543
     feed.quiet_age, feed.change_age = 2.5, 3.5
-    answer = service.ask("/healthz")
+    answer = service.request("/healthz")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert answer.headers["cache-control"] == "no-store"
     assert answer.json == {
@@ -57,16 +57,16 @@ def test_it_reports_the_pairs_and_the_feed(service: Service, feed: FeedState):
 @pytest.mark.parametrize(("age", "status"), [(60.0, 200), (60.001, 503), (1e9, 503)])
 def test_it_fails_while_the_feed_is_too_old(service: Service, feed: FeedState, age: float, status: int):
     feed.age = age
-    answer = service.ask("/healthz")
+    answer = service.request("/healthz")
     assert answer.status == status
     assert ("error" in answer.json) == (status == 503)
     feed.age = 0
-    assert service.ask("/healthz").status == 200
+    assert service.request("/healthz").status == 200
 
 
 def test_a_stale_response_has_the_error_and_the_whole_status(service: Service, feed: FeedState):
     feed.age, feed.problem = 61.04, "cannot be read: it is damaged"
-    assert service.ask("/healthz").json == {
+    assert service.request("/healthz").json == {
         "error": "the feed was last healthy 61.0 seconds ago",
         "pairs": 1,
         "revision": None,
@@ -87,14 +87,14 @@ def test_it_fails_while_the_publisher_is_quiet_for_too_long(
     service: Service, feed: FeedState, quiet_age: float, status: int
 ):
     feed.quiet_age = quiet_age
-    answer = service.ask("/healthz")
+    answer = service.request("/healthz")
     assert answer.status == status
     assert ("error" in answer.json) == (status == 503)
 
 
 def test_it_names_each_check_that_failed(service: Service, feed: FeedState):
     feed.age, feed.quiet_age = 61.04, 45.0
-    assert service.ask("/healthz").json["error"] == (
+    assert service.request("/healthz").json["error"] == (
         "the feed was last healthy 61.0 seconds ago; the publisher last published 45.0 seconds ago"
     )
 
@@ -104,12 +104,12 @@ def test_a_feed_that_was_never_published_into_is_not_healthy(feed: FeedState):
     app = create_app(live := LiveIndex())
     app.router.routes.append(health_route(live, feed))
     with served(app) as service:
-        answer = service.ask("/healthz")
+        answer = service.request("/healthz")
         status = answer.json
         assert (answer.status, status["error"]) == (503, "nothing was ever published into the feed")
         assert [status[name] for name in ("as_of", "published_at", "quiet_seconds", "unchanged_seconds")] == [None] * 4
         feed.quiet_age = 1e9
-        assert service.ask("/healthz").status == 200
+        assert service.request("/healthz").status == 200
 
 
 def test_without_a_limit_no_age_is_too_old(feed: FeedState):
@@ -117,18 +117,18 @@ def test_without_a_limit_no_age_is_too_old(feed: FeedState):
     app = create_app(LiveIndex())
     app.router.routes.append(health_route(LiveIndex(), feed))
     with served(app) as service:
-        assert service.ask("/healthz").status == 200
+        assert service.request("/healthz").status == 200
 
 
 def test_it_accepts_the_methods_and_paths_of_an_endpoint(service: Service):
-    head = service.ask("/healthz", "HEAD")
+    head = service.request("/healthz", "HEAD")
     assert (head.status, head.body) == (200, b"")
-    other = service.ask("/healthz", "POST")
+    other = service.request("/healthz", "POST")
     assert (other.status, set(other.headers["allow"].split(", "))) == (405, {"GET", "HEAD"})
     for path in ("/healthz/", "/healthz%0A", "/health"):
-        assert service.ask(path).status == 404
+        assert service.request(path).status == 404
 
 
 def test_an_app_does_not_have_the_route_by_default():
     with served(create_app(LiveIndex())) as service:
-        assert service.ask("/healthz").status == 404
+        assert service.request("/healthz").status == 404

@@ -30,7 +30,7 @@ from market_index_feeds import open_store
 from market_index_http import create_app, openapi_route
 from tests.command import SAMPLE, running
 from tests.openapi import JSON, as_json, contract
-from tests.service import Answer, Client, Service, served
+from tests.service import Client, Response, Service, served
 
 CONTRACT = contract()
 
@@ -63,7 +63,7 @@ def resolved(value: Any) -> Any:
 
 def test_the_server_serves_the_description_of_the_docs(service: Service):
     assert JSON.read_text() == as_json(), "to update it: make openapi"
-    answer = service.ask("/openapi.json")
+    answer = service.request("/openapi.json")
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-cache"
@@ -75,9 +75,9 @@ def test_its_route_can_be_added_to_an_app():
     app = create_app(LiveIndex())
     app.router.routes.append(openapi_route())
     with served(app) as here:
-        assert here.ask("/openapi.json").json == CONTRACT
-        assert here.ask("/openapi.json", "HEAD").body == b""
-        assert here.ask("/openapi.json", "POST").status == 405
+        assert here.request("/openapi.json").json == CONTRACT
+        assert here.request("/openapi.json", "HEAD").body == b""
+        assert here.request("/openapi.json", "POST").status == 405
 
 
 def test_it_describes_every_route_of_the_app():
@@ -86,7 +86,7 @@ def test_it_describes_every_route_of_the_app():
     assert CONTRACT["paths"].keys() - paths == {"/healthz"}
 
 
-def assert_described(path: str, answer: Answer) -> None:
+def assert_described(path: str, answer: Response) -> None:
     """Assert that the status, type, headers and body of a response match the description."""
     responses = CONTRACT["paths"][path]["get"]["responses"]
     assert str(answer.status) in responses
@@ -125,21 +125,21 @@ QUERY = f"base={FIRST['base']}&quote={FIRST['quote']}"
     ],
 )
 def test_responses_are_as_described(service: Service, path: str, query: str, status: int):
-    answer = service.ask(f"{path}?{query}")
+    answer = service.request(f"{path}?{query}")
     assert answer.status == status
     assert_described(path, answer)
-    head = service.ask(f"{path}?{query}", "HEAD")
+    head = service.request(f"{path}?{query}", "HEAD")
     assert (head.status, head.body) == (status, b"")
 
 
 @pytest.mark.parametrize("path", CONTRACT["paths"])
 def test_405_and_304_are_as_described(service: Service, path: str):
-    other = service.ask(path, "POST")
+    other = service.request(path, "POST")
     assert other.status == 405
     assert_described(path, other)
     if path.startswith("/trading-view/"):
         client = Client(service.port)
-        not_modified = client.ask(f"{path}?{QUERY}", headers="If-None-Match: *\r\n")
+        not_modified = client.request(f"{path}?{QUERY}", headers="If-None-Match: *\r\n")
         client.close()
         assert not_modified.status == 304
         assert_described(path, not_modified)
@@ -152,14 +152,14 @@ def test_a_failure_is_as_described(path: str, monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(LiveIndex, "current", property(fail))
     with served(create_app(LiveIndex())) as here:
-        answer = here.ask(f"{path}?{QUERY}")
+        answer = here.request(f"{path}?{QUERY}")
     assert answer.status == 500
     assert_described(path, answer)
 
 
 def test_a_stale_server_is_as_described(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0, "--max-stale", 0) as command:
-        answer = command.service.ask("/healthz")
+        answer = command.service.request("/healthz")
     assert answer.status == 503
     assert_described("/healthz", answer)
 
