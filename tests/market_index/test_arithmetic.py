@@ -1,4 +1,4 @@
-"""Arithmetic on decimals: it never rounds, and a number has one plain form."""
+"""Decimal arithmetic: it never rounds, and each number has one plain form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from market_index.arithmetic import EXACT, plain
 
 
 @given(st.integers(-(10**40), 10**40), st.integers(-40, 40))
-def test_a_plain_number_is_equal_and_has_no_trailing_zeros_behind_the_point(coefficient: int, exponent: int):
+def test_a_plain_number_is_equal_and_has_no_trailing_zeros_after_the_point(coefficient: int, exponent: int):
     number = Decimal(coefficient).scaleb(exponent, EXACT)
     result = plain(number)
     _, digits, places = result.as_tuple()
@@ -44,7 +44,7 @@ def test_an_operation_that_would_round_raises():
         EXACT.subtract(Decimal("Infinity"), Decimal("Infinity"))
 
 
-def test_the_default_context_of_the_program_changes_nothing():
+def test_the_decimal_context_of_the_program_has_no_effect():
     script = """
 import decimal
 decimal.DefaultContext.Emax = decimal.DefaultContext.prec = 3

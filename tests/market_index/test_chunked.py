@@ -1,4 +1,4 @@
-"""The persistent sorted structure, against a dict; and that its layout depends on nothing but the keys."""
+"""The persistent sorted structure, compared with a dict; its layout depends only on the keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def layout(content: Chunked[int, str]) -> tuple[list[tuple[list[int], list[str]]
     return [(chunk.keys, list(chunk.values)) for chunk in content.chunks], content._bounds, content._size
 
 
-# Ranges, so that one example crosses the size up to which nothing is split; and keys at which a chunk ends.
+# Ranges, so that an example crosses the size below which nothing is split, and keys at which a chunk ends.
 runs = st.builds(lambda start, count: range(start, start + count), st.integers(0, 300), st.integers(0, 150))
 some_keys = st.lists(st.integers(0, 400) | st.sampled_from(ENDS[:12]), max_size=8) | runs
 recurring = st.integers(0, 9) | st.integers(0, 400)
@@ -159,7 +159,7 @@ def test_keys_without_any_boundary_are_one_chunk():
 
 
 @given(start=contents, steps=changes, every=st.integers(1, 3))
-def test_items_follow_their_values(start: dict[int, str], steps: list[tuple[Iterable[int], str | None]], every: int):
+def test_items_move_with_their_values(start: dict[int, str], steps: list[tuple[Iterable[int], str | None]], every: int):
     content = built(RISING, start)
     for keys, value in steps:
         for chunk in content.chunks[::every]:
@@ -168,7 +168,7 @@ def test_items_follow_their_values(start: dict[int, str], steps: list[tuple[Iter
         content = content._changed([(key, value) for key in keys])
         for chunk in content.chunks:
             assert chunk.items is None or len(chunk.items) == len(chunk.keys)
-            # An item is there only if it is valid: that of "a" holds for "ab", but not for "b".
+            # A kept item is valid: that of "a" is valid for "ab", but not for "b".
             assert all(
                 item in {None, f"item of {one[0]}"} for item, one in zip(chunk.items or (), chunk.values, strict=False)
             )
@@ -183,7 +183,7 @@ def test_a_chunk_with_items_has_the_new_item_of_each_new_value(
     for keys, value in steps:
         for chunk in content.chunks:
             chunk.items = list(map(WITH_ITEMS.new_item, chunk.keys, chunk.values))
-        # An empty sequence is built anew, without items.
+        # An empty sequence is rebuilt without items.
         is_kept = content._size > 0
         content = content._changed([(key, value) for key in keys])
         for chunk in (*content.chunks, *content._head(100).chunks) if is_kept else ():

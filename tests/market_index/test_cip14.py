@@ -1,4 +1,4 @@
-"""Fingerprints, by the test vectors of the standard and by another encoder."""
+"""CIP-14 fingerprints, compared with the test vectors of the standard and with another encoder."""
 
 from __future__ import annotations
 

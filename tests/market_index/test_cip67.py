@@ -1,4 +1,4 @@
-"""The label and the text of an asset name, by the test vectors of the standard."""
+"""The CIP-67 label and the text of an asset name, compared with the test vectors of the standard."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def named(asset_name: bytes) -> AssetId:
 
 
 class TestAssetName:
-    """Its label, as CIP-67 has it, and its text."""
+    """The CIP-67 label of an asset name, and its text."""
 
     @pytest.mark.parametrize(("label", "prefix"), LABELS.items())
     def test_a_label_is_recognized_and_stripped(self, label: int, prefix: str):
@@ -62,7 +62,7 @@ class TestAssetName:
     @given(st.integers(0, 2**32 - 1) | st.sampled_from([int(prefix, 16) for prefix in LABELS.values()]))
     def test_labels_match_the_standard(self, bits: int):
         digits = f"{bits:08x}"
-        # binascii has the CRC of 16 bits alone: the one of 8 by long division of the polynomials, as text.
+        # binascii has no CRC-8: compute it by long division of polynomials, as text.
         dividend = int(digits[1:5], 16) << 8
         for shift in range(15, -1, -1):
             if dividend >> (shift + 8) & 1:

@@ -1,4 +1,4 @@
-"""Running totals, what is near the midpoint, and levels on a coarser grid, each against plain sums over all levels."""
+"""Running totals, liquidity near the midpoint, and coarser grids, each compared with plain sums over all levels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TestCumulative:
     """Running totals."""
 
     @given(books, SIDES)
-    def test_each_is_what_rests_at_its_price_or_better(self, book: OrderBook, side: Side):
+    def test_each_total_is_the_liquidity_at_its_price_or_better(self, book: OrderBook, side: Side):
         levels = levels_of(book, side)
         with localcontext(NARROW):
             totals = book.cumulative(side)
@@ -49,16 +49,16 @@ class TestCumulative:
             Decimal(f"{(3 * (LARGEST_COEFFICIENT - 1) * 10**28 + 1) * (2**64 - 1)}E-28"),
         )
 
-    def test_a_side_is_a_side(self):
+    def test_a_side_must_be_a_side(self):
         with pytest.raises(TypeError, match=r"side must be Side\.BID or Side\.ASK, got 'bid'"):
             OrderBook(PAIR).cumulative("bid")  # type: ignore[arg-type]  # a caller without types
 
 
 class TestLiquidityWithin:
-    """What rests near the midpoint."""
+    """Liquidity within a ratio of the midpoint."""
 
     @given(books, SIDES, prices())
-    def test_it_is_the_sum_of_what_is_no_further(self, book: OrderBook, side: Side, ratio: Decimal):
+    def test_it_is_the_sum_of_the_levels_within_the_bound(self, book: OrderBook, side: Side, ratio: Decimal):
         with localcontext(NARROW):
             near = book.liquidity_within(side, ratio)
         bids, asks = levels_of(book, Side.BID), levels_of(book, Side.ASK)
@@ -72,7 +72,7 @@ class TestLiquidityWithin:
         assert near.base == sum(amount for _, amount in within)
         assert Fraction(near.quote) == sum(price * amount for price, amount in within)
 
-    def test_the_bounds_are_among_it(self):
+    def test_the_bounds_are_included(self):
         book = OrderBook.from_levels(PAIR, [("99", 1), ("98", 2), ("97.9", 4)], [("101", 1), ("102", 2), ("102.1", 4)])
         assert book.liquidity_within(Side.BID, "0.02") == Liquidity(3, Decimal(295))
         assert book.liquidity_within(Side.ASK, "0.02") == Liquidity(3, Decimal(305))
@@ -106,13 +106,13 @@ class TestLiquidityWithin:
         with pytest.raises(InvalidPrice, match=r"^ratio: "):
             OrderBook(PAIR).liquidity_within(Side.BID, ratio)  # type: ignore[arg-type]  # a caller without types
 
-    def test_a_side_is_a_side(self):
+    def test_a_side_must_be_a_side(self):
         with pytest.raises(TypeError, match="side must be"):
             OrderBook(PAIR).liquidity_within(None, "0.02")  # type: ignore[arg-type]  # a caller without types
 
 
 class TestGrouped:
-    """Levels on a grid."""
+    """Levels on a coarser price grid."""
 
     @given(books, prices())
     def test_totals_are_kept_and_no_price_gets_better(self, book: OrderBook, step: Decimal):
@@ -138,7 +138,7 @@ class TestGrouped:
                 assert price == (multiple if is_a_price(multiple) else worst)
         assert not grouped.is_crossed or book.is_crossed
 
-    def test_what_is_below_a_step_or_beyond_the_last_price_stays_at_its_worst(self):
+    def test_a_cell_without_a_valid_price_uses_its_worst_price(self):
         largest = str(LARGEST_COEFFICIENT)
         book = OrderBook.from_levels(
             PAIR, bids=[("12", 1), ("9", 2), ("3", 4)], asks=[("11", 1), ("20", 2), ("20.5", 4), (largest, 8)]
@@ -163,7 +163,7 @@ class TestGrouped:
 
 
 class TestResultTypes:
-    """Callers cannot construct totals that no book can have."""
+    """Totals that no book can have are rejected."""
 
     @pytest.mark.parametrize(
         ("base", "quote", "kind", "message"),
@@ -179,9 +179,9 @@ class TestResultTypes:
     )
     def test_totals_are_validated(self, base, quote, kind: type[Exception], message: str):
         for construct in (Liquidity, partial(CumulativeLevel, Decimal(1))):
-            with pytest.raises(kind) as rejected:
+            with pytest.raises(kind) as raised:
                 construct(base, quote)
-            assert str(rejected.value) == message
+            assert str(raised.value) == message
 
     def test_totals_may_be_zero(self):
         assert Liquidity(0, Decimal(0)).base == CumulativeLevel("1", 0, Decimal(0)).quote
@@ -193,7 +193,7 @@ class TestResultTypes:
 
 
 def cells(book: OrderBook, side: Side, step: Fraction) -> dict[Fraction, list[tuple[Fraction, int]]]:
-    """The levels by the multiple of the step that each is rounded to, in the order of the side."""
+    """Return the levels by the multiple of the step that each is rounded to, in the order of the side."""
     found = defaultdict(list)
     for price, amount in levels_of(book, side):
         multiple = price // step if side is Side.BID else -(-price // step)

@@ -1,4 +1,4 @@
-"""The exceptions: pickle, copy, location; and how a message shows the value that was rejected."""
+"""The exceptions: pickle, copy, location, and the display of rejected values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_error_survives_pickle_and_copy(error: MarketIndexError):
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_a_location_is_put_in_front_of_the_message(error: MarketIndexError):
+def test_a_location_precedes_the_message(error: MarketIndexError):
     located = error.at("bids[3]")
     assert type(located) is type(error)
     assert str(located) == "bids[3]: message"
@@ -56,7 +56,7 @@ def test_an_error_without_arguments_has_no_message():
 
 
 @pytest.mark.parametrize("error", [PairNotFound(PAIR), OrderNotFound("51ab#0")], ids=["pair", "order"])
-def test_what_is_not_found_is_its_own_location(error: MarketIndexError):
+def test_an_error_of_a_missing_key_needs_no_location(error: MarketIndexError):
     assert error.at("bids[3]") is error
 
 
@@ -82,7 +82,7 @@ def test_a_repr_of_more_than_80_characters_is_cut(length: int, line: str):
     assert safe_repr("x" * length) == safe_repr(Printed(repr("x" * length))) == line
 
 
-def test_a_text_is_cut_before_its_repr_is_taken():
+def test_a_text_is_cut_before_its_repr_is_computed():
     huge = "x" * 10_000_000
     tracemalloc.start()
     try:

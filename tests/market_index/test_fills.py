@@ -1,4 +1,4 @@
-"""Fills: what an amount takes of a side, against a model that takes one unit after the other off the best price."""
+"""Simulated fills, compared with a model that takes single units from the best price on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIDES = st.sampled_from(Side)
 
 
 def worth(book: OrderBook, side: Side, base: int) -> Fraction:
-    """What the best so many base units come to: an independent model, by the definition of a price."""
+    """Return the value of the best `base` base units: an independent model, by the definition of a price."""
     total = Fraction(0)
     for price, liquidity in levels_of(book, side):
         taken = min(base, liquidity)
@@ -42,13 +42,13 @@ def held(book: OrderBook, side: Side) -> int:
 
 @st.composite
 def amounts_near(draw: st.DrawFn, total: Fraction) -> int:
-    """Amounts from none to more than there is, the edge among them."""
+    """Draw amounts from 0 to more than the side has, often near the boundary."""
     edge = floor(total)
     return max(0, draw(st.integers(0, 2 * edge + 2) | st.integers(edge - 2, edge + 2) | st.integers(0, 5)))
 
 
 def consistent(fill: SimulatedFill, side: Side) -> bool:
-    """Whether what a fill says of itself agrees with the levels that it took."""
+    """Whether the totals of a fill agree with its levels."""
     taken = [(Fraction(level.price), level.accumulated_liquidity) for level in fill.levels]
     assert fill.filled == sum(amount for _, amount in taken)
     assert Fraction(fill.paid) == sum(price * amount for price, amount in taken)
@@ -66,7 +66,7 @@ class TestBase:
     """An amount in base units."""
 
     @given(st.data(), books, SIDES)
-    def test_it_takes_the_best_units_and_never_more_than_is_there(
+    def test_it_takes_the_best_units_and_never_more_than_the_side_has(
         self, data: st.DataObject, book: OrderBook, side: Side
     ):
         total = held(book, side)
@@ -80,7 +80,7 @@ class TestBase:
         assert fill == book.simulate_fill(side, amount, unit="base")
 
     @given(st.data(), books, SIDES)
-    def test_one_fill_after_another_is_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
+    def test_two_fills_in_sequence_equal_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
         first = book.simulate_fill(side, data.draw(amounts_near(Fraction(held(book, side)))))
         left = book_without(book, side, first)
         more = data.draw(amounts_near(Fraction(held(left, side))))
@@ -90,7 +90,7 @@ class TestBase:
         assert both.complete == second.complete
 
     @given(st.data(), books, SIDES)
-    def test_what_is_filled_and_paid_rises_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
+    def test_filled_and_paid_rise_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
         amounts = amounts_near(Fraction(held(book, side)))
         less, more = sorted([data.draw(amounts), data.draw(amounts)])
         small, large = book.simulate_fill(side, less), book.simulate_fill(side, more)
@@ -98,13 +98,13 @@ class TestBase:
         assert small.paid <= large.paid
         assert small.complete >= large.complete
         if small.average_price is not None and large.average_price is not None:
-            # The more is taken, the worse the price.
+            # A larger amount has a worse average price.
             assert (small.average_price <= large.average_price) is (side is Side.ASK) or (
                 small.average_price == large.average_price
             )
 
     @given(books, SIDES)
-    def test_the_fill_of_all_is_the_end_of_the_running_totals(self, book: OrderBook, side: Side):
+    def test_the_fill_of_a_whole_side_equals_the_last_running_total(self, book: OrderBook, side: Side):
         fill, totals = book.simulate_fill(side, held(book, side)), book.cumulative(side)
         assert fill.complete
         assert fill.levels == (book.bids if side is Side.BID else book.asks)
@@ -121,7 +121,7 @@ class TestQuote:
     """An amount in quote units."""
 
     @given(st.data(), books)
-    def test_a_purchase_is_the_most_that_costs_no_more(self, data: st.DataObject, book: OrderBook):
+    def test_a_purchase_is_the_largest_that_costs_at_most_the_amount(self, data: st.DataObject, book: OrderBook):
         total = worth(book, Side.ASK, held(book, Side.ASK))
         amount = data.draw(amounts_near(total))
         with localcontext(NARROW):
@@ -133,7 +133,7 @@ class TestQuote:
         assert fill.levels == book.simulate_fill(Side.ASK, fill.filled).levels
 
     @given(st.data(), books)
-    def test_a_sale_is_the_least_that_brings_no_less(self, data: st.DataObject, book: OrderBook):
+    def test_a_sale_is_the_smallest_that_brings_at_least_the_amount(self, data: st.DataObject, book: OrderBook):
         total = worth(book, Side.BID, held(book, Side.BID))
         amount = data.draw(amounts_near(total))
         with localcontext(NARROW):
@@ -148,14 +148,14 @@ class TestQuote:
         assert fill.levels == book.simulate_fill(Side.BID, fill.filled).levels
 
     @given(st.data(), books, SIDES)
-    def test_what_is_filled_rises_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
+    def test_filled_rises_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
         amounts = amounts_near(worth(book, side, held(book, side)))
         less, more = sorted([data.draw(amounts), data.draw(amounts)])
         assert book.simulate_fill(side, less, "quote").filled <= book.simulate_fill(side, more, "quote").filled
 
     @given(st.data(), books, SIDES)
-    def test_one_fill_after_another_is_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
-        # What was over, or too much, of a first whole fill counts for the second.
+    def test_two_fills_in_sequence_equal_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
+        # The remainder or the surplus of the first fill counts for the second.
         first = book.simulate_fill(side, data.draw(amounts_near(Fraction(held(book, side)))))
         left = book_without(book, side, first)
         both = data.draw(st.integers(ceil(first.paid), ceil(first.paid) + 10**6))
@@ -168,7 +168,7 @@ class TestQuote:
 
 
 class TestExamples:
-    """What a trader asks."""
+    """Questions of a trader."""
 
     BOOK = OrderBook.from_levels(
         PAIR, bids=[("0.5", 100), ("0.3", 100)], asks=[("0.7", 100), ("0.9", 100), ("1.1", 5)], spot="0.6"
@@ -191,12 +191,12 @@ class TestExamples:
         assert (fill.filled, fill.paid, fill.complete) == (104, Decimal("51.2"), True)
         assert str(fill.average_price) == "0.4923076923076923076923076923"
 
-    def test_too_small_an_amount_buys_nothing_and_is_complete(self):
+    def test_an_amount_below_the_price_of_one_unit_buys_nothing_and_is_complete(self):
         book = OrderBook.from_levels(PAIR, asks=[("3", 1)])
         nothing = SimulatedFill(0, Decimal(0), Levels(Side.ASK), complete=True)
         assert book.simulate_fill(Side.ASK, 2, "quote") == nothing
 
-    def test_of_an_empty_side_nothing_is_filled(self):
+    def test_an_empty_side_fills_nothing(self):
         nothing = SimulatedFill(0, Decimal(0), Levels(Side.BID), complete=False)
         for unit in ("base", "quote"):
             assert OrderBook(PAIR).simulate_fill(Side.BID, 1, unit) == nothing
@@ -231,9 +231,9 @@ class TestExamples:
         ],
     )
     def test_invalid_arguments_are_rejected(self, arguments, kind, reason):
-        with pytest.raises(kind) as refused:
+        with pytest.raises(kind) as raised:
             self.BOOK.simulate_fill(*arguments)
-        assert str(refused.value) == reason
+        assert str(raised.value) == reason
 
     def test_only_the_levels_that_are_taken_are_inspected(self):
         deep = OrderBook.from_levels(PAIR, asks=[(str(price), 10) for price in range(1, 20_001)])
@@ -245,7 +245,7 @@ class TestExamples:
 
 
 class TestResultTypes:
-    """Callers cannot construct results that no book can have."""
+    """Results that no book can have are rejected."""
 
     @pytest.mark.parametrize(
         ("change", "kind"),

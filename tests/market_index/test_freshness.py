@@ -1,4 +1,4 @@
-"""What books reflect and when they were published: valid values, texts, and how an index keeps them."""
+"""Freshness: valid values, texts, and how indexes keep it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class TestAsOf:
     @pytest.mark.parametrize(
         "as_of", ["", " a", "a ", "a" * 201, "a\n", "\x7f", "ä", "\u2028", b"a", 1, "\x00", "a\tb"]
     )
-    def test_anything_else_is_rejected(self, as_of: object):
+    def test_any_other_value_is_rejected(self, as_of: object):
         with pytest.raises(InvalidFreshness, match=r"as_of must be 1 to 200 printable ASCII characters .*, got"):
-            Freshness(as_of)  # type: ignore[arg-type]  # what a caller without type checks may pass
+            Freshness(as_of)  # type: ignore[arg-type]  # a caller without types
 
 
 class TestPublishedAt:
     @given(times)
-    def test_it_is_the_same_moment_in_utc_cut_to_milliseconds(self, time: datetime):
+    def test_it_is_converted_to_utc_and_truncated_to_milliseconds(self, time: datetime):
         kept = Freshness(published_at=time).published_at
         assert kept is not None
         assert kept.tzinfo is UTC
@@ -47,7 +47,7 @@ class TestPublishedAt:
     @pytest.mark.parametrize("time", [datetime(2026, 11, 22), "2026-11-22T00:00:00Z", 1.0, object()])  # noqa: DTZ001  # the subject
     def test_a_time_needs_a_time_zone(self, time: object):
         with pytest.raises(InvalidFreshness, match="published_at must be a datetime with a time zone, got"):
-            Freshness(published_at=time)  # type: ignore[arg-type]  # what a caller without type checks may pass
+            Freshness(published_at=time)  # type: ignore[arg-type]  # a caller without types
 
     @pytest.mark.parametrize(
         "time",
@@ -64,7 +64,7 @@ class TestPublishedAt:
 class TestTimesAsText:
     @given(times, offsets)
     @example(datetime(1, 1, 1, tzinfo=UTC), UTC)
-    def test_a_text_names_the_same_time_again(self, time: datetime, offset: timezone):
+    def test_a_time_round_trips_through_its_text(self, time: datetime, offset: timezone):
         kept = Freshness(published_at=time).published_at
         assert kept is not None
         text = format_time(kept)
@@ -83,7 +83,7 @@ class TestTimesAsText:
             ("2026-11-22T23:59:59.999-05:30", "2026-11-23T05:29:59.999Z"),
         ],
     )
-    def test_every_spelling_of_the_rfc_is_read(self, text: str, wanted: str):
+    def test_every_form_of_rfc_3339_is_read(self, text: str, wanted: str):
         assert format_time(parse_time(text)) == wanted
 
     @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ class TestTimesAsText:
         "text",
         ["2026-02-30T00:00:00Z", "2026-01-01T00:00:60Z", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00"],
     )
-    def test_a_time_that_is_on_no_calendar_is_rejected(self, text: str):
+    def test_a_time_that_does_not_exist_is_rejected(self, text: str):
         with pytest.raises(InvalidFreshness, match=r"a time must exist in the calendar .*, got"):
             parse_time(text)
 
@@ -117,7 +117,7 @@ class TestIndexes:
         assert (MarketIndex().as_of, MarketIndex().published_at) == (None, None)
 
     @pytest.mark.parametrize("books", [[], [book(2)], [book(number) for number in range(200)]])
-    def test_a_derived_index_keeps_what_it_is_not_given(self, books: list[object]):
+    def test_a_derived_index_keeps_what_is_not_given(self, books: list[object]):
         index = MarketIndex(books, "slot 1", self.TIME)  # type: ignore[arg-type]  # a list of books
         later = self.TIME + timedelta(1)
         derived = index.with_books(book(1)).without(pair(1))
@@ -129,7 +129,7 @@ class TestIndexes:
         assert index.with_books(as_of="slot 2") == index
         assert index.freshness == Freshness("slot 1", self.TIME)
 
-    def test_it_has_no_part_in_equality(self):
+    def test_it_is_excluded_from_equality(self):
         index = MarketIndex([book(1)], "slot 1", self.TIME)
         assert index == MarketIndex([book(1)])
         assert hash(index) == hash(MarketIndex([book(1)]))
@@ -148,7 +148,7 @@ class TestIndexes:
 
 
 class TestLiveIndexes:
-    def test_an_update_keeps_what_it_is_not_given(self):
+    def test_an_update_keeps_what_is_not_given(self):
         live = LiveIndex()
         live.update([book(1)], as_of="slot 1")
         live.publish(book(2))
@@ -163,7 +163,7 @@ class TestLiveIndexes:
         assert live.current.freshness == UNKNOWN
         assert len(live.current) == 0
 
-    def test_that_of_several_feeds_is_not_known(self):
+    def test_the_freshness_of_several_feeds_is_unknown(self):
         live = LiveIndex()
         live.update_from(MarketIndex, [book(1)], [], Freshness("slot 1"))
         live.update_from(LiveIndex, [book(2)], [], Freshness("slot 2"))
@@ -172,13 +172,13 @@ class TestLiveIndexes:
         assert live.current.freshness == UNKNOWN
 
     @pytest.mark.parametrize("live", [LiveIndex([book(2)]), LiveIndex()])
-    def test_that_of_a_feed_is_not_claimed_for_books_that_callers_publish(self, live: LiveIndex):
+    def test_the_freshness_of_a_feed_is_unknown_if_callers_published_before(self, live: LiveIndex):
         if not live.current:
             live.publish(book(2))
         live.update_from(MarketIndex, [book(1)], [], Freshness("slot 1"))
         assert live.current.freshness == UNKNOWN
 
-    def test_nor_for_those_that_callers_publish_later(self):
+    def test_the_freshness_of_a_feed_becomes_unknown_if_callers_publish_later(self):
         live = LiveIndex()
         live.update_from(MarketIndex, [book(1)], [], Freshness("slot 1"))
         live.publish(book(2))

@@ -1,4 +1,4 @@
-"""The entry point for Hypothesis: the type of a parameter is enough to draw its values."""
+"""The Hypothesis entry point: the type of a parameter is enough to draw its values."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_type_is_enough(of_type: type):
     each()
 
 
-def test_a_type_hint_is_enough_with_no_import_of_ours():
+def test_a_type_hint_is_enough_without_importing_the_strategies():
     script = """
 from hypothesis import HealthCheck, given, settings
 from market_index import OrderBook, Side
@@ -93,7 +93,7 @@ each()
     ],
 )
 @pytest.mark.parametrize("plugins", [True, False])
-def test_imports_may_come_in_any_order(statement: str, plugins: bool):
+def test_imports_may_be_in_any_order(statement: str, plugins: bool):
     script = f"""
 import os
 if not {plugins}:

@@ -1,4 +1,4 @@
-"""The market index against a plain dict, and what one index shares with the next."""
+"""The market index, compared with a plain dict, and the chunks that versions share."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class IndexAgainstDict(RuleBasedStateMachine):
             self.model.pop(pair, None)
 
     @rule(start=st.integers(1, 400), count=st.integers(1, 200), step=st.integers(1, 3))
-    def many_at_once(self, start: int, count: int, step: int) -> None:
+    def replace_many(self, start: int, count: int, step: int) -> None:
         books = [OrderBook(numbered_pair(number)) for number in range(start, start + count * step, step)]
         self.index = self.index.with_books(*books)
         self.model |= {book.pair: book for book in books}
@@ -82,7 +82,7 @@ class IndexAgainstDict(RuleBasedStateMachine):
         self.earlier = self.index, dict(self.model)
 
     @invariant()
-    def what_changed_since_is_what_the_dicts_tell(self) -> None:
+    def changes_since_equal_those_of_the_dicts(self) -> None:
         index, model = self.earlier
         published, retracted = self.index.changes_since(index)
         assert {book.pair: id(book) for book in published} == {
@@ -99,7 +99,7 @@ class IndexAgainstDict(RuleBasedStateMachine):
             assert self.index.order_book(pair) is book
 
     @invariant()
-    def equals_the_same_books_laid_otherwise(self) -> None:
+    def equals_the_same_books_in_another_order(self) -> None:
         anew = MarketIndex(self.model.values())
         assert anew == self.index
         assert hash(anew) == hash(self.index)
@@ -110,7 +110,7 @@ TestIndexAgainstDict.settings = settings(settings(), max_examples=settings().max
 
 
 @given(st.lists(order_books(max_levels=2), max_size=8))
-def test_of_several_books_of_a_pair_the_last_one_holds(books: list[OrderBook]):
+def test_if_a_pair_repeats_the_last_book_wins(books: list[OrderBook]):
     agree(MarketIndex(books), {book.pair: book for book in books})
 
 
@@ -147,7 +147,7 @@ def test_a_value_that_is_not_a_book_is_rejected_and_changes_nothing():
     assert list(index.values()) == [book]
 
 
-def test_the_next_index_shares_all_but_the_neighbourhood_of_the_change():
+def test_the_next_index_shares_all_but_the_changed_chunks():
     numbers = list(range(1, 5_001))
     random.Random(1).shuffle(numbers)
     index = MarketIndex(OrderBook(numbered_pair(number)) for number in numbers)
@@ -159,7 +159,7 @@ def test_the_next_index_shares_all_but_the_neighbourhood_of_the_change():
     assert sum(len(chunk.keys) for chunk in new) < 1_000
 
 
-def test_nothing_changed_is_the_same_index():
+def test_an_index_without_a_change_is_the_same_object():
     for index in (MarketIndex(), MarketIndex([OrderBook(numbered_pair(1))])):
         assert index.with_books() is index
         assert index.without() is index

@@ -1,4 +1,4 @@
-"""One side of a book as a sequence, against a tuple; and that two versions share what they have in common."""
+"""One side of a book as a sequence, compared with a tuple, and the chunks that versions share."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def chunk_ends(levels: Levels) -> list[int]:
 
 
 class TestPriceLevel:
-    """Its bounds."""
+    """The bounds of a price level."""
 
     @pytest.mark.parametrize("liquidity", [1, 2**53 + 1, 2**64 - 1])
-    def test_liquidity_is_a_whole_number_from_1_to_2_64_less_1(self, liquidity: int):
+    def test_liquidity_is_a_whole_number_from_1_to_2_64_minus_1(self, liquidity: int):
         assert PriceLevel("1", liquidity).accumulated_liquidity == liquidity
 
     @pytest.mark.parametrize(
         "liquidity", [0, -1, 2**64, pytest.param(10**6000, id="huge"), True, 1.0, "1", Decimal(1), None]
     )
     def test_any_other_liquidity_is_rejected(self, liquidity: object):
-        with pytest.raises(InvalidOrderBook) as rejected:
+        with pytest.raises(InvalidOrderBook) as raised:
             PriceLevel(Decimal(1), liquidity)  # type: ignore[arg-type]  # a caller without types
         given = safe_repr(liquidity) if type(liquidity) is int else f"{type(liquidity).__name__}: {liquidity!r}"
-        assert str(rejected.value) == (
+        assert str(raised.value) == (
             f"accumulated_liquidity must be a whole number (int) from 1 to 2^64-1, got {given}"
         )
 
@@ -61,7 +61,7 @@ class TestPriceLevel:
 
 
 class TestSequence:
-    """What a tuple of the same levels does."""
+    """It behaves like a tuple of the same levels."""
 
     @given(books, positions, positions, st.sampled_from([None, 1, 2, 3, -1, -2]))
     def test_it_is_sliced_as_a_tuple_is(self, book: OrderBook, start: int | None, stop: int | None, step: int | None):
@@ -106,7 +106,7 @@ class TestSequence:
             assert book.asks.index(level) == position
             assert book.asks[position] == level
 
-    def test_a_position_that_is_not_there_is_an_index_error(self):
+    def test_a_position_out_of_range_is_an_index_error(self):
         for position in (3, -4):
             with pytest.raises(IndexError):
                 _ = deep_book(3).bids[position]
@@ -137,10 +137,10 @@ class TestSequence:
 
 
 class TestAmountAt:
-    """The liquidity at a price."""
+    """`Levels.amount_at`: the liquidity at a price."""
 
     @given(books, prices())
-    def test_it_is_that_of_the_level_or_0(self, book: OrderBook, price: Decimal):
+    def test_it_is_the_amount_of_the_level_or_0(self, book: OrderBook, price: Decimal):
         for levels in (book.bids, book.asks):
             by_price = {level.price: level.accumulated_liquidity for level in levels}
             for at in {price, *by_price}:
@@ -161,13 +161,13 @@ class TestAmountAt:
         assert levels.amount_at(Decimal("2E+1")) == 9
 
     @pytest.mark.parametrize("price", [0.5, 1, None, "x", "0", "-1", Decimal(-1), Decimal("NaN"), Decimal("1e40")])
-    def test_what_is_no_price_is_rejected(self, price):
+    def test_a_value_that_is_not_a_price_is_rejected(self, price):
         with pytest.raises(InvalidPrice):
             OrderBook.from_levels(PAIR, asks=[("0.5", 7)]).asks.amount_at(price)
 
 
 class TestConstructor:
-    """Validated, wherever the levels come from."""
+    """The constructor validates all levels."""
 
     @pytest.mark.parametrize(
         ("levels", "message"),
@@ -176,11 +176,11 @@ class TestConstructor:
             ([PriceLevel("2", 1), PriceLevel("1", 1)], r"asks\[1\]\.price must be above asks\[0\]\.price"),
         ],
     )
-    def test_what_is_no_ordered_sequence_of_levels_is_rejected(self, levels, message: str):
+    def test_other_values_than_ordered_levels_are_rejected(self, levels, message: str):
         with pytest.raises(InvalidOrderBook, match=message):
             Levels(Side.ASK, levels)
 
-    def test_the_side_is_a_side(self):
+    def test_the_side_must_be_a_side(self):
         with pytest.raises(TypeError, match=r"side must be Side\.BID or Side\.ASK, got 'bid'"):
             Levels("bid")  # type: ignore[arg-type]  # a caller without types
 
@@ -195,7 +195,7 @@ class TestConstructor:
 
 
 class TestSharing:
-    """What is computed once for all versions."""
+    """Results that are computed once for all versions."""
 
     def test_levels_are_created_when_they_are_accessed_and_kept_by_later_versions(self):
         book = deep_book(1_000)
@@ -208,7 +208,7 @@ class TestSharing:
         ]
 
     @given(data=st.data(), count=st.sampled_from([3, 63, 64, 65, 66, 200, 400]))
-    def test_what_was_inspected_and_encoded_before_is_never_stale(self, data: st.DataObject, count: int):
+    def test_cached_levels_and_json_are_never_stale(self, data: st.DataObject, count: int):
         book, totals = deep_book(count), {Decimal(price): price for price in range(1, count + 1)}
         prices = st.integers(1, count + 5) | st.sampled_from(ENDS)
         for _ in range(data.draw(st.integers(1, 6))):

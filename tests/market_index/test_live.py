@@ -1,4 +1,4 @@
-"""The one mutable cell, read and written by many threads."""
+"""The live index, with many reading and writing threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pair(number: int) -> Pair:
     return Pair(AssetId(number.to_bytes(28, "big"), b""), ADA)
 
 
-def test_publish_and_retract_swap_in_the_next_index():
+def test_publish_and_retract_replace_the_index():
     live = LiveIndex([OrderBook(pair(1))])
     before = live.current
     published = live.publish(OrderBook(pair(2), spot="2"), OrderBook(pair(1), spot="1"))
@@ -35,7 +35,7 @@ def test_publish_and_retract_swap_in_the_next_index():
     assert repr(live) == "<LiveIndex: 1 pairs>"
 
 
-def test_update_retracts_and_publishes_in_one_swap():
+def test_update_retracts_and_publishes_atomically():
     live = LiveIndex([OrderBook(pair(1)), OrderBook(pair(2))])
     live.update([OrderBook(pair(2), spot="5")], [pair(1), pair(2)])
     assert live.current == MarketIndex([OrderBook(pair(2), spot="5")])
@@ -63,7 +63,7 @@ def test_no_publish_of_many_threads_is_lost():
     assert len(live.current) == 2_000
 
 
-def test_what_is_published_may_publish_itself():
+def test_an_iterable_of_books_may_itself_publish():
     live = LiveIndex()
 
     def books() -> Iterator[OrderBook]:
@@ -74,7 +74,7 @@ def test_what_is_published_may_publish_itself():
     assert len(live.current) == 2
 
 
-def test_readers_see_whole_publishes_and_writers_lose_none():
+def test_readers_see_whole_publishes_and_none_is_lost():
     live = LiveIndex(OrderBook(pair(number)) for number in range(1, 301))
     start, done = Barrier(6), Event()
 
@@ -84,7 +84,7 @@ def test_readers_see_whole_publishes_and_writers_lose_none():
         while not is_last:
             is_last = done.is_set()
             index = live.current
-            # One publish moves all the spots of a writer's hundred pairs together.
+            # Each publish changes the spot prices of all 100 pairs of a writer.
             for first in (0, 100, 200):
                 spots = {info.last_spot for info in index.pair_list()[first : first + 100]}
                 assert len(spots) == 1, spots
@@ -108,11 +108,11 @@ def test_readers_see_whole_publishes_and_writers_lose_none():
 
 
 class AnyFeed:
-    """What updates an index beside its owner."""
+    """A second writer of a live index."""
 
 
 class TestShow:
-    """One owner shows the index that is to be current."""
+    """`LiveIndex.show`: a single writer replaces the whole index."""
 
     def test_the_index_itself_becomes_current(self):
         live = LiveIndex([OrderBook(pair(1))])
@@ -121,7 +121,7 @@ class TestShow:
         assert live.current is index
 
     @pytest.mark.parametrize("index", [None, {}, [OrderBook(pair(1))], LiveIndex()], ids=type)
-    def test_what_is_no_market_index_is_rejected_and_changes_nothing(self, index):
+    def test_a_value_that_is_not_a_market_index_is_rejected_and_changes_nothing(self, index):
         live = LiveIndex([OrderBook(pair(1))])
         before = live.current
         with pytest.raises(InvalidOrderBook, match=rf"^index must be a MarketIndex, got {type(index).__name__}: "):
@@ -130,19 +130,19 @@ class TestShow:
         live.show(MarketIndex())
         assert len(live.current) == 0
 
-    def test_its_freshness_is_its_own_also_where_several_had_updated(self):
+    def test_it_has_its_own_freshness_even_after_several_writers(self):
         live, feed, other = LiveIndex(), AnyFeed(), AnyFeed()
         live.update_from(feed, [OrderBook(pair(1))], (), Freshness("block 1"))
         live.update_from(other, [OrderBook(pair(2))], (), Freshness("block 1"))
         assert live.current.freshness == Freshness()
         live.show(MarketIndex([OrderBook(pair(3))], "block 7"))
         assert live.current.as_of == "block 7"
-        # The owner may go on either way.
+        # The owner may continue with either method.
         assert live.publish(OrderBook(pair(4))).as_of == "block 7"
         live.show(MarketIndex(as_of="block 8"))
         assert live.current.as_of == "block 8"
 
-    def test_a_feed_that_updates_it_too_makes_the_freshness_unknown(self):
+    def test_a_feed_as_second_writer_makes_the_freshness_unknown(self):
         live, feed = LiveIndex(), AnyFeed()
         live.update_from(feed, [OrderBook(pair(1))], (), Freshness("block 1"))
         live.show(MarketIndex([OrderBook(pair(3))], "block 7"))
@@ -183,7 +183,7 @@ class TestShow:
         assert list(live.publish(OrderBook(pair(2)))) == [pair(2)]
 
 
-def test_a_place_is_neither_pickled_nor_copied():
+def test_a_live_index_cannot_be_pickled_or_copied():
     live = LiveIndex()
     for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match=r"^a LiveIndex is a reference and cannot be pickled or copied; pickle"):
@@ -222,9 +222,9 @@ def test_an_update_that_interrupts_another_of_its_thread_is_rejected(monkeypatch
     with_books = MarketIndex.with_books
 
     def interrupted(index: MarketIndex, *books: OrderBook) -> MarketIndex:
-        with pytest.raises(RuntimeError) as rejected:
+        with pytest.raises(RuntimeError) as raised:
             live.publish(OrderBook(pair(1)))
-        assert str(rejected.value) == (
+        assert str(raised.value) == (
             "a LiveIndex must not be updated by a signal handler that interrupts an update of it"
         )
         return with_books(index, *books)
@@ -233,7 +233,7 @@ def test_an_update_that_interrupts_another_of_its_thread_is_rejected(monkeypatch
     assert list(live.publish(OrderBook(pair(2)))) == [pair(2)]
 
 
-def test_a_publish_of_a_signal_handler_that_interrupts_a_publish_is_rejected_and_does_not_hang():
+def test_a_publish_in_a_signal_handler_that_interrupts_a_publish_is_rejected_and_does_not_hang():
     subprocess.run([sys.executable, "-c", SIGNALLED], check=True, timeout=DEADLINE_SECONDS)
 
 
@@ -264,7 +264,7 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
 def test_a_new_lock_replaces_one_that_an_update_holds():
     live = LiveIndex()
     with ThreadPoolExecutor(1) as threads:
-        # The thread that updates does not exist in a forked child.
+        # The updating thread does not exist in a forked child.
         threads.submit(live._lock.acquire).result()
         live._is_updating = True
         _reset_all_locks()

@@ -1,4 +1,4 @@
-"""Order books: what the constructor refuses, how anything is gathered, and how the next book is derived."""
+"""Order books: the constructor, gathering, changes, and key figures."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def plain(levels: Sequence[PriceLevel]) -> list[tuple[Fraction, int]]:
 
 
 def modelled(totals: dict[Fraction, int], side: Side) -> list[tuple[Fraction, int]]:
-    """What a side must hold: the positive totals, bids falling and asks rising."""
+    """Return the levels that a side must have: the positive totals, bids falling and asks rising."""
     return sorted(((p, a) for p, a in totals.items() if a), reverse=side is Side.BID)
 
 
 class TestConstructor:
-    """It takes only what is in order already."""
+    """The constructor accepts only sorted levels."""
 
-    def test_what_is_in_order_is_taken_as_it_is(self):
+    def test_sorted_levels_are_accepted_unchanged(self):
         bids, asks = (level("3"), level("2")), (level("4"), level("5"))
         book = OrderBook(PAIR, bids, asks, Decimal("3.50"))
         assert tuple(book.bids) == bids
@@ -72,9 +72,9 @@ class TestConstructor:
         ],
     )
     def test_other_levels_are_rejected_with_their_place(self, side: str, levels: object, message: str):
-        with pytest.raises(InvalidOrderBook) as refused:
+        with pytest.raises(InvalidOrderBook) as raised:
             OrderBook(PAIR, **{side: levels})  # type: ignore[arg-type]  # a caller without types
-        assert str(refused.value) == message
+        assert str(raised.value) == message
 
     @pytest.mark.parametrize("make", [OrderBook, OrderBook.from_levels, lambda pair: OrderBook.from_orders(pair, [])])
     def test_an_asset_is_not_priced_in_itself(self, make):
@@ -94,7 +94,7 @@ class TestConstructor:
         assert OrderBook(book.pair, book.bids, book.asks, book.spot) == book
 
 
-# Of a few prices that come again, with zeros, and sums below 2^64.
+# Few prices, so that they repeat, with zeros, and sums below 2^64.
 few_prices = prices(min_value="0.5", max_value="3", max_decimal_places=1)
 entries = st.lists(st.tuples(few_prices | prices(), amounts(min_value=0, max_value=2**60)), max_size=10)
 
@@ -103,7 +103,7 @@ class TestGathering:
     """`from_levels` and `from_orders`."""
 
     @given(bids=entries, asks=entries, shuffle=st.randoms(use_true_random=False))
-    def test_levels_are_summed_by_price_and_put_in_order(self, bids, asks, shuffle):
+    def test_levels_are_summed_by_price_and_sorted(self, bids, asks, shuffle):
         book = OrderBook.from_levels(PAIR, bids, asks, "3")
         assert book.spot == 3
         for side, given_entries, levels in ((Side.BID, bids, book.bids), (Side.ASK, asks, book.asks)):
@@ -119,7 +119,7 @@ class TestGathering:
         st.lists(orders(pair=PAIR, price=few_prices) | orders(pair=PAIR), max_size=10),
         st.randoms(use_true_random=False),
     )
-    def test_orders_gather_as_their_prices_and_amounts_do(self, them: list[Order], shuffle):
+    def test_orders_are_gathered_like_their_prices_and_amounts(self, them: list[Order], shuffle):
         sums: dict[tuple[Side, Fraction], int] = defaultdict(int)
         for order in them:
             sums[order.side, representable(Fraction(order.price), up=order.side is Side.ASK)] += order.amount
@@ -135,7 +135,7 @@ class TestGathering:
         assert OrderBook.from_orders(PAIR, iter(them), spot="1") == book
 
     def test_orders_at_one_ratio_are_one_level_and_rounded_to_the_takers_disadvantage(self):
-        # An order of 2,832,390,295 for 152,648, as one stands on the ledger.
+        # A recorded order on the ledger: 2,832,390,295 for 152,648.
         ratio = Fraction(152648, 2832390295)
         them = [Order(PAIR, side, ratio, amount) for side in Side for amount in (5, 7)]
         them += [Order(PAIR, Side.BID, Fraction(152648 * 3, 2832390295 * 3), 9)]
@@ -152,7 +152,7 @@ class TestGathering:
 
     @pytest.mark.parametrize("count", [10_000, pytest.param(500_000, marks=pytest.mark.thorough)])
     def test_prices_with_equal_hashes_are_summed_in_linear_time(self, count: int):
-        # Numbers that are equal modulo 2^61-1 have equal hashes. A dict of 500,000 would take hours.
+        # Numbers that are equal modulo 2^61-1 have equal hashes. Filling a dict with 500,000 of them would take hours.
         orders = [Order(PAIR, Side.ASK, str(7 + number * (2**61 - 1)), 1) for number in range(count)]
         assert len(OrderBook.from_orders(PAIR, orders).asks) == count
 
@@ -179,9 +179,9 @@ class TestGathering:
     )
     def test_an_invalid_entry_is_rejected_with_its_place(self, entry, message):
         for refuse in (OrderBook(PAIR).apply, lambda bids: OrderBook.from_levels(PAIR, bids)):
-            with pytest.raises((InvalidOrderBook, InvalidPrice)) as refused:
+            with pytest.raises((InvalidOrderBook, InvalidPrice)) as raised:
                 refuse(bids=[("2", 1), entry])
-            assert message in str(refused.value)
+            assert message in str(raised.value)
 
     def test_an_order_of_another_pair_is_rejected_with_its_place(self):
         other = Pair(PAIR.quote, PAIR.base)
@@ -194,10 +194,10 @@ class TestGathering:
 
 
 class TestApply:
-    """The next book from level changes."""
+    """`OrderBook.apply`: the next book after changes of levels."""
 
     @given(st.data())
-    def test_it_equals_a_book_built_anew(self, data):
+    def test_it_equals_a_new_book_of_all_levels(self, data):
         book = data.draw(books)
         bids, asks = data.draw(level_changes(book)), data.draw(level_changes(book))
         spot = data.draw(st.one_of(st.just(...), st.none(), prices()))
@@ -230,7 +230,7 @@ class TestApply:
         ),
         look=st.booleans(),
     )
-    def test_large_books_change_as_dicts_do(self, count: int, runs: list[tuple[Side, int, int, int, int]], look: bool):
+    def test_large_books_change_like_dicts(self, count: int, runs: list[tuple[Side, int, int, int, int]], look: bool):
         def price(number: int) -> str:
             return f"0.{number + 1:04}"
 
@@ -257,11 +257,11 @@ class TestApply:
         assert OrderBook(PAIR, book.bids, book.asks) == book
         assert repr(OrderBook(PAIR, book.bids, book.asks)) == repr(book)
 
-    def test_a_book_has_no_attribute_but_its_own(self):
+    def test_an_unknown_attribute_is_an_error(self):
         with pytest.raises(AttributeError, match="'OrderBook' object has no attribute 'bid'"):
-            _ = OrderBook(PAIR).bid  # type: ignore[attr-defined]  # a caller's slip
+            _ = OrderBook(PAIR).bid  # type: ignore[attr-defined]  # a mistake of a caller
 
-    def test_what_did_not_change_is_shared(self):
+    def test_unchanged_sides_are_shared(self):
         book = OrderBook.from_levels(PAIR, [("3", 1), ("2", 1)], [("4", 1), ("5", 1)], "3")
         inspected = list(book.bids)
         following = book.apply(bids=[("3", 7)])
@@ -281,7 +281,7 @@ class TestApply:
             assert book.apply(asks=[("4", 7)]).apply(asks=[("4", 8)]).bids is book.bids
 
     @given(books, st.integers(0, 9))
-    def test_the_best_of_a_book_that_was_read_are_those_of_the_book(self, book: OrderBook, count: int):
+    def test_the_best_levels_of_a_decoded_book_equal_those_of_the_original(self, book: OrderBook, count: int):
         def read() -> OrderBook:
             return wire.order_book_from_json(wire.order_book_to_json(book))
 
@@ -293,7 +293,7 @@ class TestApply:
         assert looked_at.bids == book.bids
         assert looked_at.depth(count) == book.depth(count)
 
-    def test_threads_that_access_a_book_at_the_same_time_read_the_same(self):
+    def test_concurrent_threads_read_the_same_levels(self):
         levels = [(f"0.{number:05}", number) for number in range(1, 400)]
         start = Barrier(4)
 
@@ -315,7 +315,7 @@ class TestApply:
     def test_levels_are_changes_too(self):
         assert plain(OrderBook(PAIR).apply(asks=[level("2", 5)]).asks) == [(Fraction(2), 5)]
 
-    def test_recorded_changes_replay_as_a_dict_does(self, recorded_level_changes: Path):
+    def test_recorded_changes_replay_as_in_a_dict(self, recorded_level_changes: Path):
         scale = 10**8
         books: dict[str, OrderBook] = {}
         models: dict[str, dict[str, dict[Decimal, int]]] = {}
@@ -359,10 +359,10 @@ class TestApply:
 
 
 class TestReading:
-    """What a book tells of itself."""
+    """Best prices, spread, midpoint and depth."""
 
     @given(books)
-    def test_spread_and_midpoint_are_exact_and_tell_locked_from_crossed(self, book: OrderBook):
+    def test_spread_and_midpoint_are_exact_and_distinguish_locked_from_crossed(self, book: OrderBook):
         assert book.best_bid == (book.bids[0] if book.bids else None)
         assert book.best_ask == (book.asks[0] if book.asks else None)
         if not book.bids or not book.asks:

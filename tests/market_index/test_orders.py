@@ -1,4 +1,4 @@
-"""Orders: their bounds, and the level that an order at a ratio belongs to."""
+"""Orders: their bounds, and the level of an order whose price is a ratio."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.market_index.models import representable
 SNEK = AssetId(bytes(28), b"SNEK")
 PAIR = Pair(SNEK, ADA)
 LIMIT = 2**64 - 1
-# An offer's price, for which also its inverse is a price of the pair.
+# Prices of offers whose inverse is also in the range of prices.
 invertible = ratios() | ratios().map(lambda ratio: 1 / ratio) | prices(max_decimal_places=6).map(Fraction)
 
 
@@ -27,10 +27,10 @@ def offer(pair=PAIR, offered=SNEK, amount=1, price="1") -> Order:
 
 
 class TestOrder:
-    """Its side, price and amount."""
+    """The side, price and amount of an order."""
 
     @pytest.mark.parametrize("amount", [-1, 2**64, True, 1.0, "1", None])
-    def test_an_order_has_an_amount_from_0_to_2_64_less_1(self, amount: object):
+    def test_an_order_has_an_amount_from_0_to_2_64_minus_1(self, amount: object):
         assert Order(PAIR, Side.BID, "1", 0).amount == 0
         with pytest.raises(InvalidOrderBook, match="amount must be a whole number"):
             Order(PAIR, Side.BID, "1", amount)  # type: ignore[arg-type]  # a caller without types
@@ -56,10 +56,10 @@ class TestOrder:
 
 
 class TestLevelPrice:
-    """The price of the level of an order at a ratio."""
+    """The level price of an order at a ratio."""
 
     @given(orders())
-    def test_an_order_is_never_shown_better_than_it_is(self, order: Order):
+    def test_a_level_price_is_never_better_than_the_order(self, order: Order):
         shown, exact = Fraction(order.level_price), Fraction(order.price)
         assert shown <= exact if order.side is Side.BID else shown >= exact
         assert isinstance(order.price, Fraction) == (shown != exact)
@@ -82,7 +82,7 @@ class TestLevelPrice:
 
 
 class TestFromOffer:
-    """An order made from what is offered, and what is asked per unit of it (decision 22)."""
+    """`Order.from_offer` (decision 22)."""
 
     @given(pairs(), amounts(min_value=0), ratios())
     def test_an_ask_keeps_amount_and_price_and_is_shown_rounded_up(self, pair: Pair, amount: int, price: Fraction):
@@ -97,7 +97,7 @@ class TestFromOffer:
         order = offer(pair, pair.quote, amount, 1 / price)
         assert (order.pair, order.side, order.price) == (pair, Side.BID, price)
         assert Fraction(order.level_price) == representable(price, up=False)
-        # Base units that the offer pays for at the order's own price; one more would cost more than is offered.
+        # The offer pays for these base units at the order's own price; one more would cost more than is offered.
         if order.amount < LIMIT:
             assert order.amount * price <= amount < (order.amount + 1) * price
         else:
@@ -113,15 +113,15 @@ class TestFromOffer:
         assert promised <= sum(amount for amount, _ in offers)
 
     @given(amounts(), invertible)
-    def test_who_takes_an_ask_at_its_level_pays_what_is_asked(self, amount: int, price: Fraction):
+    def test_a_taker_of_an_ask_at_its_level_pays_at_least_what_is_asked(self, amount: int, price: Fraction):
         assume(price <= 2**96 - 1 and price >= Fraction(1, 10**28))
         order = offer(amount=amount, price=price)
         assert Fraction(order.level_price) * order.amount >= price * amount
 
     @pytest.mark.parametrize("price", ["7/29000", Fraction(7, 29000), "14/58000"])
-    def test_a_ratio_is_taken_exactly(self, price):
+    def test_a_ratio_is_converted_exactly(self, price):
         assert offer(price=price).price == Fraction(7, 29000)
-        # 29,000 base units cost 7 of the quote: 10 pay for 41,428.57 of them.
+        # 29,000 base units cost 7 quote units, so 10 quote units pay for 41,428.57 base units.
         assert offer(offered=ADA, amount=10, price="29000/7") == Order(PAIR, Side.BID, Fraction(7, 29000), 41428)
 
     @pytest.mark.parametrize("price", ["0.25", "2.5e-1", "1/4", Decimal("0.250"), Fraction(1, 4)])
@@ -130,7 +130,7 @@ class TestFromOffer:
         assert offer(offered=ADA, amount=7, price=price) == Order(PAIR, Side.BID, "4", 1)
 
     def test_a_bid_of_the_inverse_that_has_no_decimal_is_rounded_once(self):
-        # At the inverse's level price, 0.333…, the offer would pay for one unit more.
+        # At the rounded inverse, 0.333…, the offer would pay for one more unit.
         bid = offer(offered=ADA, amount=10**28, price="3")
         assert (bid.price, bid.level_price) == (Fraction(1, 3), Decimal(f"0.{'3' * 28}"))
         assert offer(offered=ADA, amount=1, price="3").amount == 3
@@ -144,17 +144,17 @@ class TestFromOffer:
         assert offer(offered=offered, amount=amount, price=price).amount == LIMIT
 
     @pytest.mark.parametrize("offered", [AssetId(bytes(28), b"MIN"), "ADA", None, PAIR])
-    def test_what_is_neither_base_nor_quote_cannot_be_offered(self, offered):
-        with pytest.raises(InvalidOrderBook) as rejected:
+    def test_only_base_or_quote_can_be_offered(self, offered):
+        with pytest.raises(InvalidOrderBook) as raised:
             offer(offered=offered)
-        assert str(rejected.value) == f"offered must be the base or the quote of {PAIR}, got {safe_repr(offered)}"
+        assert str(raised.value) == f"offered must be the base or the quote of {PAIR}, got {safe_repr(offered)}"
 
     @pytest.mark.parametrize("amount", [-1, True, 1.0, "1", None, Fraction(1)])
     def test_an_amount_is_a_whole_number_from_0(self, amount):
-        with pytest.raises(InvalidOrderBook) as rejected:
+        with pytest.raises(InvalidOrderBook) as raised:
             offer(amount=amount)
         given = repr(amount) if type(amount) is int else f"{type(amount).__name__}: {amount!r}"
-        assert str(rejected.value) == f"amount must be a whole number (int) of 0 or more, got {given}"
+        assert str(raised.value) == f"amount must be a whole number (int) of 0 or more, got {given}"
 
     @pytest.mark.parametrize(
         ("offered", "price", "message"),
@@ -169,9 +169,9 @@ class TestFromOffer:
         ],
     )
     def test_a_price_out_of_range_is_rejected(self, offered: AssetId, price, message: str):
-        with pytest.raises(InvalidPrice) as rejected:
+        with pytest.raises(InvalidPrice) as raised:
             offer(offered=offered, price=price)
-        assert str(rejected.value).startswith(message)
+        assert str(raised.value).startswith(message)
 
     def test_the_bounds_of_a_bid_are_those_of_a_price(self):
         assert offer(offered=ADA, amount=0, price="1e28").level_price == Decimal("1e-28")

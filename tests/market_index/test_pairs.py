@@ -1,4 +1,4 @@
-"""Pairs and pair infos."""
+"""Pairs, and the entries of the pair list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_pair_is_printed_base_first():
     assert str(Pair(ADA, SNEK)) == f"ADA/{SNEK}"
 
 
-def test_the_other_way_round_is_another_pair():
+def test_a_pair_with_base_and_quote_exchanged_is_another_pair():
     assert Pair(ADA, SNEK) != Pair(SNEK, ADA)
 
 
@@ -28,7 +28,7 @@ def test_pairs_sort_by_base_and_then_by_quote(them: list[Pair]):
     by_texts = sorted(
         them, key=lambda pair: tuple((str(asset) != "ADA", str(asset)) for asset in (pair.base, pair.quote))
     )
-    # Lower-case hexadecimal sorts as its bytes do; the colon, which sorts behind the digits, stands at one place.
+    # Lower-case hexadecimal sorts like its bytes. The colon sorts after the digits, but is always at the same position.
     assert sorted(them) == by_texts
     assert sorted(them, key=lambda pair: pair.ledger_order) == by_texts
 

@@ -111,21 +111,21 @@ def is_price(number: Fraction) -> bool:
 
 
 @pytest.mark.parametrize("text", ["1..", "0.5.", "1.5.0", "1.234.000", "5..0", "0.5...000", "..5", "1.2.3", "0.0.0"])
-def test_two_points_are_no_price(text: str):
+def test_a_text_with_two_points_is_rejected(text: str):
     for read in (parse_price, to_price, lambda text: parse_prices([text])):
         with pytest.raises(InvalidPrice, match="be ASCII digits with an optional point"):
             read(text)
 
 
 @given(prices(), prices())
-def test_prices_order_by_number_and_are_one_when_equal(one: Decimal, other: Decimal):
+def test_prices_compare_by_number(one: Decimal, other: Decimal):
     read_one, read_other = parse_price(format_price(one)), parse_price(format_price(other))
     assert (read_one < read_other) == (Fraction(one) < Fraction(other))
     assert (format_price(one) == format_price(other)) == (Fraction(one) == Fraction(other))
 
 
 @given(prices(), st.integers(1, 40))
-def test_the_callers_decimal_context_changes_nothing(price: Decimal, precision: int):
+def test_the_decimal_context_of_the_caller_has_no_effect(price: Decimal, precision: int):
     text = format_price(price)
     with localcontext() as context:
         context.prec = precision
@@ -302,7 +302,7 @@ def test_only_text_and_decimals_in_range_become_prices(value: object, reason: st
         (Decimal("1e-29"), "a price must have at most 28 decimal places, got Decimal('1E-29')"),
     ],
 )
-def test_a_decimal_that_is_no_price_is_rejected_with_its_repr(value: Decimal, message: str):
+def test_a_decimal_that_is_not_a_price_is_rejected_with_its_repr(value: Decimal, message: str):
     with pytest.raises(InvalidPrice) as raised:
         to_price(value)
     assert str(raised.value) == message
@@ -315,12 +315,12 @@ def test_parse_price_accepts_only_text():
 
 @pytest.mark.parametrize("value", ["1e1000000000", "1e-1000000000", "1" * 1_000_000, Decimal("1e100000000")])
 def test_a_number_far_out_of_range_is_rejected_without_formatting_it(value: Decimal | str):
-    # Formatting or converting any of these would take minutes, or all of the memory.
+    # Formatting or converting any of these would take minutes or all memory.
     with pytest.raises(InvalidPrice):
         to_price(value)
 
 
-def test_a_subclass_of_decimal_is_read_as_the_number_that_it_is():
+def test_a_subclass_of_decimal_is_read_as_its_number():
     for text in ("0.123", "0.0000001", "1E+3"):
         assert to_price(MisreportingDecimal(text)) == Decimal(text)
         assert type(to_price(MisreportingDecimal(text))) is Decimal

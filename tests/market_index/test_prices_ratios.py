@@ -24,12 +24,12 @@ class TestRatios:
 
     @given(ratios())
     @example(Fraction(LARGEST_COEFFICIENT + 2, 10))
-    def test_the_nearest_price_on_a_side_is_the_best_that_any_grid_has(self, ratio: Fraction):
+    def test_a_rounded_price_is_the_best_of_all_grids(self, ratio: Fraction):
         for rounding, up in ((ROUND_FLOOR, False), (ROUND_CEILING, True)):
             price = rounded_price(ratio, rounding)
             assert Fraction(price) == representable(ratio, up=up)
             assert str(to_price(price)) == str(price)
-            # The error that is documented.
+            # The documented bound of the rounding error.
             assert abs(Fraction(price) - ratio) < max(Fraction(1, 10**28), ratio * Fraction(13, 10**29))
 
     @given(ratios())
@@ -42,7 +42,7 @@ class TestRatios:
     def test_a_text_and_a_decimal_become_prices(self):
         assert str(to_price_or_ratio("0.50")) == str(to_price_or_ratio(Decimal("0.50"))) == "0.5"
 
-    def test_the_last_price_of_the_finer_grid_is_not_missed(self):
+    def test_the_largest_price_of_the_finer_grid_is_considered(self):
         ratio = Fraction(LARGEST_COEFFICIENT + 2, 10)
         assert str(rounded_price(ratio, ROUND_FLOOR)) == "7922816251426433759354395033.5"
         assert str(rounded_price(ratio, ROUND_CEILING)) == "7922816251426433759354395034"
@@ -73,7 +73,7 @@ class TestRatios:
 
 
 def written_as(ratio: Fraction) -> st.SearchStrategy[object]:
-    """Draw what `to_ratio` reads as this ratio."""
+    """Draw values that `to_ratio` reads as this ratio."""
     texts = st.integers(1, 10**6).map(lambda factor: f"{ratio.numerator * factor}/{ratio.denominator * factor}")
     return texts | st.just(ratio)
 
@@ -103,7 +103,7 @@ class TestToRatio:
         is_ratio = re.fullmatch(r"[0-9]+/[0-9]*[1-9][0-9]*", text)
         value = Fraction(text) if is_ratio else Fraction(Decimal(text)) if is_decimal else Fraction(0)
         if abs(Decimal(text).adjusted() if is_decimal and value else 0) > 500:
-            return  # about the bound in digits, which has its own test
+            return  # the bound in digits has its own test
         if value:
             assert to_ratio(text) == value
         else:
@@ -166,7 +166,7 @@ class TestToRatio:
     def test_a_fraction_may_have_any_number_of_digits(self):
         assert to_ratio(Fraction(10**5000 + 1, 10**5000)) == Fraction(10**5000 + 1, 10**5000)
 
-    def test_a_subclass_is_read_as_the_number_that_it_is(self):
+    def test_a_subclass_is_read_as_its_number(self):
         class Fickle(Fraction):
             def __eq__(self, other: object) -> bool:
                 return True

@@ -1,4 +1,4 @@
-"""Resting orders: a mapping of ids to orders, and the index that they add up to."""
+"""Resting orders: a mapping of ids to orders, and the index of their books."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def bid(amount: int, price: Fraction | str = "1", pair: Pair = PAIR) -> Order:
 
 
 def modelled(by_id: Mapping[str, Order], spots: Mapping[Pair, Decimal | None]) -> dict[Pair, OrderBook]:
-    """Return the book of every tracked pair: each level the total of its orders, at most 2^64-1."""
+    """Return the book of every tracked pair: each level is the total of its orders, at most 2^64-1."""
     books = {}
     for pair in {order.pair for order in by_id.values()} | spots.keys():
         totals: dict[Side, dict[Decimal, int]] = {side: {} for side in Side}
@@ -76,10 +76,10 @@ changes = st.lists(
 
 
 class TestIndex:
-    """The index is always what gathering all orders gives."""
+    """The index always equals a gathering of all orders."""
 
     @given(changes)
-    def test_after_every_change_it_equals_a_full_gathering(
+    def test_after_each_change_it_equals_a_gathering_of_all_orders(
         self, steps: list[tuple[dict[str, Order], list[str], Spots]]
     ):
         resting = RestingOrders()
@@ -99,9 +99,7 @@ class TestIndex:
     @given(
         st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(Side), st.none() | large_and_small), max_size=30)
     )
-    def test_a_level_beyond_the_largest_amount_is_exact_again_when_orders_go(
-        self, steps: list[tuple[str, Side, int | None]]
-    ):
+    def test_a_saturated_level_is_exact_again_after_orders_are_removed(self, steps: list[tuple[str, Side, int | None]]):
         resting, by_id = RestingOrders(), dict[str, Order]()
         for order_id, side, amount in steps:
             by_id.pop(order_id, None)
@@ -112,7 +110,7 @@ class TestIndex:
                 resting = resting.apply({order_id: by_id[order_id]})
             assert resting.index == modelled(by_id, dict.fromkeys(resting.index))
 
-    def test_an_amount_above_the_largest_is_shown_again_when_another_order_goes(self):
+    def test_the_excess_of_an_order_is_shown_again_after_another_is_removed(self):
         full = RestingOrders({"a": ask(LIMIT), "b": ask(LIMIT), "c": ask(5)})
         assert amounts(full) == {"1": LIMIT}
         assert amounts(full.apply(removed=["a"])) == {"1": LIMIT}
@@ -120,7 +118,7 @@ class TestIndex:
         assert amounts(full.apply({"a": ask(1)}).apply({"b": ask(2)})) == {"1": 8}
         assert amounts(full.apply(removed=["a", "b", "c"])) == {}
 
-    def test_levels_of_two_pairs_and_sides_have_their_own_amounts_above_the_largest(self):
+    def test_levels_of_two_pairs_and_sides_have_separate_excess(self):
         full = RestingOrders(
             {
                 "a": ask(LIMIT),
@@ -141,12 +139,12 @@ class TestIndex:
         ]
 
     @pytest.mark.parametrize("duplicate", [lambda full: pickle.loads(pickle.dumps(full)), copy.copy, copy.deepcopy])
-    def test_an_amount_above_the_largest_survives_pickle_and_copy(self, duplicate):
+    def test_the_excess_survives_pickle_and_copy(self, duplicate):
         full = duplicate(RestingOrders({"a": ask(LIMIT), "b": ask(7), "c": bid(LIMIT), "d": bid(3)}))
         later = full.apply(removed=["a", "c"])
         assert (amounts(later), amounts(later, side=Side.BID)) == ({"1": 7}, {"1": 3})
 
-    def test_a_change_at_a_level_beyond_the_largest_amount_reads_no_other_order(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_change_of_a_saturated_level_reads_no_other_order(self, monkeypatch: pytest.MonkeyPatch):
         full = RestingOrders({str(number): ask(LIMIT) for number in range(1_000)})
         read: list[Order] = []
         level_price = Order.level_price.fget  # type: ignore[attr-defined]  # mypy takes a property for its value
@@ -173,7 +171,7 @@ class TestIndex:
         assert dict(resting.index) == {PAIR: OrderBook(PAIR, spot="2")}
         assert dict(RestingOrders({"a": ask(0)}).index) == {PAIR: OrderBook(PAIR)}
 
-    def test_what_did_not_change_is_the_same_book(self):
+    def test_an_unchanged_book_is_the_same_object(self):
         resting = RestingOrders({"a": ask(7), "b": ask(3, pair=OTHER)}, {PAIR: "2"}, as_of="block 1")
         again = resting.apply({"a": ask(5), "c": ask(2)}, spots={PAIR: "2.0"}, as_of="block 2")
         assert again.index[PAIR] is resting.index[PAIR]
@@ -181,8 +179,8 @@ class TestIndex:
         published, retracted = resting.apply(spots={PAIR: None}).index.changes_since(resting.index)
         assert (published, retracted) == ((OrderBook(PAIR, asks=resting.index[PAIR].asks),), ())
 
-    def test_prices_of_equal_hashes_cost_no_more_than_others(self):
-        # Numbers that are equal modulo 2^61-1 have equal hashes. A dict of 10,000 of them compares fifty million times.
+    def test_prices_with_equal_hashes_are_applied_in_linear_time(self):
+        # Numbers that are equal modulo 2^61-1 have equal hashes. A dict of 10,000 of them makes 50 million comparisons.
         many = {str(number): ask(1, str(7 + number * (2**61 - 1))) for number in range(10_000)}
         resting = RestingOrders({"a": ask(1)}).apply(many)
         assert len(resting.index[PAIR].asks) == 10_001
@@ -195,7 +193,7 @@ class TestIndex:
 
 
 class TestApply:
-    """What is removed and placed, and what is rejected without a trace."""
+    """`RestingOrders.apply`: placements and removals, and errors that change nothing."""
 
     def test_it_removes_first_and_then_places(self):
         resting = RestingOrders({"a": ask(7)}).apply({"a": ask(2), "b": ask(3)}, ["a"])
@@ -207,13 +205,13 @@ class TestApply:
         assert amounts(resting) == {"1": 2}
 
     @pytest.mark.parametrize("removed", [["b"], ["a", "a"], iter(["a", "b"])])
-    def test_removing_what_does_not_rest_is_an_error_that_names_it(self, removed):
+    def test_removing_an_unknown_id_is_an_error_that_names_it(self, removed):
         with pytest.raises(OrderNotFound) as missing:
             RestingOrders({"a": ask(7)}).apply(removed=removed)
         assert missing.value.order_id in {"a", "b"}
         assert str(missing.value) == f"order '{missing.value.order_id}' not found"
 
-    def test_what_does_not_rest_may_be_removed_where_that_is_said(self):
+    def test_an_unknown_id_may_be_removed_with_missing_ok(self):
         resting = RestingOrders({"a": ask(7)})
         assert resting.apply(removed=["b", "a", "a"], missing_ok=True) == {}
         assert resting.apply(removed=["b"], missing_ok=True) == resting
@@ -226,9 +224,9 @@ class TestApply:
             lambda: resting.apply({order_id: ask(1)}),
             lambda: resting.apply(removed=[order_id], missing_ok=True),
         ):
-            with pytest.raises(InvalidOrderBook) as rejected:
+            with pytest.raises(InvalidOrderBook) as raised:
                 change()
-            assert str(rejected.value) == message
+            assert str(raised.value) == message
         assert order_id not in resting
         assert resting.get(order_id) is None
         with pytest.raises(OrderNotFound) as missing:
@@ -239,7 +237,7 @@ class TestApply:
         them = {"x" * 200: ask(1), " ": ask(2), "~": ask(3)}
         assert RestingOrders(them) == them
 
-    def test_a_text_that_is_a_str_of_a_subclass_is_no_id(self):
+    def test_a_str_of_a_subclass_is_not_an_id(self):
         class Id(str):
             __slots__ = ()
 
@@ -275,7 +273,7 @@ class TestApply:
 
     def test_a_mapping_that_changes_while_it_is_read_is_read_once(self):
         class Rising(Mapping[str, Order]):
-            """Each time it is read, its order has one unit more."""
+            """The amount of its order increases with each read."""
 
             amount = 0
 
@@ -292,14 +290,14 @@ class TestApply:
         resting = RestingOrders({"b": ask(10)}).apply(Rising())
         assert amounts(resting) == {"1": resting["a"].amount + 10}
 
-    def test_what_is_removed_may_be_read_from_the_orders_themselves(self):
+    def test_the_removed_ids_may_be_an_iterator_of_the_orders(self):
         resting = RestingOrders({"a": ask(7), "b": ask(8)})
         assert resting.apply(removed=resting) == {}
         assert RestingOrders().apply(resting) == resting
 
 
 class TestUntrack:
-    """A pair leaves the index when it is untracked."""
+    """`RestingOrders.untrack` removes a pair from the index."""
 
     def test_a_pair_without_orders_leaves_the_index(self):
         resting = RestingOrders({"a": ask(7)}, {OTHER: "2", EMPTY: None}, as_of="block 1")
@@ -312,7 +310,7 @@ class TestUntrack:
         assert RestingOrders({"a": ask(7)}).untrack(OTHER, EMPTY).index == RestingOrders({"a": ask(7)}).index
 
     @pytest.mark.parametrize("order", [ask(7), ask(0)])
-    def test_a_pair_at_which_orders_rest_cannot_be_untracked(self, order: Order):
+    def test_a_pair_with_orders_cannot_be_untracked(self, order: Order):
         resting = RestingOrders({"a": order}, {OTHER: None})
         with pytest.raises(InvalidOrderBook, match=rf"^{PAIR} must have no orders to be untracked, got 1$"):
             resting.untrack(OTHER, PAIR)
@@ -320,7 +318,7 @@ class TestUntrack:
         assert set(resting.apply(removed=["a"]).untrack(PAIR).index) == {OTHER}
 
     @pytest.mark.parametrize("pair", ["ADA/x", None, Pair(ADA, ADA)])
-    def test_what_cannot_be_tracked_cannot_be_untracked(self, pair):
+    def test_a_pair_that_cannot_be_tracked_cannot_be_untracked(self, pair):
         with pytest.raises(InvalidOrderBook):
             RestingOrders().untrack(pair)
 
@@ -330,7 +328,7 @@ class TestUntrack:
 
 
 class TestAt:
-    """The orders behind a level."""
+    """`RestingOrders.at`: the orders of a level."""
 
     @given(resting_orders(), st.sampled_from(PAIRS), st.sampled_from(Side), prices())
     def test_it_returns_the_orders_behind_each_level(
@@ -361,7 +359,7 @@ class TestAt:
             ((PAIR, Side.ASK, "0"), InvalidPrice),
         ],
     )
-    def test_what_is_no_level_is_an_error(self, arguments, error):
+    def test_an_invalid_pair_side_or_price_is_an_error(self, arguments, error):
         with pytest.raises(error):
             RestingOrders({"a": ask(7)}).at(*arguments)
 
@@ -378,7 +376,7 @@ class TestMapping:
             assert resting != other
         assert RestingOrders().apply({"a": bid(8)}).apply({"b": ask(7)}) == resting
 
-    def test_many_orders_are_sorted_and_equal_however_they_came_about(self):
+    def test_many_orders_are_sorted_and_equal_regardless_of_history(self):
         by_id = {f"{number * 7919 % 10_007:05}": ask(number + 1, str(number % 9 + 1)) for number in range(3_000)}
         at_once, one_by_one = RestingOrders(by_id), RestingOrders()
         for order_id, order in by_id.items():

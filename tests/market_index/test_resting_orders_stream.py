@@ -1,8 +1,7 @@
-"""Recorded levels, split at random into orders by id: after each block the index is what gathering all orders gives.
+"""Recorded levels, split at random into orders by id: after each block the index equals a gathering of all orders.
 
-The model is plain: orders in dicts, level prices as integers in units of 10^-28, rounded from `Fraction`. After each
-block the books that it changed are gathered anew from all their orders; every 20 blocks, and after each rollback, all
-are.
+The model has orders in dicts, and level prices as integers in units of 10^-28, rounded from `Fraction`. After each
+block it gathers the changed books from all their orders; every 20 blocks, and after each rollback, it gathers all books.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def decimal_of(price: int) -> Decimal:
 
 
 class Model:
-    """The orders that rest, by id, by level and by pair, in plain dicts."""
+    """The resting orders by id, by level and by pair, in plain dicts."""
 
     def __init__(self) -> None:
         self.levels: dict[str, tuple[Level, Order]] = {}
@@ -165,7 +164,7 @@ class Exchange:
         return level.price + better if level.side is Side.BID else level.price - better
 
     def _new_id(self) -> str:
-        # From time to time one that was used before, at another level or in another pair.
+        # Sometimes an id that was used before, at another level or in another pair.
         if self._used_ids and self._numbers.random() < 0.3:
             order_id = self._used_ids.pop()
             if order_id not in self.model.levels:
@@ -176,7 +175,7 @@ class Exchange:
 
 @frozen
 class Block:
-    """What is known after a block, and what undoes it."""
+    """The state after a block, and the changes that undo the block."""
 
     resting: RestingOrders
     books: dict[Pair, OrderBook]
@@ -199,7 +198,7 @@ class Replay:
     def run(self, count: int) -> None:
         while self.operations < count:
             self.add_block()
-            # Not among the first blocks: whole snapshots would follow again and again.
+            # Not among the first blocks, because snapshots of all levels would repeat.
             if len(self.history) > 10 and self.numbers.random() < 0.1:
                 self.roll_back()
         self.compare_all()
@@ -225,7 +224,7 @@ class Replay:
             self.compare_all()
 
     def next_totals(self) -> Iterator[tuple[Level, int]]:
-        """Yield the totals of the next messages. The first message follows the last: a snapshot replaces all levels."""
+        """Yield the totals of the next messages, in a cycle. A snapshot replaces all levels."""
         for _ in range(self.numbers.choice([1, 3, 10, 30, 100])):
             message = self.messages[self.position % len(self.messages)]
             self.position += 1
@@ -234,7 +233,7 @@ class Replay:
             yield from message.totals.items()
 
     def applied(self, operations: list[Operation], spots: dict[Pair, str | None], as_of: str) -> RestingOrders:
-        """Return the orders after all operations: one by one, or their net changes at once."""
+        """Return the orders after all operations, applied one by one or as one net change."""
         resting = self.resting
         if self.numbers.random() < 0.5:
             for order_id, order in operations:
@@ -283,7 +282,7 @@ def test_after_each_block_and_each_rollback_the_index_equals_a_gathering(recorde
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
-def test_very_many_operations_on_all_pairs(seed: int, recorded_level_changes: Path):
+def test_many_operations_on_all_pairs(seed: int, recorded_level_changes: Path):
     assert_equal_to_a_gathering(messages_of(recorded_level_changes), random.Random(seed), OPERATIONS)
 
 

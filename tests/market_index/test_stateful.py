@@ -1,4 +1,4 @@
-"""The state machine for indexers: it accepts one that is correct, and finds what is wrong with others."""
+"""The state machine for indexers: it accepts a correct one, and detects broken ones."""
 
 from __future__ import annotations
 
@@ -162,15 +162,15 @@ for case in (TestOfPairs, TestOfHistory):
         NeverUntracking,
     ],
 )
-def test_a_broken_indexer_is_found(broken: type[RestingIndexer]):
+def test_a_broken_indexer_is_detected(broken: type[RestingIndexer]):
     with pytest.raises(AssertionError, match=r"^after (None|block \d+): must be "):
-        # Most are found within ten examples. With few examples, a random seed may miss one.
+        # Most are detected within ten examples. With fewer, a random seed may miss one.
         run_state_machine_as_test(
             indexer_machine(broken), settings=settings(max_examples=500, phases=WITHOUT_SHRINKING)
         )
 
 
-def test_an_indexer_that_retains_less_than_the_longest_rollback_is_found():
+def test_an_indexer_that_retains_less_than_the_longest_rollback_is_detected():
     with pytest.raises(StopIteration):
         run_state_machine_as_test(
             indexer_machine(WithTwoBlocksOfHistory, max_history=3),

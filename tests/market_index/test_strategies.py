@@ -1,4 +1,4 @@
-"""The strategies: every value is valid, and every parameter does what it says."""
+"""The strategies: every value is valid, and every parameter has its effect."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def is_asset_id(asset: object) -> bool:
 
 
 def is_book(book: object) -> bool:
-    """Whether it is what the contract and the decisions say of a book, in plain numbers."""
+    """Whether a book meets the contract and the decisions, in plain numbers."""
     assert type(book) is OrderBook
     assert is_asset_id(book.pair.base)
     assert is_asset_id(book.pair.quote)
@@ -72,7 +72,7 @@ def is_book(book: object) -> bool:
 
 
 class TestValidity:
-    """Every value is valid, by a reading of its own."""
+    """Every value is valid, by independent models."""
 
     @FEW
     @given(strategies.policy_ids(), strategies.asset_names(), strategies.asset_ids(), strategies.pairs())
@@ -132,7 +132,7 @@ class TestValidity:
             assert 0 <= amount < 2**64
 
     @given(strategies.invalid_asset_id_texts())
-    def test_no_text_of_an_asset_id(self, text: str):
+    def test_invalid_texts_of_asset_ids(self, text: str):
         policy_id, colon, name = text.partition(":")
         sizes = len(policy_id) == 56 and len(name) <= 64 and len(name) % 2 == 0
         assert text != "ADA"
@@ -141,8 +141,8 @@ class TestValidity:
             AssetId.parse(text)
 
     @given(strategies.invalid_price_texts())
-    def test_no_text_of_a_price(self, text: str):
-        # Python reads more than a price: what it does read here is no price, or is not in ASCII digits and points.
+    def test_invalid_texts_of_prices(self, text: str):
+        # Python reads more texts than prices: what it reads here is out of range, or not in ASCII digits and points.
         if set(text) <= set("0123456789.eE+-") and text[:1] not in ("+", "-"):
             try:
                 number = Decimal(text)
@@ -176,7 +176,7 @@ FIXED = [
 
 
 class TestParameters:
-    """Each parameter does what it says."""
+    """Each parameter has its effect."""
 
     @pytest.mark.parametrize(("strategy", "value"), FIXED)
     @given(data=st.data())
@@ -214,7 +214,7 @@ class TestParameters:
         try:
             within = strategies.prices(min_value=lowest, max_value=highest, max_decimal_places=places)
         except ValueError:
-            # There is none: the next number of so many places is beyond the range, or has too many digits for a price.
+            # There is no such price: the next number with these places is out of range, or has too many digits.
             next_one = -(-Fraction(lowest) * 10**places // 1)
             assert next_one > Fraction(highest) * 10**places or next_one > LARGEST
             return
@@ -255,13 +255,13 @@ class TestParameters:
 
     @FEW
     @given(strategies.order_books(max_levels=1, locked=True), strategies.order_books(max_levels=2, locked=True))
-    def test_a_locked_book_is_no_larger_than_it_may_be(self, one: OrderBook, two: OrderBook):
+    def test_a_locked_book_respects_the_maximum_of_levels(self, one: OrderBook, two: OrderBook):
         assert (len(one.bids), len(one.asks)) == (1, 1)
         assert max(len(two.bids), len(two.asks)) <= 2
 
-    def test_changes_are_of_a_book(self):
+    def test_level_changes_require_a_book(self):
         with pytest.raises(TypeError, match="book must be an OrderBook, not a strategy of books, got "):
-            strategies.level_changes(strategies.order_books())  # type: ignore[arg-type]  # a caller's slip
+            strategies.level_changes(strategies.order_books())  # type: ignore[arg-type]  # a mistake of a caller
 
     @FEW
     @given(strategies.order_books(price="5", min_levels=1, locked=True))
@@ -359,7 +359,7 @@ class TestParameters:
             (strategies.live_indexes, {"min_pairs": -1}),
         ],
     )
-    def test_parameters_that_no_value_meets_are_rejected_before_drawing(self, strategy, parameters):
+    def test_impossible_parameters_are_rejected_before_drawing(self, strategy, parameters):
         with pytest.raises(ValueError):
             strategy(**parameters)
 
@@ -372,8 +372,8 @@ def test_every_public_strategy_has_a_docstring():
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_no_property_test_makes_values_of_the_library_by_itself():
-    """What Hypothesis draws for the project's own tests is made by the strategies that others are given."""
+def test_property_tests_draw_values_from_the_public_strategies():
+    """The project's own tests use the strategies that users get."""
     types = "AssetId|Pair|PairInfo|PriceLevel|Order|OrderBook|RestingOrders|MarketIndex"
     found = [
         f"{path.relative_to(ROOT)}: {match.group()}"

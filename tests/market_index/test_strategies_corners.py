@@ -1,4 +1,4 @@
-"""The strategies reach the awkward values: bounds, empty and crossed books, and each kind of invalid text."""
+"""The strategies reach edge cases: bounds, empty and crossed books, and each kind of invalid text."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ WITHOUT_SHRINKING = settings(
 
 
 def reached(strategy: st.SearchStrategy[typing.Any], corner: typing.Callable[[typing.Any], bool]) -> typing.Any:
-    """A value that is in the corner; an error where there is none in 10,000."""
+    """Return a value in the corner; fail if there is none among 10,000."""
     return find(strategy, corner, settings=WITHOUT_SHRINKING)
 
 
 class TestCorners:
-    """The awkward values are reached."""
+    """The strategies reach edge cases."""
 
     @pytest.mark.parametrize(
         "corner",
@@ -163,13 +163,13 @@ class TestCorners:
         "rule",
         ["must have 56 digits", "at most 64 digits", "even number of digits", "must be hexadecimal", "must be ADA or"],
     )
-    def test_of_texts_that_are_no_asset_ids(self, rule: str):
+    def test_of_invalid_asset_ids(self, rule: str):
         reached(strategies.invalid_asset_id_texts(), lambda drawn: rule in message_of(drawn, AssetId.parse))
 
     @pytest.mark.parametrize(
         "rule", ["ASCII digits", "above 0", "28 decimal places", "be below 2^96", "a coefficient below 2^96"]
     )
-    def test_of_texts_that_are_no_prices(self, rule: str):
+    def test_of_invalid_prices(self, rule: str):
         reached(strategies.invalid_price_texts(), lambda drawn: rule in message_of(drawn, parse_price))
 
 

@@ -1,4 +1,4 @@
-"""A failing example shrinks to a value that a person can read."""
+"""Failing examples shrink to readable values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL_PHASES = settings(database=None, max_examples=10_000, deadline=None, suppres
 
 
 def simplest(strategy: st.SearchStrategy[typing.Any], corner: typing.Callable[[typing.Any], bool]) -> typing.Any:
-    # The same each time: Hypothesis comes near the simplest, and does not promise it.
+    # With a fixed seed: Hypothesis does not guarantee the simplest value.
     return find(strategy, corner, settings=ALL_PHASES, random=Random(0))
 
 
@@ -69,7 +69,7 @@ def test_a_price_shrinks_to_the_smallest_whole_number_that_fails():
 
 
 @pytest.mark.thorough
-def test_a_failing_test_prints_the_values_and_not_the_calls_that_drew_them():
+def test_a_failing_test_prints_values_and_not_calls():
     script = """
 from hypothesis import HealthCheck, given, settings
 from market_index.strategies import amounts, order_books, pairs, prices

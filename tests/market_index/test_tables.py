@@ -1,4 +1,4 @@
-"""The mappings in the persistent structure, against a dict."""
+"""The mappings in the persistent structure, compared with a dict."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from market_index.tables import TABLES, Table, WideTable, text_hashes
 
 EMPTY: Table[str, int] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], []))
 keys = st.sampled_from(list(map(str, range(200)))) | st.text("ab#0", max_size=3)
-# Many at first, so that they are several chunks.
+# Many keys at first, so that there are several chunks.
 starts = st.sampled_from([0, 50, 500]).map(lambda count: {f"{number:x}": 1 for number in range(count)})
 changes = st.lists(st.lists(st.tuples(keys, st.none() | st.integers(1, 9)), max_size=150), max_size=5)
 
 
 @given(starts, changes)
-def test_both_change_as_a_dict_does(model: dict[str, int], steps: list[list[tuple[str, int | None]]]):
+def test_both_change_like_a_dict(model: dict[str, int], steps: list[list[tuple[str, int | None]]]):
     table, wide = EMPTY.changed(model.items()), WideTable.of_empty(EMPTY).changed(model)
     for step in steps:
         before, as_it_was = (table, wide), dict(model)

@@ -26,7 +26,7 @@ from market_index.strategies import (
 )
 
 books = order_books(max_levels=3)
-# Books whose sides nobody has looked at yet: as they were read, and derived from another.
+# Books whose levels were not accessed yet: decoded, and derived from another.
 read_books = books.map(lambda book: wire.order_book_from_json(wire.order_book_to_json(book)))
 derived_books = books.map(lambda book: book.apply(bids=[("7", 7)], asks=[("8", 8)]))
 values = st.one_of(
@@ -47,7 +47,7 @@ values = st.one_of(
 
 
 class Foreign:
-    """Equal to nothing but what asks it first."""
+    """An object of another class that does not implement comparison."""
 
     __hash__ = None  # type: ignore[assignment]  # it need not be hashable
 
@@ -69,7 +69,7 @@ def test_a_value_survives_pickle_and_copy(value):
 
 
 @given(values, values)
-def test_a_value_equals_only_its_like(one, other):
+def test_a_value_equals_only_values_of_its_class(one, other):
     if type(one) is not type(other):
         assert one != other
     assert (one == other) == (other == one)
@@ -77,7 +77,7 @@ def test_a_value_equals_only_its_like(one, other):
         assert hash(one) == hash(other)
     foreigners = [None, 0, "ADA", b"", (), [], Foreign(), object()]
     for foreign in foreigners if isinstance(one, MarketIndex | RestingOrders) else [*foreigners, {}]:
-        assert not one == foreign  # noqa: SIM201  # == itself is what is tried
+        assert not one == foreign  # noqa: SIM201  # the subject is ==
         assert one != foreign
 
 
@@ -94,6 +94,6 @@ def test_a_value_cannot_be_changed(value):
 
 
 @given(st.one_of(asset_ids(), pairs()))
-def test_only_its_like_can_be_ordered_against_a_value(value):
+def test_a_value_is_ordered_only_against_values_of_its_class(value):
     with pytest.raises(TypeError):
         _ = value < "ADA"

@@ -1,4 +1,4 @@
-"""What is encoded: the JSON of the contract, its parts and its digest."""
+"""Encoding: the JSON of the contract, its parts and its digest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_an_order_book_is_one_line_in_the_shape_of_the_contract():
     assert text.startswith(b'{"base":"279c')
 
 
-def test_the_identifiers_can_be_echoed_as_they_were_asked():
+def test_the_identifiers_can_be_echoed_as_requested():
     book = wire.order_book_from_json(encoded(BOOK))
     text = wire.order_book_to_json(book)
     for asked in ({"base": TOKEN.upper(), "quote": "ADA"}, {"base": "", "quote": '"'}):
@@ -41,10 +41,10 @@ def test_a_pair_list_is_in_the_shape_of_the_contract():
 
 
 @given(order_books())
-def test_an_order_book_comes_back_from_its_json(book: OrderBook):
+def test_an_order_book_round_trips_through_json(book: OrderBook):
     text = wire.order_book_to_json(book)
     assert wire.order_book_from_json(text) == book
-    # The contract's own words, with nothing but the standard library.
+    # An independent model of the contract, with the standard library alone.
     value = json.loads(text, parse_float=pytest.fail)
     assert list(value) == ["base", "quote", "spot", "bids", "asks"]
     assert (value["base"], value["quote"]) == (str(book.pair.base), str(book.pair.quote))
@@ -58,7 +58,7 @@ def test_an_order_book_comes_back_from_its_json(book: OrderBook):
 
 
 @given(st.lists(pair_infos(), max_size=8, unique_by=lambda info: info.pair))
-def test_a_pair_list_comes_back_from_its_json(infos: list[PairInfo]):
+def test_a_pair_list_round_trips_through_json(infos: list[PairInfo]):
     assert wire.pair_list_from_json(wire.pair_list_to_json(infos)) == tuple(infos)
 
 
@@ -92,7 +92,7 @@ class TestParts:
         assert wire.digest_of(parts) == blake2b(b"".join(part.digest for part in parts), digest_size=16).digest()
 
     @given(order_books(), order_books())
-    def test_books_have_equal_digests_just_if_their_texts_are_equal(self, one: OrderBook, other: OrderBook):
+    def test_books_have_equal_digests_exactly_if_their_texts_are_equal(self, one: OrderBook, other: OrderBook):
         parts, others = wire.encoded_order_book(one), wire.encoded_order_book(other)
         equal = wire.text_of(parts) == wire.text_of(others)
         assert (wire.digest_of(parts) == wire.digest_of(others)) == equal
@@ -103,7 +103,7 @@ class TestParts:
     def test_the_parts_of_a_pair_list_are_the_body(self, index: MarketIndex):
         assert wire.text_of(wire.encoded_pair_list(index)) == wire.pair_list_to_json(index.pair_list())
 
-    def test_the_text_of_a_small_side_is_not_kept_in_memory(self):
+    def test_the_text_of_a_small_side_is_not_cached(self):
         book = OrderBook.from_levels(PAIR, bids=[("1", 1)])
         wire.order_book_to_json(book)
         assert [chunk.encoded for chunk in book.bids.chunks] == [None]
@@ -122,6 +122,6 @@ class TestParts:
         after = wire.encoded_pair_list(index.with_books(books[500].apply(spot="2")))
         assert len(encoded_entries) == 1
         assert sum(one is not other for one, other in zip(before, after, strict=True)) == 1
-        # Other levels at the same spot price change nothing in the list.
+        # Other levels with the same spot price do not change the list.
         same = wire.encoded_pair_list(index.with_books(books[500].apply(bids=[("1", 1)])))
         assert all(one is other for one, other in zip(before, same, strict=True))
