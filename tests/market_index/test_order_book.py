@@ -1,25 +1,18 @@
-"""Order books: the constructor, gathering, changes, and key figures."""
+"""Order books: the constructor, gathering, and key figures."""
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import defaultdict
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from pathlib import Path
-from threading import Barrier
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Order, OrderBook, Pair, PriceLevel, Side, wire
-from market_index.strategies import amounts, level_changes, orders, prices
-from tests.market_index.models import books, representable
-from tests.waiting import DEADLINE_SECONDS
+from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Order, OrderBook, Pair, PriceLevel, Side
+from market_index.strategies import amounts, orders, prices
+from tests.market_index.models import books, exact, expected_levels, representable
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
 PAIR = Pair(SNEK, ADA)
@@ -27,15 +20,6 @@ PAIR = Pair(SNEK, ADA)
 
 def level(price: str, liquidity: int = 1) -> PriceLevel:
     return PriceLevel(Decimal(price), liquidity)
-
-
-def plain(levels: Sequence[PriceLevel]) -> list[tuple[Fraction, int]]:
-    return [(Fraction(level.price), level.accumulated_liquidity) for level in levels]
-
-
-def modelled(totals: dict[Fraction, int], side: Side) -> list[tuple[Fraction, int]]:
-    """Return the levels that a side must have: the positive totals, bids falling and asks rising."""
-    return sorted(((p, a) for p, a in totals.items() if a), reverse=side is Side.BID)
 
 
 class TestConstructor:
@@ -110,7 +94,7 @@ class TestGathering:
             totals: dict[Fraction, int] = defaultdict(int)
             for price, amount in given_entries:
                 totals[Fraction(price)] += amount
-            assert plain(levels) == modelled(totals, side)
+            assert exact(levels) == expected_levels(totals, side)
         shuffle.shuffle(bids)
         shuffle.shuffle(asks)
         assert OrderBook.from_levels(PAIR, bids, asks, "3") == book
@@ -130,7 +114,7 @@ class TestGathering:
         book = OrderBook.from_orders(PAIR, them, spot="1")
         assert book.spot == 1
         for side, levels in ((Side.BID, book.bids), (Side.ASK, book.asks)):
-            assert plain(levels) == modelled({p: a for (s, p), a in sums.items() if s is side}, side)
+            assert exact(levels) == expected_levels({p: a for (s, p), a in sums.items() if s is side}, side)
         shuffle.shuffle(them)
         assert OrderBook.from_orders(PAIR, iter(them), spot="1") == book
 
@@ -148,7 +132,7 @@ class TestGathering:
 
     def test_entries_may_be_levels_pairs_lists_and_texts(self):
         book = OrderBook.from_levels(PAIR, bids=iter([level("1", 5), ("1.0", 2), [Decimal(2), 3], (Decimal(3), 0)]))  # type: ignore[arg-type]  # a JSON reader gives lists
-        assert plain(book.bids) == [(Fraction(2), 3), (Fraction(1), 7)]
+        assert exact(book.bids) == [(Fraction(2), 3), (Fraction(1), 7)]
 
     @pytest.mark.parametrize("count", [10_000, pytest.param(500_000, marks=pytest.mark.thorough)])
     def test_prices_with_equal_hashes_are_summed_in_linear_time(self, count: int):
@@ -191,171 +175,6 @@ class TestGathering:
     def test_an_entry_that_is_not_an_order_is_rejected_with_its_place(self):
         with pytest.raises(InvalidOrderBook, match=r"orders\[1\] must be an Order, got \('1', 1\)"):
             OrderBook.from_orders(PAIR, [Order(PAIR, Side.BID, "1", 1), ("1", 1)])  # type: ignore[list-item]  # a caller without types
-
-
-class TestApply:
-    """`OrderBook.apply`: the next book after changes of levels."""
-
-    @given(st.data())
-    def test_it_equals_a_new_book_of_all_levels(self, data):
-        book = data.draw(books)
-        bids, asks = data.draw(level_changes(book)), data.draw(level_changes(book))
-        spot = data.draw(st.one_of(st.just(...), st.none(), prices()))
-        expected = []
-        for side, levels, changes in ((Side.BID, book.bids, bids), (Side.ASK, book.asks, asks)):
-            totals = dict(plain(levels))
-            for price, amount in changes:
-                totals[Fraction(price)] = amount
-            expected.append(modelled(totals, side))
-        changed = book.apply(bids, asks, spot)
-        assert [plain(changed.bids), plain(changed.asks)] == expected
-        assert changed.spot == (book.spot if spot is ... else spot)
-        assert changed.pair is book.pair
-        for before, after, changes in ((book.bids, changed.bids, bids), (book.asks, changed.asks, asks)):
-            named = {price for price, _ in changes}
-            kept = [level for level in before if level.price not in named]
-            assert {id(level) for level in kept} <= {id(level) for level in after}
-
-    @given(
-        count=st.sampled_from([0, 30, 70, 300]),
-        runs=st.lists(
-            st.tuples(
-                st.sampled_from(Side),
-                st.integers(0, 700),
-                st.integers(1, 150),
-                st.sampled_from([1, 2, 7]),
-                st.integers(0, 3),
-            ),
-            max_size=6,
-        ),
-        look=st.booleans(),
-    )
-    def test_large_books_change_like_dicts(self, count: int, runs: list[tuple[Side, int, int, int, int]], look: bool):
-        def price(number: int) -> str:
-            return f"0.{number + 1:04}"
-
-        totals = {side: {Fraction(price(2 * n)): 1 for n in range(count)} for side in Side}
-        levels = [(price(2 * n), 1) for n in range(count)]
-        book = OrderBook.from_levels(PAIR, levels, levels)
-        for side, first, length, step, amount in runs:
-            changes = [(price(n), amount) for n in range(first, first + length, step)]
-            following = book.apply(bids=changes) if side is Side.BID else book.apply(asks=changes)
-            for at, total in changes:
-                totals[side][Fraction(at)] = total
-            if look:
-                assert book == OrderBook(PAIR, book.bids, book.asks)
-            book = following
-            most = 25 if look else 110
-            cut = book.depth(most)
-            for one, wanted in ((Side.BID, totals[Side.BID]), (Side.ASK, totals[Side.ASK])):
-                expected = modelled(wanted, one)
-                assert plain(cut.bids if one is Side.BID else cut.asks) == expected[:most]
-                best = book.best_bid if one is Side.BID else book.best_ask
-                assert plain((best,) if best else ()) == expected[:1]
-        for side, side_levels in ((Side.BID, book.bids), (Side.ASK, book.asks)):
-            assert plain(side_levels) == modelled(totals[side], side)
-        assert OrderBook(PAIR, book.bids, book.asks) == book
-        assert repr(OrderBook(PAIR, book.bids, book.asks)) == repr(book)
-
-    def test_an_unknown_attribute_is_an_error(self):
-        with pytest.raises(AttributeError, match="'OrderBook' object has no attribute 'bid'"):
-            _ = OrderBook(PAIR).bid  # type: ignore[attr-defined]  # a mistake of a caller
-
-    def test_unchanged_sides_are_shared(self):
-        book = OrderBook.from_levels(PAIR, [("3", 1), ("2", 1)], [("4", 1), ("5", 1)], "3")
-        inspected = list(book.bids)
-        following = book.apply(bids=[("3", 7)])
-        assert following.asks is book.asks
-        assert following.bids[1] == book.bids[1]
-        assert following.bids[0] == level("3", 7)
-        assert list(following.bids)[1] is inspected[1]
-        assert book.bids[0] == level("3", 1)
-        assert book.apply(bids=[("3", 1), ("9", 0)], asks=[]).bids is book.bids
-
-    def test_a_side_that_did_not_change_is_shared_by_all_books_derived_from_it(self):
-        plain_book = OrderBook.from_levels(PAIR, [("3", 1), ("2", 1)], [("4", 1), ("5", 1)])
-        decoded = wire.order_book_from_json(wire.order_book_to_json(plain_book))
-        derived = plain_book.apply(bids=[("1", 1)], asks=[("6", 1)])
-        for book in (plain_book, decoded, derived):
-            assert book.apply(bids=[("3", 7)]).apply(bids=[("3", 8)]).asks is book.asks
-            assert book.apply(asks=[("4", 7)]).apply(asks=[("4", 8)]).bids is book.bids
-
-    @given(books, st.integers(0, 9))
-    def test_the_best_levels_of_a_decoded_book_equal_those_of_the_original(self, book: OrderBook, count: int):
-        def read() -> OrderBook:
-            return wire.order_book_from_json(wire.order_book_to_json(book))
-
-        assert read().best_bid == book.best_bid
-        assert read().best_ask == book.best_ask
-        assert read().spread == book.spread
-        assert read().depth(count) == book.depth(count)
-        looked_at = read()
-        assert looked_at.bids == book.bids
-        assert looked_at.depth(count) == book.depth(count)
-
-    def test_concurrent_threads_read_the_same_levels(self):
-        levels = [(f"0.{number:05}", number) for number in range(1, 400)]
-        start = Barrier(4)
-
-        def look(book: OrderBook) -> tuple[object, object, OrderBook]:
-            start.wait(DEADLINE_SECONDS)
-            return book.best_ask, book.asks, book.apply(asks=[("1", 1)])
-
-        for _ in range(20):
-            plain_book = OrderBook.from_levels(PAIR, asks=levels)
-            for book in (
-                wire.order_book_from_json(wire.order_book_to_json(plain_book)),
-                plain_book.apply(asks=[("2", 1)]),
-            ):
-                with ThreadPoolExecutor(4) as threads:
-                    seen = list(threads.map(look, [book] * 4))
-                assert all(one == seen[0] for one in seen)
-                assert plain(book.asks)[: len(levels)] == plain(plain_book.asks)
-
-    def test_levels_are_changes_too(self):
-        assert plain(OrderBook(PAIR).apply(asks=[level("2", 5)]).asks) == [(Fraction(2), 5)]
-
-    def test_recorded_changes_replay_as_in_a_dict(self, recorded_level_changes: Path):
-        scale = 10**8
-        books: dict[str, OrderBook] = {}
-        models: dict[str, dict[str, dict[Decimal, int]]] = {}
-        compared = 0
-
-        def compare(product: str) -> None:
-            book, model = books[product], models[product]
-            for levels, totals, falling in (
-                (book.bids, model["bids"], True),
-                (book.asks, model["asks"], False),
-            ):
-                assert [(one.price, one.accumulated_liquidity) for one in levels] == sorted(
-                    totals.items(), reverse=falling
-                )
-                assert all(one.accumulated_liquidity > 0 for one in levels)
-
-        with gzip.open(recorded_level_changes, "rt") as lines:
-            for number, line in enumerate(lines, 1):
-                message = json.loads(line)
-                product = message["product"]
-                if message["snapshot"]:
-                    books[product] = OrderBook(PAIR)
-                    models[product] = {"bids": {}, "asks": {}}
-                changes = {
-                    side: [(price, int(Decimal(size) * scale)) for price, size in message[side]]
-                    for side in ("bids", "asks")
-                }
-                for side in ("bids", "asks"):
-                    for price, amount in changes[side]:
-                        if amount:
-                            models[product][side][Decimal(price)] = amount
-                        else:
-                            models[product][side].pop(Decimal(price), None)
-                books[product] = books[product].apply(changes["bids"], changes["asks"])
-                if number % 100 == 0:
-                    compare(product)
-                    compared += 1
-        for product in books:
-            compare(product)
-        assert (number, compared, len(books)) == (9_729, 97, 10)
 
 
 class TestReading:

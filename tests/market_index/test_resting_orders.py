@@ -28,6 +28,7 @@ from market_index import (
 from market_index.chunked import MAX_UNSPLIT
 from market_index.errors import safe_repr
 from market_index.strategies import order_ids, orders, prices, resting_orders
+from tests.market_index.models import books_of_orders
 
 PAIRS = [Pair(AssetId(bytes(28), name), ADA) for name in (b"", b"A", b"B")]
 PAIR, OTHER, EMPTY = PAIRS
@@ -42,20 +43,6 @@ def ask(amount: int, price: Fraction | str = "1", pair: Pair = PAIR) -> Order:
 
 def bid(amount: int, price: Fraction | str = "1", pair: Pair = PAIR) -> Order:
     return Order(pair, Side.BID, price, amount)
-
-
-def modelled(by_id: Mapping[str, Order], spots: Mapping[Pair, Decimal | None]) -> dict[Pair, OrderBook]:
-    """Return the book of every tracked pair: each level is the total of its orders, at most 2^64-1."""
-    books = {}
-    for pair in {order.pair for order in by_id.values()} | spots.keys():
-        totals: dict[Side, dict[Decimal, int]] = {side: {} for side in Side}
-        for order in by_id.values():
-            if order.pair == pair:
-                of_side = totals[order.side]
-                of_side[order.level_price] = of_side.get(order.level_price, 0) + order.amount
-        bids, asks = ([(price, min(total, LIMIT)) for price, total in totals[side].items()] for side in Side)
-        books[pair] = OrderBook.from_levels(pair, bids, asks, spots.get(pair))
-    return books
 
 
 def amounts(resting: RestingOrders, pair: Pair = PAIR, side: Side = Side.ASK) -> dict[str, int]:
@@ -93,7 +80,7 @@ class TestIndex:
             spots |= {order.pair: spots.get(order.pair) for order in placed.values()} | spot
             assert resting == by_id
             assert list(resting) == sorted(by_id)
-            assert resting.index == modelled(by_id, spots)
+            assert resting.index == books_of_orders(by_id, spots)
             assert RestingOrders(by_id, spots).index == resting.index
 
     @given(
@@ -108,7 +95,7 @@ class TestIndex:
             else:
                 by_id[order_id] = Order(PAIR, side, "2", amount)
                 resting = resting.apply({order_id: by_id[order_id]})
-            assert resting.index == modelled(by_id, dict.fromkeys(resting.index))
+            assert resting.index == books_of_orders(by_id, dict.fromkeys(resting.index))
 
     def test_the_excess_of_an_order_is_shown_again_after_another_is_removed(self):
         full = RestingOrders({"a": ask(LIMIT), "b": ask(LIMIT), "c": ask(5)})
@@ -269,7 +256,7 @@ class TestApply:
             resting.apply(**{"placed": {"c": ask(1)}, "removed": ["a"], "spots": {OTHER: "3"}} | arguments)
         assert resting.index is index
         assert dict(resting) == by_id
-        assert dict(index) == modelled(by_id, {PAIR: Decimal(2)})
+        assert dict(index) == books_of_orders(by_id, {PAIR: Decimal(2)})
 
     def test_a_mapping_that_changes_while_it_is_read_is_read_once(self):
         class Rising(Mapping[str, Order]):

@@ -1,7 +1,7 @@
 """Recorded levels, split at random into orders by id: after each block the index equals a gathering of all orders.
 
 The model has orders in dicts, and level prices as integers in units of 10^-28, rounded from `Fraction`. After each
-block it gathers the changed books from all their orders; every 20 blocks, and after each rollback, it gathers all books.
+block it gathers the changed books from all their orders. Every 20 blocks, and after each rollback, it gathers all.
 """
 
 from __future__ import annotations

@@ -43,7 +43,11 @@ SKIPPED = frozenset(
 # Tests of a module in files of other modules.
 MORE_TESTS: Mapping[str, Sequence[str]] = {
     "market_index/errors.py": ["tests/market_index/test_assets.py"],
-    "market_index/levels.py": ["tests/market_index/test_order_book.py", "tests/market_index/test_values.py"],
+    "market_index/levels.py": [
+        "tests/market_index/test_order_book.py",
+        "tests/market_index/test_order_book_changes.py",
+        "tests/market_index/test_values.py",
+    ],
     "market_index/index.py": ["tests/market_index/test_values.py"],
     "market_index/order_book.py": [
         "tests/market_index/test_depth.py",
