@@ -44,16 +44,15 @@ MAX_UNSPLIT: Final = 64
 class KeyOrder(Generic[K, V]):
     """How keys are sorted and hashed, and when values count as unchanged.
 
-    Args:
-        hashes: Returns one non-negative integer per key, the same in every process, with well mixed lowest six bits.
-        is_same: Whether a new value equals the old one, so that the chunk is kept.
-        sort_key: Maps a key to its sort value; None if keys are sorted by themselves.
-        keeps_item: Whether the cached item of a value is also valid for its replacement.
-        new_item: Returns the item of a new value in a chunk that has items; None if the item is computed later.
+    `sort_key` maps a key to a value that rises, None if the keys rise themselves. `hashes` returns one non-negative
+    integer per key. It must be the same in every process and well mixed in its lowest six bits. `is_same` tells that a
+    value replaces itself; None is the value of an absent key. `keeps_item` tells that the cached item of a value is
+    valid for its replacement too. `new_item` returns the item of a new value where a chunk has items; without it the
+    item is None until it is computed.
     """
 
     hashes: Callable[[Iterable[K]], Iterable[int]]
-    is_same: Callable[[V, V], bool]
+    is_same: Callable[[V | None, V | None], bool]
     sort_key: Callable[[Any], Any] | None = None
     keeps_item: Callable[[V, V], bool] | None = None
     new_item: Callable[[K, V], Any] = lambda _, __: None
@@ -61,10 +60,10 @@ class KeyOrder(Generic[K, V]):
 
 @final
 class Chunk(Generic[K, V]):
-    """Adjacent keys and their values, which never change; `items` and `encoded` are caches, None until computed.
+    """Neighbouring keys and their values, never changed once shared.
 
-    In a chunk of a pair list, single items may be None until they are computed. A chunk of levels has all items or
-    none.
+    `items` and `encoded` are caches, None until computed. Among the items of a pair list, single ones are None until
+    they are computed; those of levels are all there.
     """
 
     __slots__ = ("encoded", "items", "keys", "values")
@@ -92,53 +91,56 @@ class Chunk(Generic[K, V]):
         items = None if self.items is None or other.items is None else self.items + other.items
         return Chunk(self.keys + other.keys, values, items)
 
-    def with_value(self, position: int, value: V, order: KeyOrder[K, V]) -> Chunk[K, V]:
-        """Return the chunk with another value at a position, or this chunk if the value is the same."""
-        values, items = self.values, self.items
-        before = values[position]
-        if order.is_same(before, value):
-            return self
-        values = values[:]
+    def copy(self) -> Chunk[K, V]:
+        """Return a chunk of the same content that may be changed until it is shared.
+
+        Both have one list of keys. `insert` and `remove` replace it.
+        """
+        # Without the constructor, as in `_derived`.
+        chunk, items = _new(Chunk), self.items
+        chunk.keys, chunk.values, chunk.encoded = self.keys, self.values[:], self.encoded
+        chunk.items = None if items is None else items.copy()
+        return chunk
+
+    def replace(self, position: int, value: V, order: KeyOrder[K, V]) -> None:
+        """Set the value at a position."""
+        values = self.values
+        if order.keeps_item is None or not order.keeps_item(values[position], value):
+            self.encoded = None
+            if self.items is not None:
+                self.items[position] = order.new_item(self.keys[position], value)
         values[position] = value
-        if order.keeps_item is not None and order.keeps_item(before, value):
-            return Chunk(self.keys, values, items, self.encoded)
-        if items is not None:
-            items = items.copy()
-            items[position] = order.new_item(self.keys[position], value)
-        return Chunk(self.keys, values, items)
 
-    def with_key(self, position: int, key: K, value: V, order: KeyOrder[K, V]) -> Chunk[K, V]:
-        """Return the chunk with a new key and its value at a position."""
-        keys, values, items = self.keys.copy(), self.values[:], self.items
+    def insert(self, position: int, key: K, value: V, order: KeyOrder[K, V]) -> None:
+        """Insert a new key and its value at a position."""
+        self.keys = keys = self.keys.copy()
         keys.insert(position, key)
-        values.insert(position, value)
-        if items is not None:
-            items = items.copy()
-            items.insert(position, order.new_item(key, value))
-        return Chunk(keys, values, items)
+        self.values.insert(position, value)
+        self.encoded = None
+        if self.items is not None:
+            self.items.insert(position, order.new_item(key, value))
 
-    def without_key(self, position: int) -> Chunk[K, V]:
-        """Return the chunk without the key at a position."""
-        keys, values, items = self.keys.copy(), self.values[:], self.items
-        del keys[position], values[position]
-        if items is not None:
-            items = items.copy()
-            del items[position]
-        return Chunk(keys, values, items)
+    def remove(self, position: int) -> None:
+        """Remove the key at a position."""
+        self.keys = keys = self.keys.copy()
+        del keys[position], self.values[position]
+        self.encoded = None
+        if self.items is not None:
+            del self.items[position]
 
 
 class Chunked(Generic[K, V]):
     """Immutable base class of sorted keys and values in chunks.
 
-    `_changed` and `_head` return objects of the same class that share chunks with this one. They do not validate: a
-    subclass defines keys and values, and accepts only valid ones. `_bounds` has the last key of each chunk but the
-    last, so that a bisection finds the chunk of a key. `_size` is the number of keys.
+    `_changed` and `_head` derive others of the same class that share its chunks. They do not validate: a subclass gives
+    keys and values their meaning and accepts only valid ones. `_bounds` are the sort keys of the last keys of all
+    chunks but the last, so that a bisection finds the chunk of a key. `_size` is the number of keys.
     """
 
     __slots__ = ("_bounds", "_chunks", "_order", "_size")
     _order: KeyOrder[K, V]
     _chunks: list[Chunk[K, V]]
-    _bounds: tuple[K, ...]
+    _bounds: tuple[Any, ...]
     _size: int
 
     def __init__(self, order: KeyOrder[K, V], whole: Chunk[K, V]) -> None:
@@ -149,12 +151,9 @@ class Chunked(Generic[K, V]):
         if size > MAX_UNSPLIT:
             ends = [end for end, mixed in enumerate(order.hashes(keys), 1) if not mixed & BOUNDARY_MASK]
             chunks = [whole[start:end] for start, end in pairwise([0, *ends, size])]
-            bounds = tuple([keys[end - 1] for end in ends])
-        # By slot: a subclass may be frozen.
-        _set_order(self, order)
-        _set_chunks(self, chunks)
-        _set_bounds(self, bounds)
-        _set_size(self, size)
+            last_keys = [keys[end - 1] for end in ends]
+            bounds = tuple(last_keys if order.sort_key is None else map(order.sort_key, last_keys))
+        self._order, self._chunks, self._bounds, self._size = order, chunks, bounds, size
 
     @property
     def chunks(self) -> tuple[Chunk[K, V], ...]:
@@ -169,7 +168,7 @@ class Chunked(Generic[K, V]):
         """Return the chunk of a key and its position there, or None if the key is absent."""
         sort_key, bounds = self._order.sort_key, self._bounds
         sought: Any = key if sort_key is None else sort_key(key)
-        chunk = self._chunks[bisect_left(bounds, sought, key=sort_key) if bounds else 0]
+        chunk = self._chunks[bisect_left(bounds, sought) if bounds else 0]
         position = bisect_left(chunk.keys, sought, key=sort_key)
         return (chunk, position) if position < len(chunk.keys) and chunk.keys[position] == key else None
 
@@ -183,28 +182,38 @@ class Chunked(Generic[K, V]):
             return self._filled(changes)
         order, chunks, bounds, size = self._order, self._chunks, self._bounds, self._size
         sort_key, is_split = order.sort_key, size > MAX_UNSPLIT
+        # The positions of the chunks that this call has copied, and so may change.
+        copied: set[int] = set()
         for key, value in changes:
             sought: Any = key if sort_key is None else sort_key(key)
-            at = bisect_left(bounds, sought, key=sort_key) if bounds else 0
+            at = bisect_left(bounds, sought) if bounds else 0
             chunk = chunks[at]
             keys = chunk.keys
             position = bisect_left(keys, sought, key=sort_key)
-            if position < len(keys) and keys[position] == key:
-                following = chunk.with_value(position, value, order) if value else chunk.without_key(position)
-            else:
-                following = chunk.with_key(position, key, value, order) if value else chunk
-            if following is chunk:
+            is_present = position < len(keys) and keys[position] == key
+            if order.is_same(chunk.values[position] if is_present else None, value or None):
                 continue
-            if chunks is self._chunks:
-                chunks = chunks.copy()
-            chunks[at] = following
-            if following.keys is not keys:
-                size += len(following.keys) - len(keys)
-                if is_split:
-                    bounds = _settled(order, chunks, bounds, at, position, is_new=bool(value))
-                elif size > MAX_UNSPLIT:
-                    split = Chunked(order, following)
-                    chunks, bounds, is_split = split._chunks, split._bounds, True
+            if at not in copied:
+                chunks = chunks.copy() if chunks is self._chunks else chunks
+                chunks[at] = chunk = chunk.copy()
+                copied.add(at)
+            if is_present and value:
+                chunk.replace(position, value, order)
+                continue
+            if value:
+                chunk.insert(position, key, value, order)
+            else:
+                chunk.remove(position)
+            size += len(chunk.keys) - len(keys)
+            if is_split:
+                settled = _settled(order, chunks, bounds, at, position, is_new=bool(value))
+                if settled is not bounds:
+                    bounds = settled
+                    copied.clear()
+            elif size > MAX_UNSPLIT:
+                split = Chunked(order, chunk)
+                chunks, bounds, is_split = split._chunks, split._bounds, True
+                copied.clear()
         return self if chunks is self._chunks else self._derived(chunks, bounds, size)
 
     def _filled(self, changes: Iterable[tuple[K, V | None]]) -> Self:
@@ -235,40 +244,33 @@ class Chunked(Generic[K, V]):
             at += 1
         return self._derived([*self._chunks[:at], self._chunks[at][:left]], self._bounds[:at], count)
 
-    def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[K, ...], size: int) -> Self:
-        """Return the sequence of these chunks, joined into one if it is small.
+    def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], size: int) -> Self:
+        """Return the sequence of these chunks, joined if it is small.
 
         The constructor is skipped because this runs for every message of a stream.
         """
         if size <= MAX_UNSPLIT and len(chunks) > 1:
             chunks, bounds = [reduce(Chunk.__add__, chunks)], _NO_BOUNDS
-        derived = _new(type(self))
-        # By slot: a subclass may be frozen.
-        _set_order(derived, self._order)
-        _set_chunks(derived, chunks)
-        _set_bounds(derived, bounds)
-        _set_size(derived, size)
+        derived: Self = _new(type(self))
+        derived._order, derived._chunks, derived._bounds, derived._size = self._order, chunks, bounds, size
         return derived
 
 
 _NO_BOUNDS: Final[tuple[Any, ...]] = ()
 _new: Final = object.__new__
-_set_order: Final = Chunked.__dict__["_order"].__set__
-_set_chunks: Final = Chunked.__dict__["_chunks"].__set__
-_set_bounds: Final = Chunked.__dict__["_bounds"].__set__
-_set_size: Final = Chunked.__dict__["_size"].__set__
 
 
 def _settled(
-    order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: tuple[K, ...], at: int, position: int, *, is_new: bool
-) -> tuple[K, ...]:
-    """Split or join the chunk at `at` after a key was added or removed at `position`, and return the bounds."""
+    order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], at: int, position: int, *, is_new: bool
+) -> tuple[Any, ...]:
+    """Split or join chunks where a key is new in a chunk or was removed from it, and return the bounds."""
     chunk = chunks[at]
     if is_new:
         key = chunk.keys[position]
-        if not next(iter(order.hashes((key,)))) & BOUNDARY_MASK:
+        (mixed,) = order.hashes((key,))
+        if not mixed & BOUNDARY_MASK:
             chunks[at : at + 1] = [chunk[: position + 1], chunk[position + 1 :]]
-            return *bounds[:at], key, *bounds[at:]
+            return *bounds[:at], key if order.sort_key is None else order.sort_key(key), *bounds[at:]
     elif position == len(chunk.keys) and at < len(bounds):
         # The removed key was the boundary.
         chunks[at : at + 2] = [chunk + chunks[at + 1]]

@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 from operator import is_
-from typing import Final, Self, final
+from typing import Any, Final, Self, final
 from zlib import crc32
-
-from attrs import field, frozen
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, safe_repr
@@ -36,7 +34,6 @@ _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
 
 
 @final
-@frozen(init=False, eq=False, repr=False)
 class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     """Every tracked pair and its order book: an immutable mapping from `Pair` to `OrderBook`, in ledger order.
 
@@ -62,7 +59,8 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         InvalidFreshness: `as_of` or `published_at` is invalid.
     """
 
-    freshness: Freshness = field(init=False)
+    __slots__ = ("__weakref__", "_freshness")
+    _freshness: Freshness
 
     def __init__(
         self, books: Iterable[OrderBook] = (), as_of: str | None = None, published_at: datetime | None = None
@@ -70,7 +68,12 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         by_key = _by_key(books)
         keys = sorted(by_key)
         super().__init__(_ORDER, Chunk(keys, [by_key[key] for key in keys]))
-        _set_freshness(self, UNKNOWN.changed(as_of, published_at))
+        self._freshness = UNKNOWN.changed(as_of, published_at)
+
+    @property
+    def freshness(self) -> Freshness:
+        """What the books reflect and when they were published."""
+        return self._freshness
 
     @property
     def as_of(self) -> str | None:
@@ -122,8 +125,8 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         # Usually it is the same object, and comparing by identity takes a tenth of the time.
         if freshness is self.freshness or freshness == self.freshness:
             return self
-        following = self._derived(self._chunks, self._bounds, self._size)
-        _set_freshness(following, freshness)
+        following: Self = self._derived(self._chunks, self._bounds, self._size)
+        following._freshness = freshness
         return following
 
     def changes_since(self, earlier: MarketIndex) -> tuple[tuple[OrderBook, ...], tuple[Pair, ...]]:
@@ -189,15 +192,11 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     def _books(self) -> Iterator[OrderBook]:
         return chain.from_iterable([chunk.values for chunk in self._chunks])
 
-    def _derived(self, chunks: list[Chunk[LedgerOrder, OrderBook]], bounds: tuple[LedgerOrder, ...], size: int) -> Self:
-        """Return the index of these chunks, with this freshness."""
-        derived = super()._derived(chunks, bounds, size)
-        _set_freshness(derived, self.freshness)
+    def _derived(self, chunks: list[Chunk[LedgerOrder, OrderBook]], bounds: tuple[Any, ...], size: int) -> Self:
+        """Return the index of these chunks, with the same freshness."""
+        derived: Self = super()._derived(chunks, bounds, size)
+        derived._freshness = self._freshness
         return derived
-
-
-# By slot: the class is frozen.
-_set_freshness: Final = MarketIndex.__dict__["freshness"].__set__
 
 
 def _key(pair: Pair) -> LedgerOrder:

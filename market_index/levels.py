@@ -100,7 +100,6 @@ def _order(side: Side) -> KeyOrder[Decimal, int]:
 
 
 @final
-@frozen(init=False, eq=False, repr=False, weakref_slot=False)
 class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
     """One side of a book: an immutable sequence of `PriceLevel`, best price first, one level per price.
 
@@ -115,6 +114,8 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         TypeError: `side` is not a `Side`.
         InvalidOrderBook: An element is not a `PriceLevel`, or prices are out of order; the message names the place.
     """
+
+    __slots__ = ()
 
     def __init__(self, side: Side, levels: Iterable[PriceLevel] = ()) -> None:
         require_side(side)
@@ -178,10 +179,17 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
     @overload
     def __getitem__(self, index: slice) -> tuple[PriceLevel, ...]: ...
     def __getitem__(self, index: int | slice) -> PriceLevel | tuple[PriceLevel, ...]:
-        positions = range(self._size)[index]
-        if isinstance(positions, range):
-            return self._slice(positions)
-        at, position = 0, positions
+        if isinstance(index, slice):
+            start, stop, step = index.indices(self._size)
+            if step != 1:
+                positions = range(start, stop, step)
+                first, last = sorted((positions[0], positions[-1])) if positions else (0, -1)
+                items = self._between(first, last + 1)
+                return tuple([items[position - first] for position in positions])
+            best = self._chunks[0].items
+            # The best levels are what most callers want.
+            return tuple(self._between(start, stop) if best is None or stop > len(best) else best[start:stop])
+        at, position = 0, range(self._size)[index]
         while position >= len(self._chunks[at].keys):
             position -= len(self._chunks[at].keys)
             at += 1
@@ -191,25 +199,19 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
             return level
         return _level(chunk.keys[position], chunk.values[position])
 
-    def _slice(self, positions: range) -> tuple[PriceLevel, ...]:
-        """Return the levels at these positions, creating only the levels of the chunks that contain them."""
-        if not positions:
-            return ()
-        chunks, at, offset = self._chunks, 0, 0
-        if positions.step == 1 and positions.stop <= len(chunks[0].keys):
-            # Fast path: most callers read only the best levels.
-            return tuple(_items(chunks[0])[positions.start : positions.stop])
-        first, last = sorted((positions[0], positions[-1]))
-        while offset + len(chunks[at].keys) <= first:
-            offset += len(chunks[at].keys)
-            at += 1
-        items = _items(chunks[at]).copy()
-        while offset + len(items) <= last:
-            at += 1
-            items += _items(chunks[at])
-        if positions.step == 1:
-            return tuple(items[first - offset : last - offset + 1])
-        return tuple([items[position - offset] for position in positions])
+    def _between(self, start: int, stop: int) -> list[PriceLevel]:
+        """Return the levels from one position to another, and create no others than those of their chunks."""
+        items: list[PriceLevel] = []
+        chunks = iter(self._chunks)
+        while stop > 0:
+            chunk = next(chunks)
+            size = len(chunk.keys)
+            if start < size:
+                items += (chunk.items or _items(chunk))[start:stop]
+                start = size
+            start -= size
+            stop -= size
+        return items
 
     def __eq__(self, other: object) -> bool:
         return self._has_same_content(other) if type(other) is Levels else NotImplemented
@@ -360,7 +362,8 @@ def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
     price, amount = entry
     try:
         price = to_price(price)
-        require_amount("the amount", amount)
+        if type(amount) is not int or not 0 <= amount <= MAX_LIQUIDITY:
+            reject_amount("the amount", amount)
     except MarketIndexError as error:
         raise error.at(f"{side.value}s[{position}]") from None
     return price, amount

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from operator import eq
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -151,6 +152,22 @@ def test_a_change_copies_one_chunk_and_shares_the_others():
         changed = content._changed([change])
         shared = {id(chunk) for chunk in content.chunks} & {id(chunk) for chunk in changed.chunks}
         assert len(shared) == len(content.chunks) - 1
+
+
+def test_many_changes_copy_a_chunk_once(monkeypatch: pytest.MonkeyPatch):
+    copy, copied = Chunk.copy, []
+
+    def counted(chunk: Chunk[Any, Any]) -> Chunk[Any, Any]:
+        copied.append(chunk)
+        return copy(chunk)
+
+    monkeypatch.setattr(Chunk, "copy", counted)
+    content = built(RISING, dict.fromkeys(range(10_000), "a"))
+    changed = dict.fromkeys(range(0, 10_000, 2), "b")
+    assert layout(content._changed(changed.items())) == layout(
+        built(RISING, dict.fromkeys(range(10_000), "a") | changed)
+    )
+    assert len(copied) == len(content.chunks)
 
 
 def test_keys_without_any_boundary_are_one_chunk():

@@ -226,13 +226,13 @@ class TestSharing:
         assert book.depth(count // 2) == fresh.depth(count // 2)
 
     def test_the_cost_of_many_changes_of_a_small_book_is_linear(self, monkeypatch: pytest.MonkeyPatch):
-        with_key, copied = Chunk.with_key, []
+        insert, copied = Chunk.insert, []
 
-        def counted(chunk: Chunk[Any, Any], *arguments: Any) -> Chunk[Any, Any]:
+        def counted(chunk: Chunk[Any, Any], *arguments: Any) -> None:
             copied.append(len(chunk.keys))
-            return with_key(chunk, *arguments)
+            insert(chunk, *arguments)
 
-        monkeypatch.setattr(Chunk, "with_key", counted)
+        monkeypatch.setattr(Chunk, "insert", counted)
         book = OrderBook.from_levels(PAIR, asks=[("0.5", 1)])
         book.apply(asks=[(str(price), 1) for price in range(1, 10_001)])
         assert sum(copied) / len(copied) < 200

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +28,7 @@ books = order_books(max_levels=3)
 # Books whose levels were not accessed yet: decoded, and derived from another.
 read_books = books.map(lambda book: wire.order_book_from_json(wire.order_book_to_json(book)))
 derived_books = books.map(lambda book: book.apply(bids=[("7", 7)], asks=[("8", 8)]))
+sides = st.one_of(books, read_books, derived_books).map(lambda book: book.asks)
 values = st.one_of(
     asset_ids(),
     pairs(),
@@ -38,6 +38,7 @@ values = st.one_of(
     books,
     read_books,
     derived_books,
+    sides,
     market_indexes(),
     resting_orders(),
     simulated_fills(),
@@ -83,12 +84,12 @@ def test_a_value_equals_only_values_of_its_class(one, other):
 
 @given(values)
 def test_a_value_cannot_be_changed(value):
-    for field in attrs.fields(type(value)):
-        with pytest.raises(attrs.exceptions.FrozenInstanceError):
-            setattr(value, field.name, None)
-        with pytest.raises(attrs.exceptions.FrozenInstanceError):
-            delattr(value, field.name)
-    with pytest.raises((attrs.exceptions.FrozenInstanceError, AttributeError)):
+    for name in (name for name in dir(value) if not name.startswith("_")):
+        with pytest.raises(AttributeError):
+            setattr(value, name, None)
+        with pytest.raises(AttributeError):
+            delattr(value, name)
+    with pytest.raises(AttributeError):
         value.another = 1
     assert not hasattr(value, "__dict__")
 
