@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 from attrs import Attribute, field, frozen
 
-from market_index.arithmetic import EXACT, plain
+from market_index.arithmetic import EXACT, plain, plain_column
 from market_index.errors import InvalidPrice, safe_repr
 from market_index.levels import MAX_LIQUIDITY, Levels, Side, levels_of_columns, reject_total, rows
 from market_index.prices import to_price
@@ -77,16 +77,18 @@ def cumulative(levels: Levels) -> tuple[CumulativeLevel, ...]:
     """Return the running totals of the levels of a side."""
     prices, amounts = levels.prices, levels.amounts
     with localcontext(EXACT):
-        quotes = map(plain, tuple(accumulate(map(mul, prices, amounts))))
-    return tuple(rows(CumulativeLevel, len(prices), prices, accumulate(amounts), quotes))
+        quotes = tuple(accumulate(map(mul, prices, amounts)))
+    return tuple(rows(CumulativeLevel, len(prices), prices, accumulate(amounts), plain_column(quotes)))
 
 
 def liquidity(levels: Levels) -> Liquidity:
-    """Return the total liquidity of the levels."""
-    amounts = levels.amounts
+    """Return the total of these levels."""
+    base, quote = 0, Decimal(0)
     with localcontext(EXACT):
-        quote = sum(map(mul, levels.prices, amounts), start=Decimal(0))
-    return Liquidity(sum(amounts), plain(quote))
+        for chunk in levels.chunks:
+            base += sum(chunk.values)
+            quote = sum(map(mul, chunk.keys, chunk.values), start=quote)
+    return Liquidity(base, plain(quote))
 
 
 def within(levels: Levels, mid: Decimal, share: Decimal) -> Levels:
