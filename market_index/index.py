@@ -22,7 +22,7 @@ from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
 
 def hashes(keys: Iterable[LedgerOrder]) -> Iterable[int]:
     """Return one integer per pair, the same in every process."""
-    return map(crc32, map(b"".join, keys))
+    return map(crc32, keys)
 
 
 _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(

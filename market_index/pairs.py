@@ -14,8 +14,11 @@ from market_index.assets import AssetId
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
 from market_index.prices import to_price
 
-LedgerOrder: TypeAlias = tuple[bytes, bytes, bytes, bytes]
-"""The sort key of a pair: policy id and asset name of the base, then of the quote (decision 9)."""
+LedgerOrder: TypeAlias = bytes
+"""The sort key of a pair: base policy id, base asset name, quote policy id, quote asset name (decision 9).
+
+One object of bytes: a lookup among many pairs mostly waits for memory, and a tuple of four objects reads more of it.
+"""
 
 
 @final
@@ -44,9 +47,13 @@ class Pair:
 
     @property
     def ledger_order(self) -> LedgerOrder:
-        """The sort key of the pair: a tuple of bytes."""
+        """The pair as bytes that sort as the pair does, and differ from those of every other pair."""
         base, quote = self.base, self.quote
-        return base.policy_id, base.asset_name, quote.policy_id, quote.asset_name
+        if not base.policy_id:
+            return b"\0%b%b" % (quote.policy_id, quote.asset_name)
+        # Two zero bytes end the name of the base: those in it are escaped, so that a name sorts before longer ones.
+        name = base.asset_name.replace(b"\0", b"\0\1")
+        return b"\1%b%b\0\0%b%b" % (base.policy_id, name, quote.policy_id, quote.asset_name)
 
     def __str__(self) -> str:
         return f"{self.base}/{self.quote}"

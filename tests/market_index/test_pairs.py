@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import product
+from operator import lt
 
 import pytest
 from hypothesis import given
@@ -31,6 +33,13 @@ def test_pairs_sort_by_base_and_then_by_quote(them: list[Pair]):
     # Lower-case hexadecimal sorts like its bytes. The colon sorts after the digits, but is always at the same position.
     assert sorted(them) == by_texts
     assert sorted(them, key=lambda pair: pair.ledger_order) == by_texts
+
+
+def test_the_sort_keys_of_pairs_with_zero_bytes_rise_and_differ():
+    names = sorted(map(bytes, (name for length in range(4) for name in product((0, 1, 255), repeat=length))))
+    assets = [ADA, *(AssetId(bytes([first]) * 28, name) for first in (0, 1, 255) for name in names)]
+    keys = [Pair(base, quote).ledger_order for base in assets for quote in assets]
+    assert all(map(lt, keys, keys[1:]))
 
 
 @pytest.mark.parametrize("side", ["base", "quote"])
