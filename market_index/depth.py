@@ -81,14 +81,19 @@ def cumulative(levels: Levels) -> tuple[CumulativeLevel, ...]:
     return tuple(rows(CumulativeLevel, len(prices), prices, accumulate(amounts), plain_column(quotes)))
 
 
-def liquidity(levels: Levels) -> Liquidity:
-    """Return the total of these levels."""
+def totals(levels: Levels) -> tuple[int, Decimal]:
+    """Return the liquidity of these levels in base and in quote units."""
     base, quote = 0, Decimal(0)
     with localcontext(EXACT):
         for chunk in levels.chunks:
             base += sum(chunk.values)
             quote = sum(map(mul, chunk.keys, chunk.values), start=quote)
-    return Liquidity(base, plain(quote))
+    return base, plain(quote)
+
+
+def liquidity(levels: Levels) -> Liquidity:
+    """Return the liquidity of these levels."""
+    return Liquidity(*totals(levels))
 
 
 def within(levels: Levels, mid: Decimal, share: Decimal) -> Levels:

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from attrs.validators import instance_of
 
 from market_index.arithmetic import EXACT
-from market_index.depth import exact_number, liquidity, whole_number
+from market_index.depth import exact_number, totals, whole_number
 from market_index.errors import safe_repr
 from market_index.levels import Levels, Side, price_for_takers
 
@@ -66,8 +66,7 @@ def simulate_fill(levels: Levels, amount: int, unit: Unit) -> SimulatedFill:
     if unit not in ("base", "quote"):
         raise ValueError(f"unit must be 'base' or 'quote', got {safe_repr(unit)}")
     taken, complete = _taken_of_base(levels, amount) if unit == "base" else _taken_of_quote(levels, amount)
-    total = liquidity(taken)
-    return SimulatedFill(total.base, total.quote, taken, complete)
+    return SimulatedFill(*totals(taken), taken, complete)
 
 
 def _taken_of_base(levels: Levels, amount: int) -> tuple[Levels, bool]:
