@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
@@ -23,7 +24,16 @@ TITLE: Final = "One book"
 ABOUT: Final = """
 Each change sets, adds or removes one bid, and the best levels are read after each. *sortedcontainers* and *order-book
 (C)* change a mutable structure in place, so that no earlier version is left; *dict and sort* sums orders in dicts and
-sorts them once.
+sorts them once. *Decimal and bisect* reads each price and finds its place in one list, and does nothing else.
+
+One change reads and validates a price and an amount, finds and copies a chunk, and creates a level, a side and a book.
+None of these steps takes more than a fifth of the time. As one function, on objects that are not frozen, they take
+about half of it, and two thirds of the time of sortedcontainers: the rest is calls, and the fields of frozen objects.
+That function would be a second way to change a book.
+
+Of many changes at once, reading the prices and finding their places takes a third of the time or more. A chunk is
+copied once per call. The rest is the copies, the new levels, and the hashes of new prices. Sorting the changes first,
+so that those of one chunk are neighbours, costs what it saves.
 """
 
 
@@ -90,10 +100,16 @@ def applying_many(*, quick: bool) -> Iterator[Row]:
     one = book(random.Random(8), 5_000).apply()
     stream = changes(one, 1_000)
     batches = [stream[start : start + 100] for start in range(0, len(stream), 100)]
-    seconds = interleaved({"apply": lambda: [one.apply(bids=batch) for batch in batches]}, quick=quick)
-    yield alone(
-        "100 changes at once in 5,000 levels", "µs", divided(seconds, len(batches))["apply"], scale=1e6, at_most=100
-    )
+    falling = [price.copy_negate() for price in one.bids.prices]
+    ours, floor = "apply", "Decimal and bisect"
+    contenders = {
+        ours: lambda: [one.apply(bids=batch) for batch in batches],
+        floor: lambda: [bisect_left(falling, Decimal(text).copy_negate()) for batch in batches for text, _ in batch],
+    }
+    seconds = divided(interleaved(contenders, quick=quick), len(batches))
+    work = "100 changes at once in 5,000 levels"
+    yield alone(work, "µs", seconds[ours], scale=1e6, at_most=100)
+    yield compared(work, "µs", seconds, ours, floor, scale=1e6)
 
 
 def gathering(*, quick: bool) -> Iterator[Row]:
