@@ -27,13 +27,11 @@ Each change sets, adds or removes one bid, and the best levels are read after ea
 sorts them once. *Decimal and bisect* reads each price and finds its place in one list, and does nothing else.
 
 One change reads and validates a price and an amount, finds and copies a chunk, and creates a level, a side and a book.
-None of these steps takes more than a fifth of the time. As one function, on objects that are not frozen, they take
-about half of it, and two thirds of the time of sortedcontainers: the rest is calls, and the fields of frozen objects.
-That function would be a second way to change a book.
+None of these steps takes more than a fifth of the time. One function that does all of them, on objects that are not
+frozen, was faster than sortedcontainers, but it would be a second way to change a book, and values are immutable.
 
 Of many changes at once, reading the prices and finding their places takes a third of the time or more. A chunk is
-copied once per call. The rest is the copies, the new levels, and the hashes of new prices. Sorting the changes first,
-so that those of one chunk are neighbours, costs what it saves.
+copied once per call. The rest is the copies, the new levels, and the hashes of new prices.
 """
 
 

@@ -258,7 +258,7 @@ def test_a_store_that_no_worker_can_read_is_exit_code_3(tmp_path: Path, store: P
     store.write_bytes(store.read_bytes()[:4096])
     done = run("serve", store, "--port", 0, "--workers", 2)
     assert done.returncode == 3
-    assert f"{store} cannot be opened: " in done.stderr
+    assert f"{store} cannot be read: " in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -287,7 +287,7 @@ def test_a_worker_reports_in_one_line_a_store_that_it_cannot_read(store: Path, c
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert serve_as_worker(store, listener) == 3
     error = capsys.readouterr().err
-    assert error.startswith(f"Error: {store} cannot be opened: ")
+    assert error.startswith(f"Error: {store} cannot be read: ")
     assert error.count("\n") == 1
 
 
