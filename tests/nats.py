@@ -104,7 +104,7 @@ class Server:
         return configuration
 
     def wait(self) -> None:
-        """Wait until it accepts connections."""
+        """Wait until the server accepts connections."""
 
         def answers() -> bool:
             assert self.process
@@ -122,7 +122,7 @@ class Server:
         self.process.send_signal(number)
 
     def stop(self) -> None:
-        """Suspend it until SIGCONT: its connections stay open."""
+        """Suspend the process until SIGCONT; its connections stay open."""
         self.send(signal.SIGSTOP)
         assert self.process
         status = Path(f"/proc/{self.process.pid}/stat")
@@ -135,7 +135,7 @@ class Server:
             self.process = None
 
     def reload(self, more: str) -> None:
-        """Reload it with another configuration."""
+        """Reload the server with another configuration."""
         reloads = self.log.count(_RELOADED)
         self.more = more
         self.configure()
@@ -143,7 +143,7 @@ class Server:
         eventually(lambda: self.log.count(_RELOADED) > reloads)
 
     def empty(self) -> None:
-        """Delete all its stored data."""
+        """Delete all stored data."""
         shutil.rmtree(self.folder / self.name)
 
 

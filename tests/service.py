@@ -1,4 +1,4 @@
-"""A real uvicorn on a real socket, and a client that sends arbitrary bytes."""
+"""A real uvicorn server on a local port, and a client that sends arbitrary bytes."""
 
 from __future__ import annotations
 

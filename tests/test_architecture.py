@@ -23,7 +23,7 @@ KNOWN: dict[str, set[str]] = {}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_rule(rule: Rule):
+def test_the_packages_follow_the_rule(rule: Rule):
     found, known = set(rule(GRAPH)), KNOWN.get(rule.__name__, set())
     assert not found - known, rule.__doc__
     assert not known - found, "stale entries of KNOWN: remove them"

@@ -1,4 +1,4 @@
-"""docs/performance.md and its chart: generated from a report, with no figure typed by hand."""
+"""docs/performance.md and its chart: generated from a report, without figures that are typed by hand."""
 
 from __future__ import annotations
 
@@ -101,5 +101,5 @@ def test_each_bar_of_the_chart_has_its_label_and_value_within_the_drawing(report
             assert 0 <= float(one.get(name, "0")) <= width
 
 
-def test_a_chart_of_no_rows_is_drawn():
+def test_a_chart_without_rows_is_drawn():
     ET.fromstring(chart.svg([]))

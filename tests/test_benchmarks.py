@@ -88,7 +88,7 @@ def test_contenders_take_turns():
     assert re.fullmatch(r"(ab){2,}", turns)
 
 
-def test_what_is_prepared_is_passed_on_anew_for_each_call():
+def test_each_call_gets_newly_prepared_data():
     values = iter(range(10**9))
     worked: list[int] = []
     interleaved({"one": Prepared(lambda: next(values), worked.append)}, quick=True)
@@ -144,7 +144,7 @@ def test_a_failing_group_loses_no_other_row(tmp_path: Path):
     assert report.text().splitlines()[-1] == f"FAILED second: {error}"
 
 
-def test_a_report_is_read_as_it_was_written(tmp_path: Path):
+def test_a_report_round_trips_through_its_file(tmp_path: Path):
     report = Report(True, "2026-01-02", {"Python": "3"}, {"part": Part("title", "about")})
     report.groups["part.group"] = Measured(State.COMPLETE, [row(goal=Goal(Bound.AT_MOST, 2), faults=1, headline=True)])
     report.comparison = compare(report, report)
@@ -253,7 +253,7 @@ def test_a_run_that_got_worse_exits_with_1(tmp_path: Path):
     assert [one.after for one in comparison.regressions] == [1.2]
 
 
-def test_an_option_that_is_wrong_is_an_error(tmp_path: Path):
+def test_an_invalid_option_is_an_error(tmp_path: Path):
     output = tmp_path / "bench.json"
     unknown = bench("--only", "made_up.three", "--output", output)
     assert unknown.returncode == 2
@@ -309,7 +309,7 @@ def test_a_server_is_stopped_unless_it_is_measured(server: http_servers.Server):
     eventually(lambda: state() == "T")
 
 
-def test_bytes_are_compared_before_anything_is_timed(server: http_servers.Server):
+def test_bytes_are_compared_before_the_measurement(server: http_servers.Server):
     with server.running():
         assert http_servers.check(server, http_servers.Target("", "/body", b"right")) >= http_servers.ROUND_SECONDS
         with pytest.raises(RuntimeError, match="peer answers /body with 200: b'right'"):

@@ -1,4 +1,4 @@
-"""The books that every contender is given: made up from a seed, of the size and the digits that exchanges have."""
+"""The books of all contenders: generated from a seed, with the sizes and digits of books on exchanges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from market_index import ADA, AssetId, OrderBook, Pair
 
 
 def pair(numbers: random.Random) -> Pair:
-    """A token under a name of letters, as most have, priced in ADA."""
+    """Return the pair of a token with a short name, as most have, priced in ADA."""
     name = "".join(numbers.choices(string.ascii_uppercase, k=numbers.randrange(3, 12)))
     return Pair(AssetId(numbers.randbytes(28), name.encode()), ADA)
 
@@ -19,7 +19,7 @@ def price(number: int) -> str:
 
 
 def book(numbers: random.Random, levels: int, of: Pair | None = None) -> OrderBook:
-    """A book of so many levels a side, its spot between them."""
+    """Return a book of `levels` levels a side, with a spot price between them."""
     prices = sorted(numbers.sample(range(10**6, 10**8), 2 * levels + 1))
     return OrderBook.from_levels(
         of or pair(numbers),
@@ -35,7 +35,7 @@ def books(count: int, levels: int, seed: int = 1) -> list[OrderBook]:
 
 
 def renamed(one: OrderBook, number: int) -> OrderBook:
-    """Return the book for another pair, the one of this number."""
+    """Return the same book for the pair of this number."""
     base = one.pair.base
     return OrderBook(
         Pair(AssetId(number.to_bytes(28, "big"), base.asset_name), one.pair.quote), one.bids, one.asks, one.spot

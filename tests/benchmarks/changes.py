@@ -9,7 +9,7 @@ from tests.benchmarks.books import price
 
 
 def changes(one: OrderBook, count: int) -> list[tuple[str, int]]:
-    """A stream of bids: half of them new amounts, a quarter removals, a quarter new prices; the depth hardly moves."""
+    """Return changes of bids: half new amounts, a quarter removals, a quarter new prices; the depth hardly changes."""
     numbers = random.Random(7)
     prices = [str(level.price) for level in one.bids]
     depth = len(prices)

@@ -10,7 +10,7 @@ from typing import Final
 from tests.benchmarks.figures import Row, Spread, shown
 
 SPEEDS: Final = frozenset({"/s", "s", "ms", "µs"})
-"""The units of rows that say how fast something is; others say how large."""
+"""The units of rows about speed; other rows are about size."""
 
 ROW_HEIGHT: Final = 40
 PLOT_WIDTH: Final = 330
@@ -18,7 +18,7 @@ VALUE_WIDTH: Final = 70
 TOP: Final = 56
 BOTTOM: Final = 20
 CHARACTER_WIDTH: Final = 7.8
-"""Of the labels, generously: fonts differ."""
+"""The maximum width of labels; fonts differ."""
 
 STYLE: Final = """\
   svg { color-scheme: light dark; }
@@ -47,7 +47,7 @@ TITLE: Final = "How many times as fast as the peer"
 
 
 def speed(row: Row) -> Spread | None:
-    """Return how many times as fast as the peer we are, None if the row does not say so."""
+    """Return the speed in multiples of the peer's speed; None for a row that is not about speed."""
     if row.spread is None or not row.peer or row.unit not in SPEEDS:
         return None
     if row.more_is_better:
@@ -62,7 +62,7 @@ def charted(rows: Iterable[Row]) -> list[tuple[Row, Spread]]:
 
 
 def description(rows: Sequence[tuple[Row, Spread]]) -> str:
-    """Return what the chart shows, for those who cannot see it."""
+    """Return the description of the chart for screen readers."""
     return "; ".join(f"{row.work}, against {row.peer}: {shown(one.median)}" for row, one in rows)
 
 

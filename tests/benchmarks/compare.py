@@ -8,7 +8,7 @@ from tests.benchmarks.figures import Row, Spread, shown
 from tests.benchmarks.report import Comparison, Regression, Report
 
 MIN_CHANGE: Final = 0.05
-"""A smaller share is no regression, however quiet the rounds were: processes differ by a few percent."""
+"""A smaller change is not a regression, even with little noise: processes differ by a few percent."""
 
 MIN_ROUNDS: Final = 3
 """The noise of fewer rounds is unknown."""
@@ -21,7 +21,7 @@ RULE: Final = (
 
 
 def compare(before: Report, after: Report) -> Comparison:
-    """Return what got worse, in the order of the later report."""
+    """Return the regressions, in the order of the later report."""
     earlier = {row.key: row for row in before.rows}
     pairs = [(earlier[row.key], row) for row in after.rows if row.key in earlier]
     judged = [(old, new) for old, new in pairs if is_judged(old) and is_judged(new)]
@@ -44,7 +44,7 @@ def regression(old: Row, new: Row) -> Regression | None:
 
 
 def noise(old: Spread, new: Spread) -> float:
-    """Return the difference of medians up to which nothing has changed."""
+    """Return the largest difference of medians that counts as noise."""
     return max(old.width, new.width, MIN_CHANGE * abs(old.median))
 
 

@@ -1,4 +1,4 @@
-"""What the distributed store costs: until a publish is seen, its rate, and many replicas."""
+"""Costs of the distributed store: the latency of a publish, its rate, and many replicas."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def on_server(group: Callable[[Server], Iterator[Row]]) -> Group:
     return rows
 
 
-# A publish, until another process shows it: one at a time, so that nothing waits in a queue
+# The latency of a publish to another process: one publish at a time, so that none waits in a queue
 
 BARE = """
 import asyncio, sys, time, nats
@@ -161,7 +161,7 @@ with open_feed(sys.argv[1]) as feed:
 
 
 def replicas(server: Server, *, seconds: int) -> Iterator[Row]:
-    """The same publisher with 1, 2, 4 and 8 replicas: what it reaches, and what goes through each of them."""
+    """Measure a publisher with 1, 2, 4 and 8 replicas: its rate, and the rate of each replica."""
     made = books(200, 50, seed=7)
     url = f"{server.url}/replicas"
     with open_store(url) as store:

@@ -1,4 +1,4 @@
-"""What the wire costs: decoding and encoding books, whole and after a change, as JSON and as gzip."""
+"""Costs of the wire format: decoding and encoding books, whole and after a change, as JSON and as gzip."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def encoding(*, quick: bool) -> Iterator[Row]:
 
 
 def forget_encoded(one: OrderBook) -> OrderBook:
-    """Return the book without the text that its chunks cache; the rest of what a book caches stays."""
+    """Return the book without the cached text of its chunks; its other caches remain."""
     for chunk in (*one.bids.chunks, *one.asks.chunks):
         chunk.encoded = None
     return one

@@ -1,4 +1,4 @@
-"""How the benchmark measures and judges: interleaved rounds, medians, and the quartiles of single rounds."""
+"""How the benchmark measures and decides: interleaved rounds, medians, and the quartiles of single rounds."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ T = TypeVar("T")
 Clock: TypeAlias = Callable[[], float]
 
 Rounds: TypeAlias = Mapping[str, Sequence[float]]
-"""What each contender needed, or reached, in each round."""
+"""The time or the rate of each contender in each round."""
 
 MIN_ROUND_SECONDS: Final = 0.005
-"""Shorter rounds measure the clock and the caches that the contender before left."""
+"""Shorter rounds measure the clock, and caches filled by the previous contender."""
 
 MAX_ROUNDS: Final = 401
 MAX_RETRIES: Final = 5
 
 MORE_IS_BETTER: Final = frozenset({"/s"})
-"""The units of which more is better. Of any other less is: a time, a size, a share."""
+"""The units in which more is better. In others less is better: times, sizes, shares."""
 
 
 class Bound(Enum):
@@ -37,7 +37,7 @@ class Bound(Enum):
 
 
 class Verdict(Enum):
-    """What a row says of its goal."""
+    """Whether a row reaches its goal."""
 
     REACHED = "reached"
     MISSED = "missed"
@@ -58,7 +58,7 @@ class Goal:
 
 @frozen
 class Spread:
-    """The median of single rounds, with the quartiles below and above it."""
+    """The median and the quartiles of single rounds."""
 
     median: float
     low: float
@@ -85,7 +85,7 @@ class Row:
     Args:
         work: What is done.
         unit: The unit of `ours` and `theirs`.
-        peer: What ours is compared with; empty if with nothing.
+        peer: What ours is compared with; empty if there is no peer.
         ours: The median of ours; None if the row was not measured.
         theirs: The median of the peer.
         spread: The ratios of ours to theirs in single rounds; without a peer, our figures in single rounds.
@@ -154,7 +154,7 @@ def compared(
     headline: bool = False,
     faults: int = 0,
 ) -> Row:
-    """Return ours against a peer. The ratio is the median of the ratios of single rounds."""
+    """Return the row of ours against a peer. The ratio is the median of the ratios of single rounds."""
     ratios = [one / other for one, other in zip(rounds[ours], rounds[peer], strict=True)]
     return Row(
         work,
@@ -179,13 +179,13 @@ def alone(
     at_most: float | None = None,
     headline: bool = False,
 ) -> Row:
-    """Return ours without a peer. A goal is in the unit of the row."""
+    """Return a row of ours without a peer. A goal is in the unit of the row."""
     spread = Spread.of([value * scale for value in values])
     return Row(work, unit, ours=spread.median, spread=spread, goal=goal(at_least, at_most), headline=headline)
 
 
 def not_measured(row: Row, reason: str) -> Row:
-    """Return the row without figures: what it would compare, and why it does not."""
+    """Return a row without figures, with the reason why it was not measured."""
     return evolve(row, note=f"not measured: {reason}")
 
 
@@ -197,7 +197,7 @@ def goal(at_least: float | None, at_most: float | None) -> Goal | None:
 
 @frozen
 class Prepared:
-    """Work on a value that is made, untimed, before each call."""
+    """Work on a value that is prepared before each call, outside the measured time."""
 
     prepare: Callable[[], Any]
     work: Callable[[Any], Any]
@@ -214,7 +214,7 @@ class Prepared:
 
 @frozen
 class Plain:
-    """Work that needs nothing prepared."""
+    """Work without preparation."""
 
     work: Callable[[], Any]
 
@@ -232,9 +232,9 @@ Contenders: TypeAlias = Mapping[str, "Callable[[], Any] | Prepared"]
 def interleaved(contenders: Contenders, *, quick: bool, clock: Clock = time.thread_time) -> dict[str, list[float]]:
     """Return the seconds that each contender needs for one call, in each of the rounds in which they take turns.
 
-    There are as many rounds as fit into the time for all contenders, each of them short: what slows the machine down
-    for a while slows neighbouring rounds alike, and moves no ratio. By default the seconds are processor time of this
-    thread, so that other programs are not counted; work that waits needs `time.perf_counter`.
+    The number of rounds is limited by the time for all contenders. Rounds are short, so other load slows adjacent
+    rounds alike and hardly changes ratios. By default the seconds are processor time of this thread, which excludes
+    other programs; work that waits needs `time.perf_counter`.
     """
     works = {name: work if isinstance(work, Prepared) else Plain(work) for name, work in contenders.items()}
     fewest, budget = (7, 0.4) if quick else (15, 2.0)
@@ -269,7 +269,7 @@ def divided(rounds: Rounds, by: int) -> dict[str, list[float]]:
 
 
 def retried(measure: Callable[[], T], is_fault: Callable[[T], bool], peer: str) -> tuple[T, int]:
-    """Return the first result that is no fault of the peer, and the number of faults before it.
+    """Return the first result that is not a fault of the peer, and the number of faults before it.
 
     Raises:
         RuntimeError: all of the first measurement and `MAX_RETRIES` more were faults.

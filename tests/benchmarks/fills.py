@@ -1,4 +1,4 @@
-"""What analysing a book costs, compared with the loops that a user would write; and drawing examples."""
+"""Costs of analyzing a book, compared with the loops of a user, and of drawing examples."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def drawing(rounds: int, count: int) -> Iterator[Row]:
 
 
 def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[float]:
-    """Return the seconds that each of so many draws took."""
+    """Return the seconds of each of `count` draws."""
     seconds: list[float] = []
 
     @settings(

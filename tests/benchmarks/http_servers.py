@@ -26,7 +26,7 @@ CONNECTIONS: Final = 32
 ROUND_SECONDS: Final = 0.1
 MAX_ROUND_SECONDS: Final = 1.0
 RESPONSES_PER_CONNECTION: Final = 3
-"""In a round. Fewer are too coarse: some servers complete the responses of all connections at the same time."""
+"""Per round. Fewer are too coarse: some servers complete the responses of all connections at the same time."""
 
 START_SECONDS: Final = 60
 WARM_UP_REQUESTS: Final = 50
@@ -35,18 +35,18 @@ COUNTED: Final = "counted"
 Rates: TypeAlias = dict[str, dict[str, list[float]]]
 
 TOOLS: Final = {"wrk": "apt-get install wrk", "nginx": "apt-get install nginx", "go": "apt-get install golang"}
-"""What is not in the package index, and how Debian installs it."""
+"""Commands that are not in the package index, and their Debian packages."""
 
 
 def missing(*tools: str) -> str:
-    """Return why a group cannot be measured, an empty text if it can."""
+    """Return why a group cannot be measured; empty if it can."""
     absent = [tool for tool in tools if not shutil.which(tool)]
     return "; ".join(f"{tool} is not installed (Debian: {TOOLS[tool]})" for tool in absent)
 
 
 @frozen
 class Target:
-    """A request; `expected` is the body that must come back before anything is timed, None if it changes."""
+    """A request; `expected` is the body that is required before the measurement, None if it changes."""
 
     name: str
     path: str
@@ -58,7 +58,7 @@ class Target:
 
 @frozen
 class Contender:
-    """A server: its name in the report, its command without the port, and what it is asked for."""
+    """A server: its name in the report, its command without the port, and its targets."""
 
     name: str
     command: tuple[str, ...]
@@ -117,14 +117,14 @@ class Server:
                 return
 
     def end(self) -> None:
-        # Stopped or not, and with what it has started.
+        # Also if it is stopped, and with its child processes.
         with suppress(ProcessLookupError):
             self.send(signal.SIGKILL)
         self.process.wait(START_SECONDS)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Let the server run; outside, it takes no time of the core that all servers share."""
+        """Let the server run within the context; otherwise it uses no time of the core that all servers share."""
         self.send(signal.SIGCONT)
         try:
             yield
@@ -132,7 +132,7 @@ class Server:
             self.send(signal.SIGSTOP)
 
     def counted(self) -> int:
-        """Return the last number that the server has written; 0 if it counts nothing."""
+        """Return the last number that the server has written; 0 if there is none."""
         if self.contender.counter is None:
             return 0
         lines = self.contender.counter.read_bytes().rpartition(b"\n")[0].split()
@@ -179,7 +179,7 @@ def requests_per_second(server: Server, target: Target, seconds: float) -> float
 
 
 def measured(server: Server, target: Target, seconds: float) -> float | None:
-    """Return what wrk counts in one round, None if it was interrupted before it counted any.
+    """Return what wrk counts in one round; None if it was interrupted before it counted any.
 
     wrk takes whole seconds; SIGINT ends it earlier, and it then divides by the time that has passed. An
     interrupt that comes before wrk handles it is lost, or ends wrk without a result.
@@ -203,7 +203,7 @@ def measured(server: Server, target: Target, seconds: float) -> float | None:
 def interleaved_rates(servers: Sequence[Server], rounds: int) -> Rates:
     """Return the requests per second by target and contender, round by round.
 
-    Of a server that counts, what it counted per second is there as well, under `COUNTED`.
+    For a server that counts, the result has its count per second under `COUNTED`.
     """
     rates: Rates = {}
     turns: list[tuple[Server, Target, float]] = []

@@ -1,4 +1,4 @@
-"""What an index costs: publishing into it, looking up in it, and its pair list after a change."""
+"""Costs of an index: publishing, lookups, and the pair list after a change."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def looking_up(sizes: tuple[int, ...], *, quick: bool) -> Iterator[Row]:
     for size in sizes:
         index = MarketIndex(books(size, 0))
         as_dict = dict(index)
-        # Pairs of their own, as a request makes them.
+        # New pair objects, as in a request.
         asked = [Pair(AssetId.parse(str(one.base)), ADA) for one in random.Random(3).choices(list(index), k=ASKED)]
         contenders[among(size)] = partial(look_up, index.order_book, asked)
         contenders[f"dict of {size:,}"] = partial(look_up, as_dict.__getitem__, asked)

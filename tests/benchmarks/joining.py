@@ -1,4 +1,4 @@
-"""Joining a bucket late: how long a replica needs until it has all of it, and how much memory."""
+"""A replica that joins a bucket late: its time to load everything, and its memory."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ asyncio.run(main())
 
 @frozen
 class Joined:
-    """What one process needed to join, and how many pairs it found."""
+    """The cost of one process that joins, and the number of pairs that it loaded."""
 
     seconds: float
     megabytes: float

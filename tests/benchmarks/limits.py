@@ -1,7 +1,7 @@
-"""What the limits on clients cost: `python -m tests.benchmarks.limits` compares the server with plain uvicorn.
+"""Costs of the limits on clients: `python -m tests.benchmarks.limits` compares the server with plain uvicorn.
 
 Two processes serve the same app, by `Connection` and by uvicorn's own protocol. Short rounds alternate between them,
-and so does the order. After some rounds both are started anew, because processes differ by a few percent. The processor
+and so does the order. After some rounds both are restarted, because processes differ by a few percent. The processor
 time per request is that of the process that serves: unlike the throughput, it depends little on the other load.
 """
 
@@ -91,7 +91,7 @@ def contender(name: str) -> Iterator[Contender]:
 
 
 def processor_seconds(process: int) -> float:
-    """Return the time that the threads of a process have run (Linux)."""
+    """Return the processor time of the threads of a process (Linux)."""
     stats = Path(f"/proc/{process}/task").glob("*/schedstat")
     return sum(int(one.read_text().split()[0]) for one in stats) / 1e9
 

@@ -1,9 +1,9 @@
 """One process with very many orders: `python -m tests.benchmarks.many_orders`, ten minutes and the time to load them.
 
 A producer writes events to the standard input of `market-index serve orders:-`: first all orders, then blocks of
-changes. Each block text is the time of the monotonic clock at which it was written, so the header Market-Index-As-Of of
-an answer says how long its books took to be served. One client asks for one order book after the other and another one
-now and then for the pair list in gzip. How long the answers take shows how long the event loop was blocked.
+changes. The name of a block is the monotonic time when it was written, so the header Market-Index-As-Of of a response
+shows how long its books took to be served. One client requests one order book after another, and a second one sometimes
+the pair list in gzip. The response times show how long the event loop was blocked.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ PAUSE_SECONDS: Final = 0.001
 SAMPLE_SECONDS: Final = 5.0
 LIST_SECONDS: Final = 30.0
 HOT_PAIRS: Final = 100
-"""How many pairs are asked for; every other change is one of theirs."""
+"""The number of pairs that are requested; every other change is in one of them."""
 
 
 @frozen
 class Load:
-    """How many orders, pairs and changes per second there are, and for how long."""
+    """The number of orders and pairs, the changes per second, and the duration."""
 
     orders: int
     pairs: int
@@ -55,7 +55,7 @@ def base_of(number: int) -> str:
 
 def placed(numbers: random.Random, order_id: str, number: int) -> str:
     ask = numbers.random() < 0.5
-    # Quote per base near 2, so that no order is odd: an ask's price is near 2, a bid's near a half.
+    # About 2 quote units per base unit: the price of an offer is near 2 for an ask, and near 0.5 for a bid.
     ratio = (
         f"{numbers.randrange(10**9, 3 * 10**9)}/{10**9}" if ask else f"{10**9}/{numbers.randrange(10**9, 3 * 10**9)}"
     )
@@ -116,7 +116,7 @@ def commit() -> None:
 
 @define
 class Reader:
-    """Asks for one order book after the other, and records how long answers took and how old they were."""
+    """Requests one order book after another, and records the time and the age of each response."""
 
     port: int
     stop: Event = field(factory=Event)
@@ -140,7 +140,7 @@ class Reader:
 
 @define
 class ListReader:
-    """Asks for the pair list in gzip now and then."""
+    """Sometimes requests the pair list in gzip."""
 
     port: int
     stop: Event = field(factory=Event)
@@ -163,7 +163,7 @@ def resident_mebibytes(process: int) -> float:
 
 
 def measured(load: Load) -> Iterator[str]:
-    """Yield what was measured, in lines."""
+    """Yield the measurements as lines."""
     arguments = ["--produce", "--orders", str(load.orders), "--pairs", str(load.pairs), "--changes", str(load.changes)]
     begun = time.monotonic()
     producing = [sys.executable, "-m", "tests.benchmarks.many_orders", *arguments]

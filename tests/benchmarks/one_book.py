@@ -1,4 +1,4 @@
-"""What one book costs: changes, and gathering it from orders."""
+"""Costs of one book: changes, and gathering it from orders."""
 
 from __future__ import annotations
 

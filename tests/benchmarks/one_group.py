@@ -1,4 +1,4 @@
-"""Measures one group in a process of its own: its heap is new, and its end ends nothing else.
+"""Measures one group in its own process, with a new heap; a crash ends only that process.
 
 `python -m tests.benchmarks.one_group MODULE GROUP [--quick]` prints each row as a line of JSON when it is measured, and
 an error as the last line.
@@ -54,10 +54,10 @@ def terminate_by_exception() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep the memory of freed blocks, as in a process that has run for a while.
+    """Let glibc keep the memory of freed blocks, as in a process that has run for a while.
 
-    Freeing a block raises the size from which blocks are returned to the system, up to 32 MiB. Otherwise it depends on
-    the contenders before whether each large body costs page faults.
+    Freeing a block raises the size from which blocks are returned to the system, up to 32 MiB. Otherwise the page
+    faults of large bodies would depend on the previous contenders.
     """
     bytes(LARGE_BLOCK_BYTES)
 
@@ -69,7 +69,7 @@ def main() -> int:
     try:
         for row in import_module(f"tests.benchmarks.{module}").groups(quick="--quick" in options)[group]():
             print(json.dumps(cattrs.unstructure(row)), flush=True)
-    except Exception as error:  # noqa: BLE001  # whatever it is, the report has it
+    except Exception as error:  # noqa: BLE001  # the report contains any error
         print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
     return 0
 

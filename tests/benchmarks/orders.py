@@ -33,15 +33,15 @@ DEPTHS: Final = (20, 200)
 OURS, GATHERED, SORTED = "RestingOrders", "gather touched pairs", "totals, sort touched sides"
 
 Changes = tuple[dict[str, Order], list[str]]
-"""What is placed, and what is removed."""
+"""The placed orders by id, and the removed ids."""
 
 
 TITLE: Final = "Orders by id"
 ABOUT: Final = f"""
 {PAIRS} pairs, prices that are ratios. The peers are plain dicts. *{GATHERED}* has a dict of orders per pair, and
-gathers each touched pair anew into an `OrderBook`. *{SORTED}* has the totals of each side, and sorts the touched side
-into a list: it validates nothing, and has neither books nor an index. Neither has an earlier version, so a rollback
-undoes each change. Memory is the growth of the resident memory of a process. Events are read by a real service.
+gathers each touched pair from all its orders into an `OrderBook`. *{SORTED}* has the totals of each side, and sorts the
+touched side into a list: it validates nothing, and has neither books nor an index. Neither has an earlier version, so a
+rollback undoes each change. Memory is the growth of resident memory of a process. Events are read by a real service.
 """
 
 
@@ -66,7 +66,7 @@ def against_both(work: str, unit: str, seconds: Mapping[str, list[float]], scale
 
 
 def made_up_order(numbers: random.Random, of: Pair) -> Order:
-    """An order at a ratio, as on the ledger: a ratio of two amounts, near the midpoint of its pair."""
+    """Return an order at a ratio of two amounts near the midpoint of its pair, as on the ledger."""
     base = numbers.randrange(10**6, 10**10)
     share = numbers.randrange(800, 1_000) / 1_000
     side = numbers.choice(list(Side))
@@ -87,7 +87,7 @@ def filled_by_half(order: Order) -> Order:
 
 
 def made_up_changes(orders: Mapping[str, Order], count: int, numbers: random.Random) -> tuple[Changes, Changes]:
-    """Return a block, and what undoes it: two fifths are placements, as many removals, the others partial fills."""
+    """Return a block and the changes that undo it: 40 % placements, 40 % removals, 20 % partial fills."""
     ids = numbers.sample(list(orders), count * 3 // 5)
     removed, filled = ids[: count * 2 // 5], ids[count * 2 // 5 :]
     placed = {
@@ -102,7 +102,7 @@ def made_up_changes(orders: Mapping[str, Order], count: int, numbers: random.Ran
 
 
 class Gathering:
-    """Orders in a dict per pair; each touched pair is gathered anew."""
+    """Orders in a dict per pair; each touched pair is gathered from all its orders."""
 
     def __init__(self, orders: Mapping[str, Order]) -> None:
         self.orders = dict(orders)
@@ -171,7 +171,7 @@ def assert_same(resting: RestingOrders, gathering: Gathering, sorting: Sorting) 
 
 
 def placing(count: int, *, quick: bool) -> Iterator[Row]:
-    """Each placement is undone in the peers, which takes a dict no time worth mentioning."""
+    """Each placement is undone in the peers, which takes negligible time in a dict."""
     orders = made_up_orders(count)
     resting, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
     numbers = random.Random(2)
@@ -200,7 +200,7 @@ def placing(count: int, *, quick: bool) -> Iterator[Row]:
 
 
 def block(count: int, *, quick: bool) -> Iterator[Row]:
-    """A block and what undoes it take turns, so that the peers are the same before each."""
+    """Alternate between a block and the changes that undo it, so that the peers are equal before each."""
     orders = made_up_orders(count)
     resting, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
     forth, back = made_up_changes(orders, CHANGES, random.Random(3))
@@ -220,7 +220,7 @@ def block(count: int, *, quick: bool) -> Iterator[Row]:
 
 
 def rollback(count: int, *, quick: bool) -> Iterator[Row]:
-    """Ours shows the index that was kept; the peers undo each change. Back and forth take turns."""
+    """Ours returns to the earlier index; the peers undo each change. Both directions alternate."""
     orders = made_up_orders(count)
     kept, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
     live, numbers, current = LiveIndex(), random.Random(4), kept
@@ -250,7 +250,7 @@ def rollback(count: int, *, quick: bool) -> Iterator[Row]:
     )
 
 
-# What a process takes
+# The cost of a process
 
 HISTORY = """
 import gc, random, sys
@@ -297,7 +297,7 @@ print(*[collection() for _ in range(5)])
 
 
 def figures_of(script: str, *arguments: int) -> list[list[float]]:
-    """Return the numbers in each line that a script prints in a process of its own."""
+    """Return the numbers in each line that a script prints in its own process."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [list(map(float, line.split())) for line in done.stdout.splitlines()]
@@ -343,7 +343,7 @@ def block_lines(changes: Changes, text: str) -> list[str]:
 
 
 def serving(count: int, rounds: int) -> Iterator[Row]:
-    """From the first byte until a response has the `as_of` of the last block: all orders at once, then in blocks."""
+    """From the first byte until a response has the `as_of` of the last block: all orders in one block, then in many."""
     orders, blocks = made_up_orders(count), count // CHANGES
     first = ['{"reset":true}', *block_lines((orders, []), "0")]
     stream: list[str] = []

@@ -1,4 +1,4 @@
-"""Requests per second over a real socket: one server at a time on one core, wrk on the other."""
+"""Requests per second over a real socket: one server at a time on one core, wrk on the other core."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Data:
         return book(random.Random(2), 500)
 
     def index(self, size: int) -> MarketIndex:
-        # In ledger order, for the sake of peers that list pairs as they were given.
+        # In ledger order, because peers list pairs in the given order.
         return MarketIndex([self.small, self.large, *books(size - 2, 0, seed=2)])
 
     def lines(self, size: int) -> Path:
@@ -293,7 +293,7 @@ def nginx(data: Data) -> list[Contender]:
 
 @frozen
 class Compared:
-    """A group: the servers that take turns, and the rows that they give."""
+    """A group: the servers that take turns, and their rows."""
 
     contenders: Callable[[Data], list[Contender]]
     comparisons: Sequence[Comparison]

@@ -1,6 +1,6 @@
 """Writes docs/performance.md and its chart from a report: `python -m tests.benchmarks.page [docs/bench.json]`.
 
-Every figure of the page comes from the report. The prose has none.
+Every figure of the page comes from the report.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def summary(report: Report) -> Iterator[str]:
 
 
 def outcomes(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield what headline rows of the same work say: a factor and the peer, or a figure."""
+    """Yield the results of headline rows of the same work: a factor and the peer, or a figure."""
     for row in rows:
         assert row.spread is not None
         speed = chart.speed(row)
@@ -138,7 +138,7 @@ def tables(report: Report) -> Iterator[str]:
 
 
 def not_reached(report: Report) -> Iterator[str]:
-    """Yield the goals that were missed, those that noise hides, and what was not measured."""
+    """Yield the missed goals, the noisy rows, and the rows that were not measured."""
     for verdict in (Verdict.MISSED, Verdict.NOISY):
         yield from listed(f"Goals {verdict.value}", report.with_verdict(verdict))
     yield from listed("Not measured", [row for row in report.rows if not row.is_measured])

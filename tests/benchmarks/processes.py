@@ -1,4 +1,4 @@
-"""What a process costs: its memory, and importing the library."""
+"""Costs of a process: its memory, and importing the library."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def memory(rounds: int) -> Iterator[Row]:
 def importing(rounds: int) -> Iterator[Row]:
     def imported(statement: str) -> float:
         script = f"import time; begun = time.process_time()\n{statement}\nprint(time.process_time() - begun)"
-        # Bytecode is cached, as it is where a user installs the library.
+        # Bytecode is cached, as in an installation.
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
         command = [sys.executable, "-c", script]
         return float(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout)

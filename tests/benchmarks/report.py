@@ -28,7 +28,7 @@ class GroupFailed(Exception):
 
 
 class State(Enum):
-    """How far a group has come."""
+    """The progress of a group."""
 
     RUNNING = "running"
     COMPLETE = "complete"
@@ -52,7 +52,7 @@ class Measured:
 
 @define
 class Part:
-    """What the groups of one module are about: a title, and Markdown."""
+    """The subject of the groups of one module: a title, and Markdown."""
 
     title: str
     about: str
@@ -71,7 +71,7 @@ class Regression:
 
 @define
 class Comparison:
-    """What got worse since an earlier run."""
+    """The regressions since an earlier run."""
 
     measured: str
     compared: int
@@ -80,7 +80,7 @@ class Comparison:
 
 @define
 class Report:
-    """What has been measured so far."""
+    """The results so far."""
 
     quick: bool = False
     measured: str = ""
@@ -101,7 +101,7 @@ class Report:
 
     @property
     def faults(self) -> int:
-        """How often a peer failed and was retried."""
+        """The number of failures of peers that were retried."""
         return sum(row.faults for row in self.rows)
 
     def with_verdict(self, verdict: Verdict) -> list[Row]:
@@ -127,7 +127,7 @@ class Report:
         return cattrs.structure(content, cls)
 
     def resume(self, path: Path) -> None:
-        """Take over the complete groups of an earlier run.
+        """Copy the complete groups of an earlier run.
 
         Raises:
             ValueError: the earlier run measured something else.
@@ -161,7 +161,7 @@ def measure(name: str, group: Group, report: Report, output: Path) -> None:
             measured.rows.append(row)
             report.save(output)
         measured.state = State.COMPLETE
-    except Exception as error:  # noqa: BLE001  # whatever it is, the other groups are still measured
+    except Exception as error:  # noqa: BLE001  # the other groups are measured after any error
         name_of_error = "" if isinstance(error, GroupFailed) else f"{type(error).__name__}: "
         measured.state, measured.error = State.FAILED, f"{name_of_error}{error}"
         print(f"  {name} failed: {measured.error}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a plan for many readers consists of: what more safety costs, a leaf node on the way, a cache in front."""
+"""Costs of deployments for many readers: more safety, a leaf node, a cache in front."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def in_folder(group: Callable[[Path], Iterator[Row]]) -> Group:
 
 
 def safety(folder: Path, *, times: int) -> Iterator[Row]:
-    """One publish after the other, each acknowledged before the next."""
+    """Measure publishes in sequence, each acknowledged before the next."""
     with ExitStack() as stack:
         one = stack.enter_context(served(folder / "one"))
         synced = Server(folder / "synced")
@@ -74,7 +74,7 @@ def safety(folder: Path, *, times: int) -> Iterator[Row]:
 
 
 def published(url: str, held: list[OrderBook], times: int) -> tuple[list[float], list[float]]:
-    """Return the seconds of each publish, and of each book where 20 are published at once."""
+    """Return the seconds of each publish, and of each book in publishes of 20 books."""
     with open_store(url) as store:
         store.publish(*held)
         single = [timed(partial(store.publish, held[number % 20])) for number in range(times)]
@@ -88,7 +88,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def leaf(folder: Path, *, times: int) -> Iterator[Row]:
-    """A server without storage of its own, to which replicas connect, and which is connected to the one that has."""
+    """Measure replicas that connect to a server without storage, which is connected to the server with the bucket."""
     port = spare_port()
     hub = Server(folder / "hub", more=f'leafnodes {{ listen: "127.0.0.1:{port}" }}')
     hub.stored = hub.stored.replace("{", "{ domain: hub,", 1)
@@ -141,7 +141,7 @@ http {{
 
 
 def cached(folder: Path, *, rounds: int, seconds: int) -> Iterator[Row]:
-    """One replica, its responses fresh for a second, by itself and behind a cache."""
+    """Measure one replica with responses that are fresh for a second, alone and behind a cache."""
     works = [f"{server}{answer}" for server in (REPLICA, CACHE) for answer in ("", ", 304")]
     if reason := missing("wrk", "nginx"):
         yield from (not_measured(Row(work, "/s"), reason) for work in works)

@@ -37,7 +37,7 @@ class Stopwatch:
 def main() -> None:
     stopwatch = Stopwatch()
     with open_feed(sys.argv[1]) as feed:
-        feed.start(stopwatch)  # type: ignore[arg-type]  # it does what a feed needs of a live index
+        feed.start(stopwatch)  # type: ignore[arg-type]  # it has the methods that a feed uses
         for _ in sys.stdin:
             print(" ".join(f"{spot}:{at}" for spot, at in stopwatch.seen.copy().items()), flush=True)
 
@@ -49,7 +49,7 @@ def elsewhere(*arguments: object) -> subprocess.Popen[str]:
 
 
 def asked(process: subprocess.Popen[str]) -> str:
-    """Send an empty line to a process, and return the line that it answers."""
+    """Send an empty line to a process, and return its next line."""
     assert process.stdin
     assert process.stdout
     process.stdin.write("\n")
@@ -65,7 +65,7 @@ def seen_by(follower: subprocess.Popen[str], sent: dict[str, int]) -> list[float
     """Return the milliseconds from each publish to when the follower had it.
 
     Raises:
-        RuntimeError: the follower did not see all of them.
+        RuntimeError: the follower did not receive all of them.
     """
     deadline = time.monotonic() + SEEN_SECONDS
     seen: dict[str, int] = {}
@@ -79,7 +79,7 @@ def seen_by(follower: subprocess.Popen[str], sent: dict[str, int]) -> list[float
 def seen_after(
     feed: object, times: int, put: Callable[[OrderBook, str], object], held: list[OrderBook], gap: float
 ) -> list[float]:
-    """Publish so many times, one at a time with random pauses, and return the milliseconds until each was seen.
+    """Publish `count` times with random intervals, and return the milliseconds until each publish was seen.
 
     The clock starts before the publish, which includes its acknowledgement.
     """

@@ -1,4 +1,4 @@
-"""What the embedded store costs: a publish, until it is seen elsewhere, a follower that waits, and loading."""
+"""Costs of the embedded store: a publish, its latency to another process, an idle follower, and loading."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def groups(*, quick: bool) -> dict[str, Group]:
 
 def in_folder(group: Callable[[Path], Iterator[Row]]) -> Group:
     def rows() -> Iterator[Row]:
-        # Beside the project: what is kept in memory alone, as /tmp may be, is never synced.
+        # Beside the project, because /tmp may be in memory, where nothing is synced.
         with tempfile.TemporaryDirectory(prefix=".bench-", dir=ROOT) as folder:
             yield from group(Path(folder))
 
     return rows
 
 
-# A publish, until another process shows it
+# The latency of a publish to another process
 
 
 def seen_elsewhere(folder: Path, *, times: int, rounds: int) -> Iterator[Row]:
@@ -71,7 +71,7 @@ def seen_elsewhere(folder: Path, *, times: int, rounds: int) -> Iterator[Row]:
         path = folder / f"seen{number}.db"
         with open_store(path) as store:
             store.publish(*held)
-            # The follower looks every few milliseconds: regular publishes could always meet the same moment.
+            # The follower polls every few milliseconds: regular publishes could always have the same phase.
             after.append(seen_after(path, times, partial(publish_spot, store), held, gap=0.01))
     for percent, at_most in ((50, 5), (99, 15)):
         values = [percentile(one, percent) for one in after]
@@ -80,7 +80,7 @@ def seen_elsewhere(folder: Path, *, times: int, rounds: int) -> Iterator[Row]:
         )
 
 
-# A follower that has nothing to do
+# An idle follower
 
 FOLLOWER = """
 import sys, time
@@ -110,7 +110,7 @@ def idle(folder: Path, seconds: int) -> Iterator[Row]:
 
 
 def pairs_twice(size: int) -> list[OrderBook]:
-    """Return books, and others of the same pairs: SQLite writes next to nothing if the text of a row is the same."""
+    """Return two versions of books, because SQLite writes almost nothing if the text of a row is the same."""
     held = books(size, 50)
     others = zip(held, books(size, 50, seed=7), strict=True)
     return held + [OrderBook(one.pair, other.bids, other.asks, other.spot) for one, other in others]

@@ -70,7 +70,7 @@ def rows(medium: str, *, quick: bool) -> Iterator[Row]:
 
 @frozen
 class Round:
-    """Milliseconds from each publish to its bytes, and of each poll; and the rate that was reached."""
+    """The milliseconds from each publish to its bytes and of each poll, and the rate."""
 
     path: list[float]
     polls: list[float]
@@ -88,7 +88,7 @@ def rows_of(medium: str, rate: int, each: list[Round]) -> Iterator[Row]:
 
 
 def one_round(url: str, port: int, rate: int, first: int, count: int) -> Round:
-    """Publish so many books at a rate while a client polls, and match what was sent with what arrived."""
+    """Publish books at a rate while a client polls, and match publishes with responses."""
     client = started(CLIENT, port, first + count - 1)
     publisher = started(PUBLISHER, url, rate, first, count)
     sent = [tuple(map(int, line.split())) for line in ended(publisher).splitlines()]
@@ -103,7 +103,7 @@ def waits(sent: Sequence[tuple[int, ...]], received: Iterable[tuple[int, ...]]) 
     """Yield the milliseconds from each publish to the first body that has it or a later one.
 
     Raises:
-        RuntimeError: the client never received the last one.
+        RuntimeError: the client did not receive the last one.
     """
     arrivals = iter(received)
     spot, at = 0, 0
@@ -127,7 +127,7 @@ def started(script: str, *arguments: object) -> subprocess.Popen[str]:
 
 @contextmanager
 def serving(feed: str, folder: Path, *options: str) -> Iterator[int]:
-    """Serve a feed by the command, and yield the port."""
+    """Serve a feed with the command, and yield the port."""
     output, command = folder / "output", [str(COMMAND), "serve", feed, "--port", "0", *options]
     with output.open("wb") as file, subprocess.Popen(command, stderr=file, stdout=file) as process:
         try:

@@ -35,7 +35,7 @@ def run(actors: Collection[Actor], observe: Callable[[], None], is_over: Callabl
             while not actor.over.is_set():
                 actor.act()
                 actor.acts += 1
-        except Exception as error:  # noqa: BLE001  # the main thread raises it
+        except Exception as error:  # noqa: BLE001  # raised in the main thread
             raised.append(error)
         finally:
             actor.end()

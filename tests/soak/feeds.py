@@ -18,7 +18,7 @@ from tests.market_index_feeds.made_up import book
 from tests.soak.actors import Actor
 
 REPLACEMENTS: Final = ("pipe", "device", "folder", "nothing")
-"""What sometimes replaces the file."""
+"""The kinds of files that sometimes replace the file of order books."""
 
 
 class KilledPublishers(Actor):

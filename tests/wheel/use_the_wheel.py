@@ -99,18 +99,16 @@ def without_extras(home: Path, wheel: Path, store: Path) -> None:
             (2, "market-index needs click, which comes with its extra: pip install 'market-index[cli]'\n"),
             f"market-index {arguments[0]} names the extra that it needs",
         )
-    expect(
-        call(base / "python", "-Ic", "import market_index_http", check=False).stderr.splitlines()[-1],
-        "ModuleNotFoundError: market_index_http needs starlette, which comes with its extra: "
-        "pip install 'market-index[http]'",
-        "the app names the extra that it needs",
-    )
-    expect(
-        call(base / "python", "-Ic", "import market_index.strategies", check=False).stderr.splitlines()[-1],
-        "ModuleNotFoundError: market_index.strategies needs hypothesis, which comes with its extra: "
-        "pip install 'market-index[hypothesis]'",
-        "the strategies name the extra that they need",
-    )
+    for module, missing, extra in (
+        ("market_index_http", "starlette", "http"),
+        ("market_index.strategies", "hypothesis", "hypothesis"),
+    ):
+        expect(
+            call(base / "python", "-Ic", f"import {module}", check=False).stderr.splitlines()[-1],
+            f"ModuleNotFoundError: {module} needs {missing}, which comes with its extra: "
+            f"pip install 'market-index[{extra}]'",
+            f"{module} names the extra that it needs",
+        )
     for package in ("market_index", "market_index_feeds", "market_index_http", "market_index_cli"):
         (typed,) = home.glob(f"lib/python3*/site-packages/{package}/py.typed")
         expect(typed.read_bytes(), b"", f"{package} is typed")

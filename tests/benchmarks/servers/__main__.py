@@ -1,6 +1,6 @@
 """Serves one contender on 127.0.0.1: `python -m tests.benchmarks.servers NAME PORT BOOKS [PUBLISHES_PER_SECOND]`.
 
-BOOKS is a file of order books, one a line. Every Python contender runs on the same uvicorn, set up alike.
+BOOKS is a file of order books, one per line. All Python contenders run on the same uvicorn with the same settings.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from market_index_cli.server.http_server import Server, bind
 from market_index_http import create_app
 
 STOPPED_SECONDS = 0.08
-"""A thread that is this late was stopped with its process."""
+"""A thread with this delay was stopped with its process."""
 
 
 def publish(live: LiveIndex, per_second: int) -> None:
-    """Publish so many books per second, one at a time: another spot and another best bid for a random pair.
+    """Publish books at a rate, one at a time: another spot price and another best bid of a random pair.
 
-    Each tenth time the number of publishes is written to standard output.
+    Every tenth publish writes the number of publishes to standard output.
     """
     numbers = random.Random(1)
     pairs = list(live.current)
@@ -40,7 +40,7 @@ def publish(live: LiveIndex, per_second: int) -> None:
         if number % 10 == 0:
             os.write(sys.stdout.fileno(), b"%d\n" % number)
         now = time.perf_counter()
-        # After a stop, what was not published then is not made up for.
+        # Publishes that were missed during a stop are skipped.
         due = now if now - due > STOPPED_SECONDS else due + 1 / per_second
         time.sleep(max(due - now, 0))
 

@@ -1,4 +1,4 @@
-// Go's net/http and encoding/json, each answer encoded anew.
+// Go's net/http and encoding/json: each response is encoded again.
 package main
 
 import (

@@ -1,4 +1,4 @@
-"""The app for a server that starts it itself, such as granian; the variable BOOKS names the file of order books."""
+"""The app for servers that import it, such as granian; the variable BOOKS names the file of order books."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FastAPI and pydantic, as their tutorials have it: models, a dict of them, and each answer validated and encoded."""
+"""FastAPI and pydantic, as in their tutorials: models in a dict, and each response validated and encoded."""
 
 from __future__ import annotations
 

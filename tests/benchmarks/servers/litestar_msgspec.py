@@ -1,4 +1,4 @@
-"""Litestar and msgspec, as their documentation has it: structs, a dict of them, and each answer encoded."""
+"""Litestar and msgspec, as in their documentation: structs in a dict, and each response encoded."""
 
 from __future__ import annotations
 

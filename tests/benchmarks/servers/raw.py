@@ -1,4 +1,4 @@
-"""The limit: an ASGI function that sends bytes which were ready before it was asked, and looks at nothing else."""
+"""The upper limit: an ASGI function that sends prebuilt bytes."""
 
 from __future__ import annotations
 

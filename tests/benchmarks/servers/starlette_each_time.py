@@ -1,4 +1,4 @@
-"""Starlette, its routes and its JSONResponse, over the same domain: each answer encoded anew."""
+"""Starlette with its routes and JSONResponse, over the same domain: each response is encoded again."""
 
 from __future__ import annotations
 
