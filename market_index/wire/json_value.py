@@ -121,7 +121,7 @@ def has_no_repeated_key(characters: str, value: dict[str, Any], strings: int) ->
     return characters.count('"') == 2 * strings
 
 
-JSON_TYPES: Final = {
+JSON_TYPES: Final[dict[type, str]] = {
     dict: "an object",
     RepeatedKey: "an object",
     list: "an array",

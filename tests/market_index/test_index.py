@@ -100,9 +100,9 @@ class IndexAgainstDict(RuleBasedStateMachine):
 
     @invariant()
     def equals_the_same_books_in_another_order(self) -> None:
-        anew = MarketIndex(self.model.values())
-        assert anew == self.index
-        assert hash(anew) == hash(self.index)
+        rebuilt = MarketIndex(self.model.values())
+        assert rebuilt == self.index
+        assert hash(rebuilt) == hash(self.index)
 
 
 TestIndexAgainstDict = IndexAgainstDict.TestCase

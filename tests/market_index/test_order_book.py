@@ -162,9 +162,9 @@ class TestGathering:
         ],
     )
     def test_an_invalid_entry_is_rejected_with_its_place(self, entry, message):
-        for refuse in (OrderBook(PAIR).apply, lambda bids: OrderBook.from_levels(PAIR, bids)):
+        for apply in (OrderBook(PAIR).apply, lambda bids: OrderBook.from_levels(PAIR, bids)):
             with pytest.raises((InvalidOrderBook, InvalidPrice)) as raised:
-                refuse(bids=[("2", 1), entry])
+                apply(bids=[("2", 1), entry])
             assert message in str(raised.value)
 
     def test_an_order_of_another_pair_is_rejected_with_its_place(self):
