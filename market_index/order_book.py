@@ -99,8 +99,7 @@ class OrderBook:
         PriceLevel(price=Decimal('0.5'), accumulated_liquidity=5)
 
         Raises:
-            InvalidOrderBook: The pair is invalid, an element is not an order of the pair (the message names the place),
-                or a sum is above 2^64-1 (the message names the price).
+            InvalidOrderBook: The pair is invalid, an element is not an order of the pair, or a sum is above 2^64-1.
             InvalidPrice: `spot` is not a price.
         """
         bids: dict[str, int] = {}
@@ -254,7 +253,8 @@ class OrderBook:
 
         Levels at one multiple are summed. The total of each side stays the same, and no price gets better for a taker.
         If the multiple is not a price (such as zero, for bids below one step), the levels are summed at the worst of
-        their own prices.
+        their own prices. A sum above 2^64-1 is rejected (decision 13), because cutting it would change the total of the
+        side; `cumulative` has no such limit.
 
         >>> from market_index import ADA, AssetId
         >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -264,8 +264,7 @@ class OrderBook:
 
         Raises:
             InvalidPrice: `step` is not a price.
-            InvalidOrderBook: A sum is above 2^64-1 (decision 13). It is not cut, because then the side would lose
-                liquidity; `cumulative` has no such limit.
+            InvalidOrderBook: A sum is above 2^64-1; the message names the price.
         """
         step = _priced("step", step)
         return order_book_of(self.pair, depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)

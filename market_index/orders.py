@@ -75,8 +75,7 @@ class Order:
             pair: The pair whose book the order belongs to.
             offered: The asset that is offered: the base or the quote of the pair.
             amount: How much is offered, in the smallest unit of the offered asset.
-            price: How much of the other asset is asked per unit offered, both in smallest units. As text, it is a
-                decimal, or a ratio such as `"7/29000"`.
+            price: How much of the other asset is asked per unit offered; as text, a decimal or a ratio (`"7/29000"`).
 
         >>> from market_index import ADA
         >>> snek = AssetId(bytes(28), b"SNEK")

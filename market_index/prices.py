@@ -142,14 +142,14 @@ def to_price(value: Decimal | str) -> Decimal:
 def to_ratio(value: Decimal | Fraction | str) -> Fraction:
     """Return a value as an exact ratio above 0, which may be out of the range of prices.
 
-    A text is a decimal, in the form of a price, or `numerator/denominator`.
+    A text is a decimal, in the form of a price, or `numerator/denominator`. The numbers of a text or a Decimal may have
+    up to 600 digits.
 
     >>> to_ratio("7/29000"), to_ratio(Decimal("0.25"))
     (Fraction(7, 29000), Fraction(1, 4))
 
     Raises:
-        InvalidPrice: The value has another type or form, is not above 0, or is a text or a Decimal whose numerator or
-            denominator has more than 600 digits.
+        InvalidPrice: The value has another type or form, is not above 0, or has too many digits.
     """
     if isinstance(value, str):
         numerator, denominator = _parsed_ratio(value)
