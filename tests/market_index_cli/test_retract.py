@@ -28,4 +28,4 @@ def test_a_missing_store_is_not_created(store: Path):
 def test_an_invalid_identifier_is_wrong_usage(store: Path):
     done = invoke("retract", store, "ada", IUSD)
     assert done.returncode == 2
-    assert "Invalid value for 'BASE': 'ada'" in done.stderr
+    assert "Invalid value for 'BASE': an asset identifier must be ADA" in done.stderr

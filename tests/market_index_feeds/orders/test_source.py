@@ -106,7 +106,7 @@ class TestFiles:
             feed.start(live)
             assert (asks(live), live.current.as_of) == ({1: 10, 2: 10}, "2")
             assert (feed.problem, feed.rejected, feed.current_rejections, feed.retained_age) == (None, 1, 1, None)
-            assert f"{path} line 5 rejected: order 'c' has no liquidity: '0' is not" in caplog.text
+            assert f"{path} line 5 rejected: order 'c' has no liquidity: a ratio must be above 0" in caplog.text
             append(path, place("c", price="-1") + block("3"))
             eventually(lambda: live.current.as_of == "3")
             assert (feed.rejected, feed.current_rejections) == (1, 1)
