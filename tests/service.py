@@ -1,4 +1,4 @@
-"""A real uvicorn server on a local port, and a client that sends arbitrary bytes."""
+"""A real uvicorn on a real socket, and a client that sends arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 @frozen
-class Response:
+class HttpResponse:
     """An HTTP response with its whole body."""
 
     status: int
@@ -37,20 +37,20 @@ class Client:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS)
 
-    def request(self, target: str | bytes, method: str = "GET", headers: str = "") -> Response:
+    def request(self, target: str | bytes, method: str = "GET", headers: str = "") -> HttpResponse:
         """Send a request for `target`, which is not encoded, and return the response."""
         target = target if isinstance(target, bytes) else target.encode()
         head = b"%s %s HTTP/1.1\r\nHost: test\r\n%s\r\n" % (method.encode(), target, headers.encode())
         return self.send(head, method)
 
-    def send(self, request: bytes, method: str = "GET") -> Response:
+    def send(self, request: bytes, method: str = "GET") -> HttpResponse:
         """Send exactly these bytes, and return the response."""
         self.socket.sendall(request)
-        received = HTTPResponse(self.socket, method=method)
-        received.begin()
-        response = Response(received.status, {k.lower(): v for k, v in received.getheaders()}, received.read())
-        received.close()
-        return response
+        response = HTTPResponse(self.socket, method=method)
+        response.begin()
+        answer = HttpResponse(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        response.close()
+        return answer
 
     def close(self) -> None:
         self.socket.close()
@@ -62,7 +62,7 @@ class Service:
 
     port: int
 
-    def request(self, target: str | bytes, method: str = "GET") -> Response:
+    def request(self, target: str | bytes, method: str = "GET") -> HttpResponse:
         """Send a request on a new connection, and return the response."""
         client = Client(self.port)
         try:
@@ -70,10 +70,10 @@ class Service:
         finally:
             client.close()
 
-    def order_book(self, base: str, quote: str, prefix: str = "") -> Response:
+    def order_book(self, base: str, quote: str, prefix: str = "") -> HttpResponse:
         return self.request(f"{prefix}/trading-view/order-book?{urlencode({'base': base, 'quote': quote})}")
 
-    def pair_list(self, prefix: str = "") -> Response:
+    def pair_list(self, prefix: str = "") -> HttpResponse:
         return self.request(f"{prefix}/trading-view/pair-list")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from market_index import ADA, AssetId, OrderBook, Pair
-from tests.service import Client, Response
+from tests.service import Client, HttpResponse
 
 PAIR_LIST = "/trading-view/pair-list"
 
@@ -32,7 +32,7 @@ def target(pair: Pair) -> str:
 SMALL, MIDDLE, LARGE = book(1, 1), book(2, 30), book(3, 1_500)
 
 
-def fetch(client: Client, target: str, method: str = "GET", **headers: str | None) -> Response:
+def fetch(client: Client, target: str, method: str = "GET", **headers: str | None) -> HttpResponse:
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items() if value is not None)
     return client.request(target, method, lines)
 

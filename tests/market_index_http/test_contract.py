@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.strategies import invalid_asset_id_texts, market_indexes
 from market_index_http import create_app
-from tests.service import Client, Response, Service, served
+from tests.service import Client, HttpResponse, Service, served
 from tests.waiting import eventually
 
 POLICY = "279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"
@@ -50,7 +50,7 @@ def service(running: Service, live: LiveIndex) -> Service:
     return running
 
 
-def error_message(answer: Response, status: int) -> str:
+def error_message(answer: HttpResponse, status: int) -> str:
     """Return the message of an error response. Its status and body must be those of the contract."""
     assert answer.status == status
     assert answer.headers["content-type"] == "application/json"

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from tests.faults.publisher import PAIRS, bid_prices
 from tests.market_index_feeds.made_up import pair
-from tests.service import Client, Response
+from tests.service import Client, HttpResponse
 from tests.soak.actors import Actor
 
 PAIR_LIST: Final = "/trading-view/pair-list"
@@ -50,7 +50,7 @@ class Reader(Actor):
         if self._client is not None:
             self._client.close()
 
-    def _answer(self, target: str) -> Response | None:
+    def _answer(self, target: str) -> HttpResponse | None:
         """Return the response; None if the connection was closed to make room for another."""
         encoding = self._random.choice(["", "Accept-Encoding: gzip\r\n"])
         try:

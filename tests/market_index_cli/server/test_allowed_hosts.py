@@ -12,7 +12,7 @@ from market_index import LiveIndex
 from market_index_cli.server.allowed_hosts import AllowedHosts
 from market_index_http import create_app
 from tests.command import SAMPLE, invoke, running
-from tests.service import Client, Response, Service, served
+from tests.service import Client, HttpResponse, Service, served
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def service() -> Iterator[Service]:
         yield running
 
 
-def fetch(service: Service, fields: str) -> Response:
+def fetch(service: Service, fields: str) -> HttpResponse:
     with closing(Client(service.port)) as client:
         return client.send(f"GET /trading-view/pair-list HTTP/1.1\r\n{fields}\r\n".encode())
 

@@ -11,7 +11,7 @@ from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
 from market_index_cli.server.cross_origin import CrossOrigin
 from market_index_http import create_app
 from tests.command import SAMPLE, invoke, running
-from tests.service import Client, Response, Service, served
+from tests.service import Client, HttpResponse, Service, served
 
 PAGE = "https://page.example"
 OTHER = "http://127.0.0.1:3000"
@@ -27,7 +27,7 @@ def service() -> Iterator[Service]:
 
 def fetch(
     service: Service, origin: str | None, method: str = "GET", where: str = PAIR_LIST, headers: str = ""
-) -> Response:
+) -> HttpResponse:
     client = Client(service.port)
     try:
         return client.request(where, method, (f"Origin: {origin}\r\n" if origin else "") + headers)
@@ -35,7 +35,7 @@ def fetch(
         client.close()
 
 
-def allowed_origin(answer: Response) -> str | None:
+def allowed_origin(answer: HttpResponse) -> str | None:
     return answer.headers.get("access-control-allow-origin")
 
 

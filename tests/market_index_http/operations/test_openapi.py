@@ -30,7 +30,7 @@ from market_index_feeds import open_store
 from market_index_http import create_app, openapi_route
 from tests.command import SAMPLE, running
 from tests.openapi import JSON, as_json, contract
-from tests.service import Client, Response, Service, served
+from tests.service import Client, HttpResponse, Service, served
 
 CONTRACT = contract()
 
@@ -86,7 +86,7 @@ def test_it_describes_every_route_of_the_app():
     assert CONTRACT["paths"].keys() - paths == {"/healthz"}
 
 
-def assert_described(path: str, answer: Response) -> None:
+def assert_described(path: str, answer: HttpResponse) -> None:
     """Assert that the status, type, headers and body of a response match the description."""
     responses = CONTRACT["paths"][path]["get"]["responses"]
     assert str(answer.status) in responses
