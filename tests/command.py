@@ -86,13 +86,10 @@ class Running:
 
     @property
     def stderr(self) -> str:
-        """What the command has written to standard error so far."""
         return self._errors.read_text()
 
     @property
     def service(self) -> Service:
-        """The service of the command, once it listens."""
-
         def listening() -> re.Match[str] | None:
             assert self.process.poll() is None, self.stderr
             return re.search(r"listening on http://127\.0\.0\.1:(\d+)\n", self.stderr)
@@ -103,7 +100,6 @@ class Running:
         return Service(int(found[1]))
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal, wait for the end of the process, and return its exit code."""
         self.process.send_signal(number)
         return self.process.wait(DEADLINE_SECONDS)
 
