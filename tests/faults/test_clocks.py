@@ -151,5 +151,6 @@ def _existing(path: Path) -> Path:
 
 
 def _date(service: Service) -> datetime:
-    date = service.request("/healthz").headers["date"]
-    return datetime.strptime(date, "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
+    return datetime.strptime(service.request("/healthz").headers["date"], "%a, %d %b %Y %H:%M:%S GMT").replace(
+        tzinfo=UTC
+    )
