@@ -63,6 +63,9 @@ PACKAGES: Final = tuple(
 OUTSIDE: Final = re.compile(r"\[[^\]]+\]\(\.\./([^)]+)\)")
 """Matches a link to a file of the project that is not a page."""
 
+SECTIONS: Final = {"Args:", "Raises:"}
+"""The headings of sections in docstrings."""
+
 
 def public_names() -> dict[str, str]:
     """Return the documented name of each public class, by the name of its definition."""
@@ -105,9 +108,23 @@ def show_defaults(_: Sphinx, __: str, ___: str, of: Any, ____: Any, signature: s
     return signature, returned
 
 
+def list_sections(_: Sphinx, __: str, ___: str, ____: Any, _____: Any, lines: list[str]) -> None:
+    """Make a list of each section of a docstring ("Args:", "Raises:"), whose lines would be one paragraph otherwise."""
+    listed: list[str] = []
+    is_section = False
+    for line in lines:
+        is_section = line in SECTIONS or (is_section and line.startswith("    "))
+        if is_section and line in SECTIONS:
+            listed += [line, ""]
+        else:
+            listed.append(re.sub("^    (?=[^ ])", "- ", line) if is_section else line)
+    lines[:] = listed
+
+
 def setup(app: Sphinx) -> None:
     """Connect the functions above to the events of Sphinx."""
     app.connect("source-read", replace_outside_links)
     app.connect("missing-reference", resolve_public_name)
     app.connect("autodoc-process-signature", show_defaults)
+    app.connect("autodoc-process-docstring", list_sections)
     app.connect("env-check-consistency", warn_of_missing_names)
