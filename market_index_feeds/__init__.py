@@ -1,4 +1,7 @@
-"""What fills a `LiveIndex`: where order books come from and live, and how a change there goes live.
+"""Sources and stores of order books.
+
+A `Feed` reads the books of a file, a stream, a store or another service into a `LiveIndex`, and follows their changes.
+A `Store` saves the books that are published into it. A `Relay` copies a feed into a store.
 
 >>> from market_index import LiveIndex
 >>> from market_index_feeds import open_feed

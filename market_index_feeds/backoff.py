@@ -1,4 +1,4 @@
-"""How long to wait between one attempt and the next."""
+"""Exponential backoff with jitter, for all retries of feeds, stores and relays."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ LONGEST_SECONDS: Final = 2.0
 
 
 def next_backoff(seconds: float) -> float:
-    """Return the backoff that follows one of so many seconds: about twice as long, with jitter; 0 before the first."""
+    """Return the backoff in seconds that follows one of `seconds`, about twice as long; the first follows 0."""
     longest = min(max(2 * seconds, SHORTEST_SECONDS), LONGEST_SECONDS)
     return longest * random.uniform(0.5, 1)  # noqa: S311  # jitter: replicas must not all retry at the same moment

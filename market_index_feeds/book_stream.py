@@ -1,4 +1,4 @@
-"""A stream of order books that is read once: what `market-index publish` reads."""
+"""Order books that are read once, in batches: the input of `market-index publish`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from market_index_feeds.rejections import RejectionLog
 
 @frozen
 class BookBatch:
-    """Order books that became visible at once, and rejected lines; `offset` is the number of bytes read so far.
+    """Order books that became visible together, and rejected lines. `offset` is the number of bytes read so far.
 
-    `commit` is the freshness of the commit line, or block, that ends the batch, None if none does. A batch may contain
-    nothing.
+    `commit` is the freshness of the commit line or block that ends the batch; None if none does. A batch may be empty.
     """
 
     books: list[OrderBook]
@@ -32,15 +31,15 @@ class BookBatch:
     commit: Freshness | None = None
 
     removed: tuple[Pair, ...] = ()
-    """Pairs that are not tracked any more."""
+    """Pairs that are no longer tracked."""
 
 
 class BookStream:
-    """Order books that are read once, to the end, as they come.
+    """A file or stream of order books that is read once, to its end.
 
-    Once there was a commit line, later books wait for the next one. `source` is the name it was opened by. `size` is
-    the number of bytes of a file, else 0. `books` counts the order books in the batches so far, `rejected` the rejected
-    lines, of which the first in each minute are logged.
+    After the first commit line, later books wait for the next one. `source` is the name that the stream was opened by,
+    without credentials. `books` counts the order books in the batches so far, `rejected` the rejected lines. The first
+    rejected lines of each minute are logged.
     """
 
     def __init__(self, lines: LineStream, content: LineContent) -> None:
@@ -53,7 +52,7 @@ class BookStream:
 
     @property
     def size(self) -> int:
-        """The number of bytes of a file, once it is read; else 0."""
+        """The number of bytes of a file, known once reading starts; otherwise 0."""
         return self._lines.size
 
     @property
@@ -63,33 +62,33 @@ class BookStream:
 
     @property
     def problem(self) -> str | None:
-        """Why the lines read so far do not say what the books are now, but only what they were; None if they do."""
+        """Why the current books are not known from the lines read so far; None if they are."""
         return self._content.problem
 
     @property
     def knows_all_pairs(self) -> bool:
-        """Whether it names all pairs, however many lines were rejected: a stream of orders does."""
+        """Whether a commit names all pairs, even if lines were rejected; true for a stream of orders."""
         return self._content.knows_all_pairs
 
     @property
     def pending_record(self) -> str:
-        """What the records are called that wait to be committed: order book, event."""
+        """The noun for a record that waits to be committed: order book, event."""
         return self._content.pending_record
 
     @property
     def commit(self) -> str:
-        """What the lines are called that commit them: commit line, block."""
+        """The noun for a line that commits records: commit line, block."""
         return self._content.commit
 
     @property
     def is_current(self) -> bool:
-        """Whether no rejected line before the end of the last batch may have contained a newer book of a pair."""
+        """Whether every book is the newest of its pair: no rejected line so far may have contained a newer one."""
         return self._unresolved <= {Names.NONE}
 
     def batches(self) -> Generator[BookBatch, None, None]:
-        """Yield what there is to read, as much at a time as is there without waiting. Raises `FeedError`.
+        """Yield batches of what can be read without waiting, until the stream ends. Raises `FeedError`.
 
-        Each commit line ends a batch, which contains all books since the last one that were not in a batch before.
+        Each commit line ends a batch, which contains the books that wait for it.
         """
         offset = 0
         try:
@@ -111,7 +110,7 @@ class BookStream:
             raise FeedError(f"{self.source} cannot be read: {reason_of(error)}") from None
 
     def _visible(self, rejected: list[RejectedLine], offset: int, rejections: RejectionLog) -> BookBatch:
-        """Return what became visible since the last batch."""
+        """Return a batch of what became visible since the last one."""
         changes = self._content.changes()
         self._content.deliver()
         for record in changes.rejected:

@@ -1,4 +1,4 @@
-"""The errors of feeds, and how a message shows the cause of one."""
+"""The errors of feeds, and the text of an error in messages."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from market_index import MarketIndexError
 
 
 class FeedError(MarketIndexError):
-    """The source of a feed cannot be opened or read, or its name is not that of a known kind of source."""
+    """The source of a feed cannot be opened or read, or its kind is not known."""
 
 
 class Unavailable(Exception):
-    """Raised by a `Source` that cannot be read now.
+    """A `Source` cannot be read now. The follower retries, unless the error `is_final`.
 
-    `reason` completes the sentence "market.db cannot be read: ...". The follower retries, unless `is_final`.
+    `reason` completes the message "market.db cannot be read: ...".
     """
 
     def __init__(self, reason: str, *, is_final: bool = False) -> None:
@@ -22,7 +22,7 @@ class Unavailable(Exception):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an exception says, for a message: never empty, and of an `OSError` the text without number and path.
+    """Return the text of an exception for a message: never empty; for an `OSError`, without its number and path.
 
     >>> reason_of(FileNotFoundError(2, "No such file or directory", "market.db"))
     'No such file or directory'

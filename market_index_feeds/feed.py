@@ -1,4 +1,4 @@
-"""What every feed can do: fill a `LiveIndex`, and follow its source until it is closed."""
+"""The class of all feeds. A feed reads its source into a `LiveIndex`, and follows it until it is closed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import final
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_feeds.follower import Follower
 from market_index_feeds.medium import Names, Progress, Source
-from market_index_feeds.opened import Opened
+from market_index_feeds.opened import Closeable
 
 
 @final
-class Feed(Opened):
-    """Where order books come from. Open one with `open_feed`, then start it and close it when done, or read it once.
+class Feed(Closeable):
+    """A source of order books. Open it with `open_feed`; then either start it and close it when done, or read it once.
 
-    As far as the pairs go that its source names, the `LiveIndex` is the feed's: whatever else publishes one of them is
-    overwritten, and the pair is retracted when the source drops it. Other pairs are left alone.
+    The feed owns the pairs of the `LiveIndex` that its source names. It overwrites books that others publish under
+    them, and retracts a pair when the source drops it. It does not change other pairs.
     """
 
     def __init__(self, source: Source) -> None:
@@ -27,12 +27,12 @@ class Feed(Opened):
 
     @property
     def source(self) -> str:
-        """The name that it was opened by, without credentials."""
+        """The name that the feed was opened by, without credentials."""
         return self._source.name
 
     @property
     def record(self) -> str:
-        """What the records of the source are called: lines, rows, values."""
+        """The noun for the records of the source: lines, rows, values."""
         return self._source.record
 
     @property
@@ -49,23 +49,23 @@ class Feed(Opened):
     def rejected(self) -> int:
         """The number of records rejected so far, because they contain no valid order book.
 
-        The first 20 within a minute are logged, then their number.
+        The first 20 of each minute are logged, and the number of the others.
         """
         return self._follower.rejected
 
     @property
     def revision(self) -> int | None:
-        """The source's own count of its changes, as far as they are live; None where it has none."""
+        """The revision of the last change that is live; None if the source does not number its changes."""
         return self._follower.revision
 
     @property
     def unresolved(self) -> frozenset[Pair | Names]:
-        """What the records name that are rejected or unfinished now: pairs, any pair, or none."""
+        """What the currently rejected or unfinished records name: pairs, any pair, or none."""
         return self._follower.unresolved
 
     @property
     def is_whole(self) -> bool:
-        """Whether the source names no pair that was not read: for a stream of books, known at its end."""
+        """Whether every pair that the source names was read; for a stream of books, known only at its end."""
         return self._follower.is_whole
 
     @property
@@ -75,15 +75,15 @@ class Feed(Opened):
 
     @property
     def problem(self) -> str | None:
-        """Why the source cannot be read now, or not all of it, as the log says; None while it is healthy."""
+        """Why the source, or a part of it, cannot be read now, as in the log; None while it is healthy."""
         return self._follower.problem
 
     @property
     def quiet_age(self) -> float:
-        """Seconds since the publisher last published, be it the time alone; infinite before it ever did.
+        """Seconds since the last publication arrived, including heartbeats; infinite before the first.
 
-        That is when the publication arrived. One that was made while the source could not be read, or before the start,
-        is as old as the clocks of the publisher and of this machine say.
+        For a publication before the start, or while the source could not be read, it is the age by wall clock, from the
+        clocks of the publisher and of this machine.
         """
         return self._follower.publications.quiet_age
 
@@ -94,20 +94,20 @@ class Feed(Opened):
 
     @property
     def freshness(self) -> Freshness:
-        """What the books reflect that were read, and when they were published, as far as that is known.
+        """What the read books reflect, and when they were published, as far as that is known.
 
-        After `read_order_book` it is known of stores in files, of files and of streams. The book is not older.
+        After `read_order_book` it is known for stores in files, for files and for streams. The book is not older.
         """
         return self._follower.freshness
 
     @property
     def is_blank(self) -> bool:
-        """Whether the source contains nothing, as if nothing was ever published into it."""
+        """Whether the source is empty, as if nothing was ever published into it."""
         return self._follower.publications.is_blank
 
     @property
     def current_rejections(self) -> int:
-        """The number of records that are rejected now: neither overwritten by a valid one yet, nor gone.
+        """The number of records that are rejected now: neither overwritten by a valid record, nor removed.
 
         Lines that name the same pair count as one, and so do all lines that name none.
         """
@@ -115,37 +115,38 @@ class Feed(Opened):
 
     @property
     def retained_age(self) -> float | None:
-        """Seconds since the oldest retained book was last what the source contains; None if no book is retained.
+        """Seconds since the source last contained the oldest retained book; None if no book is retained.
 
-        A book is retained if it is live although the source contains another, invalid record of its pair.
+        A book is retained if it is live although the source now contains an invalid record of its pair.
         """
         return self._follower.retained_age
 
     def start(self, live: LiveIndex, progress: Progress | None = None) -> None:
-        """Put what the source contains now into `live`, then follow the source in a thread until `close`.
+        """Publish the content of the source into `live`, then follow the source in a thread until `close`.
 
-        Raises `FeedError` when the source cannot be read; then nothing was published, and the feed can be started
-        again. Once started, it raises nothing: problems are logged, and what is live stays live.
+        Raises `FeedError` if the source cannot be read. Then nothing was published, and `start` may be called again.
+        Once started, the feed raises nothing: it logs problems, and live books stay live.
         """
         self._follower.start(live, progress)
 
     def read(self, progress: Progress | None = None) -> MarketIndex:
-        """Return what the source contains now, instead of following it, and close it; a stream is read to its end.
+        """Return the content of the source, and close the feed. A stream is read to its end.
 
-        Raises `FeedError` when the source cannot be read.
+        Raises `FeedError` if the source cannot be read.
         """
         return self._follower.read(progress)
 
     def read_order_book(self, pair: Pair) -> OrderBook:
-        """Return the book of one pair as the source contains it now, and close the feed.
+        """Return the current book of one pair, and close the feed.
 
-        Raises `FeedError` when the source cannot be read, `PairNotFound` when it does not name the pair.
+        Raises `FeedError` if the source cannot be read, `PairNotFound` if it does not name the pair.
         """
         return self._follower.read_order_book(pair)
 
     def close(self) -> None:
-        """Stop following, within 2 seconds. What is live stays live. Closing twice does no harm.
+        """Stop following, within 2 seconds. Live books stay live. Closing twice does no harm.
 
-        A thread that is in a system call is abandoned. It publishes nothing, and closes the source when that returns.
+        A thread that is blocked in a system call is abandoned. It publishes nothing more, and closes the source when
+        the call returns.
         """
         self._follower.close()

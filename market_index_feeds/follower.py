@@ -1,30 +1,32 @@
-"""The one follower: it keeps a `LiveIndex` the same as a `Source`, for every medium.
+"""The follower, which all feeds share: it applies the updates of a `Source` to a `LiveIndex`.
 
 Theory of operation
 ===================
 
-A `Source` yields updates: a `Snapshot` (all that it contains), then a `Delta` for each change, and an empty one for
-each check that finds none. The follower applies them to the live index, each in one swap.
+A `Source` yields updates: a `Snapshot` of its whole content, then a `Delta` for each change, and an empty `Delta` for
+each check that finds no change. The follower applies each update to the live index atomically.
 
     IDLE ──start──▶ LOADING ──▶ FOLLOWING ◀──▶ FAILING
      ▲                 │             └──────┬─────┘
-     └────it raised────┘                    └──▶ ENDED          any ──close──▶ CLOSED
+     └─────error───────┘                    └──▶ ENDED          any ──close──▶ CLOSED
 
-- LOADING: `start` applies the first snapshot in the caller's thread. If it raises, nothing was published, and `start`
-  may be called again. Then it starts the thread that applies the rest.
-- FOLLOWING, FAILING: whatever the thread encounters, it logs and retries. `Unavailable`, `OSError` and defects alike
-  lead to FAILING, a backoff, and a new iteration over `Source.updates`. What is live stays live. The first update
-  without a problem leads back to FOLLOWING. Each distinct problem is logged once.
-- ENDED: the source has no more, as a stream at its end. What is live stays live.
-- `close` may be called by any thread, in any state. Every transition is made under one lock, and no transition leaves
-  CLOSED: a `close` while it loads makes `start` raise. The live index is updated under the same lock, so that nothing
-  is published after `close`: a thread that does not end in time, as in a system call, is abandoned. It closes the
-  source once the call returns. `close` waits for the lock for as long as for the thread: a signal handler that calls it
-  may have interrupted an update of the live index, which the holder of the lock waits for.
+- LOADING: `start` applies the first snapshot in the caller's thread, then starts the thread that applies all further
+  updates. If `start` raises, nothing was published, and it may be called again.
+- FOLLOWING, FAILING: the thread logs every error and retries. `Unavailable`, `OSError` and unexpected errors all lead
+  to FAILING, a backoff, and a new iteration over `Source.updates`. Live books stay live. The first update without a
+  problem leads back to FOLLOWING. Consecutive equal problems are logged once.
+- ENDED: the source has ended, as a stream does. Live books stay live.
+- CLOSED: any thread may call `close` in any state, and no transition leaves CLOSED. A `close` during LOADING makes
+  `start` raise.
 
-Which pairs in the live index belong to the feed is decided by `Ownership` alone. As long as a book is retained, or may
-be because a rejected record may name any pair, the books of the live index are of different times, and what they
-reflect is not known. The publish time is: it shows that the publisher is alive.
+One lock guards every transition and every update of the live index, so nothing is published after `close`. A thread
+that does not end in time, as in a system call, is abandoned; it closes the source once the call returns. `close` waits
+for the lock with the same timeout, because a signal handler may call it: the handler may have interrupted an update of
+the live index that the holder of the lock waits for.
+
+Only `Ownership` decides which pairs of the live index belong to the feed. While a book is retained, or may be because a
+rejected record may name any pair, the live books are of different times, so their as_of is not known. The publish time
+is still known: it shows that the publisher is alive.
 """
 
 from __future__ import annotations
@@ -50,22 +52,25 @@ from market_index_feeds.rejections import RejectionLog
 LOG: Final = logging.getLogger(__name__)
 
 CLOSE_SECONDS: Final = 1.5
-"""How long `close` waits: for what the source is interrupted in, and for the thread that follows."""
+"""Timeout of `close`: for an interrupt of the source, the lock, and the end of the thread."""
 
 
 class State(Enum):
     """The states of a follower; see the module docstring."""
 
     IDLE = "not started"
-    LOADING = "reads its first snapshot"
+    LOADING = "reads the first snapshot"
     FOLLOWING = "applies updates"
-    FAILING = "cannot read the source, or not all of it, and retries"
+    FAILING = "cannot read the source, or a part of it, and retries"
     ENDED = "the source has ended"
     CLOSED = "closed"
 
 
 class Follower:
-    """Applies the updates of a source to a live index. `start` follows it, `read` reads it once."""
+    """Applies the updates of a source to a live index. `start` follows the source, `read` reads it once.
+
+    `Feed` documents the public attributes.
+    """
 
     def __init__(self, source: Source) -> None:
         self.books: int = 0
@@ -83,9 +88,9 @@ class Follower:
         self._problem: str | None = None
         self._failing_since = 0.0
         self._healthy_at = -inf
-        # Since when each retained book is retained, on the monotonic clock.
-        self._retained: dict[Pair, float] = {}
-        self._oldest_retained = inf
+        # Monotonic times since when books are retained.
+        self._retained_since: dict[Pair, float] = {}
+        self._oldest_retained_since = inf
         # Reentrant: a signal handler may close the feed while this thread holds the lock.
         self._lock = RLock()
         self._state = State.IDLE
@@ -94,7 +99,7 @@ class Follower:
 
     @property
     def state(self) -> State:
-        """What the follower does now."""
+        """The current state."""
         return self._state
 
     @property
@@ -104,12 +109,12 @@ class Follower:
 
     @property
     def problem(self) -> str | None:
-        """Why the source cannot be read now, or not all of it; None while it is healthy."""
+        """Why the source, or a part of it, cannot be read now; None while it is healthy."""
         return self._problem
 
     @property
     def freshness(self) -> Freshness:
-        """What is known of the books that were read."""
+        """The freshness of the books that were read."""
         return self._freshness
 
     @property
@@ -119,9 +124,9 @@ class Follower:
 
     @property
     def retained_age(self) -> float | None:
-        """Seconds since the oldest retained book was last what the source contains; None if no book is retained."""
-        oldest = self._oldest_retained
-        return None if oldest == inf else monotonic() - oldest
+        """Seconds since the source last contained the oldest retained book; None if no book is retained."""
+        since = self._oldest_retained_since
+        return None if since == inf else monotonic() - since
 
     def start(self, live: LiveIndex, progress: Progress | None) -> None:
         """Apply the first snapshot, then start the thread that applies all further updates. Raises `FeedError`."""
@@ -150,7 +155,7 @@ class Follower:
         raise self._closed()
 
     def read(self, progress: Progress | None) -> MarketIndex:
-        """Return all that the source contains, and close. Raises `FeedError`."""
+        """Return the whole content of the source, and close. Raises `FeedError`."""
         self._begin()
         try:
             return self._read(progress)
@@ -164,7 +169,7 @@ class Follower:
         """Return the book of one pair, and close. Raises `FeedError` and `PairNotFound`."""
         self._begin()
         try:
-            # Before the book, which may be newer, but never older.
+            # Read before the book, so that the book may be newer than the freshness, but not older.
             self._freshness = self._source.read_freshness()
             book = self._source.read_order_book(pair)
             return self._read(None).order_book(pair) if book is None else book
@@ -174,13 +179,14 @@ class Follower:
             self.close()
 
     def close(self) -> None:
-        """Stop, and wait until the source is closed, unless the caller is the thread that follows it.
+        """Stop, and wait until the source is closed, unless the caller is the follower's own thread.
 
-        Nothing is published after it, except the update of a live index that waits for one that the caller interrupted,
-        as a signal handler does. A thread that has not ended after `CLOSE_SECONDS` is abandoned.
+        Nothing is published afterwards, with one exception: if the caller is a signal handler that interrupted an
+        update of the live index, an update that waits for it is still applied. A thread that has not ended after
+        `CLOSE_SECONDS` is abandoned.
         """
         deadline = monotonic() + CLOSE_SECONDS
-        # First, so that nothing more is published, however long the lock is held.
+        # Set before the lock is acquired, so that nothing more is published, even if the lock is held for long.
         self._stop.set()
         self._source.interrupt()
         is_locked = self._lock.acquire(timeout=max(deadline - monotonic(), 0))
@@ -192,8 +198,8 @@ class Follower:
         if thread is not None and thread is not current_thread():
             thread.join(max(deadline - monotonic(), 0))
             if thread.is_alive():
-                what = "a read of it" if is_locked else "an update from it"
-                LOG.warning("%s: closed, while %s has not returned yet", self._source.name, what)
+                blocked = "a read of it" if is_locked else "an update from it"
+                LOG.warning("%s: closed, but %s has not returned yet", self._source.name, blocked)
 
     def _begin(self) -> None:
         with self._lock:
@@ -202,7 +208,7 @@ class Follower:
             self._state = State.LOADING
 
     def _first(self, live: LiveIndex, progress: Progress | None) -> Generator[Update, None, None]:
-        """Apply the first snapshot, and return where the other updates come from. Raises `FeedError`."""
+        """Apply the first snapshot, and return the generator of all further updates. Raises `FeedError`."""
         updates = self._source.updates(self._stop, progress)
         try:
             while isinstance(update := self._next(updates), Loading):
@@ -226,7 +232,7 @@ class Follower:
         return live.current
 
     def _next(self, updates: Generator[Update, None, None]) -> Update:
-        """Return the next update of a source that is loaded. Raises `FeedError` if the feed was closed."""
+        """Return the next update while the source is loaded. Raises `FeedError` at its end, and after `close`."""
         update = next(updates, None)
         if self._stop.is_set():
             raise self._closed()
@@ -241,7 +247,7 @@ class Follower:
         return FeedError(f"{self._source.name} cannot be read: {reason_of(error)}")
 
     def _move(self, before: State, after: State) -> None:
-        """Make a transition, unless another thread has made one."""
+        """Make a transition from `before` to `after`, unless another thread changed the state."""
         with self._lock:
             if self._state is before:
                 self._state = after
@@ -257,8 +263,7 @@ class Follower:
         backoff = 0.0
         while True:
             try:
-                # Within: closing the source may raise as well.
-                with closing(updates):
+                with closing(updates):  # closing the source may raise as well
                     for update in updates:
                         if self._stop.is_set():
                             return
@@ -284,7 +289,7 @@ class Follower:
             updates = self._source.updates(self._stop, None)
 
     def _apply(self, update: Update, live: LiveIndex) -> None:
-        """Apply one update in one swap."""
+        """Apply one update atomically."""
         self._rejections.end_minute()
         if isinstance(update, Loading):
             self._reject(update.rejected)
@@ -300,14 +305,14 @@ class Follower:
         self.publications.add(update, is_change=is_change, is_late=is_late)
         freshness = self.publications.freshness
         freshness = freshness if owned.is_current else freshness.without_as_of()
-        # After what is logged of it: the log explains what a reader of the live index sees.
+        # Logged first, so that the log explains a change before it is visible.
         if is_change or freshness != self._freshness:
             with self._lock:
                 if self._stop.is_set():
                     return
                 live.update_from(self, update.books, retracted, freshness)
             self._freshness = freshness
-        # After the books: a caller that reads this before the index misses no book of a pair that was resolved.
+        # Set after the index, so that a caller that reads this first misses no book of a resolved pair.
         self.unresolved = owned.unresolved
         self.is_whole, self._has_more = update.is_whole, update.has_more
         self.revision = self.revision if update.revision is None else update.revision
@@ -317,13 +322,13 @@ class Follower:
             self._report("contains no order book" if owned.is_blank else None)
 
     def _note_retained(self) -> None:
-        """Note since when books are retained: since the last check at which the source was healthy."""
-        since = monotonic() if self._healthy_at == -inf else self._healthy_at
-        self._retained = {pair: self._retained.get(pair, since) for pair in self._ownership.retained}
-        self._oldest_retained = min(self._retained.values(), default=inf)
+        """Record since when books are retained: since the last time when the source was healthy."""
+        now = monotonic() if self._healthy_at == -inf else self._healthy_at
+        self._retained_since = {pair: self._retained_since.get(pair, now) for pair in self._ownership.retained}
+        self._oldest_retained_since = min(self._retained_since.values(), default=inf)
 
     def _count(self, update: Snapshot | Delta) -> None:
-        """Count the books, and forget the rejections of records that are good or gone."""
+        """Count the books, and forget the rejections of records that are valid now, or removed."""
         self.books += len(update.books) if update.books_read is None else update.books_read
         if isinstance(update, Snapshot):
             self._reported.intersection_update([rejected.record for rejected in update.rejected])
@@ -332,7 +337,7 @@ class Follower:
             self._reported.difference_update([book.pair for book in update.books], gone)
 
     def _reject(self, records: Collection[Rejected]) -> None:
-        """Count each rejected record once, until it is good or gone, and log the first ones."""
+        """Count and log each rejected record once, until it is valid or removed."""
         for rejected in records:
             if rejected.record is None or rejected.record not in self._reported:
                 self._rejections.add(rejected.place, rejected.reason)
@@ -341,20 +346,20 @@ class Follower:
                 self._reported.add(rejected.record)
 
     def _log_dropped(self, update: Snapshot | Delta, retracted: set[Pair]) -> None:
-        """Log what the user cannot see from the source alone: why it was read again, and which pairs are kept."""
+        """Log what the source does not show: why it was read again, and how many pairs are dropped or kept."""
         name, kept = self._source.name, self._ownership.kept
         if isinstance(update, Delta):
             unnamed = retracted.difference(update.removed)
             if unnamed:
                 LOG.info("%s: dropped %d pairs that it does not name", name, len(unnamed))
             return
-        if update.because is not None:
-            LOG.info("%s: reloaded, because %s: %d pairs dropped", name, update.because, len(retracted))
+        if update.reload_reason is not None:
+            LOG.info("%s: reloaded, because %s: %d pairs dropped", name, update.reload_reason, len(retracted))
         if kept and not self._ownership.is_blank:
             LOG.warning("%s: keeping %d pairs that rejected or unfinished records may name", name, kept)
 
     def _report(self, problem: str | None) -> None:
-        """Note that the source is healthy, or log each distinct problem once."""
+        """Record the problem of the source, None if it is healthy; log it if it differs from the last one."""
         now = monotonic()
         if problem is None:
             self._healthy_at = now
@@ -370,7 +375,7 @@ class Follower:
         self._problem = problem
 
     def _end(self, reason: str | None = None) -> None:
-        """Note that the source has ended for good."""
+        """Record that the source has ended for good."""
         with self._lock:
             if self._state is State.CLOSED:
                 return

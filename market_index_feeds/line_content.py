@@ -1,4 +1,4 @@
-"""What a medium of lines implements: `LineContent`, which says what the lines of a file or stream make visible."""
+"""The interface of a medium of lines: `LineContent` reads lines, and decides which of their changes are visible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from market_index_feeds.medium import Delta, Names, Rejected
 
 @frozen
 class RejectedLine:
-    """A line that is rejected: its number, why, and which pair it names."""
+    """A rejected line: its number, the reason, and which pair it names."""
 
     number: int
     reason: str
@@ -23,38 +23,38 @@ class RejectedLine:
 
     @property
     def pair(self) -> Pair | None:
-        """The pair that it names; None where it may name any."""
+        """The pair that the line names; None if it names none, or may name any."""
         return self.names if isinstance(self.names, Pair) else None
 
     def as_record(self) -> Rejected:
-        """Return it as the follower takes it."""
+        """Return the rejection in the form of an update."""
         return Rejected(f"line {self.number}", self.reason, self.names)
 
 
 Reported: TypeAlias = RejectedLine | Freshness
-"""What reading a line reports: that it is rejected, or the freshness of what it makes visible."""
+"""The result of reading a line: that it is rejected, or the freshness of the lines that it makes visible."""
 
 
 class LineContent(ABC):
-    """What the lines of one file or stream contain, and which of it is visible."""
+    """The content of the lines of one file or stream, and which part of it is visible."""
 
     commit: ClassVar[str]
-    """What the lines are called that make the lines before them visible."""
+    """The noun for a line that makes the lines before it visible."""
 
     pending_record: ClassVar[str]
-    """What the records are called that such a line makes visible."""
+    """The noun for a record that waits for such a line."""
 
     knows_all_pairs: ClassVar[bool] = False
-    """Whether a commit says everything: then no rejected line, and none that is yet to come, names another pair."""
+    """Whether a commit names all pairs, so that neither a rejected line nor a later one names another pair."""
 
     @property
     def problem(self) -> str | None:
-        """Why the lines that were read do not say what is visible now; None if they do."""
+        """Why the current content is not known from the lines read so far; None if it is."""
         return None
 
     @abstractmethod
     def read(self, batch: LineBatch) -> Iterator[Reported]:
-        """Read the lines of the next batch, and report each that is rejected, or makes the lines before it visible."""
+        """Read the lines of the next batch, and report each line that is rejected or makes others visible."""
 
     @abstractmethod
     def changes(self) -> Delta:
@@ -62,7 +62,7 @@ class LineContent(ABC):
 
     @abstractmethod
     def deliver(self) -> None:
-        """Note that `changes` were delivered."""
+        """Record that `changes` were delivered."""
 
     @property
     @abstractmethod
@@ -71,16 +71,16 @@ class LineContent(ABC):
 
     @abstractmethod
     def unfinished(self, batch: LineBatch) -> Pair | Names:
-        """Return what the lines may name that follow a batch, which contains the first of them as far as it is read."""
+        """Return which pair the unread lines after a batch may name; `batch.unfinished` starts the first of them."""
 
 
 def lines_of(batch: LineBatch) -> Iterator[tuple[Line, str | None]]:
-    """Yield the lines of a batch that are not blank, each with the reason why it cannot be read, if there is one."""
+    """Yield the non-blank lines of a batch, each with the reason why it is rejected, or None."""
     for line in batch.lines:
         if line.text is None:
-            yield line, f"it is longer than {MAX_LINE_BYTES} bytes"
+            yield line, f"must have at most {MAX_LINE_BYTES} bytes"
         elif line.text.strip():
             yield line, None
     last = batch.unfinished
     if batch.is_end and last is not None and (last.text is None or last.text.strip()):
-        yield last, "it was not finished by a newline"
+        yield last, "must end with a newline"

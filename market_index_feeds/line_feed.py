@@ -1,4 +1,4 @@
-"""Files and streams of lines as a source of a feed: what is common to all media of lines."""
+"""The source of a feed for all media of lines: it follows a file or a stream, and yields snapshots and deltas."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class LineFeedSource(Source):
-    """Lines of a medium.
+    """A file or stream of lines.
 
-    A file is a snapshot whenever it is opened, and each append is a delta. A stream is a snapshot at its first pause,
-    and is whole at its end.
+    The content of a file is a snapshot whenever it is opened, and each append is a delta. What a stream delivers up to
+    its first idle period is a snapshot, which is whole only at the end of the stream.
     """
 
     record = "lines"
 
     def __init__(self, lines: LineSource, new_content: Callable[[], LineContent]) -> None:
-        """`new_content` makes what reads the lines of one file, or of the stream."""
+        """`new_content` creates the reader of the lines of one file, or of the stream."""
         super().__init__(lines.name)
         self.followed_by_many: bool = not lines.is_stream
         self._lines = lines
         self._new_content = new_content
         self._files = 0
-        # What was read, beyond `updates`: a stream delivers a batch again if what was read of it was not delivered.
+        # Kept between calls of `updates`: a stream delivers a batch again if its update was not delivered.
         self._content = new_content()
         self._offset = 0
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
-        """Yield a snapshot of each file, and a delta of each batch of lines that is appended."""
+        """Yield a snapshot of each file, and a delta for each batch of appended lines."""
         is_loading = False
         seen: tuple[int, bool] | None = None
         unfinished: Pair | Names = Names.NONE
@@ -64,7 +64,7 @@ class LineFeedSource(Source):
                 self._content.deliver()
 
     def _read(self, batch: LineBatch) -> list[Rejected]:
-        """Read the lines of a batch, unless that was done before, and return those that are rejected."""
+        """Read the lines of a batch, unless they were read before, and return the rejected ones."""
         if batch.offset == self._offset and not batch.is_end:
             return []
         self._offset = batch.offset
@@ -80,7 +80,7 @@ class LineFeedSource(Source):
             has_more=has_more,
             problem=batch.problem or content.problem,
         )
-        # What a file contained before it was replaced stays until the new one says what is visible.
+        # The content of a replaced file stays live until the content of the new file is known.
         is_waiting = self._files > 0 and content.problem is not None and not changes.is_publication
         return self._snapshot(batch, changes) if is_loading and not is_waiting else changes
 
@@ -88,7 +88,7 @@ class LineFeedSource(Source):
         self._files += 1
         content, unfinished = self._content, changes.unfinished
         if unfinished is not Names.NONE and batch.unfinished is not None:
-            LOG.info("%s line %d waits for its newline", self.name, batch.unfinished.number)
+            LOG.info("%s: line %d waits for its newline", self.name, batch.unfinished.number)
         if content.pending:
             LOG.info("%s: %d %ss wait for a %s", self.name, content.pending, content.pending_record, content.commit)
         has_content = changes.books or changes.rejected_names or changes.is_publication
@@ -104,12 +104,12 @@ class LineFeedSource(Source):
             has_more=changes.has_more,
             problem=changes.problem,
             is_blank=not has_content and unfinished is Names.NONE,
-            because="it was replaced or truncated" if self._files > 1 else None,
+            reload_reason="it was replaced or truncated" if self._files > 1 else None,
         )
 
     def _log_uncommitted(self) -> None:
-        """Log how many records of a stream that has ended are not visible."""
+        """Log how many records of a stream are not visible at its end."""
         content = self._content
         if pending := content.pending:
             record, commit = content.pending_record, content.commit
-            LOG.warning("%s: %d %ss after its last %s are not served", self.name, pending, record, commit)
+            LOG.warning("%s: %d %ss after the last %s are not served", self.name, pending, record, commit)

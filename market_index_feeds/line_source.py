@@ -1,8 +1,8 @@
-"""Lines of text, from a file that is followed or from a stream.
+"""Reads lines from a file, which it follows, or from a stream.
 
-A file is appended to, or replaced by renaming another over it. Both are noticed, and so is a file that is written again
-in place: it became shorter than what was read, or the last bytes that were read are others now. Other bytes that are
-overwritten are not noticed.
+Appends to the file are noticed, and so is another file that is renamed over it. A file that is rewritten in place is
+noticed if it is shorter than the bytes read so far, or if the last bytes read have changed. Other bytes that are
+overwritten in place are not noticed.
 """
 
 from __future__ import annotations
@@ -25,26 +25,28 @@ from market_index_feeds.opened import shown_name
 from market_index_feeds.regular_files import open_regular, open_without_waiting
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-"""The most bytes of a line, without its newline. A longer line is rejected, and never held in memory whole."""
+"""The maximum length of a line, without its newline. A longer line is rejected, and never in memory as a whole."""
 
 POLL_SECONDS: Final = 0.1
 """Interval between two checks of a followed file."""
 
-STREAM_PAUSE_SECONDS: Final = 0.25
+STREAM_IDLE_SECONDS: Final = 0.25
+"""How long a stream delivers nothing until it counts as idle. It is loaded when it is idle for the first time."""
+
 STREAM_LOAD_SECONDS: Final = 10.0
-"""A stream counts as loaded at its end or its first pause, but after so long at the latest."""
+"""How long a stream that is never idle is loaded at most."""
 
 _STANDARD_INPUT: Final = 0
 _CHUNK_BYTES: Final = 256 * 1024
 _TAIL_BYTES: Final = 256
-"""How many of the last bytes that were read are compared with the file: if they differ, it was overwritten in place."""
+"""How many of the last bytes read are compared with the file: if they differ, it was overwritten in place."""
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 @frozen
 class Line:
-    """A line: its number, from 1, and its text without the newline; None if it is longer than `MAX_LINE_BYTES`."""
+    """A line: its number, from 1, and its text without the newline; None if it exceeds `MAX_LINE_BYTES`."""
 
     number: int
     text: bytes | None
@@ -52,35 +54,35 @@ class Line:
 
 @frozen
 class LineBatch:
-    """The lines that could be read at once. A batch without lines says that there was nothing new."""
+    """The lines of one read. A batch without lines means that there is nothing new."""
 
     lines: list[Line]
     unfinished: Line | None
-    """The last line, which has no newline yet; empty if there is none. None if there is more to read now."""
+    """The last line, which has no newline yet and may be empty. None if there is more to read now."""
 
     offset: int
-    """The bytes read so far."""
+    """The number of bytes read so far."""
 
     size: int = 0
-    """The bytes there are to read, as far as that is known."""
+    """The number of bytes in total, as far as it is known."""
 
     is_start: bool = False
-    """Whether the lines are the first of a file: those of the file before it are gone."""
+    """Whether the lines are the first ones of a file. The lines of the previous file are gone then."""
 
     is_end: bool = False
-    """Whether no more lines will come."""
+    """Whether no more lines follow."""
 
     problem: str | None = None
-    """Why the file cannot be found at its path, although it is still read."""
+    """Why there is no file at the path, although the open file is still read."""
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether there was no more to read at the time."""
+        """Whether there was nothing more to read at that time."""
         return self.unfinished is not None
 
 
 class LineCutter:
-    """Cuts chunks of bytes into numbered lines, with no more than one line of the legal length in memory."""
+    """Splits chunks of bytes into numbered lines. It holds at most `MAX_LINE_BYTES` of an unfinished line."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -88,7 +90,7 @@ class LineCutter:
         self._is_too_long = False
 
     def feed(self, chunk: bytes) -> Iterator[Line]:
-        """Yield the lines that end within the chunk."""
+        """Yield the lines that end in the chunk."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             self._add(end)
@@ -117,10 +119,10 @@ class LineCutter:
 
 
 class LineSource(ABC):
-    """Lines that are read, and then followed until they end. `name` is what messages call them."""
+    """A source of lines. `name` is its name in messages."""
 
     is_stream: ClassVar[bool]
-    """Whether the lines can be read once, by one process, and come to an end."""
+    """Whether the lines can be read only once, by one process, and end."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -131,7 +133,7 @@ class LineSource(ABC):
 
 
 class LineFile(LineSource):
-    """A file of lines that is followed for ever."""
+    """A file of lines that is followed without end."""
 
     is_stream = False
 
@@ -140,13 +142,13 @@ class LineFile(LineSource):
         self._path = path
 
     def batches(self, stop: Event) -> Generator[LineBatch, None, None]:
-        """Yield all that the file contains, then what is appended to it, and the whole of a file that replaces it."""
+        """Yield the content of the file, then what is appended; again from the start for each file that replaces it."""
         while not stop.is_set():
             with open_regular(self._path) as file:
                 yield from self._batches(file, stop)
 
     def _batches(self, file: FileIO, stop: Event) -> Generator[LineBatch, None, None]:
-        """Yield the lines of one open file until another one is at the path, or it was truncated."""
+        """Yield the lines of one open file until it is replaced, truncated or overwritten."""
         cutter, offset, is_start, problem, tail = LineCutter(), 0, True, None, b""
         while not stop.is_set():
             chunk = file.read(_CHUNK_BYTES) or b""
@@ -159,11 +161,11 @@ class LineFile(LineSource):
                 except FileNotFoundError as error:
                     # It may still be appended to, by a program that has it open.
                     is_over, problem = False, reason_of(error)
-                # After the check: what was appended before the file was replaced is read.
+                # Read again after the check, to miss nothing that was appended before the file was replaced.
                 chunk = file.read(_CHUNK_BYTES) or b""
                 if is_over and not chunk:
                     return
-            # After reading: what was read may be the end of other content.
+            # Checked after the read: the chunk may belong to other content.
             if os.pread(file.fileno(), len(tail), offset - len(tail)) != tail:
                 return
             offset += len(chunk)
@@ -179,25 +181,25 @@ class LineFile(LineSource):
 
 
 class LineStream(LineSource):
-    """Standard input or a pipe, read until it ends. A file can be read as a stream too: once, to its end.
+    """Standard input or a pipe, read to its end. A file can be read as a stream too.
 
-    `size` is the number of bytes of a file, else 0.
+    `size` is the number of bytes of a file, otherwise 0.
     """
 
     is_stream = True
 
     def __init__(self, name: str, stream: int | str) -> None:
-        """`stream` is an open descriptor, or the path of what is opened when it is read."""
+        """`stream` is an open file descriptor, or a path that is opened when the stream is read."""
         super().__init__(name)
         self.size: int = 0
         self._stream = stream
         self._restart()
 
     def batches(self, stop: Event) -> Generator[LineBatch, None, None]:
-        """Yield what can be read without waiting, and an empty batch after each `STREAM_PAUSE_SECONDS` of silence.
+        """Yield what can be read without waiting, and an empty batch after each `STREAM_IDLE_SECONDS` without data.
 
-        If it is called again, it continues after the last batch that was delivered: a stream cannot be read again. Only
-        a file that is opened by its path is.
+        If it is called again, it continues after the last delivered batch, since a stream cannot be read twice. A file
+        that is opened by its path is read from the start.
         """
         if isinstance(self._stream, int):
             yield from self._batches(self._stream, stop)
@@ -213,13 +215,13 @@ class LineStream(LineSource):
     def _restart(self) -> None:
         self._cutter = LineCutter()
         self._offset = 0
-        # Whether a batch was delivered that was caught up: the lines after it do not start anew.
+        # Whether a batch that was caught up was delivered. Later lines are not the first ones.
         self._is_loaded = False
         self._undelivered: LineBatch | None = None
 
     def _batches(self, descriptor: int, stop: Event) -> Generator[LineBatch, None, None]:
-        found = os.fstat(descriptor)
-        self.size = found.st_size if stat.S_ISREG(found.st_mode) else 0
+        status = os.fstat(descriptor)
+        self.size = status.st_size if stat.S_ISREG(status.st_mode) else 0
         loaded_at = monotonic() + STREAM_LOAD_SECONDS
         is_start, is_end = not self._is_loaded, False
         while not is_end and not stop.is_set():
@@ -230,7 +232,7 @@ class LineStream(LineSource):
             is_start, is_end = False, batch.is_end
 
     def _read(self, descriptor: int, loaded_at: float) -> LineBatch:
-        chunk = _read_within(descriptor, STREAM_PAUSE_SECONDS)
+        chunk = _read_within(descriptor, STREAM_IDLE_SECONDS)
         self._offset += len(chunk or b"")
         lines = list(self._cutter.feed(chunk or b""))
         unfinished = self._cutter.unfinished if not chunk or monotonic() > loaded_at else None
@@ -238,7 +240,7 @@ class LineStream(LineSource):
 
 
 def open_lines(source: str) -> LineFile | LineStream:
-    """Open a file or a pipe by its path, or standard input by `-`, to be followed. Raises `FeedError`."""
+    """Open a file or a pipe by its path, or standard input by `-`, for following. Raises `FeedError`."""
     stream = open_stream(source)
     if source == "-" or not Path(source).is_file():
         return stream
@@ -246,11 +248,10 @@ def open_lines(source: str) -> LineFile | LineStream:
 
 
 def open_stream(source: str) -> LineStream:
-    """Open a file or a pipe by its path, or standard input by `-`, to be read once, to its end. Raises `FeedError`."""
+    """Open a file or a pipe by its path, or standard input by `-`, for reading once. Raises `FeedError`."""
     if source == "-":
         try:
-            # Fails for a stream that is closed or write-only.
-            os.read(_STANDARD_INPUT, 0)
+            os.read(_STANDARD_INPUT, 0)  # fails if it is closed or write-only
         except OSError as error:
             raise FeedError(f"standard input cannot be opened: {reason_of(error)}") from None
         return LineStream("standard input", _STANDARD_INPUT)
@@ -260,12 +261,12 @@ def open_stream(source: str) -> LineStream:
     except (OSError, ValueError) as error:
         raise FeedError(f"{name} cannot be opened: {reason_of(error)}") from None
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISREG(mode)):
-        raise FeedError(f"{name} cannot be opened: it is not a file")
+        raise FeedError(f"{name} cannot be opened: it must be a regular file, a pipe or a character device")
     return LineStream(name, source)
 
 
 def _read_within(descriptor: int, seconds: float) -> bytes | None:
-    """Return what can be read, empty at the end; None if nothing came within so many seconds."""
+    """Return available bytes, empty at the end of the stream; None if none arrive within `seconds`."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     deadline = monotonic() + seconds
@@ -273,6 +274,6 @@ def _read_within(descriptor: int, seconds: float) -> bytes | None:
         try:
             return os.read(descriptor, _CHUNK_BYTES)
         except BlockingIOError:
-            # Another process has read it; ours may not block, because it shares the stream with one that set it so.
+            # Another process read the data. The stream does not block if a process that shares it set O_NONBLOCK.
             continue
     return None

@@ -1,4 +1,4 @@
-"""What feeds and stores have in common: they are opened by a name, and closed."""
+"""What feeds and stores have in common: both are opened by a name that may contain credentials, and are closed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from market_index.errors import safe_repr
 _USERINFO: Final = re.compile(r"(:/*|//).*@", re.DOTALL)
 
 
-class Opened(ABC):
-    """Something that is open until it is closed, also by the end of a `with`."""
+class Closeable(ABC):
+    """An object that is open until `close`, which the end of a `with` block calls."""
 
     @abstractmethod
     def close(self) -> None:
@@ -30,13 +30,13 @@ class Opened(ABC):
 
 
 def shown_name(name: str) -> str:
-    """Return a name for a message: without credentials, and on one line."""
+    """Return a name as messages show it: on one line, without credentials."""
     shown = without_credentials(name)
     return shown if shown.isprintable() else safe_repr(shown)
 
 
 def without_credentials(url: str) -> str:
-    """Return a URL without what may contain credentials: the part before its last `@`, and its query.
+    """Return a URL without the parts that may contain credentials: everything before its last `@`, and its query.
 
     >>> without_credentials("nats://publisher:secret@127.0.0.1:4222/books")
     'nats://127.0.0.1:4222/books'

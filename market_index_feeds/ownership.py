@@ -1,4 +1,4 @@
-"""Which pairs of a live index belong to one feed, and which of them are retracted."""
+"""Decides which pairs of a live index belong to a feed, and which of them are retracted."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from market_index_feeds.medium import Delta, Names, Snapshot
 
 
 class Ownership:
-    """Which pairs of the live index belong to one feed, and which of them the source has dropped.
+    """The pairs of the live index that belong to one feed.
 
-    A pair belongs to the feed from its first book until it is retracted. It is retracted when the source drops it: when
-    a delta removes it, or when a snapshot does not name it. It is kept, though the source does not name it,
+    A pair belongs to the feed from its first book until it is retracted. It is retracted when a delta removes it, or
+    when a snapshot does not name it. A pair that a snapshot does not name is kept nevertheless
 
-    - as long as a rejected or unfinished record names it, or may name any pair: a bad record costs no good book;
+    - as long as a rejected or unfinished record names it, or may name any pair: an invalid record must not remove a
+      valid book;
     - as long as the source is blank.
     """
 
     def __init__(self) -> None:
         self._named: set[Pair] = set()
         self._kept: set[Pair] = set()
-        # What the records name that are rejected now. A record without an identity is identified by what it names.
+        # What the currently rejected records name. A record without an identity is identified by what it names.
         self._rejected: dict[Hashable, Pair | Names] = {}
         self._unfinished: Pair | Names = Names.NONE
         self._is_blank = False
@@ -41,26 +42,26 @@ class Ownership:
 
     @property
     def unresolved(self) -> frozenset[Pair | Names]:
-        """What the records name that are rejected or unfinished now."""
+        """What the currently rejected or unfinished records name."""
         return frozenset((*self._rejected.values(), self._unfinished))
 
     @property
     def retained(self) -> set[Pair]:
-        """The pairs whose last valid book is live instead of what the source contains now."""
+        """The pairs whose live book is the last valid one, not the current record of the source."""
         return self._kept | self._named.intersection(self._rejected.values())
 
     @property
     def is_current(self) -> bool:
-        """Whether every live book of the feed is what the source contains now, as far as its records show."""
+        """Whether every live book of the feed is the current one of the source, as far as its records show."""
         return not self.retained and Names.ANY not in self._rejected.values()
 
     @property
     def is_blank(self) -> bool:
-        """Whether pairs are kept because the source contains nothing."""
+        """Whether pairs are kept because the source is blank."""
         return self._is_blank and bool(self._kept)
 
     def replace(self, snapshot: Snapshot) -> set[Pair]:
-        """Take over a snapshot, and return the pairs to retract."""
+        """Apply a snapshot, and return the pairs to retract."""
         owned = self._named | self._kept
         self._named = owned.intersection(snapshot.unchanged)
         self._named.update(book.pair for book in snapshot.books)
@@ -71,10 +72,10 @@ class Ownership:
         return self._dropped()
 
     def change(self, delta: Delta) -> set[Pair]:
-        """Take over a delta, and return the pairs to retract."""
+        """Apply a delta, and return the pairs to retract."""
         published = {book.pair for book in delta.books}
         removed = set(delta.removed) - published
-        # The source may have contained only a bad book of a pair: then the pair in the live index is not the feed's.
+        # If every book of a pair was invalid, the pair in the live index does not belong to the feed.
         retracted = {pair for pair in removed if pair in self._named or pair in self._kept}
         self._named -= removed
         self._named |= published

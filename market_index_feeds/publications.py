@@ -1,17 +1,17 @@
-"""What the source of a feed says of its publisher: how fresh the books are, and when it last published.
+"""Detects the publications of a source: how fresh its books are, and when its publisher last published.
 
 Theory of operation
-    A publication is whatever the publisher wrote: books, retractions, or nothing but the time. It shows in the source
-    as another publish time; where that is not known, as another book, revision or as_of.
+    A publication is any write of the publisher: books, retractions, or only the publish time, which is a heartbeat. It
+    is detected by a new publish time; if the publish time is not known, by a new book, revision or as_of.
 
-    An earlier publish time that returns is no publication: a relay that restarts makes revisions with the time that it
-    relays, and replicas of a service, one of which is behind, answer with two times in turn. A book that changes under
-    the last time is one: publishers write the books of a bucket before the time.
+    A publish time that was seen before is no publication: a relay that restarts makes revisions with the time that it
+    relays, and replicas of a service, one of which is behind, alternate between two times. A book that changes under
+    the latest time is a publication: publishers write the books of a bucket before the time.
 
-    How long ago it arrived is measured by the monotonic clock of this process, so clocks may jump or differ.
-    What was published before the source could be read arrives late. How late is known by wall clocks alone: the
-    publisher's and that of this machine. If the publisher's is ahead, it counts as no time; if it is behind, as no
-    more time than since the publication before.
+    The age of a publication is the monotonic time since its arrival, so wall clocks may jump or differ. A publication
+    that was made before the source could be read arrives late. Its delay is known only from wall clocks: that of the
+    publisher and that of this machine. The delay is at least zero, if the clock of the publisher is ahead. It is at
+    most the age of the previous publication, if that clock is behind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from market_index.freshness import UNKNOWN
 from market_index_feeds.medium import Delta, Snapshot
 
 MAX_TIMES: Final = 64
-"""How many publish times are remembered: more than a service has replicas."""
+"""How many publish times are remembered: more than the replicas of a service."""
 
 
 class Publications:
@@ -36,7 +36,7 @@ class Publications:
     def __init__(self) -> None:
         self.freshness: Freshness = UNKNOWN
         self.is_blank: bool = True
-        """Whether the source contains nothing, as if nothing was ever published."""
+        """Whether the source is empty, as if nothing was ever published."""
         self._revision: int | None = None
         self._times: deque[datetime] = deque(maxlen=MAX_TIMES)
         self._last_at = self._changed_at = -inf
@@ -52,10 +52,10 @@ class Publications:
         return monotonic() - self._changed_at
 
     def add(self, update: Snapshot | Delta, *, is_change: bool, is_late: bool) -> None:
-        """Take over an update, which may be a publication.
+        """Add an update, which may be a publication.
 
-        `is_change` says whether it changed anything in the live index, `is_late` whether it may have been published
-        long before it was read.
+        `is_change`: whether it changed the live index. `is_late`: whether it may have been published long before it was
+        read.
         """
         freshness = update.freshness
         if freshness is None:
@@ -67,7 +67,7 @@ class Publications:
         is_new = self._is_new(freshness, update.revision, is_change=is_change)
         if not is_blank and (is_first or is_new or update.is_publication):
             self.is_blank = False
-            # Not before the last one, whatever the clocks say.
+            # Not before the last one, even if the wall clocks say so.
             self._last_at = max(self._last_at, monotonic() - (_age(freshness) if is_late else 0))
             if is_change:
                 self._changed_at = self._last_at
@@ -77,7 +77,7 @@ class Publications:
         self._revision = self._revision if update.revision is None else update.revision
 
     def _is_new(self, freshness: Freshness, revision: int | None, *, is_change: bool) -> bool:
-        """Whether a freshness, a revision or a change shows a publication."""
+        """Whether a freshness, a revision or a change indicates a publication."""
         time, last = freshness.published_at, self.freshness.published_at
         if is_change and time in {last, None}:
             return True
@@ -87,7 +87,7 @@ class Publications:
 
 
 def _age(freshness: Freshness) -> float:
-    """Return for how many seconds it is published, by two wall clocks; 0 if that is not known."""
+    """Return the age of a publication in seconds, by two wall clocks; 0 if it is not known."""
     if freshness.published_at is None:
         return 0
     return max(0, (datetime.now(UTC) - freshness.published_at).total_seconds())

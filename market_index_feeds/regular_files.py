@@ -1,4 +1,4 @@
-"""Files at paths that others can change: only regular files are opened, and opening never blocks."""
+"""Opens regular files only, without blocking. Others may replace what is at a path at any time."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 
 
 def open_without_waiting(path: str, flags: int) -> int:
-    """Open a file, and return its descriptor. Otherwise, opening a pipe blocks until it has a writer."""
+    """Open a file without blocking, and return its descriptor. A plain `open` of a pipe waits for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def open_regular(path: Path) -> FileIO:
-    """Open a regular file for reading. Raises `OSError`, also if it is something else."""
-    # Before it is opened: opening a device may have an effect, and opening a pipe releases its writer.
+    """Open a regular file for reading. Raises `OSError`, also for any other kind of file."""
+    # Checked before it is opened: opening a device may have an effect, and opening a pipe releases its writer.
     _require_regular("it", path.stat())
     with ExitStack() as stack:
         file = stack.enter_context(FileIO(path, opener=open_without_waiting))
-        # Again: it may have been replaced in between.
+        # Checked again: it may have been replaced in between.
         _require_regular("it", os.fstat(file.fileno()))
         stack.pop_all()
     return file
@@ -38,4 +38,4 @@ def require_regular_if_any(path: Path) -> None:
 
 def _require_regular(name: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, f"{name} is not a file")
+        raise OSError(errno.EINVAL, f"{name} must be a regular file")

@@ -1,4 +1,4 @@
-"""The log of rejected records, which stays small however many there are."""
+"""A rate limit for the log of rejected records: the first of each minute are logged, the others are counted."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 LOG: Final = logging.getLogger(__name__)
 
 LOGGED_PER_MINUTE: Final = 20
-"""How many rejections of one source are logged within a minute; the others are counted."""
+"""How many rejections of one source are logged per minute."""
 
 MINUTE_SECONDS: Final = 60.0
 
 
 class RejectionLog:
-    """Logs the first rejections of each minute, and the number of the others once the minute is over.
+    """Logs the first rejections of each minute, and the number of the others when the minute ends.
 
-    A minute starts with the first rejection after the last one. `record` is what the records are called: lines, rows.
+    A minute starts with the first rejection after the previous minute. `record` is the noun for records: lines, rows.
     """
 
     def __init__(self, name: str, record: str) -> None:
@@ -38,12 +38,12 @@ class RejectionLog:
             self._unlogged += 1
 
     def end_minute(self) -> None:
-        """Log what was counted if the minute is over. Call it now and then."""
+        """Log the count of the others if the minute is over. The caller must call this regularly."""
         if self._logged and monotonic() >= self._ends_at:
             self.close()
 
     def close(self) -> None:
-        """Log what was counted."""
+        """Log the count of the others, and end the minute."""
         if self._unlogged:
             LOG.warning("%s: %d more %s rejected within a minute", self._name, self._unlogged, self._record)
         self._logged = self._unlogged = 0

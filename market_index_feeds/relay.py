@@ -1,4 +1,4 @@
-"""From a feed into a store: what the feed brings is published there, and what it drops is retracted.
+"""Copies a feed into a store: it publishes the books of the feed, and retracts the pairs that the feed drops.
 
 Theory of operation
 ===================
@@ -6,18 +6,18 @@ Theory of operation
     COMPARING ──the store is the same──▶ PUBLISHING        any ──close──▶ CLOSED
         ▲  ▲                                 │
         │  └─the store or the feed changed───┤
-        └──────FAILING ◀──it raised──────────┘
+        └──────FAILING ◀──error──────────────┘
 
-- COMPARING: all of the store is made the same as the feed.
-- PUBLISHING: each change of the feed is published; if a pair changed several times meanwhile, its last book. Once a
-  second the store is checked: if another program has changed it, it is compared again.
-  Books that the servers of the store reject are published again then; those that are too large are not.
-- FAILING: the store could not be opened or written to. It is opened again after a backoff, and compared.
+- COMPARING: the whole store is made the same as the feed.
+- PUBLISHING: each change of the feed is published. If a pair changes several times in between, only its last book is.
+  Once per second the store is checked: if another program has changed it, the next state is COMPARING. At each check,
+  books that the servers of the store rejected are published again, except those that are too large.
+- FAILING: the store cannot be opened or written to. After a backoff it is opened again and compared.
 
-Nothing is retracted that the feed may still name: no pair before the feed had a book; no pair that a rejected record
-names or may name, as long as it is rejected; and of a stream before its end, only pairs that it had and dropped.
-While the store contains such pairs, which the feed has not brought, it is not known what its books reflect: only the
-publish time of the feed is passed on. Otherwise its freshness is, unchanged, also if nothing else has changed.
+The relay retracts no pair that the feed may still name: no pair before the feed had a book; no pair that a rejected
+record names or may name; and before the end of a stream, only pairs that the stream had and dropped. While the store
+contains such kept pairs, the as_of of its books is not known, and only the publish time of the feed is relayed.
+Otherwise the freshness of the feed is relayed unchanged, also if no book has changed.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from market_index_feeds.store import BookRejected, BookTooLarge, Receipt, Store,
 LOG: Final = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.005
-"""Interval between two checks whether the feed has brought something."""
+"""Interval between two checks for a change of the feed."""
 
 CHECK_SECONDS: Final = 1.0
-"""Interval between two checks whether another program has changed the store."""
+"""Interval between two checks for a change of the store by another program."""
 
 
 class RelayState(Enum):
     """The states of a relay; see the module docstring."""
 
-    COMPARING = "makes all of the store the same as the feed"
+    COMPARING = "makes the whole store the same as the feed"
     PUBLISHING = "publishes each change"
-    FAILING = "cannot write to the store, and retries"
+    FAILING = "cannot open or write to the store, and retries"
     CLOSED = "closed"
 
 
 class Relay:
-    """Follows a feed, and makes a store the same.
+    """Follows a feed, and keeps a store the same.
 
-    The store is to be the relay's alone: what another program publishes there is undone. While the store cannot be
-    written to, the relay retries, for ever.
+    The relay must be the only publisher of the store: it undoes what another program publishes there. While the store
+    cannot be written to, the relay retries without end.
     """
 
     def __init__(self, feed: Feed, open_store: Callable[[], Store]) -> None:
@@ -67,25 +67,28 @@ class Relay:
         self._open_store = open_store
         self._store: Store | None = None
         self._state = RelayState.COMPARING
-        # A flag that is polled: a signal handler may set it. Setting an Event would wait for ever if the handler
-        # interrupted a wait for it that holds its lock.
+        # A flag that is polled, because a signal handler may set it. Setting an Event could deadlock: the handler may
+        # interrupt a wait that holds the lock of the event.
         self._is_closing = False
-        # What the store contains, as far as the relay wrote it.
+        # The index that the store was last made the same as.
         self._relayed = self.live.current
         self._seen: set[Pair] = set()
-        # The pairs that the store did not take at the last attempt, and those of them to try again.
-        self._not_taken: set[Pair] = set()
+        # The pairs that the store did not accept at the last attempt, and those of them to publish again.
+        self._not_accepted: set[Pair] = set()
         self._rejected: set[Pair] = set()
-        # What rejected records named at the last comparison, and the pairs that it kept for that.
+        # What rejected records named at the last comparison, and the pairs that were kept for that reason.
         self._unresolved = self.feed.unresolved
         self._kept: set[Pair] = set()
-        # The pairs of the store that the feed has not brought.
+        # The pairs of the store of which the feed had no book yet.
         self._unread: set[Pair] = set()
-        # Whether the feed was whole when the store was last compared.
+        # Whether the feed was whole at the last comparison.
         self._was_whole = False
 
     def start(self, progress: Progress | None = None) -> Receipt:
-        """Load the feed, open the store, and make it the same; then call `run`. Raises `FeedError` and `StoreError`."""
+        """Load the feed, open the store, and make it the same. Then call `run`.
+
+        Raises `FeedError` if the feed cannot be read, `StoreError` if the store cannot be opened or written to.
+        """
         self.feed.start(self.live, progress)
         self._store = self._open_store()
         self.target = self._store.target
@@ -110,29 +113,29 @@ class Relay:
 
     @property
     def is_closing(self) -> bool:
-        """Whether it was closed."""
+        """Whether `close` was called."""
         return self._is_closing
 
     def close(self) -> None:
-        """End `run`, without waiting for what the store is doing. Closing twice does no harm.
+        """End `run`, without waiting for the store. Closing twice does no harm.
 
-        Any thread may call it, and a signal handler.
+        Any thread and any signal handler may call it.
         """
         self._is_closing = True
         store = self._store
         if store is not None:
-            # In a thread: it may wait for its servers.
+            # In a thread, because it may wait for servers.
             Thread(target=store.close, name=f"closing {store.target}", daemon=True).start()
 
     def _sleeps(self, seconds: float) -> bool:
-        """Sleep, or less if it is closed meanwhile. Return whether it is still open."""
+        """Sleep until the time is over or the relay is closed. Return whether it is still open."""
         until = monotonic() + seconds
         while not self._is_closing and (left := until - monotonic()) > 0:
             sleep(min(left, POLL_SECONDS))
         return not self._is_closing
 
     def _keep_same(self) -> None:
-        """Do what the state demands, until the next check."""
+        """Do the work of the current state until the next check, then check the store."""
         if self._store is None:
             self._store = self._open_store()
         if self._state is not RelayState.PUBLISHING:
@@ -141,23 +144,23 @@ class Relay:
             self._publish_again(self._store)
         self._publish_changes(self._store)
         if self.feed.is_whole and not self._was_whole:
-            # Now it is known which pairs it does not name.
+            # Only now the pairs that it does not name are known.
             self._state = RelayState.COMPARING
         elif not all(_is_unresolved(pair, self.feed.unresolved) for pair in self._kept):
-            # The record that may have named it is valid now, or gone.
+            # The record that may have named the pair is valid now, or removed.
             self._state = RelayState.COMPARING
-        elif not self._is_closing and not self._store.is_as_left():
-            LOG.warning("%s: another program changed it; making it the same as %s", self.target, self.feed.source)
+        elif not self._is_closing and not self._store.is_unchanged_by_others():
+            LOG.warning("%s: changed by another program; making it the same as %s", self.target, self.feed.source)
             self._state = RelayState.COMPARING
 
     def _fail(self, backoff: float) -> float:
-        """Close the store, and return how long to wait before it is opened again."""
+        """Close the store, and return the backoff in seconds before it is opened again."""
         self._state = RelayState.FAILING
         self._close_store()
         return next_backoff(backoff)
 
     def _publish_changes(self, store: Store) -> None:
-        """Publish what the feed brings until it is time for the next check."""
+        """Publish the changes of the feed until the next check."""
         until = monotonic() + CHECK_SECONDS
         while monotonic() < until and self._sleeps(POLL_SECONDS):
             current = self.live.current
@@ -166,12 +169,12 @@ class Relay:
                 self._publish(store, *current.changes_since(before))
 
     def _publish_again(self, store: Store) -> None:
-        """Publish what the servers rejected."""
+        """Publish again the books and removals that the servers rejected."""
         books = [book for pair in self._rejected if (book := self._relayed.get(pair)) is not None]
         self._publish(store, books, [pair for pair in self._rejected if pair not in self._relayed])
 
     def _publish(self, store: Store, books: Collection[OrderBook] = (), gone: Collection[Pair] = ()) -> None:
-        """Publish some of what is relayed."""
+        """Publish books and retract pairs, with the current freshness."""
         pairs = {book.pair for book in books}
         self._seen |= pairs
         self._unread -= pairs
@@ -179,43 +182,43 @@ class Relay:
         self._write(lambda: store.update(books, gone, freshness=freshness), pairs.union(gone))
 
     def _freshness(self) -> Freshness:
-        """Return the freshness of the store once it contains what is relayed."""
+        """Return the freshness of the store once it contains `_relayed`."""
         freshness = self._relayed.freshness
         return freshness.without_as_of() if self._unread else freshness
 
     def _compare(self, store: Store) -> Receipt:
-        """Make all of the store the same as the feed."""
+        """Make the whole store the same as the feed."""
         self._was_whole = self.feed.is_whole
         self._kept.clear()
         self._unread.clear()
-        # Before the index: the book of a pair that was resolved is in it.
+        # Read before the index, so that the index contains the book of every resolved pair.
         self._unresolved = self.feed.unresolved
         index = self._relayed = self.live.current
         self._seen.update(index)
-        # Which pairs it keeps is known too late to write the as_of with them.
+        # Which pairs are kept is known only after the freshness is chosen.
         may_keep = not (self._was_whole and self._seen and self._unresolved <= {Names.NONE})
         freshness = index.freshness.without_as_of() if may_keep else index.freshness
         receipt = self._write(
-            lambda: store.replace(index.values(), self._is_kept, freshness=freshness), set(self._not_taken)
+            lambda: store.replace(index.values(), self._is_kept, freshness=freshness), set(self._not_accepted)
         )
         if freshness != self._freshness():
             self._publish(store)
         if not self._seen:
             LOG.warning("%s: no order book yet; nothing of %s is retracted", self.feed.source, store.target)
         if self._state is RelayState.FAILING:
-            LOG.info("%s: written to again (revision %d)", store.target, receipt.revision)
+            LOG.info("%s: recovered (revision %d)", store.target, receipt.revision)
         self._state = RelayState.PUBLISHING
         return receipt
 
     def _is_kept(self, pair: Pair) -> bool:
-        """Whether a pair of the store that is not in the index stays."""
+        """Whether a pair of the store is kept although it is not in the index."""
         is_kept = not self._seen or self._may_be_named(pair)
         if is_kept:
             self._unread.add(pair)
         return is_kept
 
     def _may_be_named(self, pair: Pair) -> bool:
-        """Whether the feed may name a pair that it has not brought."""
+        """Whether the feed may name a pair of which it had no book yet."""
         if pair in self._seen:
             return False
         if _is_unresolved(pair, self._unresolved):
@@ -223,20 +226,20 @@ class Relay:
         return pair in self._kept or not self._was_whole
 
     def _write(self, write: Callable[[], Receipt], pairs: set[Pair]) -> Receipt:
-        """Write these pairs, and return the receipt. Log once which of them the store does not take."""
-        not_taken, rejected = set[Pair](), set[Pair]()
+        """Write these pairs, and return the receipt. Log once which of them the store does not accept."""
+        not_accepted, rejected = set[Pair](), set[Pair]()
         try:
             receipt = write()
         except (BookTooLarge, BookRejected) as error:
-            # The rest was written.
-            receipt, not_taken = error.receipt, set(error.pairs)
-            rejected = not_taken if isinstance(error, BookRejected) else rejected
-            if not not_taken <= self._not_taken:
+            # All other pairs were written.
+            receipt, not_accepted = error.receipt, set(error.pairs)
+            rejected = not_accepted if isinstance(error, BookRejected) else rejected
+            if not not_accepted <= self._not_accepted:
                 LOG.warning("%s", error)
-        taken = self._not_taken & pairs - not_taken
-        if taken:
-            LOG.info("%s: took %d pairs that it did not take before", self.target, len(taken))
-        self._not_taken = self._not_taken - pairs | not_taken
+        accepted = self._not_accepted & pairs - not_accepted
+        if accepted:
+            LOG.info("%s: accepted %d pairs that were too large or rejected before", self.target, len(accepted))
+        self._not_accepted = self._not_accepted - pairs | not_accepted
         self._rejected = self._rejected - pairs | rejected
         return receipt
 
@@ -247,5 +250,5 @@ class Relay:
 
 
 def _is_unresolved(pair: Pair, unresolved: frozenset[Pair | Names]) -> bool:
-    """Whether a rejected record names a pair, or may name it."""
+    """Whether a rejected or unfinished record names a pair, or may name any."""
     return pair in unresolved or Names.ANY in unresolved

@@ -1,4 +1,4 @@
-"""The one module that knows all media: it finds the medium that a name stands for."""
+"""Opens feeds and stores by name. Only this module knows all media, and which names belong to which."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from market_index_feeds.store import Store, StoreError
 __all__ = ["is_sqlite", "open_book_stream", "open_feed", "open_store"]
 
 ORDERS: Final = "orders:"
-"""The start of the names of feeds of orders; the rest is a path, or `-`."""
+"""The prefix of the name of a feed of orders. A path, or `-` for standard input, follows it."""
 
 BUCKETS: Final = {"nats", "tls"}
-"""The schemes of the URLs that name a bucket of NATS."""
+"""The URL schemes of a bucket of NATS."""
 
 
 def open_feed(source: str | PathLike[str], *, history: int | None = None) -> Feed:
     """Open the feed that `source` names.
 
-    That is a store (`market.db`, or `nats://127.0.0.1:4222/books`, with the extra `nats`), a file of order books, one a
-    line (`books.ndjson`), `-` for standard input, events of orders (`orders:events.ndjson`, or `orders:-`), or the base
-    URL of a running service (`http://127.0.0.1:8000`). Nothing is published before the feed is started.
+    `source` is one of: a store (`market.db`, or `nats://127.0.0.1:4222/books` with the extra `nats`), a file with one
+    order book per line (`books.ndjson`), `-` for standard input, events of orders (`orders:events.ndjson`, `orders:-`),
+    or the base URL of a running service (`http://127.0.0.1:8000`). Nothing is published before the feed is started.
 
-    `history` is for events of orders: how many blocks before the last one can be rolled back to, 2,160 if it is None.
+    `history` is only for events of orders: how many blocks before the last one a rollback may go back; None: 2,160.
 
     >>> open_feed("nowhere/books.ndjson")
     Traceback (most recent call last):
     market_index_feeds.errors.FeedError: nowhere/books.ndjson cannot be opened: No such file or directory
 
-    Raises `FeedError` when there is nothing to be read there, the kind of source is not known, or takes no `history`.
+    Raises `FeedError` if the source cannot be opened, its kind is not known, or `history` is invalid or not supported.
     """
     name = fspath(source)
     if name.startswith(ORDERS):
@@ -62,7 +62,7 @@ def _history(name: str, history: int | None) -> int:
 
 def _require_no_history(name: str, history: int | None) -> None:
     if history is not None:
-        raise FeedError(f"{shown_name(name)} cannot be opened: it has no history, only a feed such as orders:PATH has")
+        raise FeedError(f"{shown_name(name)} cannot be opened: only a feed of orders, orders:PATH, has a history")
 
 
 def _open_source(name: str) -> Source:
@@ -77,15 +77,18 @@ def _open_source(name: str) -> Source:
         with _requiring_nats(name, FeedError):
             from market_index_feeds.nats import open_nats_source  # noqa: PLC0415  # it needs the extra `nats`
         return open_nats_source(name)
-    raise FeedError(f"{shown_name(name)} cannot be opened: {safe_repr(scheme)} is not a known kind of feed")
+    raise FeedError(
+        f"{shown_name(name)} cannot be opened: the scheme of a feed must be http, https, nats or tls, "
+        f"got {safe_repr(scheme)}"
+    )
 
 
 def open_book_stream(source: str, *, history: int | None = None) -> BookStream:
-    """Open a file or a pipe of order books by its path, or standard input by `-`, to be read once, to its end.
+    """Open a file or a pipe of order books by its path, or standard input by `-`, for reading once, to its end.
 
-    After `orders:` they are events of orders, for which `history` is as in `open_feed`.
+    With the prefix `orders:`, it contains events of orders, and `history` is as in `open_feed`.
 
-    Raises `FeedError` when there is nothing to be read there, or `history` is given for order books.
+    Raises `FeedError` if it cannot be opened, or if `history` is given for order books.
     """
     if source.startswith(ORDERS):
         return open_orders_stream(source.removeprefix(ORDERS), _history(source, history))
@@ -98,13 +101,14 @@ def open_store(
 ) -> Store:
     """Open the store that `target` names, for publishing.
 
-    That is a file (`market.db`), or a bucket of NATS JetStream (`nats://127.0.0.1:4222/books`, with the extra `nats`).
-    One that is not there is made, unless `make` is False.
+    `target` is a file (`market.db`), or a bucket of NATS JetStream (`nats://127.0.0.1:4222/books`, with the extra
+    `nats`). A store that does not exist is created, unless `make` is False.
 
-    Other processes may have it open as well. To a file they take turns to write, and one that has to wait longer than
-    `wait` seconds raises `StoreBusy`. What was acknowledged survives a power cut; with `synchronous="normal"`, which
-    writes several times as fast, a crash of programs alone. The servers of a bucket have `wait` seconds to acknowledge
-    what is written, or `Unacknowledged` is raised; how safe it is with them is set there.
+    Other processes may have the store open at the same time. The writers of a file take turns; one that waits longer
+    than `wait` seconds raises `StoreBusy`. Acknowledged changes of a file survive a power cut. With
+    `synchronous="normal"`, writes are several times as fast, and acknowledged changes survive only a crash of programs.
+    The servers of a bucket must acknowledge a change within `wait` seconds, otherwise `Unacknowledged` is raised. The
+    durability of a bucket is configured at its servers.
 
     >>> from market_index import ADA, AssetId, OrderBook, Pair
     >>> from tempfile import TemporaryDirectory
@@ -115,19 +119,22 @@ def open_store(
     Receipt(revision=1, published=1, retracted=0)
     Receipt(revision=2, published=0, retracted=1)
 
-    Raises `StoreError` when it cannot be opened, or the kind of store is not known.
+    Raises `StoreError` if the store cannot be opened, or its kind is not known.
     """
     name = fspath(target)
     scheme, mark, _ = name.partition("://")
     if name == "-":
-        raise StoreError("- is standard input, and no store: name a file such as market.db")
+        raise StoreError("a store must be a file such as market.db, or a bucket, got '-', which is standard input")
     if not mark:
         return open_sqlite_store(name, wait=wait, synchronous=synchronous, make=make)
     if scheme.lower() not in BUCKETS:
-        raise StoreError(f"{shown_name(name)} cannot be opened: {safe_repr(scheme)} is not a known kind of store")
+        raise StoreError(
+            f"{shown_name(name)} cannot be opened: the scheme of a store must be nats or tls, got {safe_repr(scheme)}"
+        )
     if synchronous != "full":
         raise StoreError(
-            f"{shown_name(name)} cannot be opened: how safe a bucket is to be is set at its servers, not by synchronous"
+            f"{shown_name(name)} cannot be opened: synchronous must be 'full' for a bucket, got "
+            f"{safe_repr(synchronous)} (its servers determine its durability)"
         )
     with _requiring_nats(name, StoreError):
         from market_index_feeds.nats import open_nats_store  # noqa: PLC0415  # it needs the extra `nats`
@@ -136,12 +143,12 @@ def open_store(
 
 @contextmanager
 def _requiring_nats(name: str, error: type[MarketIndexError]) -> Iterator[None]:
-    """Name the extra to install if the client library is missing."""
+    """Raise an `error` that names the extra to install if the client library is missing."""
     try:
         yield
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] != "nats":
             raise
         raise error(
-            f"{shown_name(name)} cannot be opened: it needs the extra nats (pip install 'market-index[nats]')"
+            f"{shown_name(name)} cannot be opened: the extra nats must be installed (pip install 'market-index[nats]')"
         ) from None

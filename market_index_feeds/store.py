@@ -1,4 +1,4 @@
-"""What every store can do: store the books that are published, for feeds to follow."""
+"""The base class of all stores, and their errors. A store saves published books, and feeds follow it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from attrs import frozen
 
 from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair
 from market_index.errors import safe_repr
-from market_index_feeds.opened import Opened
+from market_index_feeds.opened import Closeable
 
 
 class StoreError(MarketIndexError):
-    """A store cannot be opened, or what was to be written was not."""
+    """A store cannot be opened, or a change was not written."""
 
 
 class StoreBusy(StoreError):
-    """Other processes were writing to the store for as long as the caller was willing to wait."""
+    """Other processes were writing to the store until the timeout of the caller."""
 
 
 class Unacknowledged(StoreError):
-    """The servers of a store did not acknowledge in time what was written.
+    """The servers of a store did not acknowledge a change before the timeout.
 
-    `pairs` are in flight: their books may be stored later, but not over anything that is written after them.
+    The books of `pairs` are in flight: they may be stored later, but they never overwrite a later change.
     """
 
     def __init__(self, message: str, pairs: tuple[Pair, ...]) -> None:
@@ -34,9 +34,9 @@ class Unacknowledged(StoreError):
 
 @frozen
 class Receipt:
-    """What was written, for good: `published` books and `retracted` pairs, up to that `revision`.
+    """What was written: the numbers of `published` books and `retracted` pairs, and the `revision` of the store.
 
-    Revisions of a store rise. If there was nothing to change, it is the revision of the last change.
+    The revisions of a store increase. If nothing changed, `revision` is that of the last change.
     """
 
     revision: int
@@ -45,9 +45,9 @@ class Receipt:
 
 
 class BookTooLarge(StoreError):
-    """The servers of a store do not take books as large as those of `pairs`, which stay as they were.
+    """The servers of a store do not accept the books of `pairs` because of their size. These pairs are unchanged.
 
-    All else was written, as `receipt` says.
+    Everything else was written; see `receipt`.
     """
 
     def __init__(self, message: str, pairs: tuple[Pair, ...], receipt: Receipt) -> None:
@@ -59,7 +59,7 @@ class BookTooLarge(StoreError):
 class BookRejected(StoreError):
     """The servers of a store reject the books of `pairs`, or their removal, for another reason than their size.
 
-    These stay as they were; some may be too large as well. All else was written, as `receipt` says.
+    These pairs are unchanged; the books of some may also be too large. Everything else was written; see `receipt`.
     """
 
     def __init__(self, message: str, pairs: tuple[Pair, ...], receipt: Receipt) -> None:
@@ -68,13 +68,13 @@ class BookRejected(StoreError):
         self.receipt = receipt
 
 
-class Store(Opened):
-    """Where books are published. Open one with `open_store`, close it when done.
+class Store(Closeable):
+    """A store, opened for publishing. Open it with `open_store`, and close it when done.
 
-    In a file each call is one change: whole in the store when the call returns, and not there at all when it raises
-    `StoreError`, unless the error says that it was written, or may be lost: then files were removed meanwhile. In a
-    bucket each book is one: all are there when the call returns, and some may be when it raises. Any thread may call;
-    calls take turns. `target` is the name that the store was opened by, without credentials.
+    In a file, each call is one atomic change: if it raises `StoreError`, nothing is written, unless the message says
+    that the change was written or may be lost because files were removed meanwhile. In a bucket, each book is a change
+    of its own: all are stored when the call returns, and some may be stored when it raises. Any thread may call; calls
+    take turns. `target` is the name that the store was opened by, without credentials.
     """
 
     def __init__(self, target: str) -> None:
@@ -84,16 +84,17 @@ class Store(Opened):
         return f"<{type(self).__name__} {self.target}>"
 
     def publish(self, *books: OrderBook) -> Receipt:
-        """Store these books, each instead of the former one of its pair. If a pair repeats, its last book counts.
+        """Store these books; each replaces the stored book of its pair. If a pair repeats, its last book wins.
 
-        A book that is stored already makes a revision, too; `replace` leaves it as it is. No books: nothing is stored.
+        A book that is equal to the stored one also makes a revision; `replace` skips such books. Without books, nothing
+        is written.
 
-        Raises `StoreError`, and `InvalidOrderBook` for what is not an order book.
+        Raises `StoreError`, and `InvalidOrderBook` if an argument is not an order book.
         """
         return self.update(books) if books else Receipt(self.revision)
 
     def retract(self, *pairs: Pair) -> Receipt:
-        """Remove these pairs; one that is not in the store is no error, and not counted.
+        """Remove these pairs. A pair that is not in the store is no error, and is not counted.
 
         Raises `StoreError`.
         """
@@ -108,20 +109,20 @@ class Store(Opened):
         *,
         freshness: Freshness | None = None,
     ) -> Receipt:
-        """Retract those pairs and store those books, in one revision. A pair named on both sides gets its book.
+        """Retract pairs and store books, in one revision. If a pair is in both, it gets its book.
 
-        `as_of` is what the books of the store reflect now, in terms of the publisher; None: as before. `published_at`
-        is the time, None: that of this machine's clock. So an update without books shows that the publisher is alive.
-        A relay passes the `freshness` of its feed, exactly as far as that is known, instead of both.
+        `as_of` is what the books of the store reflect now, in terms of the publisher; None: unchanged. `published_at`
+        is the publish time; None: the wall clock of this machine. An update without books is a heartbeat: it shows that
+        the publisher is alive. A relay passes `freshness` instead of both, because a part of it may not be known.
 
-        Raises `StoreError`, `InvalidFreshness`, and `InvalidOrderBook` for what is not an order book.
+        Raises `StoreError`, `InvalidFreshness`, and `InvalidOrderBook` if a book is not an order book.
         """
-        known = _known(as_of, published_at, freshness)
+        given = _given_freshness(as_of, published_at, freshness)
         pairs = set(map(_require_pair, retract))
         checked = [require_book(book) for book in books]
         pairs -= {book.pair for book in checked}
         keeps_as_of = as_of is None and freshness is None
-        return self._update(checked, pairs, known, keeps_as_of=keeps_as_of)
+        return self._update(checked, pairs, given, keeps_as_of=keeps_as_of)
 
     def replace(
         self,
@@ -132,25 +133,25 @@ class Store(Opened):
         *,
         freshness: Freshness | None = None,
     ) -> Receipt:
-        """Make these books the whole of the store, in one change: every other pair is retracted, unless `keep` says so.
+        """Make these books the whole content of the store: every other pair is retracted unless `keep(pair)` is true.
 
-        The books are all read before anything is changed, and `keep` is asked after that, of each pair that they do
-        not name. A book that is stored already is left as it is. Whatever the iterable or `keep` raises is
-        passed on; then nothing has changed. `as_of`, `published_at` and `freshness` are as in `update`, except that an
-        `as_of` of None is stored as well: what the books reflect is not known then.
+        All books are read before anything is changed; then `keep` is called with each other pair of the store. A book
+        that is equal to the stored one is not written again. An exception of the iterable or of `keep` is passed on,
+        and nothing is changed. `as_of`, `published_at` and `freshness` are as in `update`, except that an `as_of` of
+        None is stored: what the books reflect is not known.
 
-        Raises `StoreError`, `InvalidFreshness`, and `InvalidOrderBook` for what is not an order book.
+        Raises `StoreError`, `InvalidFreshness`, and `InvalidOrderBook` if a book is not an order book.
         """
-        return self._replace(books, keep, _known(as_of, published_at, freshness))
+        return self._replace(books, keep, _given_freshness(as_of, published_at, freshness))
 
     @property
     @abstractmethod
     def revision(self) -> int:
-        """The revision of the last change, by any process; 0 before the first."""
+        """The revision of the last change by any process; 0 before the first."""
 
     @abstractmethod
-    def is_as_left(self) -> bool:
-        """Whether no other process has changed it since this store last replaced all of it.
+    def is_unchanged_by_others(self) -> bool:
+        """Whether no other publisher has changed the store since the last `replace` of this object; False before it.
 
         Raises `StoreError`.
         """
@@ -159,30 +160,30 @@ class Store(Opened):
     def _update(
         self, books: list[OrderBook], retract: set[Pair], freshness: Freshness, *, keeps_as_of: bool
     ) -> Receipt:
-        """Update, with checked arguments. `keeps_as_of` says that the stored as_of stays, whatever `freshness` has."""
+        """Update with validated arguments. With `keeps_as_of`, the stored as_of is kept, not that of `freshness`."""
 
     @abstractmethod
     def _replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
-        """Replace; see `replace`. The books are not checked yet."""
+        """Replace, as `replace` describes. The books are not validated yet."""
 
 
-def _known(as_of: str | None, published_at: datetime | None, freshness: Freshness | None) -> Freshness:
-    """Return the freshness that the caller gives, with the time of this machine unless another is given."""
+def _given_freshness(as_of: str | None, published_at: datetime | None, freshness: Freshness | None) -> Freshness:
+    """Return the freshness that the caller gives, by default with the wall clock of this machine."""
     if freshness is not None:
         if (as_of, published_at) != (None, None):
-            raise TypeError("a store takes either freshness, or as_of and published_at")
+            raise TypeError("either freshness, or as_of and published_at must be given, got both")
         return freshness
     return Freshness(as_of, datetime.now(UTC) if published_at is None else published_at)
 
 
 def _require_pair(pair: Pair) -> Pair:
     if type(pair) is not Pair:
-        raise TypeError(f"a store is asked by Pair, not by {type(pair).__name__}: {safe_repr(pair)}")
+        raise TypeError(f"pair must be a Pair, got {type(pair).__name__}: {safe_repr(pair)}")
     return pair
 
 
 def require_book(book: OrderBook) -> OrderBook:
-    """Return the book, or raise `InvalidOrderBook` where it is none."""
+    """Return the book. Raises `InvalidOrderBook` if it is not an `OrderBook`."""
     if type(book) is not OrderBook:
-        raise InvalidOrderBook(f"a store holds OrderBook, not {type(book).__name__}: {safe_repr(book)}")
+        raise InvalidOrderBook(f"book must be an OrderBook, got {type(book).__name__}: {safe_repr(book)}")
     return book

@@ -1,6 +1,6 @@
-"""A running service as a feed: its pair list, and the order book of each pair, asked for again and again.
+"""A running service as a feed: it polls the pair list, and the order book of each pair.
 
-Answers carry entity tags, so that what has not changed is not sent again.
+Requests have entity tags, so that the service does not send unchanged content again.
 """
 
 from market_index_feeds.http.source import open_http_source

@@ -1,8 +1,8 @@
-"""A connected socket whose every wait ends at a deadline, or when the feed is closed.
+"""A connected socket. Every wait for it ends at the deadline of the exchange, or when the feed is closed.
 
-Python cannot interrupt a blocking call, and a timeout per read does not bound an exchange: a peer that sends a byte per
-second never exceeds it. So the socket does not block. Each wait is a `poll` of at most `SLICE_SECONDS`, and between two
-of them the limits of the exchange are checked.
+Python cannot interrupt a blocking call, and a timeout per read does not limit an exchange: a peer that sends one byte
+per second never exceeds it. So the socket is non-blocking. Each wait is a series of `poll` calls of at most
+`SLICE_SECONDS`, and the limits of the exchange are checked between them.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from market_index_feeds.errors import Unavailable
 T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 5.0
-"""Timeout of connecting to one address of a host: another one may accept."""
+"""Timeout of connecting to one address of a host. The other addresses are tried after it."""
 
 SLICE_SECONDS: Final = 0.1
-"""How long it takes at most to notice that the feed is closed."""
+"""The maximum delay until the close of the feed is noticed."""
 
 
 @define
 class Limits:
-    """The limits of one exchange: its deadline on the monotonic clock, its bytes, and the end of the feed."""
+    """The limits of one exchange: a monotonic deadline, a number of bytes, and the close of the feed."""
 
     target: str
     seconds: float
@@ -47,7 +47,7 @@ class Limits:
 
     @classmethod
     def of(cls, target: str, seconds: float, max_bytes: int, closing: Event) -> Limits:
-        """Return the limits of an exchange that starts now."""
+        """Return the limits of an exchange that starts now and may take `seconds`."""
         return cls(target, seconds, monotonic() + seconds, max_bytes, 0, closing)
 
     def require_time(self) -> None:
@@ -55,38 +55,38 @@ class Limits:
         if self.closing.is_set():
             raise Unavailable("the feed is closed")
         if monotonic() > self.deadline:
-            raise Unavailable(f"it did not answer {self.target} within {self.seconds:g} seconds")
+            raise Unavailable(f"no response to {self.target} within {self.seconds:g} seconds")
 
     def count(self, length: int) -> int:
-        """Count received bytes, and return their number. Raises `Unavailable` above the limit."""
+        """Count received bytes, and return `length`. Raises `Unavailable` above the limit."""
         self.bytes_received += length
         if self.bytes_received > self.max_bytes:
-            raise Unavailable(f"it answers {self.target} with more than {self.max_bytes} bytes")
+            raise Unavailable(f"response to {self.target} must have at most {self.max_bytes} bytes, got more")
         return length
 
-    def wait(self, waiting: socket, event: int, seconds: float = inf) -> None:
-        """Wait until a socket can be read or written. Raises `Unavailable`, and `TimeoutError` after some seconds."""
-        ready, until = poll(), monotonic() + seconds
-        ready.register(waiting, event)
-        while not ready.poll(1000 * SLICE_SECONDS):
+    def wait(self, connection: socket, event: int, seconds: float = inf) -> None:
+        """Wait until the socket is readable or writable. Raises `Unavailable`, and `TimeoutError` after `seconds`."""
+        poller, until = poll(), monotonic() + seconds
+        poller.register(connection, event)
+        while not poller.poll(1000 * SLICE_SECONDS):
             self.require_time()
             if monotonic() > until:
                 raise TimeoutError(f"no connection within {seconds:g} seconds")
 
-    def retry(self, waiting: socket, event: int, act: Callable[[], T]) -> T:
-        """Return the result of an operation on a socket, repeated until it does not have to wait."""
+    def retry(self, connection: socket, event: int, operation: Callable[[], T]) -> T:
+        """Return the result of an operation on a socket, which is repeated until it does not block."""
         while True:
             self.require_time()
             try:
-                return act()
+                return operation()
             except ssl.SSLWantReadError:
-                self.wait(waiting, POLLIN)
+                self.wait(connection, POLLIN)
             except BlockingIOError:
-                self.wait(waiting, event)
+                self.wait(connection, event)
 
 
 class Channel:
-    """A socket, as far as `HTTPConnection` uses one. `limits` are those of the current exchange."""
+    """The part of the interface of a socket that `HTTPConnection` uses. `limits` are those of the current exchange."""
 
     def __init__(self, connected: socket, limits: Limits) -> None:
         self.limits: Limits = limits
@@ -96,7 +96,7 @@ class Channel:
     @classmethod
     def connect(cls, host: str, port: int, tls: ssl.SSLContext | None, limits: Limits) -> Channel:
         """Connect to the first address of a host that accepts. Raises `OSError`, `ValueError` and `Unavailable`."""
-        problem = OSError("the host has no address")
+        failure = OSError("the host has no address")
         for family, kind, protocol, _, address in _addresses(host, port, limits):
             connecting = socket(family, kind, protocol)
             with _closed_on_error(connecting):
@@ -104,35 +104,35 @@ class Channel:
                     _connect(connecting, address, limits)
                 except OSError as error:
                     connecting.close()
-                    problem = error
+                    failure = error
                 else:
-                    return cls(connecting if tls is None else _secured(connecting, tls, host, limits), limits)
-        raise problem
+                    return cls(connecting if tls is None else _with_tls(connecting, tls, host, limits), limits)
+        raise failure
 
     def sendall(self, data: bytes) -> None:
         """Send all data."""
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self.limits.retry(self._socket, POLLOUT, partial(self._socket.send, rest)) :]
+        unsent = memoryview(data)
+        while unsent:
+            unsent = unsent[self.limits.retry(self._socket, POLLOUT, partial(self._socket.send, unsent)) :]
 
     def receive(self, buffer: Any) -> int:
-        """Receive into a buffer, and return the number of bytes; 0 at the end."""
+        """Receive into a buffer, and return the number of bytes; 0 at the end of the stream."""
         return self.limits.count(self.limits.retry(self._socket, POLLIN, partial(self._socket.recv_into, buffer)))
 
     def makefile(self, _: str) -> BufferedReader:
-        """Return a reader of what is received. As with a socket, it can be read after `close`."""
+        """Return a reader of the received bytes. As with a socket, it can be read after `close`."""
         self._users += 1
-        return BufferedReader(_Received(self))
+        return BufferedReader(_Reader(self))
 
     def close(self) -> None:
-        """Close the socket, once its last reader is closed too."""
+        """Close the socket once its last reader is closed too."""
         self._users -= 1
         if not self._users:
             self._socket.close()
 
 
-class _Received(RawIOBase):
-    """What a channel receives."""
+class _Reader(RawIOBase):
+    """The received bytes of a channel as a raw stream."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -158,23 +158,23 @@ def _closed_on_error(opened: socket) -> Iterator[None]:
 
 
 def _addresses(host: str, port: int, limits: Limits) -> list[Any]:
-    """Look up the addresses of a host, in a daemon thread: a look-up cannot be interrupted, so it may be abandoned."""
-    found: SimpleQueue[list[Any] | Exception] = SimpleQueue()
+    """Look up the addresses of a host in a daemon thread. A look-up cannot be interrupted, so it may be abandoned."""
+    results: SimpleQueue[list[Any] | Exception] = SimpleQueue()
 
     def look_up() -> None:
         try:
-            found.put(getaddrinfo(host, port, type=SOCK_STREAM))
+            results.put(getaddrinfo(host, port, type=SOCK_STREAM))
         except (OSError, ValueError) as error:
-            found.put(error)
+            results.put(error)
 
     Thread(target=look_up, name=f"look-up of {host}", daemon=True).start()
     while True:
         limits.require_time()
         with suppress(Empty):
-            addresses = found.get(timeout=SLICE_SECONDS)
-            if isinstance(addresses, Exception):
-                raise addresses
-            return addresses
+            result = results.get(timeout=SLICE_SECONDS)
+            if isinstance(result, Exception):
+                raise result
+            return result
 
 
 def _connect(connecting: socket, address: Any, limits: Limits) -> None:
@@ -188,9 +188,9 @@ def _connect(connecting: socket, address: Any, limits: Limits) -> None:
             raise OSError(code, os.strerror(code)) from None
 
 
-def _secured(connected: socket, tls: ssl.SSLContext, host: str, limits: Limits) -> socket:
-    """Return a connection with TLS over a connected socket, which it takes over."""
-    secured = tls.wrap_socket(connected, server_hostname=host, do_handshake_on_connect=False)
-    with _closed_on_error(secured):
-        limits.retry(secured, POLLIN, secured.do_handshake)
-    return secured
+def _with_tls(connected: socket, tls: ssl.SSLContext, host: str, limits: Limits) -> socket:
+    """Return a TLS socket over a connected socket, which it then owns."""
+    wrapped = tls.wrap_socket(connected, server_hostname=host, do_handshake_on_connect=False)
+    with _closed_on_error(wrapped):
+        limits.retry(wrapped, POLLIN, wrapped.do_handshake)
+    return wrapped

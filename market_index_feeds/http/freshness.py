@@ -1,4 +1,4 @@
-"""How fresh the answers of a service are, and all books of a round together."""
+"""The freshness of single responses of a service, and of all books of a polling round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from market_index.wire import AS_OF, PUBLISHED_AT
 
 
 def freshness_in(headers: Message) -> Freshness:
-    """Return the freshness that an answer has. A value that is missing, repeated or invalid is not known."""
+    """Return the freshness of a response. A value that is missing, repeated or invalid is not known."""
     found = UNKNOWN
     with suppress(InvalidFreshness):
         found = found.changed(as_of=_only(headers, AS_OF))
@@ -23,12 +23,12 @@ def freshness_in(headers: Message) -> Freshness:
 
 
 def oldest(seen: Collection[Freshness], before: Freshness) -> Freshness:
-    """Return the freshness of books from several answers: what is not later than any of them.
+    """Return the freshness of books from several responses: the earliest one.
 
-    `seen` is the freshness of each answer, `before` that of the last round. The answers differ if something was
-    published meanwhile, or come from several workers or caches. What was published first is known by the clock of the
-    publisher alone. If that shows the same time twice, or an earlier one than before, it does not tell: as_of is not
-    known then. Nor is it if an answer has none: its service may retain a book that is older than all others.
+    `seen` has the freshness of each response, `before` is that of the last round. Responses differ if something was
+    published in between, or if they come from several workers or caches. Only the clock of the publisher shows which
+    was published first. The as_of is not known if two responses have the earliest publish time, if that is earlier
+    than the one of the last round, or if a response has no as_of: its service may retain an older book.
     """
     different = set(seen)
     if len(different) == 1:

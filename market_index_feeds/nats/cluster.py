@@ -26,8 +26,8 @@ class Cluster:
         # With the name on the certificate of a server, if that is not its own.
         self._servers: dict[str, str | None] = dict.fromkeys(address.servers)
         self._last = ""
-        # The last failure of each server, until one is connected. Kept between rounds, so that the message of an outage
-        # does not depend on the order in which the servers are tried.
+        # The last failure of each server, until one is connected. They are kept between rounds, so that the message of
+        # an outage does not depend on the order in which the servers are tried.
         self._failures: dict[str, str] = {}
         self.connection: Connection | None = None
         self.max_value_bytes: int = 0

@@ -97,13 +97,13 @@ class Connection:
             self._inbox = self._client.new_inbox()
             await self._client.subscribe(f"{self._inbox}.*", cb=self._on_reply)
         except BaseException as error:
-            # Of a server that it cannot connect to, the library raises only that there is none.
+            # If the library cannot connect to a server, it raises an error without the reason.
             reason = self.fault if isinstance(error, nats.errors.NoServersError) else _reason(error)
             await self.close()
             if not isinstance(error, Exception):
                 raise
             if "authorization" in reason.lower() or "authentication" in reason.lower():
-                raise PermissionError(f"{shown_text(server)} refuses the credentials") from None
+                raise PermissionError(f"{shown_text(server)} rejects the credentials") from None
             raise Unreachable(f"{shown_text(server)}: {reason}") from None
 
     async def close(self) -> None:
@@ -141,7 +141,7 @@ class Connection:
     async def create(self, replicas: int | None) -> None:
         """Create the bucket, on three servers if there is a cluster, unless `replicas` says on how many.
 
-        A bucket that exists is left as it is. Raises `Unreachable`, or `Rejected`.
+        An existing bucket is not changed. Raises `Unreachable`, or `Rejected`.
         """
         subject = f"STREAM.CREATE.{self.stream}"
         try:
@@ -170,7 +170,7 @@ class Connection:
         except (OSError, nats.errors.Error, ValueError) as error:
             self._require_permission()
             if isinstance(error, nats.errors.NoRespondersError):
-                raise Unanswered("JetStream is not there") from None
+                raise Unanswered("JetStream is not available") from None
             if isinstance(error, TimeoutError):
                 raise Unanswered(f"no answer within {seconds:g} seconds") from None
             raise self._unreachable(error) from None
@@ -205,7 +205,7 @@ class Connection:
         self._stirred.clear()
 
     def forget_replies(self) -> None:
-        """Ignore the replies that have not come."""
+        """Ignore all replies that have not arrived yet."""
         self._waiting.clear()
 
     def new_inbox(self) -> str:
@@ -213,7 +213,7 @@ class Connection:
         return self._client.new_inbox()
 
     async def subscribe(self, subject: str, deliver: Callable[[Delivery], Awaitable[None]]) -> Subscription:
-        """Have the messages of a subject delivered."""
+        """Subscribe to a subject. `deliver` is called with each message."""
         return await self._client.subscribe(subject, cb=deliver, pending_bytes_limit=_MAX_UNREAD_BYTES)
 
     async def unsubscribe(self, subscription: Subscription) -> None:
@@ -267,7 +267,7 @@ class Connection:
 
     async def _on_closed(self) -> None:
         if not self.ended.is_set():
-            # Only here the library has what the server said before it closed the connection.
+            # Only now the library has the error that the server sent before it closed the connection.
             self.fault = _reason(self._client.last_error)
         self.ended.set()
         self._stirred.set()

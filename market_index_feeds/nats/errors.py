@@ -1,11 +1,11 @@
-"""Why work on a bucket fails, as the servers or the connection report it.
+"""The errors of work on a bucket, as the servers or the connection report them.
 
     Unreachable         no server is reachable, or the connection ended
-      └ Unanswered      a server is reachable, and does not answer: there may be no leader
+      └ Unanswered      a server is reachable, but does not answer: there may be no leader
     Rejected            a server rejects a request; it has the server's error code
       └ NoMessage       no message is stored under a key
     NoBucket            the bucket does not exist
-    Lost                a watch missed something, or the bucket is another one: it has to be read again
+    Lost                a watch missed a message, or the bucket was replaced: it must be read again
 
 None of them leaves the package: a feed and a store raise `FeedError` and `StoreError`.
 """
@@ -33,7 +33,7 @@ class Unreachable(Exception):
 
 
 class Unanswered(Unreachable):
-    """A server is reachable, and does not answer: the servers may have to elect a leader first."""
+    """A server is reachable, but does not answer: the servers may have to elect a leader first."""
 
 
 class Rejected(Exception):
@@ -56,11 +56,11 @@ class NoBucket(Exception):
 
 
 class Lost(Exception):
-    """What a watch delivered differs from the bucket, and will not become equal."""
+    """The deliveries of a watch differ from the bucket, and will not become equal."""
 
 
 BUCKET_ERRORS: Final = (Unreachable, Rejected, NoBucket, Lost, OSError)
-"""Every error of work on a bucket that is no defect. `OSError`: credentials, certificates, or too many open files."""
+"""Every expected error of work on a bucket. `OSError`: credentials, certificates, or too many open files."""
 
 
 def shown_text(text: str) -> str:

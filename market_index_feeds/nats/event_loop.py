@@ -99,13 +99,13 @@ class EventLoop:
             self._loop.run_until_complete(self._until_ended())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
-            # Without waiting for pending name look-ups, as asyncio.run() would.
+            # Unlike asyncio.run(), do not wait for pending name look-ups.
             self._loop.close()
 
     async def _until_ended(self) -> None:
         self._running.set()
         await self._ended.wait()
-        # First the work alone: the tasks of the library have to run for its calls to end, and for the cleanup.
+        # Cancel only the work first: its calls of the library, and the cleanup, need the tasks of the library.
         await _cancel(self._work)
         await self._cleanup()
         await _cancel(asyncio.all_tasks() - {asyncio.current_task()})

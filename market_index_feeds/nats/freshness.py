@@ -3,15 +3,16 @@
 Theory of operation
 ===================
 
-Readers see the messages of a bucket one by one. So the freshness of a change is written once its last book is
-acknowledged. Until then, and if the change fails, later books have an earlier freshness: a lower bound.
+Readers see the messages of a bucket one by one. So the freshness of a change is written after its last book is
+acknowledged. Until then, and if the change fails, later books have an earlier freshness, which is a lower bound.
 
-- A relay may go back, as to a service that is behind. If a new freshness has no as_of, or is not later than the stored
-  one by the clock of the publisher, the stored one is withdrawn before the first book is written. So it is before all
-  books are replaced: while the relay was down its source may have been rolled back, and published into since.
-- A book that the servers did not take leaves an outdated one in the bucket. As long as there is one, it is not known
-  what the whole reflects.
-- A change that keeps as_of takes it from the stored message; again, if another publisher writes at the same time.
+- A relay may go back in time, for example to a service that is behind. If a new freshness has no as_of, or is not later
+  than the stored one by the clock of the publisher, the stored one is withdrawn before the first book is written. It is
+  also withdrawn before all books are replaced: while the relay was down, its source may have been rolled back.
+- If the servers do not accept a book, the bucket contains an outdated one. As long as it does, the as_of of all books
+  is not known.
+- A change that keeps as_of takes it from the stored message. If another publisher writes at the same time, it takes it
+  again from the new message.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from market_index_feeds.nats.bucket import Message
 from market_index_feeds.nats.errors import NoBucket
 from market_index_feeds.nats.publisher import Change, Publisher
 from market_index_feeds.nats.records import FRESHNESS_KEY, Record, freshness_of, freshness_record
-from market_index_feeds.nats.retry import Patience, retry
+from market_index_feeds.nats.retry import RetryTimeouts, retry
 from market_index_feeds.nats.writes import WriteState
 from market_index_feeds.store import StoreError
 
@@ -32,21 +33,21 @@ from market_index_feeds.store import StoreError
 class BucketFreshness:
     """Writes changes of a bucket with their freshness.
 
-    `problem` is why the servers did not take the last one; empty if they did.
+    `problem` is why the servers did not accept the last freshness; empty if they did.
     """
 
-    def __init__(self, publisher: Publisher, target: str, patience: Patience) -> None:
+    def __init__(self, publisher: Publisher, target: str, timeouts: RetryTimeouts) -> None:
         self.problem: str = ""
         self._publisher = publisher
         self._target = target
-        self._patience = patience
-        # None: it has to be read.
+        self._timeouts = timeouts
+        # The stored freshness; None: it must be read.
         self._stored: Freshness | None = None
-        # The keys of books that are older than what was published last.
+        # The keys of stored books that are older than the last published ones.
         self._outdated: set[str] = set()
 
     async def open(self) -> None:
-        """Read what is stored. The first change does it if the servers do not know a bucket yet that was just made."""
+        """Read the stored freshness. If the servers do not know a new bucket yet, the first change reads it."""
         with suppress(NoBucket):
             await self._read()
 
@@ -61,23 +62,23 @@ class BucketFreshness:
     async def write(self, change: Change, freshness: Freshness, *, keeps_as_of: bool, is_whole: bool) -> int:
         """Write a change and its freshness. Return the sequence of the last message, 0 if nothing is written.
 
-        If the change `is_whole`, it leaves nothing else in the bucket, and a freshness that is stored already is not
-        written again.
+        A change that `is_whole` determines all books of the bucket. A freshness that is already stored is not written
+        again then.
 
-        If the servers do not take the freshness, the earlier one is stored, and `problem` is set. Raises as
-        `Publisher.write` does.
+        If the servers do not accept the freshness, the earlier one stays stored, and `problem` is set. Raises the same
+        errors as `Publisher.write`.
         """
         self.problem = ""
         if is_whole:
             self._stored = None
-        before = await retry(self._read, self._patience) if self._stored is None else self._stored
+        before = await retry(self._read, self._timeouts) if self._stored is None else self._stored
         is_other = before.as_of not in {None, freshness.as_of}
-        # One that is in flight could be stored after the books.
+        # A freshness in flight could be stored after the books.
         is_in_flight = FRESHNESS_KEY in self._publisher.unacknowledged
         may_be_newer = is_in_flight or (is_other and (is_whole or _may_go_back(before, freshness)))
         if change.writes and may_be_newer and not keeps_as_of:
             await self._put(UNKNOWN, keeps_as_of=False)
-            self.require_taken()
+            self.require_accepted()
         await self._publisher.write(change)
         self._outdated = set() if is_whole else self._outdated - change.written
         await self._note_outdated(change)
@@ -87,18 +88,18 @@ class BucketFreshness:
             return change.revision
         return await self._put(freshness, keeps_as_of=keeps_as_of) or change.revision
 
-    def require_taken(self) -> None:
-        """Raise `StoreError` if the servers did not take the last freshness."""
+    def require_accepted(self) -> None:
+        """Raise `StoreError` if the servers did not accept the last freshness."""
         if self.problem:
-            raise StoreError(f"{self._target} does not take the freshness of its books: {self.problem}")
+            raise StoreError(f"{self._target} does not accept the freshness of its books: {self.problem}")
 
     async def _note_outdated(self, change: Change) -> None:
-        not_taken = {write.key for write in change.writes} - change.written
-        if not_taken:
-            self._outdated |= await retry(lambda: self._publisher.stored_among(not_taken), self._patience)
+        not_written = {write.key for write in change.writes} - change.written
+        if not_written:
+            self._outdated |= await retry(lambda: self._publisher.stored_among(not_written), self._timeouts)
 
     async def _put(self, freshness: Freshness, *, keeps_as_of: bool) -> int:
-        """Write a freshness, and return its sequence; 0 if it is not taken. `keeps_as_of` adds the stored as_of."""
+        """Write a freshness, and return its sequence; 0 if it is not accepted. `keeps_as_of` adds the stored as_of."""
         written = freshness
 
         def keeping(before: Freshness) -> Record:
@@ -120,7 +121,7 @@ class BucketFreshness:
 
 
 def _freshness_in(message: Message | None) -> Freshness:
-    """Return the freshness that a message contains. One that is missing, deleted or invalid is not known."""
+    """Return the freshness of a message; unknown if it is missing, deleted or invalid."""
     if message is None or message.value is None:
         return UNKNOWN
     try:
@@ -130,7 +131,7 @@ def _freshness_in(message: Message | None) -> Freshness:
 
 
 def _may_go_back(before: Freshness, after: Freshness) -> bool:
-    """Whether another as_of after a change may be earlier than the one before it."""
+    """Whether the as_of after a change may be earlier than the one before it."""
     if after.as_of is None or before.published_at is None or after.published_at is None:
         return True
     return after.published_at <= before.published_at

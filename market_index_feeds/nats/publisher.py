@@ -1,4 +1,4 @@
-"""Writes changes to a bucket until they are acknowledged, and remembers what is stored under each key."""
+"""Writes changes to a bucket until they are acknowledged, and remembers the last sequence of each key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from market_index_feeds.nats.writes import FINAL, InFlight, Write, WriteState
 from market_index_feeds.store import StoreBusy, StoreError, Unacknowledged
 
 ATTEMPT_SECONDS: Final = 2.0
-"""How long one server is waited for: another may answer."""
+"""Timeout of an attempt with one server. The next attempt may use another server."""
 
 _LOOKUPS: Final = 4
 _LOOKUP_SECONDS: Final = 0.4
@@ -45,7 +45,7 @@ class Change:
 
     @property
     def unfinished(self) -> list[Write]:
-        """The writes that are neither acknowledged, nor too large, nor rejected."""
+        """The writes that are not in a final state: acknowledged, too large or rejected."""
         return [write for write in self.writes if write.state not in FINAL]
 
     @property
@@ -66,9 +66,8 @@ class Change:
 class Publisher:
     """Writes to one bucket, from one task at a time.
 
-    `sequences` has the last sequence of each key, as far as it is known. A key is in `unacknowledged` while a write of
-    an earlier attempt or call may still be stored under it. `written` counts the writes that were acknowledged, and
-    `listed` the keys that `stored` has read in its last attempt.
+    `sequences` has the last known sequence of each key. A key is in `unacknowledged` while a write of an earlier
+    attempt or call may still be stored under it. `written` counts the acknowledged writes.
     """
 
     def __init__(self, address: Address, target: str, wait: float) -> None:
@@ -84,7 +83,7 @@ class Publisher:
     async def require_bucket(self, *, create: bool) -> None:
         """Create the bucket if it does not exist. Raises `NoBucket` unless it is to be created.
 
-        Raises `StoreError` for a bucket that discards books: a publish would be acknowledged, and not last.
+        Raises `StoreError` for a bucket that discards old messages: it would acknowledge books, and delete them later.
         """
         connection = await self.cluster.connect()
         # A server that has just become the leader may not know the bucket yet.
@@ -120,9 +119,9 @@ class Publisher:
         """Return the last message of each key."""
         connection = await self.cluster.connect()
         found: dict[str, Message | None] = {}
-        left = list(keys)
-        while left:
-            some, left = left[:_MAX_REQUESTS], left[_MAX_REQUESTS:]
+        remaining = list(keys)
+        while remaining:
+            some, remaining = remaining[:_MAX_REQUESTS], remaining[_MAX_REQUESTS:]
             found.update(zip(some, await asyncio.gather(*map(connection.last, some)), strict=True))
         return found
 
@@ -186,7 +185,7 @@ class Publisher:
             await connection.state()  # raises NoBucket if it is gone
 
     def _learn(self, writes: list[Write]) -> None:
-        """Take over what an attempt showed of its keys."""
+        """Record what an attempt showed about its keys."""
         for write in writes:
             if write.state is WriteState.UNACKNOWLEDGED:
                 self.unacknowledged.add(write.key)
@@ -196,7 +195,7 @@ class Publisher:
                 self._queue_again(write)
 
     def _queue_again(self, write: Write) -> None:
-        """Queue a contested write whose error has the last sequence of the key; otherwise it is to be read."""
+        """Queue a contested write again if its error has the last sequence of the key; otherwise that must be read."""
         if write.sequence is not None:
             self.sequences[write.key] = write.sequence
             write.state = WriteState.QUEUED
@@ -207,7 +206,7 @@ class Publisher:
         self.written += 1
 
     async def _resolve(self, change: Change) -> None:
-        """Read the last message of contested keys: it may have the very content, from an unacknowledged attempt."""
+        """Read the last message of contested keys: it may be the same write, from an unacknowledged attempt."""
         contested = {write.key: write for write in change.of(WriteState.CONTESTED)}
         for key, last in (await self.last(contested)).items():
             write = contested[key]
@@ -224,16 +223,16 @@ class Publisher:
         unfinished = change.unfinished
         keys = [write.key for write in unfinished if write.key in self.unacknowledged]
         pairs = tuple(pair for pair in map(pair_of, keys) if pair is not None)
-        left = f"{len(unfinished)} of {len(change.writes)} changes"
+        count = f"{len(unfinished)} of {len(change.writes)} changes"
         if keys:
             return Unacknowledged(
-                f"{self._target} did not acknowledge {left} in {self._wait:g} seconds "
-                f"({problem or 'others wrote as well'}): {len(keys)} of those were sent, and may be written yet, "
-                f"but over nothing newer",
+                f"{self._target} did not acknowledge {count} in {self._wait:g} seconds "
+                f"({problem or 'others wrote at the same time'}): {len(keys)} of them were sent, and may still be "
+                f"stored, but they overwrite no later change",
                 pairs,
             )
         if problem:
-            return StoreError(f"{self._target} was not written to: {problem}; {left} were not made")
+            return StoreError(f"{self._target} was not written to: {problem}; {count} were not made")
         return StoreBusy(f"{self._target} was not written to: others wrote the same pairs for {self._wait:g} seconds")
 
 

@@ -1,4 +1,4 @@
-"""The records of a bucket: the key of a pair, and the value of an order book; and the freshness of all books."""
+"""The records of a bucket: keys of pairs, values of order books, and the freshness of all books."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from market_index import (
 from market_index.errors import safe_repr
 
 DIGEST_HEADER: Final = "Market-Index-Digest"
-"""The header of a value that a store wrote: the digest of its text, which shows damage and equal books."""
+"""The header with the digest of the text of a value. It detects damage and equal books."""
 
 FRESHNESS_KEY: Final = "freshness"
-"""The key of the freshness of all books. It has no dot: it is no pair's, and a filter such as `*.ADA` skips it."""
+"""The key of the freshness of all books. It has no dot, so it names no pair, and a filter such as `*.ADA` skips it."""
 
 MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024
-"""The size of the largest order book in JSON. It bounds the memory that inflating a hostile value can take."""
+"""The maximum size of an order book in JSON. It limits the memory that a hostile value takes when it is inflated."""
 
 _WORTH_COMPRESSING: Final = 256
 _LEVEL: Final = 1  # higher levels take up to twice the time to save another tenth
@@ -78,7 +78,7 @@ def pair_of(key: str) -> Pair | None:
 def record_of(book: OrderBook) -> Record:
     """Return the record of an order book: its JSON, deflated (zlib, RFC 1950) if that makes it shorter.
 
-    A text above `MAX_TEXT_LENGTH` is not deflated: no reader would inflate it, and no server accepts it as it is.
+    A text above `MAX_TEXT_LENGTH` is not deflated: no reader would inflate it, and no server accepts it otherwise.
     """
     text = wire.order_book_to_json(book)
     value = text
@@ -96,7 +96,7 @@ def freshness_record(freshness: Freshness) -> Record:
 def book_of(key: str, value: bytes, headers: Mapping[str, str] | None) -> OrderBook:
     """Return the book of a value: JSON in the shape of the order-book endpoint's answer, deflated or not.
 
-    Everything is validated, whichever program wrote it. The digest is optional; it adds a check for damage.
+    Everything is validated, because any program may have written it. The digest is optional; it detects damage.
 
     Raises `MarketIndexError` if the value is not a valid order book, has another digest, or is of another pair.
     """

@@ -1,7 +1,7 @@
-"""A bucket as a source of a feed.
+"""The source of a feed that watches a bucket.
 
-The watch runs on an event loop in a thread; the generator of updates waits for it, and decodes the books of changes in
-its own thread. A snapshot is read again from the start whenever the watch loses track of the bucket.
+The watch runs on an event loop in a thread of its own. The generator of updates waits for it, and decodes the books of
+changes in its own thread. If the watch loses track of the bucket, the whole bucket is read again as a snapshot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from market_index_feeds.nats.cluster import Cluster
 from market_index_feeds.nats.errors import BUCKET_ERRORS, Lost, shown_text
 from market_index_feeds.nats.event_loop import EventLoop
 from market_index_feeds.nats.records import FRESHNESS_KEY, book_of, freshness_of, key_of, pair_of
-from market_index_feeds.nats.retry import OPENING, Patience, retry
+from market_index_feeds.nats.retry import OPENING, RetryTimeouts, retry
 from market_index_feeds.nats.watch import Watch, WatchState
 from market_index_feeds.opened import shown_name
 
@@ -33,17 +33,17 @@ Identity: TypeAlias = tuple[int, int]
 class NatsSource(Source):
     """A bucket. Each batch of changes is a delta; after a purge, a rollback or a lost connection comes a snapshot.
 
-    The first snapshot is retried while no server answers, as long as `opening` says. Afterwards the follower retries.
+    The first snapshot is retried while no server answers, with the timeouts `opening`. Later the follower retries.
     """
 
     record = "values"
 
-    def __init__(self, address: Address, opening: Patience = OPENING) -> None:
+    def __init__(self, address: Address, opening: RetryTimeouts = OPENING) -> None:
         super().__init__(address.shown)
         self._cluster = Cluster(address)
         self._opening = opening
         self._was_delivered = False
-        # The messages of the live books, by key: whatever happens to the bucket, they are not decoded again.
+        # The messages of the live books, by key. They are not decoded again, even if the bucket was replaced.
         self._live: dict[str, Identity] = {}
         self._freshness = UNKNOWN
         # Reentrant: a signal handler may interrupt it while this thread holds the lock.
@@ -55,10 +55,10 @@ class NatsSource(Source):
         """Yield the content of the bucket, then its changes."""
         try:
             with self._event_loop() as loop:
-                because = None
+                reload_reason = None
                 while not stop.is_set():
-                    watch = yield from self._load(loop, progress, because)
-                    because = yield from self._follow(loop, watch)
+                    watch = yield from self._load(loop, progress, reload_reason)
+                    reload_reason = yield from self._follow(loop, watch)
         except CancelledError:
             return
 
@@ -96,7 +96,7 @@ class NatsSource(Source):
             except RuntimeError as error:  # there are too many threads
                 raise Unavailable(reason_of(error)) from None
         try:
-            # Again: a signal handler may have interrupted it while the loop was made.
+            # Checked again: a signal handler may have interrupted it while the loop was made.
             if self._is_interrupted:
                 raise CancelledError
             yield loop
@@ -105,12 +105,13 @@ class NatsSource(Source):
         finally:
             loop.close(self._cluster.disconnect)
 
-    def _load(self, loop: EventLoop, progress: Progress | None, because: str | None) -> Generator[Update, None, Watch]:
+    def _load(
+        self, loop: EventLoop, progress: Progress | None, reload_reason: str | None
+    ) -> Generator[Update, None, Watch]:
         """Yield a snapshot, and return the watch that delivers the changes after it."""
         contents = _Contents(self._live)
-        patience = Patience(0, 0) if self._was_delivered else self._opening
-        reading = retry(lambda: self._read(contents), patience, lambda: contents.messages)
-        watch = loop.run(reading, contents.reporter(progress))
+        timeouts = RetryTimeouts(0, 0) if self._was_delivered else self._opening
+        watch = loop.run(retry(lambda: self._read(contents), timeouts), contents.reporter(progress))
         self._freshness = UNKNOWN
         yield Snapshot(
             books=contents.books.values(),
@@ -118,7 +119,7 @@ class NatsSource(Source):
             unchanged=_pairs(contents.unchanged),
             revision=watch.revision,
             freshness=self._freshness_after(contents, watch),
-            because=because,
+            reload_reason=reload_reason,
         )
         kept = contents.unchanged | contents.rejected.keys()
         self._live = {key: identity for key, identity in self._live.items() if key in kept} | contents.identities
@@ -126,7 +127,7 @@ class NatsSource(Source):
         return watch
 
     def _follow(self, loop: EventLoop, watch: Watch) -> Generator[Update, None, str]:
-        """Yield the changes until the watch loses track of the bucket; return why."""
+        """Yield the changes until the watch loses track of the bucket. Return the reason."""
         try:
             while True:
                 changes = _Contents(self._live)
@@ -147,7 +148,7 @@ class NatsSource(Source):
             return str(error)
 
     def _freshness_after(self, contents: _Contents, watch: Watch) -> Freshness:
-        """Return the freshness of the live books and these; unknown while an older book may follow."""
+        """Return the freshness of the live books and `contents`; unknown while an older book may follow."""
         self._freshness = contents.freshness or self._freshness
         return self._freshness if watch.is_complete else UNKNOWN
 
@@ -169,10 +170,10 @@ class NatsSource(Source):
 
 
 class _Contents:
-    """What messages contain, by key; of several messages of a key, the last one counts.
+    """The content of messages, by key. If a key repeats, its last message wins.
 
-    `identities` has the messages of `books`. A message that is `live` already is not decoded, its key is `unchanged`.
-    `freshness` is that of the last message of its key, None if there was none. `messages` counts what was added.
+    `identities` has the messages of `books`. A message that is already live is not decoded; its key is in `unchanged`.
+    `freshness` is that of the last freshness message, None if there was none.
     """
 
     def __init__(self, live: dict[str, Identity]) -> None:
@@ -237,8 +238,8 @@ class _Contents:
             self.rejected[FRESHNESS_KEY] = Rejected(place, str(error), Names.NONE, record=FRESHNESS_KEY)
 
 
-def open_nats_source(source: str, opening: Patience = OPENING) -> NatsSource:
-    """Open a bucket for following. Its servers are asked when the feed is started.
+def open_nats_source(source: str, opening: RetryTimeouts = OPENING) -> NatsSource:
+    """Open a bucket for following. It is connected to when the feed is started.
 
     Raises `FeedError` if it is not the URL of a bucket.
     """

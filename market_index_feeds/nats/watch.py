@@ -1,4 +1,4 @@
-"""A watch of a bucket: every stored message, then every change, in the order of their sequences.
+"""Watches a bucket: delivers every stored message, then every change, in the order of their sequences.
 
 Theory of operation
 ===================
@@ -163,7 +163,7 @@ class Watch:
         tokens = delivery.reply.split(".")
         sequence, number, time = (int(token) for token in (tokens[5:8] if len(tokens) == 9 else tokens[7:10]))
         if number != self._delivered + 1 or sequence <= self._sequence:
-            self._end(Lost("something was delivered twice, or not at all"))
+            self._end(Lost("a message was delivered twice, or not at all"))
             raise self._error
         if sequence != self._sequence + 1:
             self._gaps += 1
@@ -218,10 +218,10 @@ class Watch:
         except Unreachable:
             if self._delivered_at < asked_at or self._connection.ended.is_set():
                 raise
-            # Something was delivered meanwhile, so the answer waits behind deliveries.
+            # Messages were delivered in between, so the answer is delayed by deliveries.
             return await self._is_equal()
         if state.created != self.stored.created:
-            raise Lost("it was deleted and made again")
+            raise Lost("it was deleted and created again")
         if state.last_sequence < sequence:
             return False
         await self._reach(state)
@@ -259,7 +259,7 @@ class Watch:
         self._end(Unreachable(self._connection.fault))
 
     def _end(self, error: Exception) -> None:
-        """Note why the watch ends, unless it has ended."""
+        """Record why the watch ends, unless it has ended before."""
         if self.state is not WatchState.ENDED:
             self.state, self._error = WatchState.ENDED, error
         self._stirred.set()

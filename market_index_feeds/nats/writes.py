@@ -3,9 +3,9 @@
 Theory of operation
 ===================
 
-A write names the sequence that it expects: that of the last message of its key, as far as the publisher knows. The
-server stores it only if that is still the last one (compare-and-set). So of all writes that expect the same sequence at
-most one is stored, and a write that arrives late never replaces a newer one.
+A write names its expected sequence: that of the last message of its key, as far as the publisher knows. The server
+stores the write only if that is still the last one (compare-and-set). So at most one of several writes with the same
+expected sequence is stored, and a write that arrives late never overwrites a newer one.
 
     QUEUED ──sent──▶ IN_FLIGHT ──the server stores it───────────────────▶ ACKNOWLEDGED
                          ├──another message is the last one of the key──▶ CONTESTED
@@ -88,11 +88,11 @@ class Write:
         return 0 if self.record is None else len(self.record.value)
 
     def acknowledge(self, sequence: int) -> None:
-        """Note that it is stored, with that sequence."""
+        """Record that the write is stored, with that sequence."""
         self.state, self.sequence = WriteState.ACKNOWLEDGED, sequence
 
     def reject(self, rejection: Rejected) -> None:
-        """Note why the server does not store it."""
+        """Record why the server does not store the write."""
         if rejection.code in WRONG_SEQUENCE:
             last = _LAST_SEQUENCE(str(rejection))
             self.state, self.sequence = WriteState.CONTESTED, int(last[1]) if last else None
@@ -120,8 +120,8 @@ class InFlight:
     async def send(self, writes: Iterable[Write]) -> None:
         """Send queued writes, and wait until each has an answer.
 
-        Raises `Unreachable` if no answer comes for `seconds`, or the connection ends; and `PermissionError`. However it
-        ends, no write is in flight any longer: those without an answer are unacknowledged.
+        Raises `Unreachable` if no answer arrives for `seconds`, or the connection ends; and `PermissionError`. In every
+        case no write is in flight afterwards: those without an answer are unacknowledged.
         """
         try:
             for write in writes:

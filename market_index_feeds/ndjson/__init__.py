@@ -1,8 +1,8 @@
-"""Order books as lines of JSON, each in the shape that the order-book endpoint answers: a file, or a stream.
+"""A file or stream of order books, one per line, in the JSON of the order-book endpoint.
 
-A later line replaces an earlier one of the same pair. A commit line, `{"as_of": …}`, makes the lines before it visible
-at once. A line that contains neither is rejected, with its number and the reason. Blank lines, CRLF and a byte-order
-mark at the start are allowed.
+A later line replaces an earlier line of the same pair. A commit line, `{"as_of": …}`, makes the lines before it visible
+atomically. Any other line is rejected, with its number and the reason. Blank lines, CRLF and an initial byte-order mark
+are allowed.
 """
 
 from market_index_feeds.ndjson.source import open_ndjson_source, open_ndjson_stream

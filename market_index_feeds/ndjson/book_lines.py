@@ -1,4 +1,4 @@
-"""What a line contains: an order book, the freshness of the books before it, or neither."""
+"""Decodes lines: each contains an order book, or the freshness of the books before it, or is rejected."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from market_index_feeds.line_source import Line, LineBatch
 from market_index_feeds.medium import Names
 
 Content: TypeAlias = OrderBook | Freshness | RejectedLine
-"""What a line contains that is not blank. A freshness is that of a commit line."""
+"""The content of a line that is not blank. A `Freshness` is that of a commit line."""
 
 
 def contents_of(batch: LineBatch) -> Iterator[Content]:
-    """Yield what the lines of a batch contain. Blank lines contain nothing; a last line needs its newline."""
+    """Yield the content of each line of a batch, except blank lines. A last line without a newline is rejected."""
     for line, fault in lines_of(batch):
         rejected = None if fault is None else RejectedLine(line.number, fault, names_of(line))
         yield rejected or _read(line.number, line.text or b"")
 
 
 def names_of(line: Line) -> Pair | Names:
-    """Return which pair a line names, although it may contain no valid book."""
+    """Return which pair a line names, even if it contains no valid book."""
     return Names.ANY if line.text is None else wire.pair_named_in(line.text) or Names.ANY
 
 

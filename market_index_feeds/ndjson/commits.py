@@ -1,11 +1,11 @@
-"""Which books of a file or stream of lines are visible: its commit lines decide.
+"""The visible books of a file or stream of lines, which its commit lines determine.
 
 Theory of operation
-    A commit line has the freshness of the books before it, instead of a book.
+    A commit line contains the freshness of the books before it, instead of a book.
 
-    Before the first commit line, lines are visible as they are read, and their freshness is not known. From then on,
-    lines are pending until the next commit line: it makes all of them visible in one update, with its freshness. What
-    follows the last commit line stays pending.
+    Before the first commit line, lines are visible as they are read, and their freshness is not known. Afterwards,
+    lines are pending until the next commit line, which makes them visible in one update, with its freshness. Lines
+    after the last commit line stay pending.
 
     A rejected line takes effect together with the lines around it: its pair is retained once they are visible.
 """
@@ -22,17 +22,17 @@ from market_index_feeds.ndjson.book_lines import Content, contents_of, names_of
 
 
 class Changes:
-    """What some lines change: the last book of each pair, and what rejected lines name that no later book replaces."""
+    """The changes of some lines: the last book of each pair, and what rejected lines name without a later book."""
 
     def __init__(self) -> None:
         self.books: dict[Pair, OrderBook] = {}
         self.books_read: int = 0
         self.rejected: set[Pair | Names] = set()
         self.freshness: Freshness | None = None
-        """That of the last commit line; None if there is none."""
+        """The freshness of the last commit line; None if there is none."""
 
     def add(self, content: OrderBook | RejectedLine) -> None:
-        """Add what the next line contains."""
+        """Add the content of the next line."""
         if isinstance(content, RejectedLine):
             self.rejected.add(content.names)
             return
@@ -41,7 +41,7 @@ class Changes:
         self.rejected.discard(content.pair)
 
     def commit(self, later: Changes, freshness: Freshness) -> None:
-        """Add the changes of later lines, and the commit line after them."""
+        """Add the changes of later lines, and the freshness of the commit line after them."""
         self.books |= later.books
         self.books_read += later.books_read
         self.rejected = self.rejected.difference(later.books) | later.rejected
@@ -58,18 +58,18 @@ class Commits(LineContent):
         self.is_committed: bool = False
         """Whether there was a commit line."""
         self.waiting: Changes = Changes()
-        """The changes that are pending."""
+        """The pending changes."""
         self._visible = Changes()
 
     def read(self, batch: LineBatch) -> Iterator[Reported]:
-        """Read the lines of the next batch; report rejected lines and commit lines."""
+        """Read the lines of the next batch. Report rejected lines and commit lines."""
         for content in contents_of(batch):
             self.add(content)
             if not isinstance(content, OrderBook):
                 yield content
 
     def add(self, content: Content) -> None:
-        """Add what the next line contains."""
+        """Add the content of the next line."""
         if isinstance(content, Freshness):
             self._visible.commit(self.waiting, content)
             self.waiting, self.is_committed = Changes(), True
@@ -97,7 +97,7 @@ class Commits(LineContent):
         return self.waiting.books_read
 
     def unfinished(self, batch: LineBatch) -> Pair | Names:
-        """Return what the lines may name that are not read yet; no pair if they follow a commit line: they wait."""
+        """Return which pair the unread lines may name: none after a commit line, because they are pending."""
         if self.is_committed:
             return Names.NONE
         if batch.unfinished is None:

@@ -1,4 +1,4 @@
-"""Opens files and streams of order books, one a line."""
+"""Opens a file or stream of order books, one per line, for a feed or for reading once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from market_index_feeds.ndjson.commits import Commits
 
 
 def open_ndjson_source(source: str) -> LineFeedSource:
-    """Open a file or a pipe by its path, or standard input by `-`. Raises `FeedError`."""
+    """Open a file or a pipe by its path, or standard input by `-`, for following. Raises `FeedError`."""
     return LineFeedSource(open_lines(source), Commits)
 
 
 def open_ndjson_stream(source: str) -> BookStream:
-    """Open a file or a pipe by its path, or standard input by `-`, to be read once. Raises `FeedError`."""
+    """Open a file or a pipe by its path, or standard input by `-`, for reading once. Raises `FeedError`."""
     return BookStream(open_stream(source), Commits())

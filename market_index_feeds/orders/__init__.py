@@ -1,8 +1,8 @@
-"""Orders by id, as events in lines of JSON: a file, or a stream. The specification is in docs/orders.md.
+"""A file or stream of events of orders, one JSON object per line. docs/orders.md is the specification.
 
-A producer sends its whole state after a reset, then what changes. A block makes all events since the last one visible
-at once. A rollback restores the state of an earlier block. After a line that is malformed, or contradicts the state,
-the last good index stays until the next reset and its block.
+A producer sends a reset and its whole state, then the changes. A block makes all events since the previous block
+visible atomically. A rollback restores the state of an earlier block. After a line that is malformed or contradicts the
+state, the last valid index stays live until the next reset and its first block.
 """
 
 from market_index_feeds.orders.blocks import DEFAULT_HISTORY

@@ -1,4 +1,4 @@
-"""Which state of the orders is visible: blocks commit it, rollbacks restore it, and an inconsistency makes it unknown.
+"""The visible state of the orders: blocks commit it, rollbacks restore it, and an invalid line makes it unknown.
 
 Theory of operation
 ===================
@@ -7,16 +7,17 @@ Theory of operation
        ▲                   │                  │
        └──── a line that is malformed or inconsistent ────┘
 
-- UNKNOWN: nothing is read but the next reset. A file or stream begins so: with a reset, or in the middle of events.
+- UNKNOWN: all events are skipped until the next reset. This is the initial phase: a file may start with a reset, or in
+  the middle of events.
 - RESETTING: a new state is read, up to its first block.
-- KNOWN: events are collected, as their net effect on the orders. A block applies them in one change.
+- KNOWN: the net effect of events is collected. A block applies it atomically.
 
-What is visible changes with a block or a rollback alone. A wrong book is worse than an old one: after a line that is
-malformed or contradicts the state, no later event can be trusted, so all are skipped until the producer sends its whole
+Only a block or a rollback changes the visible state. A wrong book is worse than an old one: after a line that is
+malformed or contradicts the state, no later event is reliable, so events are skipped until the producer sends its whole
 state again.
 
-The state of a block is an immutable value that shares what did not change with the one before, so those of the retained
-blocks need little memory, and a rollback no time.
+The state of a block is an immutable value. It shares unchanged parts with the previous one, so the retained states take
+little memory, and a rollback takes no time.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from market_index_feeds.orders.events import (
 )
 
 DEFAULT_HISTORY: Final = 2160
-"""How many blocks before the last one can be restored: no rollback of Cardano goes further back."""
+"""How many blocks before the last one a rollback may go back by default: no rollback of Cardano exceeds it."""
 
 
 class Phase(Enum):
@@ -60,31 +61,31 @@ class Phase(Enum):
 
 @frozen
 class _State:
-    """The orders at one moment, and what of them is impossible, by order id, or by pair for its spot.
+    """The orders at one moment, and the impossible ones among them: by order id, or by pair for its spot.
 
-    An order of no pair that can be tracked is only among the faults.
+    An order whose pair cannot be tracked is only in `faults`.
     """
 
     orders: RestingOrders
     faults: Mapping[str | Pair, Rejected]
 
-    def rests(self, order_id: str) -> bool:
-        """Whether an order of this id rests."""
+    def has_order(self, order_id: str) -> bool:
+        """Whether an order with this id rests."""
         return order_id in self.orders or order_id in self.faults
 
 
 _EMPTY: Final = _State(RestingOrders(), {})
 
 
-class _Pending:
-    """The net effect of events that were not applied yet."""
+class _PendingEvents:
+    """The net effect of events that are not applied yet. `events` is their number."""
 
     def __init__(self) -> None:
         self.events: int = 0
         self._placed: dict[str, Order | None] = {}
         self._removed: set[str] = set()
         self._spots: dict[Pair, Decimal | None] = {}
-        # Of orders that later events removed or replaced: their pairs are tracked all the same.
+        # The pairs of orders that later events removed or replaced. They are tracked nevertheless.
         self._pairs: set[Pair] = set()
         self._faults: dict[str | Pair, Rejected] = {}
 
@@ -99,17 +100,17 @@ class _Pending:
             self._faults.pop(event.order_id, None)
 
     def remove(self, order_id: str, before: _State) -> None:
-        """Remove an order. Raises `InvalidOrderBook` if it does not rest."""
+        """Remove an order. Raises `InvalidOrderBook` if there is none with this id."""
         self.events += 1
         was_placed = self._withdraw(order_id)
         self._faults.pop(order_id, None)
-        if order_id not in self._removed and before.rests(order_id):
+        if order_id not in self._removed and before.has_order(order_id):
             self._removed.add(order_id)
         elif not was_placed:
             raise InvalidOrderBook(f"order {safe_repr(order_id)} must rest to be removed")
 
     def _withdraw(self, order_id: str) -> bool:
-        """Forget an order that was placed, but not its pair. Return whether there was one."""
+        """Forget an order that was placed before, but keep its pair. Return whether there was one."""
         was_placed = order_id in self._placed
         if (order := self._placed.pop(order_id, None)) is not None:
             self._pairs.add(order.pair)
@@ -128,12 +129,12 @@ class _Pending:
         self._faults[key] = Rejected(f"line {line}", reason, Names.NONE, record=(kind, key))
 
     def applied_to(self, before: _State, as_of: str | None = None) -> _State:
-        """Return the state after the events."""
+        """Return the state after the events, which follow the state `before`."""
         tracked: dict[Pair, Decimal | None] = {pair: None for pair in self._pairs if pair not in before.orders.index}
         placed = {order_id: order for order_id, order in self._placed.items() if order is not None}
         removed = self._removed.union(self._placed) if len(placed) < len(self._placed) else self._removed
         orders = before.orders.apply(placed, removed, tracked | self._spots, as_of, missing_ok=True)
-        # One mapping for all blocks that have the same: thousands of blocks are retained.
+        # Blocks with equal faults share one mapping, because thousands of blocks are retained.
         faults = before.faults
         if gone := faults.keys() & {*self._placed, *self._removed, *self._spots}:
             faults = {key: fault for key, fault in faults.items() if key not in gone}
@@ -141,27 +142,27 @@ class _Pending:
 
 
 class Blocks(LineContent):
-    """The state of the orders after the events of one file or stream."""
+    """The states of the orders in one file or stream: the visible one, and those of the retained blocks."""
 
     commit = "block"
     pending_record = "event"
     knows_all_pairs = True
 
     def __init__(self, history: int = DEFAULT_HISTORY) -> None:
-        """`history` is how many blocks before the last one can be restored."""
+        """`history` is how many blocks before the last one a rollback may go back."""
         self.phase: Phase = Phase.UNKNOWN
         self._lost: str | None = "its state is not known yet"
         self._max_blocks = history + 1
         self._blocks: OrderedDict[str, _State] = OrderedDict()
-        # The state of the last block, unless events after it had to be applied already.
+        # The state of the last block, or a later one if pending events had to be applied.
         self._applied = _EMPTY
-        self._pending = _Pending()
+        self._pending = _PendingEvents()
         self._visible = self._delivered = _EMPTY
         self._is_publication = False
 
     @property
     def problem(self) -> str | None:
-        """Why the state is not known, and what that waits for; None if it is."""
+        """Why the state is not known, and which event makes it known again; None if it is known."""
         if self._lost is None:
             return None
         awaited = "a reset" if self.phase is Phase.UNKNOWN else "the first block after its reset"
@@ -173,7 +174,7 @@ class Blocks(LineContent):
         return self._pending.events
 
     def read(self, batch: LineBatch) -> Iterator[Reported]:
-        """Read the lines of the next batch; report each block and rollback, and each line that makes it unknown."""
+        """Read the lines of the next batch. Report each block and rollback, and each rejected line."""
         for line, fault in lines_of(batch):
             text = line.text or b""
             if self.phase is not Phase.UNKNOWN or _may_be_reset(text):
@@ -192,7 +193,7 @@ class Blocks(LineContent):
         except MarketIndexError as error:
             return self._rejected(number, str(error))
         except BaseException:
-            # A defect, or an interrupt: the line has no effect, or a part of it, and a stream is not read again.
+            # The line may have taken effect in part, and a stream cannot be read again.
             self._rejected(number, "unexpected error")
             raise
 
@@ -213,12 +214,12 @@ class Blocks(LineContent):
                 return self._roll_back(event.text)
             case Reset():  # pragma: no branch  # the last kind of event
                 self._start(Phase.RESETTING)
-                self._lost = self._lost or f"it is read anew since line {line}"
+                self._lost = self._lost or f"its state is reset since line {line}"
         return None
 
     def _untrack(self, pair: Pair) -> None:
         events = self._pending.events + 1
-        applied, self._pending = self._pending.applied_to(self._applied), _Pending()
+        applied, self._pending = self._pending.applied_to(self._applied), _PendingEvents()
         self._pending.events = events
         faults = applied.faults
         if pair in faults:
@@ -243,25 +244,25 @@ class Blocks(LineContent):
         return self._show()
 
     def _show(self) -> Freshness:
-        """Make the applied state visible, without events after it."""
-        self._visible, self._pending, self._is_publication = self._applied, _Pending(), True
+        """Make the applied state visible, and drop pending events."""
+        self._visible, self._pending, self._is_publication = self._applied, _PendingEvents(), True
         return self._visible.orders.index.freshness
 
     def _start(self, phase: Phase) -> None:
-        """Forget all states but the visible one."""
+        """Start a phase without a state: forget all states but the visible one."""
         self.phase = phase
         self._blocks.clear()
-        self._applied, self._pending = _EMPTY, _Pending()
+        self._applied, self._pending = _EMPTY, _PendingEvents()
 
     def _rejected(self, line: int, reason: str) -> RejectedLine:
-        """Reject a line; the first one since the state was known is the reason why it is not."""
+        """Reject a line. The first rejected line is the reason why the state is not known."""
         if self.phase is not Phase.UNKNOWN:
             self._lost = f"its state is unknown since line {line}: {reason}"
             self._start(Phase.UNKNOWN)
         return RejectedLine(line, reason, Names.NONE)
 
     def changes(self) -> Delta:
-        """Return what differs from what was delivered last."""
+        """Return the difference between the visible state and the last delivered one."""
         now, before = self._visible, self._delivered
         books, removed = now.orders.index.changes_since(before.orders.index)
         return Delta(
@@ -275,15 +276,15 @@ class Blocks(LineContent):
         )
 
     def deliver(self) -> None:
-        """Note that the changes were delivered."""
+        """Record that the changes were delivered."""
         self._delivered, self._is_publication = self._visible, False
 
     def unfinished(self, batch: LineBatch) -> Names:
-        """Return that no pair is named: what is not read yet is not visible, whatever it names."""
+        """Return no pair: unread lines have no effect on visible pairs before their block."""
         del batch
         return Names.NONE
 
 
 def _may_be_reset(text: bytes) -> bool:
-    """Whether a line may be a reset: most others need not be decoded to know that they are none."""
+    """Whether a line may be a reset. Other lines are skipped without decoding."""
     return b'"reset"' in text or b"\\" in text

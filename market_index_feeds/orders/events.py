@@ -1,8 +1,8 @@
-"""The events of a feed of orders, each a line of JSON; the specification is in docs/orders.md.
+"""Decodes the events of a feed of orders, one JSON object per line. docs/orders.md is the specification.
 
-A line is malformed if a key is missing, unknown or repeated, or a value is not what it must be: then the producer is
-broken. An order whose numbers or assets are well-formed but impossible is not the producer's fault: anybody can put one
-on the ledger. It is kept, without liquidity.
+A line is malformed, and the producer faulty, if a key is missing, unknown or repeated, or a value is invalid. An order
+whose numbers or assets are well-formed but impossible is no fault of the producer: anyone can place it on the ledger.
+It is kept, without liquidity.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from market_index import AssetId, InvalidAssetId, InvalidOrderBook, InvalidPrice
 from market_index.errors import safe_repr
 
 MAX_TEXT_CHARACTERS: Final = 200
-"""The length of the longest order id, and of the longest text of a block."""
+"""The maximum length of an order id, and of the text of a block."""
 
-_MORE_THAN_ANY: Final = 10**40
-"""What an amount of more digits counts as: a level shows 2^64-1 at most."""
+_HUGE_AMOUNT: Final = 10**40
+"""The value of every amount with more than 40 digits. A level shows at most 2^64-1."""
 
 _MAX_CACHED_PAIRS: Final = 65_536
 
-# Decision 5, a ratio, and a sign. `\Z`, because `$` would let a newline through.
+# A decimal of decision 5 or a ratio, with an optional sign. `\Z`, because `$` also matches before a newline.
 _is_well_formed: Final = re.compile(
     r"-?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+/[0-9]+)\Z", re.ASCII
 ).match
 _is_amount: Final = re.compile(r"-?[0-9]+\Z", re.ASCII).match
-# Bytes in hex, whatever their number.
+# Any number of bytes in hex: lengths are checked later.
 _is_asset: Final = re.compile(r"(?:ADA|(?:[0-9A-Fa-f]{2})*:(?:[0-9A-Fa-f]{2})*)\Z", re.ASCII).match
 
 
 @frozen
 class Place:
-    """An order is created, or replaced by what remains of it.
+    """An order is created, or replaced by its unfilled part.
 
-    `fault` is why it has no liquidity, if it has none. `order` is None if it is of no pair that can be tracked.
+    `fault` is why it has no liquidity, None if it has. `order` is None if its pair cannot be tracked.
     """
 
     order_id: str
@@ -56,7 +56,7 @@ class Remove:
 
 @frozen
 class Spot:
-    """The last executed price of a pair. `fault` is why it is not known, if its text is out of range."""
+    """The last executed price of a pair. `fault` is why it is not known: its text is out of range."""
 
     pair: Pair
     price: Decimal | None
@@ -65,14 +65,14 @@ class Spot:
 
 @frozen
 class Untrack:
-    """A pair without orders is not tracked any more."""
+    """A pair without orders is no longer tracked."""
 
     pair: Pair
 
 
 @frozen
 class Block:
-    """All events since the last block are visible."""
+    """All events since the previous block become visible."""
 
     text: str
 
@@ -96,12 +96,12 @@ _Values: TypeAlias = Mapping[str, object]
 
 
 def read_event(text: bytes) -> Event:
-    """Read a line, without its newline.
+    """Decode a line, without its newline.
 
     >>> read_event(b'{"remove": "51ab#0"}')
     Remove(order_id='51ab#0')
 
-    Raises `InvalidOrderBook` or `InvalidAssetId`, with the key and the value, for a malformed line.
+    Raises `InvalidOrderBook` or `InvalidAssetId`, with the key and the value, if the line is malformed.
     """
     values = wire.object_from_json(text)
     for kind, (keys, read) in _KINDS.items():
@@ -143,7 +143,7 @@ def _spot(values: _Values) -> Spot:
         return Spot(pair, None)
     price = _text(values, "spot")
     try:
-        # As an ask's, it is quote per base, and a ratio becomes a price.
+        # The price of an ask is in quote per base; a ratio is converted.
         return Spot(pair, Order.from_offer(pair, offered=pair.base, amount=0, price=price).level_price)
     except InvalidPrice as error:
         return Spot(pair, None, _fault_of("spot", price, error))
@@ -198,7 +198,7 @@ def _malformed_price(key: str, price: str) -> InvalidOrderBook:
 def _text(values: _Values, key: str) -> str:
     value = values[key]
     if type(value) is not str:
-        raise InvalidOrderBook(f"{key} must be a text, got {safe_repr(value)}")
+        raise InvalidOrderBook(f"{key} must be a string, got {safe_repr(value)}")
     return value
 
 
@@ -231,16 +231,16 @@ def _side(values: _Values) -> Side:
 
 
 def _amount(values: _Values) -> int:
-    """Return an amount; one that is far too large is cut, because its digits would take long to convert."""
+    """Return an amount. The digits of a huge one are not converted, because that takes long."""
     amount = values["amount"]
-    if type(amount) is int and abs(amount) < _MORE_THAN_ANY:
+    if type(amount) is int and abs(amount) < _HUGE_AMOUNT:
         return amount
     if type(amount) is not str or _is_amount(amount) is None:
         raise InvalidOrderBook(
-            f"amount must be a whole number of at most 40 digits, or the text of one, got {safe_repr(amount)}"
+            f"amount must be a whole number of at most 40 digits, or a string of one, got {safe_repr(amount)}"
         )
-    if len(amount) > len(str(_MORE_THAN_ANY)):
-        return -1 if amount.startswith("-") else _MORE_THAN_ANY
+    if len(amount) > len(str(_HUGE_AMOUNT)):
+        return -1 if amount.startswith("-") else _HUGE_AMOUNT
     return int(amount)
 
 

@@ -1,4 +1,4 @@
-"""Opens files and streams of events of orders."""
+"""Opens a file or stream of events of orders, for a feed or for reading once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from market_index_feeds.orders.blocks import Blocks
 
 
 def open_orders_source(source: str, history: int) -> LineFeedSource:
-    """Open a file or a pipe by its path, or standard input by `-`. Raises `FeedError`."""
+    """Open a file or a pipe by its path, or standard input by `-`, for following. Raises `FeedError`."""
     return LineFeedSource(open_lines(source), partial(Blocks, history))
 
 
 def open_orders_stream(source: str, history: int) -> BookStream:
-    """Open a file or a pipe by its path, or standard input by `-`, to be read once. Raises `FeedError`."""
+    """Open a file or a pipe by its path, or standard input by `-`, for reading once. Raises `FeedError`."""
     return BookStream(open_stream(source), Blocks(history))

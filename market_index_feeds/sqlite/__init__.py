@@ -1,7 +1,8 @@
-"""The embedded store: order books in one SQLite file, which one process publishes into and any number follow.
+"""The embedded store: a SQLite file with order books, which any number of processes can follow.
 
-A change of any number of books is one transaction and one revision. The file is in WAL mode: readers and the writer do
-not wait for one another. Readers open it read-only, and their transactions last only while they read rows.
+Publishers take turns to write. A change of any number of books is one transaction and one revision. The file is in WAL
+mode, so that readers and the writer do not block each other. Readers open the file read-only, and their transactions
+last only while they read rows.
 """
 
 from market_index_feeds.sqlite.source import is_sqlite, open_sqlite_source

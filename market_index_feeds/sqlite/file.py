@@ -1,4 +1,4 @@
-"""The file of a store: how it is made, recognized and opened, and how to tell it from another one at its path."""
+"""The file of a store: creating, recognizing and opening it, and distinguishing it from another file at its path."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from market_index_feeds import errors
 from market_index_feeds.regular_files import open_regular, require_regular_if_any
 
 Identity: TypeAlias = tuple[int, int]
-"""The device and inode of a file, which no other file has while it is open or exists."""
+"""The device and inode of a file. No other file has them while it is open or exists."""
 
 APPLICATION_ID: Final = int.from_bytes(b"mkti")
-"""What the header of the file says that it is."""
+"""The application id in the SQLite header of a store."""
 
 SCHEMA_VERSION: Final = 2
 
 READ_VERSIONS: Final = (1, 2)
-"""Version 1, of market-index 0.1, has no freshness. The first change of such a file upgrades it."""
+"""Version 1, of market-index 0.1, has no freshness. The first change upgrades such a file."""
 
 _LOG_HEADER_BYTES: Final = 32
 
@@ -60,18 +60,18 @@ class Unusable(Exception):
 
 @frozen
 class Header:
-    """What the header of a SQLite file says that it is."""
+    """The application and the schema version in the header of a SQLite file."""
 
     application_id: int
     schema_version: int
 
 
 def create(path: Path) -> None:
-    """Make an empty store atomically. Raises `Unusable` beside the log of a file that is missing."""
-    path.parent.stat()  # SQLite would not say that it is missing
+    """Create an empty store atomically. Raises `Unusable` if there is the log of a file that is missing."""
+    path.parent.stat()  # SQLite does not report that the folder is missing
     if log_header_of(path):
         raise Unusable(
-            f"it is missing, but its log ({path.name}-wal) is there: put it back, "
+            f"the file is missing, but its log ({path.name}-wal) exists: put the file back, "
             "or end all publishers and readers and remove the log"
         )
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
@@ -83,7 +83,7 @@ def create(path: Path) -> None:
         except FileExistsError:
             pass  # another process was faster
         except OSError:
-            # Not every file system has links. Two processes are unlikely to make the same file at the same time.
+            # Not every file system has links. Two processes rarely create the same file at the same time.
             if not path.exists():
                 new.rename(path)
     finally:
@@ -92,28 +92,28 @@ def create(path: Path) -> None:
 
 
 def require_store(path: Path) -> None:
-    """Raise `Unusable` if the file is not a store, and `OSError` if there is none. The file is left as it is."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise Unusable("it is not a file")
+    """Raise `Unusable` if the file is not a store, and `OSError` if there is none. The file is not changed."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise Unusable("it must be a regular file")
     for suffix in _BESIDE:
         require_regular_if_any(Path(f"{os.path.realpath(path)}{suffix}"))
-    if not found.st_size:
-        raise Unusable("it is an empty file, not a store (remove it to have one made)")
+    if not status.st_size:
+        raise Unusable("it must be a store, got an empty file (remove it, and a store is created)")
     header = read_header(path)
     if header is None:
-        raise Unusable("it is not a store: not a SQLite file")
+        raise Unusable("it must be a store, got a file that is not of SQLite")
     if header.application_id != APPLICATION_ID:
-        raise Unusable("it is not a store of order books, but a SQLite file of something else")
+        raise Unusable("it must be a store, got a SQLite file of another application")
     _require_schema(header.schema_version)
 
 
 def read_header(path: Path) -> Header | None:
     """Return the header of a file, or None if it is not a SQLite file.
 
-    It is read through SQLite. If this process opened and closed the file itself, that would release the POSIX locks
-    that its other connections hold: they belong to the process, and end with the first descriptor that is closed.
-    `immutable` keeps SQLite from making files beside it, and from reading the log. A publisher that dies while it
+    SQLite reads it. If this process opened and closed the file itself, that would release the POSIX locks of its other
+    connections: the locks belong to the process, and end when any descriptor of the file is closed.
+    `immutable` keeps SQLite from creating files beside it, and from reading the log. A publisher that dies while it
     copies the log into the file may leave it shorter than its first page says, with the other pages in the log.
     SQLite reads the header of such a file only with `writable_schema`; here nothing can be written with it.
     """
@@ -131,16 +131,16 @@ def read_header(path: Path) -> Header | None:
 
 
 def connect(path: Path, mode: Literal["ro", "rw"], wait: float) -> sqlite3.Connection:
-    """Open an existing store in autocommit mode, for one thread at a time; texts are read as bytes.
+    """Open an existing store in autocommit mode, for one thread at a time. Texts are read as bytes.
 
-    SQLite waits up to `wait` seconds for locks. Raises `Unusable`, `OSError` and `sqlite3.Error`.
+    `wait` is the timeout of SQLite for locks, in seconds. Raises `Unusable`, `OSError` and `sqlite3.Error`.
     """
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     with ExitStack() as stack:
         connection = sqlite3.connect(uri, uri=True, timeout=wait, isolation_level=None, check_same_thread=False)
         stack.callback(close_without_copying, connection, path)
         connection.text_factory = bytes
-        # Again: the log may contain a later version than the file.
+        # Checked again: the log may contain a later version than the file.
         _require_schema(connection.execute("PRAGMA user_version").fetchone()[0])
         require_open(path, identity_if_any(index_path(path)))
         stack.pop_all()
@@ -148,22 +148,23 @@ def connect(path: Path, mode: Literal["ro", "rw"], wait: float) -> sqlite3.Conne
 
 
 def close_without_copying(connection: sqlite3.Connection, path: Path) -> None:
-    """Close a connection, and leave the log as it is.
+    """Close a connection without copying the log into the file.
 
-    SQLite copies the log into the file when the last connection is closed, unless that is read-only.
+    SQLite copies the log when the last connection is closed, unless that is read-only. So a read-only connection is
+    opened before, and closed after it.
     """
     uri = f"{path.absolute().as_uri()}?mode=ro"
     with closing(connection), suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as last:
-        # Fails if the file is missing, or the log is cut short: then the connection is the last one nevertheless.
+        # Fails if the file is missing, or the log is truncated. Then the given connection is the last one.
         last.execute("PRAGMA user_version").fetchone()
         connection.close()
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Iterator[None]:
-    """Run the body in one transaction: it reads one state, and on error nothing is written."""
+    """Run the body in one transaction. It is atomic: the body reads one state, and on error nothing is written."""
     try:
-        # Within: an interrupt may be raised as this returns.
+        # Inside `try`, because an interrupt may be raised when this returns.
         connection.execute(begin)
         yield
         if connection.in_transaction:
@@ -179,9 +180,9 @@ def log_path(path: Path) -> Path:
 
 
 def index_path(path: Path) -> Path:
-    """Return the path of the index of the log: the memory that is shared by all processes with the store open.
+    """Return the path of the index of the log, which is shared memory of all processes that have the store open.
 
-    A process that has a deleted index open does not see what others write into the log, and overwrites it.
+    A process with a deleted index does not see what others write into the log, and overwrites it.
     """
     return Path(f"{os.path.realpath(path)}-shm")
 
@@ -197,12 +198,12 @@ def log_header_of(path: Path) -> bytes:
 
 def identity_of(path: Path) -> Identity:
     """Return the identity of a file."""
-    found = path.stat()
-    return found.st_dev, found.st_ino
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def identity_if_any(path: Path) -> Identity | None:
-    """Return the identity of a file, None if there is no file."""
+    """Return the identity of a file; None if there is no file."""
     try:
         return identity_of(path)
     except FileNotFoundError:
@@ -210,20 +211,20 @@ def identity_if_any(path: Path) -> Identity | None:
 
 
 def require_open(path: Path, *identities: Identity | None) -> None:
-    """Raise `Unusable` if this process does not have these files of a store open, but has deleted ones.
+    """Raise `Unusable` if this process does not have these files of a store open: it has deleted ones open instead.
 
-    SQLite opens the index once per process: a connection that is made later shares the one that is open.
+    SQLite opens the index once per process, and later connections share it.
     """
     try:
         descriptors = list(_OPEN_FILES.iterdir())
     except OSError:  # this system does not list them
         return
-    found = set()
+    opened = set()
     for descriptor in descriptors:
         with suppress(OSError):  # closed in the meantime
             status = os.fstat(int(descriptor.name))
-            found.add((status.st_dev, status.st_ino))
-    if not found.issuperset(identities):
+            opened.add((status.st_dev, status.st_ino))
+    if not opened.issuperset(identities):
         raise Unusable(
             f"its log ({path.name}-wal) or index (-shm) was deleted while this process has it open: "
             "close everything that has it open"
@@ -231,29 +232,27 @@ def require_open(path: Path, *identities: Identity | None) -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what is wrong, for a message."""
+    """Return the text of an error for a message, with a remedy where there is one."""
     if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_CANTOPEN:
-        return f"{error} (its folder has to be writable, for the files that those who have it open share)"
+        return f"{error} (its folder must be writable, because all processes that have it open share files there)"
     if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_IOERR:
         return f"{error} (if its log, -wal, was removed, end all publishers and readers that have it open)"
     return errors.reason_of(error)
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether SQLite gave up waiting for a lock."""
+    """Whether SQLite did not get a lock before its timeout."""
     return isinstance(error, sqlite3.Error) and _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def _require_schema(version: int) -> None:
     if version not in READ_VERSIONS:
-        later = ": a later version wrote it" if version > SCHEMA_VERSION else ""
-        raise Unusable(
-            f"it has schema {version}, and this version of market-index reads schemas 1 and {SCHEMA_VERSION}{later}"
-        )
+        later = " (a later version of market-index wrote it)" if version > SCHEMA_VERSION else ""
+        raise Unusable(f"its schema must be {' or '.join(map(str, READ_VERSIONS))}, got {version}{later}")
 
 
 def _code(error: sqlite3.Error) -> int:
-    # The lowest byte is the error, the others are its kind. Errors of the module itself have no code.
+    # The lowest byte is the primary code. Errors of the Python module itself have no code.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
@@ -265,7 +264,7 @@ if sys.platform == "win32":  # pragma: no cover  # not tried: folders cannot be 
 else:
 
     def _sync_folder(folder: Path) -> None:
-        # Else a power cut could remove the name of the file, with everything in it that was acknowledged.
+        # Otherwise a power cut could remove the file from its folder, with all acknowledged changes.
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

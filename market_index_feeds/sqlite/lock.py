@@ -1,4 +1,4 @@
-"""The lock that the publishers of one file take turns by."""
+"""The lock that allows only one publisher of a file to write at a time."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _OPEN_FLAGS: Final = os.O_RDWR | sum(getattr(os, name, 0) for name in ("O_CLOEXE
 
 
 class Busy(Exception):
-    """Another store held the lock for as long as the caller was willing to wait."""
+    """Another store held the lock until the timeout of the caller."""
 
 
 class WriterLock:
-    """Keeps every other store of a file from writing, in any process: a lock on a file beside it.
+    """An exclusive lock on a file beside the store. While it is held, no other store object in any process writes.
 
-    SQLite's own lock is not enough: it is released before a checkpoint, and before SQLite 3.51.3 a checkpoint could
-    damage the file when another connection wrote at that instant.
+    SQLite's own lock is not sufficient: it is released before a checkpoint, and before SQLite 3.51.3 a checkpoint could
+    damage the file if another connection wrote at the same time.
 
-    A process that can open the lock file can hold the lock, and block all publishers. So the file has the owner and
-    group of the store, and those who may write the store may open it; readers may not.
+    A process that can open the lock file can hold the lock, and block all publishers. So the lock file has the owner
+    and group of the store, and only users who may write the store may open it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +63,7 @@ class WriterLock:
             descriptor = os.open(self._path, _OPEN_FLAGS | os.O_CREAT, 0o600)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise OSError(error.errno, f"{self._path.name} must be a file, but is a link") from None
+                raise OSError(error.errno, f"{self._path.name} must be a regular file, got a link") from None
             raise
         try:
             _restrict(descriptor, self._store.stat())
@@ -73,11 +73,11 @@ class WriterLock:
         return descriptor
 
     def _is_in_place(self) -> bool:
-        """Whether other stores find the same lock file; if not, open the one that they find."""
+        """Whether the open lock file is the one at the path, which other stores use. If not, open that one."""
         with suppress(FileNotFoundError):
             if os.path.samestat(self._path.stat(), os.fstat(self._descriptor)):
                 return True
-        # If it cannot be opened, the descriptor stays open: its number must not become that of another file.
+        # The old descriptor is closed last. If the open fails, its number must not be reused for another file.
         former, self._descriptor = self._descriptor, self._open()
         os.close(former)
         return False
@@ -87,7 +87,7 @@ _LOCKS: Final[WeakSet[WriterLock]] = WeakSet()
 
 
 def _close_locks() -> None:
-    """Close the locks in a forked process: it shares them, and would hold them for as long as it lives."""
+    """Close the locks in a forked process, which shares them and would hold them until its end."""
     for lock in list(_LOCKS):
         lock.close()
 
@@ -119,14 +119,14 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def _restrict(descriptor: int, store: os.stat_result) -> None:
-        """Let those open the lock file who may write the store."""
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "the lock file must be a file")
+        """Allow only users who may write the store to open the lock file."""
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "the lock file must be a regular file")
         may_write = store.st_mode & 0o222
         mode = may_write | may_write << 1
-        # Not that of another user, nor one that has another name: it may be a link to any file of this user.
-        if found.st_uid == os.geteuid() and found.st_nlink == 1 and stat.S_IMODE(found.st_mode) != mode:
-            with suppress(PermissionError):  # the group of the store is none of this user's
-                os.fchown(descriptor, store.st_uid if found.st_uid == 0 else -1, store.st_gid)
+        # Skip files of other users, and files with several names: they may be hard links to any file of this user.
+        if status.st_uid == os.geteuid() and status.st_nlink == 1 and stat.S_IMODE(status.st_mode) != mode:
+            with suppress(PermissionError):  # this user is not in the group of the store
+                os.fchown(descriptor, store.st_uid if status.st_uid == 0 else -1, store.st_gid)
             os.fchmod(descriptor, mode)

@@ -1,14 +1,14 @@
-"""What makes the revisions of a store comparable: digests, runs of revisions, and positions in them.
+"""The revisions of a store: the digests of rows, runs of revisions, and positions in runs.
 
 A book is one row: its pair, the revision of the change that wrote it, its JSON, and a digest. A retracted pair keeps
-its row, without JSON, so that followers see it. SQLite has no checksums: a row that does not match its digest was
-damaged, or written by another program, and is rejected. Each change also stores the sum of all digests. It shows rows
-that are missing, and rows of another file: SQLite finds the log by its name, and combines a file with the log of the
-one that was at its path before.
+its row, without JSON, so that followers see the change. SQLite has no checksums. A row that does not match its digest
+was damaged, or written by another program, and is rejected. Each change also stores the sum of all digests, which
+detects missing rows and rows of another file: SQLite finds the log by its name, so it may combine a file with the log
+of the previous file at its path.
 
-Revisions alone do not distinguish a file from another one, or from an older copy of itself that was restored. So each
-unbroken run of revisions by one writer has a random token. A follower knows the run of the last revision that it read.
-If the file does not contain that run, or not as far, it is another file or was rolled back.
+Revision numbers alone do not distinguish a file from another file, or from a restored older copy of itself. So each
+unbroken run of revisions by one writer has a random token. A follower remembers the run of the last revision that it
+read. If the file does not contain that run up to that revision, it is another file or was rolled back.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from market_index.freshness import UNKNOWN, format_time, parse_time
 from market_index_feeds.sqlite.file import SCHEMA_VERSION, Unusable, connect, log_header_of, transaction
 
 MAX_RUNS: Final = 1000
-"""How many runs a file keeps; a follower of an older one reads everything again."""
+"""How many runs a file keeps. A follower of an older run reads the whole file again."""
 
-_PAIRS_AT_ONCE: Final = 500
-"""How many pairs one query names; SQLite before 3.32 allows 999."""
+_PAIRS_PER_QUERY: Final = 500
+"""How many pairs one query names. SQLite before 3.32 allows 999."""
 
 _DIGEST_BYTES: Final = 16
 _MODULUS: Final = 256**_DIGEST_BYTES
@@ -41,13 +41,13 @@ INSERT INTO books (pair, revision, digest, body) VALUES (?, ?, ?, ?)
 ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, digest = excluded.digest, body = excluded.body
 """
 
-# Cast, because another program may have stored a value of any type.
+# CAST: another program may have stored a value of any type.
 DIGESTS: Final = "SELECT CAST(digest AS BLOB) FROM books"
 
 
 @frozen
 class Position:
-    """How far a file was written, or read: the token of its last run, and its last revision."""
+    """The last revision that was written or read, and the token of its run."""
 
     token: bytes
     revision: int
@@ -58,7 +58,7 @@ NEVER_PUBLISHED: Final = Position(b"", 0)
 
 @frozen
 class Run:
-    """What a file says of its last run: its position, the sum of the digests of all rows, and the freshness."""
+    """The last run of a file: its position, the sum of the digests of all rows, and the freshness."""
 
     position: Position
     total: int
@@ -68,17 +68,17 @@ class Run:
 class Change:
     """A change in a transaction: its revision, and the sum of all digests after it.
 
-    `own` is the position of the writer's last change. If it is still that of the file, the run continues. `freshness`
-    is that of the file after the change; if it `keeps_as_of`, what is stored of that stays.
+    `own_position` is the position of the writer's last change. If it is still the last one of the file, the change
+    continues its run. `freshness` is that of the file after the change; with `keeps_as_of`, the stored as_of is kept.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, own: Position | None, freshness: Freshness, *, keeps_as_of: bool
+        self, connection: sqlite3.Connection, own_position: Position | None, freshness: Freshness, *, keeps_as_of: bool
     ) -> None:
         _upgrade(connection)
         run = last_run(connection)
         last = run.position
-        continues = last == own
+        continues = last == own_position
         self.connection = connection
         self.position: Position = Position(last.token if continues else secrets.token_bytes(16), last.revision + 1)
         self.total: int = run.total
@@ -101,10 +101,10 @@ class Change:
         return self.position.revision
 
     def put(self, bodies: Mapping[str, bytes | None]) -> None:
-        """Store books in JSON under their pairs; None: the pair is retracted."""
+        """Store the JSON of books under their pairs; None retracts the pair."""
         pairs = list(bodies)
-        for start in range(0, len(pairs), _PAIRS_AT_ONCE):
-            some = pairs[start : start + _PAIRS_AT_ONCE]
+        for start in range(0, len(pairs), _PAIRS_PER_QUERY):
+            some = pairs[start : start + _PAIRS_PER_QUERY]
             before = self.connection.execute(f"{DIGESTS} WHERE pair IN ({', '.join('?' * len(some))})", some)
             self.total -= sum_of(digest for (digest,) in before)
         revision = self.revision
@@ -130,17 +130,17 @@ class Change:
 
 
 def digest_of(revision: int, content: bytes) -> bytes:
-    """Return the digest of a row: of its JSON, or of its pair if that was retracted."""
+    """Return the digest of a row: of its JSON, or of its pair if the pair is retracted."""
     return blake2b(b"%d %b" % (revision, content), digest_size=_DIGEST_BYTES).digest()
 
 
 def sum_of(digests: Iterable[bytes]) -> int:
-    """Return the sum of digests, which does not depend on their order."""
+    """Return the sum of digests. It does not depend on their order."""
     return sum(map(int.from_bytes, digests)) % _MODULUS
 
 
 def last_run(connection: sqlite3.Connection) -> Run:
-    """Return what the file says of its last run. A file of version 1 has no freshness; what is none is not known."""
+    """Return the last run of the file. The freshness is unknown if it is invalid, or if the file has schema 1."""
     row = connection.execute("SELECT * FROM runs ORDER BY first DESC LIMIT 1").fetchone()
     if row is None:
         return Run(NEVER_PUBLISHED, 0, UNKNOWN)
@@ -154,22 +154,22 @@ def last_run(connection: sqlite3.Connection) -> Run:
 
 
 def reaches(connection: sqlite3.Connection, position: Position) -> bool:
-    """Whether the file contains the run of this position, as far as it."""
+    """Whether the file contains the run of this position, up to its revision."""
     run = connection.execute("SELECT last FROM runs WHERE token = ?", (position.token,)).fetchone()
     return run is not None and run[0] >= position.revision
 
 
 def require_total(total: int, stored: int) -> None:
-    """Raise `Unusable` if the sum of the digests is not the stored one."""
+    """Raise `Unusable` if the sum of the digests differs from the stored one."""
     if total % _MODULUS != stored:
         raise Unusable(
-            "rows are missing in it, or are those of another file: it may be beside the log (-wal) of one that was "
-            "there before; put a good copy in its place, with no log beside it"
+            "rows are missing, or belong to another file: the log (-wal) beside it may belong to the file that was "
+            "there before; replace the file by a valid copy, and remove the log"
         )
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    """Let a file of version 1 have a freshness. Older programs that open it then say that a later version wrote it."""
+    """Add columns for freshness to a file of version 1. Older programs then report that a later version wrote it."""
     if connection.execute("PRAGMA user_version").fetchone()[0] < SCHEMA_VERSION:
         connection.execute("ALTER TABLE runs ADD COLUMN as_of TEXT")
         connection.execute("ALTER TABLE runs ADD COLUMN published_at TEXT")
@@ -177,7 +177,7 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 
 
 def require_own_log(path: Path) -> None:
-    """Raise `Unusable` if the log beside a file is that of another, before SQLite copies it into the file."""
+    """Raise `Unusable` if the log beside a file is that of another file, which SQLite would copy into the file."""
     if log_header_of(path):
         with closing(connect(path, "ro", 1.0)) as connection, transaction(connection, "BEGIN"):
             total = sum_of(digest for (digest,) in connection.execute(DIGESTS))

@@ -1,4 +1,4 @@
-"""The rows of a store: how a book is written into one, and how one is read."""
+"""Encodes order books as rows of a store, and decodes and validates rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from market_index_feeds.sqlite.revisions import digest_of
 Row: TypeAlias = tuple[bytes, int, bytes | None, bytes]
 """A pair, its revision, its book in JSON or None if it was retracted, and the digest."""
 
-# Cast, because another program may have stored a value of any type.
+# CAST: another program may have stored a value of any type.
 ALL_ROWS: Final = "SELECT CAST(pair AS TEXT), revision, CAST(body AS TEXT), CAST(digest AS BLOB) FROM books"
 CHANGED_ROWS: Final = f"{ALL_ROWS} WHERE revision > ?"
 ONE_ROW: Final = f"{ALL_ROWS} WHERE pair = ? AND body IS NOT NULL"
@@ -24,20 +24,20 @@ def row_of(book: OrderBook) -> tuple[str, bytes]:
 
 
 def book_of(row: Row) -> OrderBook:
-    """Return the book of a row. Raises a `MarketIndexError` if it contains no valid one."""
+    """Return the book of a row. Raises a `MarketIndexError` if it is not a valid book of the row's pair."""
     text, revision, body, digest = row
     if body is None or type(revision) is not int or digest != digest_of(revision, body):
         raise InvalidOrderBook(
-            f"its digest does not fit, so that it was damaged or is not a store's: {safe_repr(body)}"
+            f"must have the stored digest (it was damaged, or written by another program), got {safe_repr(body)}"
         )
     book = wire.order_book_from_json(body)
     if str(book.pair).encode("ascii") != text:
-        raise InvalidOrderBook(f"it holds the book of another pair: {book.pair}")
+        raise InvalidOrderBook(f"must be the book of the pair of its row, got that of {book.pair}")
     return book
 
 
 def read_row(row: Row) -> OrderBook | Rejected:
-    """Return the book of a row, or why it contains no valid one."""
+    """Return the book of a row, or its rejection if it is not valid."""
     try:
         return book_of(row)
     except MarketIndexError as error:
@@ -48,9 +48,9 @@ def read_row(row: Row) -> OrderBook | Rejected:
 
 
 def pair_of(text: bytes) -> Pair | None:
-    """Return the pair that a row is stored under, or None if that is not the name of one as a store writes it.
+    """Return the pair of a row; None if its name is not the exact text that a store writes for a pair.
 
-    So two rows are never of one pair: a row under the upper case name of a pair says nothing about the pair.
+    So there are never two rows of one pair: a row whose name is in upper case does not affect the pair.
     """
     try:
         base, _, quote = text.decode("ascii").partition("/")

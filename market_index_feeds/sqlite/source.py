@@ -1,4 +1,7 @@
-"""The file of a store, as a source of a feed."""
+"""The source of a feed that follows the file of a store.
+
+It polls the file. Changed rows are a delta, and a file that was replaced or rolled back is a snapshot.
+"""
 
 from __future__ import annotations
 
@@ -41,30 +44,29 @@ from market_index_feeds.sqlite.revisions import (
 from market_index_feeds.sqlite.rows import ALL_ROWS, CHANGED_ROWS, ONE_ROW, book_of, pair_of, read_row
 
 SUFFIXES: Final = {".db", ".sqlite", ".sqlite3"}
-"""A file with one of these suffixes is a store, whatever it contains."""
+"""A file with one of these suffixes is a store, regardless of its content."""
 
 POLL_SECONDS: Final = 0.006
-"""Interval between two checks for a change."""
+"""Interval between two polls for a change."""
 
 POLLS_PER_CHECK: Final = 20
-"""How many of those there are for each check whether the file at the path is still the same."""
+"""How many polls there are for each check that the file at the path is still the same."""
 
 _READ_WAIT_SECONDS: Final = 1.0
-"""How long a reader waits while the log of a crashed writer is recovered: the only thing that blocks it."""
+"""Timeout of a reader for the recovery of a crashed writer's log, which is the only operation that blocks it."""
 
-_PARTING_SECONDS: Final = 0.05
-"""How long other followers of a file have to close it, after another took its place."""
+_RELEASE_SECONDS: Final = 0.05
+"""How long other followers have to close a file after it was replaced."""
 
-_ROWS_AT_ONCE: Final = 256
+_ROWS_PER_BATCH: Final = 256
 
 _VERSION: Final = "PRAGMA data_version"
 
 
 class SqliteSource(Source):
-    """The file of a store. Each change is a delta, of which only the changed rows are read.
+    """The file of a store. For a delta, only the changed rows are read.
 
-    A file that was replaced or rolled back is a snapshot. The position and the identity of the file outlive an
-    interruption, so that reading resumes where it ended.
+    The position and the identity of the file are kept between calls of `updates`, so that reading resumes there.
     """
 
     record = "rows"
@@ -74,14 +76,14 @@ class SqliteSource(Source):
         self._path = path
         self._position = NEVER_PUBLISHED
         self._identity: Identity | None = None
-        # The header of its log when it was last read.
+        # The header of the log at the last read.
         self._log_header = b""
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
-        """Yield the content of the file, then its changes, whichever file is at the path."""
+        """Yield the content of the file, then its changes. If the file is replaced, follow the new one."""
         with _unavailable():
             while not stop.is_set():
-                # Before it is opened, so that no later change is missed.
+                # Read before the file is opened, so that no later change is missed.
                 state = self._state()
                 with closing(self._connect()) as connection:
                     yield from self._follow(connection, state, stop, progress)
@@ -107,42 +109,42 @@ class SqliteSource(Source):
                 return last_run(connection).freshness
 
     def _connect(self) -> sqlite3.Connection:
-        """Open the file at the path."""
+        """Open the file at the path. Raises `Unusable` if it is not a store, or if the log is that of another file."""
         require_store(self._path)
         identity = identity_of(self._path)
         if self._identity not in {None, identity}:
             self._require_own_log()
         connection = connect(self._path, "ro", _READ_WAIT_SECONDS)
-        # If it was replaced between the two, the identity is wrong, and the next check opens it again.
+        # If the file was replaced in between, the identity is wrong, and the next check opens the file again.
         self._identity = identity
         return connection
 
     def _require_own_log(self) -> None:
-        """Raise `Unusable` if SQLite would take the log of the former file for that of the one in its place.
+        """Raise `Unusable` if SQLite would apply the log of the previous file to the new file at the path.
 
-        While another process has the former one open, SQLite may take the new one to be as long as that, and report
-        that it is malformed.
+        While another process has the previous file open, SQLite may assume its length for the new file, and report that
+        the new file is malformed. So wait until other followers have closed the previous file.
         """
         if self._log_header and self._log_header == log_header_of(self._path):
             name = self._path.name
             raise Unusable(
-                "it took the place of another, whose log is still there: "
+                "it replaced another file, whose log still exists: "
                 f"end all publishers and readers, then remove {name}-wal"
             )
-        sleep(_PARTING_SECONDS)
+        sleep(_RELEASE_SECONDS)
 
     def _follow(
         self, connection: sqlite3.Connection, state: tuple[object, ...], stop: Event, progress: Progress | None
     ) -> Generator[Update, None, None]:
-        """Yield updates until the file changes in a way that only a new connection is sure to notice."""
+        """Yield updates until the file changes in a way that requires a new connection."""
         version: tuple[int] | None = None
         polls = 0
         while not stop.is_set():
             now = connection.execute(_VERSION).fetchone()
             if now != version or polls % POLLS_PER_CHECK == 0:
                 found = self._state()
-                # What was just opened is read before all of the state counts: else a publisher that copies its log into
-                # the file again and again would keep it from being read.
+                # Before the first read, only the identities count. Otherwise a publisher that copies its log into the
+                # file repeatedly would prevent every read.
                 if found[:3] != state[:3] or (version is not None and found != state):
                     return
                 if now == version:
@@ -151,8 +153,7 @@ class SqliteSource(Source):
                     update, position = self._read(connection, progress)
                     log_header = log_header_of(self._path)
                     if self._state()[:3] != state[:3]:
-                        # The log may be that of the file in its place, or be overwritten, so that what was read is a
-                        # mixture.
+                        # The log may be that of a new file, or overwritten, so the read content may be a mixture.
                         return
                     self._log_header = log_header
                     yield update
@@ -161,17 +162,17 @@ class SqliteSource(Source):
             stop.wait(POLL_SECONDS)
 
     def _state(self) -> tuple[object, ...]:
-        """Return what differs if another file, log or index is at the path, or if the file was written to.
+        """Return a value that changes if the file, its log or its index is replaced, or if the file is written to.
 
-        SQLite writes to it when it copies the log into the file. Another program may, too: connections that are open
-        may never see that.
+        SQLite writes to the file when it copies the log. Another program may also write to it, which an open connection
+        may never notice.
         """
-        found = self._path.stat()
+        status = self._path.stat()
         log, index = identity_if_any(log_path(self._path)), identity_if_any(index_path(self._path))
-        return (found.st_dev, found.st_ino), log, index, found.st_size, found.st_mtime_ns
+        return (status.st_dev, status.st_ino), log, index, status.st_size, status.st_mtime_ns
 
     def _read(self, connection: sqlite3.Connection, progress: Progress | None) -> tuple[Update, Position]:
-        """Return what has changed since the last position, or everything if the file does not reach that."""
+        """Return the changes since the last position; a snapshot if the file does not contain that position."""
         before, rows = self._position, []
         with transaction(connection, "BEGIN"):
             run = last_run(connection)
@@ -182,7 +183,7 @@ class SqliteSource(Source):
                 rows = connection.execute(CHANGED_ROWS, (before.revision,)).fetchall()
         removed = {row[0]: pair_of(row[0]) for row in rows if row[2] is None}
         read = [read_row(row) for row in rows if row[2] is not None]
-        books, rejected = _sorted_out(read)
+        books, rejected = _separate(read)
         delta = Delta(
             books=books,
             rejected=rejected,
@@ -199,8 +200,8 @@ class SqliteSource(Source):
         read: list[OrderBook | Rejected] = []
         done = total = 0
         cursor = connection.execute(ALL_ROWS)
-        while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-            # In batches, so that the rows are not all in memory beside the books.
+        while rows := cursor.fetchmany(_ROWS_PER_BATCH):
+            # In batches, so that not all rows are in memory at the same time as the books.
             total += sum_of(digest for *_, digest in rows)
             stored = [row for row in rows if row[2] is not None]
             read += map(read_row, stored)
@@ -208,7 +209,7 @@ class SqliteSource(Source):
             if progress is not None:
                 progress(done, int(size))
         require_total(total, run.total)
-        books, rejected = _sorted_out(read)
+        books, rejected = _separate(read)
         revisions = f"from revision {before.revision} to {position.revision}"
         return Snapshot(
             books=books,
@@ -216,30 +217,29 @@ class SqliteSource(Source):
             revision=position.revision,
             freshness=run.freshness,
             is_blank=position == NEVER_PUBLISHED,
-            because=None if before == NEVER_PUBLISHED else f"it was replaced or rolled back, {revisions}",
+            reload_reason=None if before == NEVER_PUBLISHED else f"it was replaced or rolled back, {revisions}",
         )
 
 
 @contextmanager
 def _unavailable() -> Generator[None, None, None]:
-    """Turn errors of SQLite and of the file's format into `Unavailable`."""
+    """Convert errors of SQLite and of the file's format into `Unavailable`."""
     try:
         yield
     except (sqlite3.Error, Unusable) as error:
         raise Unavailable(reason_of(error)) from error
 
 
-def _sorted_out(read: list[OrderBook | Rejected]) -> tuple[list[OrderBook], list[Rejected]]:
+def _separate(read: list[OrderBook | Rejected]) -> tuple[list[OrderBook], list[Rejected]]:
     books = [one for one in read if isinstance(one, OrderBook)]
     return books, [one for one in read if isinstance(one, Rejected)]
 
 
 def open_sqlite_source(source: str) -> SqliteSource:
-    """Open a file for following. Raises `FeedError` when it is missing, or is not a store."""
+    """Open a file for following. Raises `FeedError` if it is missing, or is not a store."""
     name = shown_name(source)
     try:
-        # Absolute, in case the process changes folder.
-        path = Path(source).absolute()
+        path = Path(source).absolute()  # the process may change its working directory
         require_store(path)
     except (OSError, ValueError, sqlite3.Error, Unusable) as error:
         raise FeedError(f"{name} cannot be opened: {reason_of(error)}") from None
@@ -247,12 +247,12 @@ def open_sqlite_source(source: str) -> SqliteSource:
 
 
 def is_sqlite(source: str) -> bool:
-    """Whether a path names a store: by its suffix, or else by its content."""
+    """Whether a path is that of a store: by its suffix, otherwise by its content."""
     path = Path(source)
     if path.suffix.lower() in SUFFIXES:
         return True
     try:
-        found = path.stat()
-        return stat.S_ISREG(found.st_mode) and found.st_size > 0 and read_header(path) is not None
+        status = path.stat()
+        return stat.S_ISREG(status.st_mode) and status.st_size > 0 and read_header(path) is not None
     except (OSError, ValueError, sqlite3.Error):
         return False

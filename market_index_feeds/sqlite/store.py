@@ -1,4 +1,4 @@
-"""The file of a store, opened for publishing."""
+"""The store in a SQLite file: publishes books into it, and detects files that are deleted or replaced meanwhile."""
 
 from __future__ import annotations
 
@@ -45,20 +45,21 @@ from market_index_feeds.sqlite.rows import ONE_ROW, pair_of, row_of
 from market_index_feeds.store import Receipt, Store, StoreBusy, StoreError, require_book
 
 WAIT_SECONDS: Final = 5.0
-"""How long a writer waits for another, by default."""
+"""The default timeout of a writer that waits for others."""
 
 Synchronous: TypeAlias = Literal["full", "normal"]
-"""SQLite's `PRAGMA synchronous`: acknowledged changes survive a power cut, or only a crash of programs."""
+"""SQLite's `PRAGMA synchronous`: acknowledged changes survive a power cut (full), or only a crash of programs."""
 
-_Found: TypeAlias = tuple[Identity | None, Identity | None, Identity | None]
+_Identities: TypeAlias = tuple[Identity | None, Identity | None, Identity | None]
+"""The identities of the file, of its log and of its index; None for a file that does not exist."""
 
-_ROWS_STAGED_AT_ONCE: Final = 256
+_ROWS_PER_BATCH: Final = 256
 
 _CLOSE_WAIT_SECONDS: Final = 0.1
-"""How long `close` waits for others, before it leaves the log to the process that has the file open last."""
+"""Timeout of `close` for other processes. Afterwards the last process that has the file open copies the log."""
 
 _MAX_WAIT_SECONDS: Final = 1_000_000.0
-"""SQLite and the system count milliseconds in 32 bits, and overflow above."""
+"""The maximum timeout: SQLite and the system count milliseconds in 32 bits."""
 
 _CREATE_STAGED: Final = """
 CREATE TEMP TABLE IF NOT EXISTS staged (number INTEGER, pair TEXT, body TEXT, PRIMARY KEY (number, pair))
@@ -79,34 +80,34 @@ _CLEAR_STAGED: Final = "DELETE FROM temp.staged WHERE number = ?"
 
 
 class SqliteStore(Store):
-    """The file, opened for publishing.
+    """A file, opened for publishing.
 
-    Processes take turns to write, so that any number may have it open. One that waits longer than `wait` seconds raises
-    `StoreBusy`. If the file, its log or the index of that is replaced or deleted while it is open, nothing more is
-    published into it.
+    Any number of processes may have the file open; they take turns to write. A process that waits longer than `wait`
+    seconds raises `StoreBusy`. If the file, its log or its index is replaced or deleted while it is open, nothing more
+    is published into it.
     """
 
     def __init__(self, target: str, given: Path, wait: float, synchronous: Synchronous) -> None:
         super().__init__(target)
         path = Path(os.path.realpath(given))
-        # Not resolved, so that a link that is switched over is noticed. Absolute, in case the process changes folder.
+        # Not resolved, so that a changed link is noticed. Absolute, because the process may change its directory.
         self._given = given.absolute()
         self._path = path
         self._log, self._index = log_path(path), index_path(path)
         self._wait = wait
         self._process = os.getpid()
-        # Reentrant: a thread that makes a change within a change gets an error; with a plain lock it would deadlock.
-        self._turn = RLock()
+        # Reentrant: a thread that makes a change within a change gets an error instead of a deadlock.
+        self._lock = RLock()
         self._numbers = count()
         # The position of this store's last change.
-        self._own: Position | None = None
-        # The position after this store last replaced everything, or its own changes since; None once others wrote.
-        self._left: Position | None = None
+        self._own_position: Position | None = None
+        # The last position of the file if only this store has written since its last `replace`; otherwise None.
+        self._expected_position: Position | None = None
         self._connection: sqlite3.Connection | None = None
         with ExitStack() as stack:
             file = identity_if_any(path)
-            self._writing = WriterLock(path)
-            stack.callback(self._writing.close)
+            self._writer_lock = WriterLock(path)
+            stack.callback(self._writer_lock.close)
             require_own_log(path)
             connection = connect(path, "rw", min(wait, _MAX_WAIT_SECONDS))
             stack.callback(close_without_copying, connection, path)
@@ -115,22 +116,22 @@ class SqliteStore(Store):
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             connection.execute(_CREATE_STAGED)
             last_run(connection)
-            self._identities = file, *self._found()[1:]
-            # After they are recorded: they may have been replaced since the file was opened.
+            self._identities = file, *self._current_identities()[1:]
+            # Checked after they are recorded: the files may have been replaced since they were opened.
             require_open(path, *self._identities[1:])
             stack.pop_all()
         self._connection = connection
 
     @property
     def revision(self) -> int:
-        """The revision of the last change, by any process; 0 before the first."""
+        """The revision of the last change by any process; 0 before the first."""
         with self._connected() as connection:
             return last_run(connection).position.revision
 
     def _replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
-        """Make these books the whole of the store.
+        """Make these books the whole content of the store.
 
-        They are staged on disk while they are read. Others wait only for as long as it takes to copy them from there.
+        They are staged on disk while they are read. Other writers wait only while they are copied from there.
         """
         number = next(self._numbers)
         try:
@@ -142,42 +143,42 @@ class SqliteStore(Store):
             with suppress(StoreError), self._connected() as connection:
                 connection.execute(_CLEAR_STAGED, (number,))
 
-    def is_as_left(self) -> bool:
-        """Whether no other process has changed it since this store last replaced everything; see `Store.is_as_left`."""
+    def is_unchanged_by_others(self) -> bool:
+        """Whether no other publisher has changed the store; see `Store.is_unchanged_by_others`."""
         with self._connected() as connection:
-            return last_run(connection).position == self._left
+            return last_run(connection).position == self._expected_position
 
     def close(self) -> None:
         """Copy the log into the file, and close it. Closing twice does no harm."""
         if os.getpid() != self._process:
-            # It belongs to the process that this one was forked from.
+            # The connection belongs to the parent of this forked process.
             return
-        with self._turn:
+        with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
-                # If this fails, nothing is lost: the next process to open the file finds the log.
+                # If this fails, nothing is lost: the next process that opens the file reads the log.
                 with suppress(Busy, OSError, sqlite3.Error):
                     self._copy_log(connection)
                 with suppress(OSError, sqlite3.Error):
                     if not self._may_copy_log():
                         close_without_copying(connection, self._path)
                 connection.close()
-                self._writing.close()
+                self._writer_lock.close()
 
     def _copy_log(self, connection: sqlite3.Connection) -> None:
         wait = min(self._wait, _CLOSE_WAIT_SECONDS)
-        with self._writing.held(wait):
+        with self._writer_lock.held(wait):
             if self._may_copy_log():
-                _wait_at_most(connection, wait)
+                _set_timeout(connection, wait)
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._repair_index(self._found())
+                self._repair_index(self._current_identities())
 
     def _may_copy_log(self) -> bool:
         """Whether the log and the index of this connection are those of the file.
 
-        A log that was deleted is still open here. It is that of the file until another process writes one.
+        A deleted log is still open here. It remains the log of the file until another process writes one.
         """
-        file, log, index = self._found()
+        file, log, index = self._current_identities()
         is_own_log = log == self._identities[1] or not log_header_of(self._path)
         return (file, index) == (self._identities[0], self._identities[2]) and is_own_log
 
@@ -191,34 +192,34 @@ class SqliteStore(Store):
         return Receipt(change.revision, len(rows), len(stored))
 
     def _stage(self, number: int, books: Iterable[OrderBook]) -> None:
-        """Write the books into a temporary table, where others do not see them."""
+        """Write the books into a temporary table, which other connections do not see."""
         rows = map(row_of, map(require_book, books))
-        while some := list(islice(rows, _ROWS_STAGED_AT_ONCE)):
+        while some := list(islice(rows, _ROWS_PER_BATCH)):
             with self._connected() as connection, transaction(connection, "BEGIN"):
                 connection.executemany(_STAGE, ((number, pair, str(body, "ascii")) for pair, body in some))
 
     def _replace_by_staged(self, number: int, keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
-        """Make what was staged the whole of the store, in one change."""
+        """Make the staged books the whole content of the store, in one change."""
         with self._change(freshness, keeps_as_of=False) as change:
             dropped = self._drop_not_staged(change, number, keep)
             revision = change.revision
             published = change.connection.execute(_PUBLISH_STAGED, {"revision": revision, "number": number}).rowcount
-            # Counted again, which repairs a sum that was wrong before.
+            # Computed again, which repairs a sum that was wrong before.
             before, change.total = change.total, sum_of(one for (one,) in change.connection.execute(DIGESTS))
             if not (published or dropped) and change.total == before and freshness == change.freshness_before:
                 change.connection.execute("ROLLBACK")
                 revision -= 1
-                self._left = last_run(change.connection).position
-        if self._left is None or self._left.revision != revision:
-            self._left = self._own
+                self._expected_position = last_run(change.connection).position
+        if self._expected_position is None or self._expected_position.revision != revision:
+            self._expected_position = self._own_position
         return Receipt(revision, published, dropped)
 
     def _drop_not_staged(self, change: Change, number: int, keep: Callable[[Pair], bool]) -> int:
-        """Retract the pairs that were not staged, unless `keep` says otherwise; return how many."""
+        """Retract the pairs that were not staged, unless `keep` returns True for them. Return how many."""
         dropped: list[tuple[int, bytes]] = []
         for row, text in change.connection.execute(_NOT_STAGED, (number,)).fetchall():
             pair = pair_of(text)
-            if pair is None or not _ask(keep, pair):
+            if pair is None or not _call(keep, pair):
                 dropped.append((row, text))
         revision = change.revision
         change.connection.executemany(
@@ -228,18 +229,18 @@ class SqliteStore(Store):
 
     @contextmanager
     def _change(self, freshness: Freshness, *, keeps_as_of: bool) -> Iterator[Change]:
-        """Make one change: it is stored at the end of the body, and not at all if that raises."""
+        """Make one atomic change: it is written at the end of the body; if the body raises, nothing is written."""
         deadline = monotonic() + self._wait
-        with self._in_turn() as connection, self._writing.held(max(0, deadline - monotonic())):
+        with self._locked() as connection, self._writer_lock.held(max(0, deadline - monotonic())):
             # One deadline for the threads of this process, other publishers, and other programs.
-            _wait_at_most(connection, deadline - monotonic())
+            _set_timeout(connection, deadline - monotonic())
             with transaction(connection, "BEGIN IMMEDIATE"):
-                change = Change(connection, self._own, freshness, keeps_as_of=keeps_as_of)
+                change = Change(connection, self._own_position, freshness, keeps_as_of=keeps_as_of)
                 yield change
                 # The body rolls back if there was nothing to change.
                 if made := connection.in_transaction:
                     change.finish()
-                # Last: if the file was replaced meanwhile, nothing is written.
+                # Checked last: if the file was replaced in the meantime, nothing is written.
                 self._require_in_place()
             if made:
                 self._finish(change)
@@ -247,37 +248,38 @@ class SqliteStore(Store):
     def _finish(self, change: Change) -> None:
         """Record a change that was written. Raises `StoreError` if it may be lost."""
         try:
-            found = self._found()
-            if found[:2] != self._identities[:2]:
+            current = self._current_identities()
+            if current[:2] != self._identities[:2]:
                 raise StoreError(
                     f"{self.target} or its log (-wal) was deleted or replaced while it was written to: "
                     "the change may be lost; close the store and open it again"
                 )
-            continues = self._left is not None and self._left.revision == change.revision - 1
-            self._own = change.position
-            self._left = self._own if continues else None
-            self._repair_index(found)
+            expected = self._expected_position
+            continues = expected is not None and expected.revision == change.revision - 1
+            self._own_position = change.position
+            self._expected_position = self._own_position if continues else None
+            self._repair_index(current)
         except OSError as error:
-            # Others that use the index at the path do not see the change, and write over it.
+            # Processes that use the index at the path do not see the change, and overwrite it.
             raise StoreError(
-                f"{self.target} was written to (revision {change.revision}), but its index (-shm) was replaced "
-                f"meanwhile, and cannot be removed: {reason_of(error)}; the change may be lost unless all publishers "
-                f"and readers are ended and {self._index.name} is removed before anything else is published"
+                f"{self.target} was written to (revision {change.revision}), but its index (-shm) was replaced at the "
+                f"same time, and cannot be removed: {reason_of(error)}; the change may be lost unless all publishers "
+                f"and readers are ended and {self._index.name} is removed before the next publish"
             ) from error
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection to this thread alone, if the file is in place."""
-        with self._in_turn() as connection:
+        """Lock the connection for this thread, and check that the file is in place."""
+        with self._locked() as connection:
             self._require_in_place()
             yield connection
 
     @contextmanager
-    def _in_turn(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection to this thread alone, and turn its errors into those of a store."""
+    def _locked(self) -> Iterator[sqlite3.Connection]:
+        """Lock the connection for this thread, and convert its errors into those of a store."""
         if os.getpid() != self._process:
             raise StoreError(f"{self.target} was opened before a fork: open it in the process that publishes")
-        if not self._turn.acquire(timeout=min(self._wait, _MAX_WAIT_SECONDS)):
+        if not self._lock.acquire(timeout=min(self._wait, _MAX_WAIT_SECONDS)):
             raise self._busy()
         try:
             if self._connection is None:
@@ -290,50 +292,50 @@ class SqliteStore(Store):
                 raise self._busy() from error
             raise StoreError(f"{self.target} was not written to: {reason_of(error)}") from error
         finally:
-            self._turn.release()
+            self._lock.release()
 
     def _busy(self) -> StoreBusy:
         return StoreBusy(f"{self.target} was not written to: others have been writing for {self._wait:g} seconds")
 
     def _require_in_place(self) -> None:
-        if self._found() != self._identities:
+        if self._current_identities() != self._identities:
             raise StoreError(
-                f"{self.target} was deleted or replaced since it was opened, or its log (-wal) or index (-shm) was: "
+                f"{self.target}, its log (-wal) or its index (-shm) was deleted or replaced since it was opened: "
                 "nothing was written; close the store and open it again"
             )
 
-    def _repair_index(self, found: _Found) -> None:
-        """Delete the index that was found at the path, if that is not the one that the last change was written with.
+    def _repair_index(self, current: _Identities) -> None:
+        """Delete the index at the path if the last change was written with another index.
 
-        It may lack the change. The next index is made from the log, with the change. Call it with the lock held: until
-        then no other store uses the index at the path to write.
+        That index may lack the change. The next one is made from the log, which has the change. The caller must hold
+        the writer lock, so that no other store uses the index at the path to write.
         """
-        file, _, index = found
+        file, _, index = current
         if file == self._identities[0] and index != self._identities[2]:
             self._index.unlink(missing_ok=True)
 
-    def _found(self) -> _Found:
-        """Return the identities of the file, of its log and of its index."""
+    def _current_identities(self) -> _Identities:
+        """Return the identities of the file, of its log and of its index, as they are on disk now."""
         return identity_if_any(self._given), identity_if_any(self._log), identity_if_any(self._index)
 
 
 class _KeepFailed(Exception):
-    """Carries what the caller's `keep` raised past the handlers of this store's own errors."""
+    """Carries an exception of the caller's `keep` past the handlers of the store's own errors."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
         self.error = error
 
 
-def _ask(keep: Callable[[Pair], bool], pair: Pair) -> bool:
+def _call(keep: Callable[[Pair], bool], pair: Pair) -> bool:
     try:
         return keep(pair)
     except Exception as error:
         raise _KeepFailed(error) from error
 
 
-def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
-    """Let SQLite wait so long for locks."""
+def _set_timeout(connection: sqlite3.Connection, seconds: float) -> None:
+    """Set the timeout of SQLite for locks."""
     milliseconds = int(min(max(seconds, 0), _MAX_WAIT_SECONDS) * 1000)
     connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
@@ -343,14 +345,14 @@ def _digest_of_text(revision: int, text: str | None) -> bytes | None:
 
 
 def open_sqlite_store(target: str, *, wait: float, synchronous: Synchronous, make: bool) -> SqliteStore:
-    """Open a file for publishing. If there is none, it is made if `make` is set.
+    """Open a file for publishing. If there is none, it is created if `make` is true.
 
-    Raises `StoreError` when the file is something else, or cannot be made or written.
+    Raises `StoreError` if the file is not a store, or cannot be created or written.
     """
     if synchronous not in {"full", "normal"}:
-        raise ValueError(f"synchronous must be 'full' or 'normal', not {safe_repr(synchronous)}")
+        raise ValueError(f"synchronous must be 'full' or 'normal', got {safe_repr(synchronous)}")
     if not wait >= 0:
-        raise ValueError(f"wait must be 0 or more seconds, not {wait}")
+        raise ValueError(f"wait must be 0 or more seconds, got {wait}")
     name = shown_name(target)
     try:
         path = Path(target)

@@ -138,7 +138,7 @@ def run(folder: Path, name: str, suffix: str, kind: str, seconds: float) -> Outc
         put(path, 2)
 
     replace()
-    logged = _within(seconds, lambda: "is not a file; keeping its 1 pairs" in server.log)
+    logged = _within(seconds, lambda: "must be a regular file; keeping its 1 pairs" in server.log)
     put_back()
     resumed = _within(seconds, lambda: server.pairs == 2)
     before = server.log

@@ -13,7 +13,7 @@ import pytest
 import market_index_feeds.nats
 from market_index import wire
 from market_index_feeds import open_feed, open_store
-from market_index_feeds.nats.retry import Patience
+from market_index_feeds.nats.retry import RetryTimeouts
 from tests import nats
 from tests.command import LINES, SAMPLE, invoke, line, run, running
 from tests.market_index_feeds.made_up import book, pair, spots
@@ -92,7 +92,7 @@ def test_a_book_that_is_too_large_is_named_and_costs_nothing_else(tmp_path: Path
         done = invoke("publish", target, lines)
         assert done.returncode == 5
         assert done.stdout == f"{target}: 2 order books published, revision 4\n"
-        assert f"does not take the book of {pair(1001)}: it has" in done.stderr
+        assert f"does not accept the book of {pair(1001)}: it must have at most" in done.stderr
         lines.write_text(f"{line(2, 2)}{large}\n")
         done = invoke("publish", target, lines, "--replace")
         assert done.returncode == 5
@@ -101,10 +101,12 @@ def test_a_book_that_is_too_large_is_named_and_costs_nothing_else(tmp_path: Path
 
 
 @pytest.fixture
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("open_nats_source", "open_nats_store"):
-        impatient = partial(getattr(market_index_feeds.nats, name), opening=Patience(connect=0.1, answer=0.1))
-        monkeypatch.setattr(market_index_feeds.nats, name, impatient)
+        with_short_timeouts = partial(
+            getattr(market_index_feeds.nats, name), opening=RetryTimeouts(connect=0.1, answer=0.1)
+        )
+        monkeypatch.setattr(market_index_feeds.nats, name, with_short_timeouts)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda arguments: arguments[0],
 )
-@pytest.mark.usefixtures("short_patience")
+@pytest.mark.usefixtures("short_timeouts")
 def test_an_unreachable_bucket_is_one_line_without_credentials(bucket: str, arguments: tuple[object, ...]):
     nowhere = f"127.0.0.1:{nats.spare_port()}/books"
     names = {"NOWHERE": f"nats://me:s3cret@{nowhere}", "BUCKET": bucket}

@@ -100,7 +100,7 @@ class TestPublish:
         assert invoke("publish", store, "--history", 0).returncode == 2
         lines.write_text(line(1))
         done = invoke("publish", store, lines, "--history", 0)
-        assert (done.returncode, "it has no history" in done.stderr) == (3, True)
+        assert (done.returncode, "only a feed of orders, orders:PATH, has a history" in done.stderr) == (3, True)
 
     def test_standard_input_is_published_as_it_comes(self, tmp_path: Path, store: Path):
         def as_of() -> str | None:

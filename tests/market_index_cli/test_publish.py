@@ -54,7 +54,7 @@ def test_rejected_lines_are_named_and_cost_nothing_else(store: Path, lines: Path
     assert done.stdout == f"{store}: 3 order books published, revision 1\n"
     assert f"{lines} line 2 rejected: must be JSON, but is not at character 0" in done.stderr
     assert f"{lines} line 4 rejected: must be JSON" in done.stderr
-    assert f"{lines} line 6 rejected: it was not finished by a newline" in done.stderr
+    assert f"{lines} line 6 rejected: must end with a newline" in done.stderr
     assert done.stderr.endswith(f"{lines}: 3 lines rejected: 2, 4, 6\n")
     assert spots(open_feed(store).read()) == {1: "1", 2: "2", 4: "4"}
 
@@ -361,8 +361,8 @@ def test_a_large_file_shows_progress_on_a_terminal(store: Path, lines: Path):
         (("market.db", "nowhere.ndjson"), "nowhere.ndjson cannot be opened: No such file or directory"),
         (("/sys/market.db", SAMPLE), "/sys/market.db cannot be opened: "),
         (("nowhere/market.db", SAMPLE), "nowhere/market.db cannot be opened: "),
-        ((SAMPLE, SAMPLE), "it is not a store: not a SQLite file"),
-        (("amqp://host/books", SAMPLE), "'amqp' is not a known kind of store"),
+        ((SAMPLE, SAMPLE), "it must be a store, got a file that is not of SQLite"),
+        (("amqp://host/books", SAMPLE), "the scheme of a store must be nats or tls, got 'amqp'"),
     ],
 )
 def test_a_target_or_file_that_cannot_be_opened_is_one_line_and_exit_code_3(

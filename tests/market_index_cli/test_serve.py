@@ -107,8 +107,8 @@ def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: P
         eventually(lambda: len(service.pair_list().json["pairs"]) == 5)
         pipe.write(lines[5] + lines[6][:-1])
         pipe.close()
-        eventually(lambda: "standard input ended: 6 order books read, 1 lines rejected" in command.stderr)
-        assert "standard input line 7 rejected: it was not finished by a newline" in command.stderr
+        eventually(lambda: "standard input ended: 6 order books read, 1 lines rejected" in command.said)
+        assert "standard input line 7 rejected: must end with a newline" in command.said
         assert len(service.pair_list().json["pairs"]) == 6
         assert command.end() == 0
 
@@ -156,8 +156,8 @@ def test_a_response_in_flight_at_a_signal_is_sent_whole(tmp_path: Path):
     ("source", "reason"),
     [
         ("nowhere.ndjson", "nowhere.ndjson cannot be opened: No such file or directory"),
-        ("/", "/ cannot be opened: it is not a file"),
-        ("amqp://127.0.0.1/books", "'amqp' is not a known kind of feed"),
+        ("/", "/ cannot be opened: it must be a regular file, a pipe or a character device"),
+        ("amqp://127.0.0.1/books", "the scheme of a feed must be http, https, nats or tls, got 'amqp'"),
     ],
 )
 def test_a_feed_that_cannot_be_opened_is_one_line_and_exit_code_3(source: str, reason: str):

@@ -13,7 +13,7 @@ from market_index_feeds import backoff, line_source
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_source, "POLL_SECONDS", 0.005)
-    monkeypatch.setattr(line_source, "STREAM_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(line_source, "STREAM_IDLE_SECONDS", 0.05)
     monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.05)
 
 

@@ -28,9 +28,7 @@ def test_a_file_can_be_read_as_a_stream(path: Path, caplog: pytest.LogCaptureFix
     batch, last = stream.batches()
     assert ([one.pair for one in batch.books], [one.number for one in batch.rejected]) == ([pair(1)], [2])
     assert batch.offset == last.offset == stream.size == path.stat().st_size
-    assert [(one.number, one.reason, one.pair) for one in last.rejected] == [
-        (3, "it was not finished by a newline", pair(2))
-    ]
+    assert [(one.number, one.reason, one.pair) for one in last.rejected] == [(3, "must end with a newline", pair(2))]
     assert (stream.books, stream.rejected) == (1, 2)
     assert f"{path} line 2 rejected: must be JSON" in caplog.text
 

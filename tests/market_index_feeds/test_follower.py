@@ -627,7 +627,7 @@ class TestClosing:
         feed.start(live)
         assert stuck.wait(DEADLINE_SECONDS)
         feed.close()
-        assert (source.closed, "a script: closed, while a read of it has not returned yet" in logged.text) == (0, True)
+        assert (source.closed, "a script: closed, but a read of it has not returned yet" in logged.text) == (0, True)
         released.set()
         eventually(lambda: source.closed)
         assert spots(live) == {1: None}
@@ -644,7 +644,7 @@ class TestClosing:
             held.set()
             eventually(lambda: raised_in_thread(lambda: require_free(feed._follower._lock)))
             feed.close()
-            assert "a script: closed, while an update from it has not returned yet" in logged.text
+            assert "a script: closed, but an update from it has not returned yet" in logged.text
             assert feed._follower.state is State.CLOSED
         eventually(lambda: source.closed)
         assert spots(live) == {1: None, 2: None}

@@ -112,7 +112,7 @@ class TestStreams:
     """Standard input, and pipes."""
 
     def test_a_pipe_without_a_writer_does_not_block(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(line_source, "STREAM_PAUSE_SECONDS", 0.01)
+        monkeypatch.setattr(line_source, "STREAM_IDLE_SECONDS", 0.01)
         path = tmp_path / "pipe"
         os.mkfifo(path)
         with closing(LineStream("pipe", str(path)).batches(Event())) as batches:
@@ -125,7 +125,7 @@ class TestStreams:
             assert (last.unfinished, last.is_end) == (Line(2, b"b"), True)
 
     def test_it_continues_where_it_was_interrupted(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(line_source, "STREAM_PAUSE_SECONDS", 0.01)
+        monkeypatch.setattr(line_source, "STREAM_IDLE_SECONDS", 0.01)
         reading, writing = os.pipe()
         stream = LineStream("a pipe", reading)
 
@@ -191,7 +191,7 @@ class TestStreams:
         os.close(reading)
 
     def test_what_another_process_has_read_is_waited_for_again(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(line_source, "STREAM_PAUSE_SECONDS", 0.01)
+        monkeypatch.setattr(line_source, "STREAM_IDLE_SECONDS", 0.01)
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.write(writing, b"a\n")

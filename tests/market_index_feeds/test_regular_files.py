@@ -31,9 +31,9 @@ def test_anything_else_is_rejected_without_being_opened(tmp_path: Path, kind: st
     link.symlink_to(path)
     monkeypatch.setattr(regular_files, "open_without_waiting", None)
     for one in (path, link):
-        with pytest.raises(OSError, match="it is not a file"):
+        with pytest.raises(OSError, match="it must be a regular file"):
             open_regular(one)
-        with pytest.raises(OSError, match=f"{one.name} is not a file"):
+        with pytest.raises(OSError, match=f"{one.name} must be a regular file"):
             require_regular_if_any(one)
 
 
@@ -52,7 +52,7 @@ def test_a_pipe_that_replaces_the_file_while_it_is_opened_is_rejected_and_closed
         return opened[0]
 
     monkeypatch.setattr(regular_files, "open_without_waiting", replace)
-    with pytest.raises(OSError, match="it is not a file"):
+    with pytest.raises(OSError, match="it must be a regular file"):
         open_regular(path)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(opened[0])

@@ -123,7 +123,7 @@ def test_a_store_that_cannot_be_reached_is_tried_again(source: Store, tmp_path: 
             server.start()
             server.wait()
             comes_to_hold(target, {1: "2", 2: "2"})
-            eventually(lambda: f"{target}: written to again" in logged.text)
+            eventually(lambda: f"{target}: recovered (revision" in logged.text)
             # What is sent from now on is unacknowledged.
             server.stop()
             failures = logged.text.count("; retrying")
@@ -317,7 +317,7 @@ class TestFreshness:
         with relaying(source, target) as relay, open_store(target) as store:
             checked = relay._store
             assert checked
-            eventually(checked.is_as_left)
+            eventually(checked.is_unchanged_by_others)
             assert store.revision == before
 
     def test_it_is_not_known_while_the_store_keeps_what_the_feed_has_not_brought(self, source: Store, target: str):
@@ -369,7 +369,7 @@ def test_a_book_that_is_too_large_costs_nothing_else(source: Store, tmp_path: Pa
             assert read(target) == {1: "1"}
             source.publish(large, book(1, 2), book(2, 2))
             comes_to_hold(target, {1: "2", 2: "2"})
-            assert logged.text.count("does not take the book of") == 1
+            assert logged.text.count("does not accept the book of") == 1
             source.publish(OrderBook(large.pair, spot="3"))
             comes_to_hold(target, {1: "2", 2: "2", 1001: "3"})
 
@@ -389,8 +389,8 @@ def test_a_book_that_the_servers_reject_stops_no_other(
         source.retract(pair(2))
         comes_to_hold(bucket, {1: "9", 3: "3"})
         assert logged.text.count(f"rejected {large.pair}: maximum bytes exceeded") == 1
-        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_bytes": 400_000})
-        eventually(lambda: f"{bucket}: took 1 pairs that it did not take before" in logged.text)
+        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_bytes": 400_000})
+        eventually(lambda: f"{bucket}: accepted 1 pairs that were too large or rejected before" in logged.text)
         assert set(read(bucket)) == {1, 3, 1001}
         assert "retrying" not in logged.text
 

@@ -53,15 +53,15 @@ def read(medium: Medium) -> MarketIndex:
 class TestPublishing:
     """What a change does, and what it does not."""
 
-    def test_a_store_is_as_left_from_its_last_replace_on(self, store: Store, medium: Medium):
-        assert not store.is_as_left()
+    def test_a_store_is_unchanged_by_others_from_its_last_replace_on(self, store: Store, medium: Medium):
+        assert not store.is_unchanged_by_others()
         store.replace([book(1, 1)])
-        assert store.is_as_left()
+        assert store.is_unchanged_by_others()
         store.publish(book(2, 2))
-        assert store.is_as_left()
+        assert store.is_unchanged_by_others()
         with open_store(medium.target) as other:
             other.publish(book(3, 3))
-        assert not store.is_as_left()
+        assert not store.is_unchanged_by_others()
 
     def test_what_is_published_goes_live_and_revisions_rise(self, store: Store, feed: Feed, live: LiveIndex):
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
@@ -142,11 +142,11 @@ class TestPublishing:
         eventually(lambda: spots(live) == {1: "100", 2: "100", 3: "3"})
 
     def test_what_is_not_a_book_is_rejected_and_nothing_is_stored(self, store: Store):
-        with pytest.raises(InvalidOrderBook, match="a store holds OrderBook, not str: 'book'"):
+        with pytest.raises(InvalidOrderBook, match="book must be an OrderBook, got str: 'book'"):
             store.publish(book(1), "book")  # type: ignore[arg-type]
-        with pytest.raises(InvalidOrderBook, match="not Pair"):
+        with pytest.raises(InvalidOrderBook, match="book must be an OrderBook, got Pair"):
             store.replace([book(1), pair(1)])  # type: ignore[list-item]
-        with pytest.raises(TypeError, match="a store is asked by Pair, not by str: 'ADA'"):
+        with pytest.raises(TypeError, match="pair must be a Pair, got str: 'ADA'"):
             store.retract("ADA")  # type: ignore[arg-type]
         assert store.revision == 0
 

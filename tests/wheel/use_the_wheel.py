@@ -90,7 +90,8 @@ def without_extras(home: Path, wheel: Path, store: Path) -> None:
     )
     expect(
         call(base / "python", "-Ic", OPEN, "nats://me:secret@127.0.0.1/books").stdout,
-        "nats://127.0.0.1/books cannot be opened: it needs the extra nats (pip install 'market-index[nats]')\n",
+        "nats://127.0.0.1/books cannot be opened: the extra nats must be installed "
+        "(pip install 'market-index[nats]')\n",
         "a bucket names the extra that it needs",
     )
     for arguments in (("--version",), ("serve", SAMPLE)):

@@ -160,7 +160,7 @@ def test_an_answer_that_holds_no_book_leaves_the_last_good_one(live: LiveIndex, 
         feed.start(live)
         for bad, reason in (
             (b"nonsense", "must be JSON, but is not at character 0"),
-            (wire.order_book_to_json(book(2)), "it holds the book of another pair"),
+            (wire.order_book_to_json(book(2)), "must be the book of the requested pair"),
         ):
             before = spots(live)
             answers[BOOK] = Response(bad)
@@ -224,7 +224,7 @@ def test_a_listed_pair_without_a_book_is_rejected_from_the_second_time_on(
         assert feed.rejected == 0
         answers[str(pair(1).base)] = missing
         eventually(lambda: (feed.current_rejections, feed.retained_age is None) == (1, False))
-        reason = "it is not found, although the pair list contains it"
+        reason = "not found, although the pair list contains the pair"
         eventually(partial(says, quick, f"the order book of {pair(1)} rejected: {reason}"))
         before = asked.count(str(pair(1).base))
         eventually(lambda: asked.count(str(pair(1).base)) > before + 3)
@@ -253,12 +253,12 @@ def test_a_rejection_ends_with_an_answer_that_the_book_has_not_changed(upstream:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Response(b"nope", 500), f"it answers {LIST} with 500: 'nope'"),
-        (Response(b"", 302, {"Location": "/"}), f"it answers {LIST} with 302: ''"),
-        (Response(b"", 304), f"it answers {LIST} with 304: ''"),
-        (Response(b"no", 404), f"there is no pair list below this URL: it answers {LIST} with 404: 'no'"),
-        (Response(b"{}"), "its pair list: pairs: missing"),
-        (Response(b"x" * 2000), f"it answers {LIST} with more than 1000 bytes"),
+        (Response(b"nope", 500), f"response to {LIST} has status 500: 'nope'"),
+        (Response(b"", 302, {"Location": "/"}), f"response to {LIST} has status 302: ''"),
+        (Response(b"", 304), f"response to {LIST} has status 304: ''"),
+        (Response(b"no", 404), f"there is no pair list below this URL: response to {LIST} has status 404: 'no'"),
+        (Response(b"{}"), "invalid pair list: pairs: missing"),
+        (Response(b"x" * 2000), f"response to {LIST} must have at most 1000 bytes, got more"),
     ],
 )
 def test_what_is_no_pair_list_is_one_clear_error(
@@ -418,8 +418,8 @@ class TestSlow:
     def test_an_answer_is_waited_for_so_long_and_no_longer(
         self, dripping: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.2)
-        with pytest.raises(FeedError, match=rf"it did not answer {LIST} within 0\.2 seconds"):
+        monkeypatch.setattr(connections, "RESPONSE_SECONDS", 0.2)
+        with pytest.raises(FeedError, match=rf"no response to {LIST} within 0\.2 seconds"):
             open_feed(dripping).start(live)
 
     def test_closing_interrupts_an_answer_that_never_ends(self, dripping: str, asked: Event, live: LiveIndex):
@@ -451,7 +451,7 @@ class TestSlow:
         cut_off = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"pairs":[]}'
         with (
             answering_in_bytes(cut_off) as url,
-            pytest.raises(FeedError, match=f"its answer to {LIST} was cut off, 5 bytes before its end"),
+            pytest.raises(FeedError, match=f"response to {LIST} was cut off 5 bytes before its end"),
         ):
             open_feed(url).start(live)
 
@@ -475,7 +475,10 @@ def test_many_pairs_are_read():
 
 def test_a_list_of_too_many_pairs_is_rejected(upstream: LiveIndex, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(source, "MAX_PAIRS", 2)
-    with served(create_app(upstream)) as one, pytest.raises(FeedError, match="its pair list has 3 pairs, more than 2"):
+    with (
+        served(create_app(upstream)) as one,
+        pytest.raises(FeedError, match="pair list must have at most 2 pairs, got 3"),
+    ):
         open_feed(f"http://127.0.0.1:{one.port}").start(live)
 
 
@@ -489,7 +492,7 @@ def test_a_round_ends_in_time_and_the_next_one_starts_with_the_other_pairs(
         for spot in range(4, 9):
             upstream.update([book(number, spot) for number in (1, 2, 3)])
             eventually(lambda spot=spot: spots(live) == dict.fromkeys((1, 2, 3), str(spot)))  # type: ignore[misc]  # a default has no type
-        assert "only 2 of 3 pairs were answered in 3 seconds" in quick.text
+        assert "only 2 of 3 pairs were requested in 3 seconds" in quick.text
         upstream.retract(pair(3))
         eventually(lambda: "recovered" in quick.text)
 
@@ -512,7 +515,7 @@ def test_nobody_there_is_one_clear_error(live: LiveIndex):
 def test_what_is_no_http_is_one_clear_error(live: LiveIndex):
     with (
         answering_in_bytes(b"SSH-2.0-nonsense\r\n") as url,
-        pytest.raises(FeedError, match=r"its answer is not valid HTTP: 'SSH-2\.0-nonsense"),
+        pytest.raises(FeedError, match=r"response is not valid HTTP: 'SSH-2\.0-nonsense"),
     ):
         open_feed(url).start(live)
 

@@ -12,12 +12,12 @@ from market_index import LiveIndex
 from market_index_feeds import Feed, Store, StoreError, backoff, open_feed, open_store
 from market_index_feeds.nats import open_nats_source, watch
 from market_index_feeds.nats.connection import Connection
-from market_index_feeds.nats.retry import Patience
+from market_index_feeds.nats.retry import RetryTimeouts
 from market_index_feeds.nats.writes import InFlight
 from tests import nats
 from tests.market_index_feeds.made_up import book
 
-SHORT = Patience(connect=0.3, answer=0.3)
+SHORT = RetryTimeouts(connect=0.3, answer=0.3)
 
 
 def impatient_feed(url: str) -> Feed:

@@ -49,7 +49,7 @@ class TestCredentials:
             monkeypatch.setattr("market_index_feeds.nats.retry.next_backoff", next_backoff)
             for url in (f"{server.url}/books", f"nats://publisher:wrong-s3cret@{address}/books"):
                 for work in (open_store, lambda url: open_feed(url).read()):
-                    with pytest.raises((StoreError, FeedError), match="refuses the credentials") as raised:
+                    with pytest.raises((StoreError, FeedError), match="rejects the credentials") as raised:
                         work(url)
                     said.append(str(raised.value))
             monkeypatch.undo()
@@ -88,15 +88,15 @@ class TestCredentials:
                 store.publish(book(1, 1))
                 feed.start(live)
                 server.reload(users.replace("s3cret", "other"))
-                eventually(lambda: "refuses the credentials; keeping its 1 pairs" in logged.text)
-                with pytest.raises(StoreError, match="refuses the credentials"):
+                eventually(lambda: "rejects the credentials; keeping its 1 pairs" in logged.text)
+                with pytest.raises(StoreError, match="rejects the credentials"):
                     store.publish(book(1, 2))
                 eventually(lambda: server.log.count("authentication error") >= 4)
                 assert spots(live) == {1: "1"}
                 server.reload(users)
                 store.publish(book(1, 3))
                 eventually(lambda: spots(live) == {1: "3"})
-                assert logged.text.count("refuses the credentials; keeping its 1 pairs") == 1
+                assert logged.text.count("rejects the credentials; keeping its 1 pairs") == 1
 
     def test_a_reported_ip_address_is_verified_by_the_name_of_the_given_server(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -131,7 +131,7 @@ class TestCredentials:
     def test_a_file_of_credentials_lets_in(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         configuration, creds = nats_security.accounts(tmp_path)
         with nats.served(tmp_path / "jwt", configuration) as server:
-            with pytest.raises(StoreError, match="refuses the credentials"):
+            with pytest.raises(StoreError, match="rejects the credentials"):
                 open_store(f"{server.url}/books")
             open_store(f"{server.url}/books?creds={creds}").close()
             monkeypatch.setenv("NATS_CREDS", str(creds))

@@ -109,18 +109,18 @@ class TestStored:
             last = store.update([book(1, 1)], freshness=freshness).revision
             with open_store(store.target) as other:
                 assert other.replace([book(1, 1)], freshness=freshness) == Receipt(last)
-                assert other.is_as_left()
+                assert other.is_unchanged_by_others()
                 assert other.replace([book(1, 1)], freshness=fresh(9)) == Receipt(last + 1)
-                assert other.is_as_left()
+                assert other.is_unchanged_by_others()
 
     def test_replacing_puts_right_what_another_program_stored(
         self, store: Store, bucket: str, nats_server: nats.Server
     ):
         store.replace([book(1, 1)], freshness=fresh(1))
         nats.put(nats_server, nats.name_of(bucket), FRESHNESS_KEY, b"nonsense")
-        assert not store.is_as_left()
+        assert not store.is_unchanged_by_others()
         store.replace([book(1, 1)], freshness=fresh(1))
-        assert store.is_as_left()
+        assert store.is_unchanged_by_others()
         with open_feed(bucket) as feed:
             assert (feed.read().freshness, feed.rejected) == (fresh(1), 0)
 
@@ -258,7 +258,7 @@ class TestNotTaken:
 
     def test_the_books_are_stored_all_the_same(self, tiny: Store):
         tiny.update([book(1, 1)], freshness=fresh(1))
-        with pytest.raises(StoreError, match="does not take the freshness of its books: it is too large"):
+        with pytest.raises(StoreError, match="does not accept the freshness of its books: it is too large"):
             tiny.update([book(1, 2)], freshness=Freshness("x" * 200, fresh(2).published_at))
         index = open_feed(tiny.target).read()
         assert (spots(index), index.freshness) == ({1: "2"}, fresh(1))
@@ -266,8 +266,8 @@ class TestNotTaken:
     def test_no_book_is_stored_if_it_cannot_be_withdrawn(self, store: Store, bucket: str, nats_server: nats.Server):
         name = nats.name_of(bucket)
         store.update([book(1, 1)], freshness=fresh(1))
-        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
-        with pytest.raises(StoreError, match="does not take the freshness of its books"):
+        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
+        with pytest.raises(StoreError, match="does not accept the freshness of its books"):
             store.update((), [pair(1)], freshness=fresh(0))
         nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1))
         index = open_feed(bucket).read()

@@ -84,7 +84,7 @@ class TestOpening:
     def test_without_jetstream_there_is_no_bucket(self, tmp_path: Path):
         with (
             nats.served(tmp_path / "core", jetstream=False) as server,
-            pytest.raises(StoreError, match="cannot be opened: JetStream is not there"),
+            pytest.raises(StoreError, match="cannot be opened: JetStream is not available"),
         ):
             open_nats_store(f"{server.url}/books", wait=5, opening=SHORT)
 
@@ -107,7 +107,7 @@ class TestOpening:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, "nats", None)
         for work, kind in ((open_feed, FeedError), (open_store, StoreError)):
-            with pytest.raises(kind, match=r"it needs the extra nats \(pip install 'market-index\[nats\]'\)"):
+            with pytest.raises(kind, match=r"the extra nats must be installed \(pip install 'market-index\[nats\]'\)"):
                 work("nats://me:s3cret@127.0.0.1/books")
         monkeypatch.setitem(sys.modules, "market_index_feeds.nats", None)
         with pytest.raises(ModuleNotFoundError):

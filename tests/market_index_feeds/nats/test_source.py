@@ -38,7 +38,7 @@ from market_index_feeds.nats.bucket import State, state_of
 from market_index_feeds.nats.connection import Connection
 from market_index_feeds.nats.errors import Unreachable
 from market_index_feeds.nats.event_loop import EventLoop
-from market_index_feeds.nats.retry import Patience
+from market_index_feeds.nats.retry import RetryTimeouts
 from market_index_feeds.nats.watch import Watch
 from tests import links, nats
 from tests.market_index_feeds.followed import Followed
@@ -155,7 +155,7 @@ class TestNoticing:
         watches[0]._delivered -= 1  # as if the last message was not delivered
         store.publish(book(1, 9))
         eventually(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
-        message = "reloaded, because something was delivered twice, or not at all: 0 pairs dropped"
+        message = "reloaded, because a message was delivered twice, or not at all: 0 pairs dropped"
         eventually(lambda: message in logged.text)
 
     def test_a_bad_value_when_all_is_read_again(
@@ -395,7 +395,7 @@ class TestClosing:
         assert done.stdout.splitlines() == ["closed", "followed"]
 
     def test_closing_ends_the_opening(self, live: LiveIndex, retried: Event):
-        feed = Feed(open_nats_source(f"nats://127.0.0.1:{nats.spare_port()}/books", Patience(1e6, 1e6)))
+        feed = Feed(open_nats_source(f"nats://127.0.0.1:{nats.spare_port()}/books", RetryTimeouts(1e6, 1e6)))
 
         def close() -> None:
             assert retried.wait(DEADLINE_SECONDS)

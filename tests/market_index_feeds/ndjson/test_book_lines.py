@@ -56,5 +56,5 @@ def test_a_rejected_line_names_a_pair_or_any_but_a_commit_line_none(text: bytes,
     [(line(1)[:-1], pair(1)), (b"{", Names.ANY), (b"x" * (MAX_LINE_BYTES + 1), Names.ANY)],
 )
 def test_a_last_line_needs_its_newline(text: bytes, names: Pair | Names):
-    assert contents(text, is_end=True) == [RejectedLine(1, "it was not finished by a newline", names)]
+    assert contents(text, is_end=True) == [RejectedLine(1, "must end with a newline", names)]
     assert contents(text) == contents(b" \r", is_end=True) == []

@@ -279,8 +279,8 @@ class TestStreams:
         index = open_feed(pipe).read()
         thread.join()
         assert (set(spots(index)), index.as_of) == ({1}, "slot 1")
-        assert f"{pipe}: 2 order books after its last commit line are not served" in caplog.text
-        assert "line 5 rejected: it was not finished by a newline" in caplog.text
+        assert f"{pipe}: 2 order books after the last commit line are not served" in caplog.text
+        assert "line 5 rejected: must end with a newline" in caplog.text
 
     def test_it_continues_after_a_defect_with_what_is_committed(
         self, pipe: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -44,7 +44,7 @@ def test_lines_go_live_as_they_come(pipe: Path, live: LiveIndex, caplog: pytest.
         writer.close()
         eventually(lambda: f"{pipe} ended: 3 order books read, 2 lines rejected" in caplog.text)
         eventually(lambda: feed.is_whole)
-    assert "line 6 rejected: it was not finished by a newline" in caplog.text
+    assert "line 6 rejected: must end with a newline" in caplog.text
     assert spots(live) == {1: "2", 2: None}
 
 

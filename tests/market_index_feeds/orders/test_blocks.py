@@ -106,7 +106,7 @@ class TestBlocks:
         reader = Reader()
         reader.read(RESET, place("a"), place("b", 2), block("1"), RESET, place("c", 2, amount=1))
         assert (set(reader.shown), reader.blocks.phase) == ({1, 2}, Phase.RESETTING)
-        assert reader.blocks.problem == "it is read anew since line 5; waiting for the first block after its reset"
+        assert reader.blocks.problem == "its state is reset since line 5; waiting for the first block after its reset"
         assert reader.read(block("1")) == [Freshness("1")]
         assert reader.shown == {2: ({}, {2: 1}, None)}
 
@@ -178,7 +178,7 @@ class TestUnknown:
         ("line", "reason"),
         [
             (b"nonsense\n", "must be JSON, but is not at character 0: Expecting value: 'nonsense'"),
-            (b"x" * (MAX_LINE_BYTES + 1) + b"\n", f"it is longer than {MAX_LINE_BYTES} bytes"),
+            (b"x" * (MAX_LINE_BYTES + 1) + b"\n", f"must have at most {MAX_LINE_BYTES} bytes"),
             (remove("c"), "order 'c' must rest to be removed"),
             (remove("a") + remove("a"), "order 'a' must rest to be removed"),
             (place("c") + remove("c") + remove("c"), "order 'c' must rest to be removed"),
@@ -248,9 +248,7 @@ class TestUnknown:
     def test_a_last_line_without_its_newline_is_rejected(self):
         reader = Reader()
         reader.read(*BEFORE)
-        assert reader.read(block("3")[:-1], is_end=True) == [
-            RejectedLine(6, "it was not finished by a newline", Names.NONE)
-        ]
+        assert reader.read(block("3")[:-1], is_end=True) == [RejectedLine(6, "must end with a newline", Names.NONE)]
         assert reader.as_of == "2"
 
     def test_what_is_not_read_yet_names_no_pair(self):

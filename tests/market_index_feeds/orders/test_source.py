@@ -282,7 +282,7 @@ class TestStreams:
         index = open_feed(named(pipe)).read()
         thread.join()
         assert (asks(index), index.as_of) == ({1: 10, 2: 10}, "1")
-        assert f"{pipe} line 6 rejected: it was not finished by a newline" in caplog.text
+        assert f"{pipe} line 6 rejected: must end with a newline" in caplog.text
 
     def test_a_relay_retracts_what_it_does_not_name_from_its_first_block_on(self, tmp_path: Path):
         """A relay of a stream of books has to wait for its end, which may never come."""
@@ -324,7 +324,7 @@ class TestBookStreams:
             ({}, (), None),
         ]
         assert (stream.books, stream.rejected, stream.uncommitted) == (3, 0, 0)
-        assert stream.problem == "it is read anew since line 11; waiting for the first block after its reset"
+        assert stream.problem == "its state is reset since line 11; waiting for the first block after its reset"
         assert (stream.knows_all_pairs, stream.is_current, stream.commit, stream.pending_record) == (
             True,
             True,
@@ -366,7 +366,7 @@ class TestNames:
     def test_no_other_feed_has_a_history(self, path: Path):
         path.write_bytes(b"")
         for opened in (open_feed, open_book_stream):
-            with pytest.raises(FeedError, match="cannot be opened: it has no history"):
+            with pytest.raises(FeedError, match="cannot be opened: only a feed of orders, orders:PATH, has a history"):
                 opened(str(path), history=5)
 
     def test_what_is_not_there_cannot_be_opened(self, path: Path):

@@ -26,17 +26,19 @@ class Case:
 
 
 CASES = {
-    "empty": Case(b"", "(remove it to have one made)", "it is an empty file, not a store"),
-    "garbage": Case(b"\x00garbage" * 999, "not a SQLite file", "not a SQLite file"),
-    "cut short": Case(b"SQLite format 3\0", "not a SQLite file", "not a SQLite file"),
-    "foreign": Case("CREATE TABLE t (x)", "a SQLite file of something else", "a SQLite file of something else"),
-    "foreign log": Case("PRAGMA journal_mode = WAL", "of something else", "of something else"),
+    "empty": Case(b"", "(remove it, and a store is created)", "it must be a store, got an empty file"),
+    "garbage": Case(b"\x00garbage" * 999, "not of SQLite", "not of SQLite"),
+    "cut short": Case(b"SQLite format 3\0", "not of SQLite", "not of SQLite"),
+    "foreign": Case(
+        "CREATE TABLE t (x)", "a SQLite file of another application", "a SQLite file of another application"
+    ),
+    "foreign log": Case("PRAGMA journal_mode = WAL", "of another application", "of another application"),
     "later": Case(
         "later",
-        "it has schema 3, and this version of market-index reads schemas 1 and 2: a later version wrote it",
-        "it has schema 3",
+        "its schema must be 1 or 2, got 3 (a later version of market-index wrote it)",
+        "its schema must be 1 or 2, got 3",
     ),
-    "folder": Case("folder", "it is not a file", "it is not a file"),
+    "folder": Case("folder", "it must be a regular file", "it must be a regular file"),
     "missing": Case(None, "No such file or directory", ""),
 }
 
@@ -107,7 +109,7 @@ class TestOpening:
             ("nul\0.db", "embedded null"),
             (
                 "amqp://me:secret@127.0.0.1/b",
-                "^amqp://127.0.0.1/b cannot be opened: 'amqp' is not a known kind of store",
+                "^amqp://127.0.0.1/b cannot be opened: the scheme of a store must be nats or tls, got 'amqp'",
             ),
         ],
     )
@@ -131,7 +133,7 @@ class TestOpening:
 
     def test_standard_input_is_no_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.chdir(tmp_path)
-        with pytest.raises(StoreError, match="- is standard input, and no store"):
+        with pytest.raises(StoreError, match=r"a store must be a file such as market.db, or a bucket, got '-'"):
             open_store("-")
         assert list(tmp_path.iterdir()) == []
 
@@ -139,7 +141,7 @@ class TestOpening:
         store.publish(book(1))
         plain(path, "PRAGMA user_version = 3")
         for opening in (lambda: open_feed(path).read(), lambda: open_store(path)):
-            with pytest.raises((FeedError, StoreError), match="it has schema 3"):
+            with pytest.raises((FeedError, StoreError), match="its schema must be 1 or 2, got 3"):
                 opening()
 
     def test_a_store_is_known_by_what_it_holds_where_its_name_does_not_tell(self, store: Store, path: Path):

@@ -169,7 +169,12 @@ class TestFollowing:
     ):
         store.close()
         path.write_bytes(b"garbage")
-        eventually(lambda: "cannot be read: it is not a store: not a SQLite file; keeping its 3 pairs" in logged.text)
+        eventually(
+            lambda: (
+                "cannot be read: it must be a store, got a file that is not of SQLite; keeping its 3 pairs"
+                in logged.text
+            )
+        )
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
     @pytest.mark.parametrize("content", [b"", b"garbage" * 1000, "foreign"])
@@ -186,7 +191,7 @@ class TestFollowing:
         store.close()
         path.rename(kept)
         other.rename(path)
-        eventually(lambda: re.search(r"cannot be read: it is .*; keeping its 3 pairs", logged.text))
+        eventually(lambda: re.search(r"cannot be read: it must be a store, got .*; keeping its 3 pairs", logged.text))
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         kept.rename(path)
         with open_store(path) as store:
@@ -200,9 +205,7 @@ class TestFollowing:
         with open_store(tmp_path / "other.db") as other:
             other.publish(book(2, 5))
         (tmp_path / "other.db").rename(path)
-        eventually(
-            lambda: "log is still there: end all publishers and readers, then remove market.db-wal" in logged.text
-        )
+        eventually(lambda: "log still exists: end all publishers and readers, then remove market.db-wal" in logged.text)
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         for name in ("market.db-wal", "market.db-shm"):
             path.with_name(name).unlink()
@@ -263,7 +266,7 @@ class TestFollowing:
         (tmp_path / "copy").rename(path)
         before = path.read_bytes()
         for opening in (lambda: open_feed(path).read(), lambda: open_store(path), lambda: open_feed(path).read()):
-            with pytest.raises((FeedError, StoreError), match="rows are missing in it, or are those of another file"):
+            with pytest.raises((FeedError, StoreError), match="rows are missing, or belong to another file"):
                 opening()
         assert path.read_bytes() == before
         Path(f"{path}-wal").unlink()
@@ -273,7 +276,7 @@ class TestFollowing:
     def test_rows_that_are_missing_are_noticed_and_replacing_makes_it_whole(self, store: Store, path: Path):
         store.publish(book(1, 1), book(2, 2))
         plain(path, "DELETE FROM books WHERE pair = ?", str(pair(1)))
-        with pytest.raises(FeedError, match="rows are missing in it"):
+        with pytest.raises(FeedError, match="rows are missing"):
             open_feed(path).read()
         assert store.replace([book(2, 2)]).revision == 2
         assert spots(open_feed(path).read()) == {2: "2"}
@@ -315,19 +318,19 @@ class TestFollowing:
         [
             (
                 "body = 'nonsense'",
-                "its digest does not fit, so that it was damaged or is not a store's: b'nonsense'",
+                "must have the stored digest (it was damaged, or written by another program), got b'nonsense'",
             ),
-            ("body = x'ff00'", "its digest does not fit"),
-            ("body = 7", "its digest does not fit"),
-            ("body = replace(body, '\"1\"', '\"2\"')", "its digest does not fit"),
-            ("digest = 7", "its digest does not fit"),
-            ("digest = 'text'", "its digest does not fit"),
-            ("revision = 'late'", "its digest does not fit"),
-            ("body = (SELECT body FROM books WHERE pair = 'PAIR3')", "its digest does not fit"),
-            ("(body, digest) = (SELECT body, digest FROM books WHERE pair = 'PAIR3')", "its digest does not fit"),
-            ("pair = 'ADA/ADA'", "its digest does not fit"),
-            ("pair = 'ADA/ADA', digest = forged(2, body)", "it holds the book of another pair"),
-            ("pair = x'ff', digest = forged(2, body)", "it holds the book of another pair"),
+            ("body = x'ff00'", "must have the stored digest"),
+            ("body = 7", "must have the stored digest"),
+            ("body = replace(body, '\"1\"', '\"2\"')", "must have the stored digest"),
+            ("digest = 7", "must have the stored digest"),
+            ("digest = 'text'", "must have the stored digest"),
+            ("revision = 'late'", "must have the stored digest"),
+            ("body = (SELECT body FROM books WHERE pair = 'PAIR3')", "must have the stored digest"),
+            ("(body, digest) = (SELECT body, digest FROM books WHERE pair = 'PAIR3')", "must have the stored digest"),
+            ("pair = 'ADA/ADA'", "must have the stored digest"),
+            ("pair = 'ADA/ADA', digest = forged(2, body)", "must be the book of the pair of its row"),
+            ("pair = x'ff', digest = forged(2, body)", "must be the book of the pair of its row"),
             ("body = 'nonsense', digest = forged(2, 'nonsense')", "must be JSON, but is not at character 0"),
         ],
     )
@@ -345,7 +348,7 @@ class TestFollowing:
             plain(path, "UPDATE runs SET last = 2")
             if first and "digest" in change:
                 # Then nothing tells whether the rows are all there.
-                with pytest.raises(FeedError, match="rows are missing in it, or are those of another file"):
+                with pytest.raises(FeedError, match="rows are missing, or belong to another file"):
                     feed.start(live)
                 return
             if first:
@@ -392,7 +395,7 @@ class TestFollowing:
         for number in (2, 3):
             with pytest.raises(PairNotFound, match=str(pair(number))):
                 open_feed(path).read_order_book(pair(number))
-        with pytest.raises(FeedError, match=f"cannot be read: row {pair(1)}: its digest does not fit"):
+        with pytest.raises(FeedError, match=f"cannot be read: row {pair(1)}: must have the stored digest"):
             open_feed(path).read_order_book(pair(1))
 
     def test_to_look_at_the_file_lets_go_of_no_lock(self, store: Store, path: Path):
