@@ -84,7 +84,7 @@ def test_the_last_books_are_served_while_the_server_of_the_bucket_is_down(tmp_pa
             assert command.end() == 0
 
 
-def test_a_book_that_is_too_large_is_named_and_costs_nothing_else(tmp_path: Path, lines: Path):
+def test_a_book_that_is_too_large_is_named_and_does_not_stop_others(tmp_path: Path, lines: Path):
     with nats.served(tmp_path / "small", "max_payload: 16384") as server:
         target = f"{server.url}/books"
         large = wire.order_book_to_json(nats.noise(1)).decode()

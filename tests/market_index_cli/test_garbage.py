@@ -119,7 +119,7 @@ def require_good(service: Service) -> None:
     assert listed.items() >= {str(case.pair.base): "0.5" for case in CASES}.items()
 
 
-def test_serve_keeps_the_last_good_books(source: Source, tmp_path: Path):
+def test_serve_keeps_the_last_valid_books(source: Source, tmp_path: Path):
     with running(tmp_path, source.target, "--port", 0) as command:
         service = command.service
         require_good(service)

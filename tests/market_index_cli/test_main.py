@@ -62,7 +62,7 @@ def test_only_serve_imports_a_web_stack_and_no_file_needs_nats(store: Path):
         assert not {*WEB_STACK, "nats"} & {*imported}, command
 
 
-def test_without_click_one_line_names_the_extra():
+def test_one_line_names_the_extra_if_click_is_missing():
     done = run_without("click", "pairs", SAMPLE)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "market-index needs click, which comes with its extra: pip install 'market-index[cli]'\n"
@@ -80,7 +80,7 @@ def test_serve_without_a_web_stack_names_the_extra(package: str):
     )
 
 
-def test_other_missing_modules_are_defects():
+def test_other_missing_modules_are_unexpected_errors():
     with pytest.raises(ModuleNotFoundError, match="no_such_module"), server_imports():
         import no_such_module  # type: ignore[import-not-found]  # noqa: F401  # it does not exist
     done = run_without("market_index_cli.signals", "--version")
@@ -88,6 +88,6 @@ def test_other_missing_modules_are_defects():
     assert "ModuleNotFoundError: " in done.stderr
 
 
-def test_the_package_is_run_as_a_module_too():
+def test_the_package_runs_as_a_module():
     done = run_python("-m", "market_index_cli", "--help")
     assert (done.returncode, done.stdout) == (0, run("--help").stdout)

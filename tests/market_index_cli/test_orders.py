@@ -86,7 +86,7 @@ class TestPublish:
         assert (done.returncode, done.stdout) == (5, f"{store}: 0 order books published, revision 0\n")
         assert done.stderr == f"{events}: its state is not known yet; waiting for a reset\n"
 
-    def test_a_block_says_what_the_books_reflect(self, events: Path, store: Path):
+    def test_a_block_is_the_as_of_of_the_books(self, events: Path, store: Path):
         done = invoke("publish", store, f"orders:{events}", "--as-of", "slot 7")
         assert done.returncode == 2
         assert f"{events} has a block, which says what the books reflect: omit --as-of" in done.stderr
@@ -102,7 +102,7 @@ class TestPublish:
         done = invoke("publish", store, lines, "--history", 0)
         assert (done.returncode, "only a feed of orders, orders:PATH, has a history" in done.stderr) == (3, True)
 
-    def test_standard_input_is_published_as_it_comes(self, tmp_path: Path, store: Path):
+    def test_standard_input_is_published_as_it_arrives(self, tmp_path: Path, store: Path):
         def as_of() -> str | None:
             return open_feed(store).read().as_of if store.exists() else None
 
@@ -180,6 +180,6 @@ def test_a_relay_keeps_a_store_the_same(tmp_path: Path, events: Path, store: Pat
 
 
 @pytest.mark.parametrize("command", [("pairs",), ("relay", "market.db"), ("serve",)])
-def test_a_feed_that_is_not_there_is_an_error(command: tuple[str, ...]):
+def test_a_missing_feed_is_an_error(command: tuple[str, ...]):
     done = invoke(command[0], "orders:nowhere", *command[1:])
     assert (done.returncode, "nowhere cannot be opened: No such file or directory" in done.stderr) == (3, True)

@@ -27,7 +27,7 @@ def memory_of(process: int) -> int:
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_a_file_is_published_and_the_store_is_made(store: Path):
+def test_a_file_is_published_and_the_store_is_created(store: Path):
     done = run("publish", store, SAMPLE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{store}: 13 order books published, revision 1\n"
@@ -47,7 +47,7 @@ def test_every_recorded_book_comes_back_as_plain_json_and_decimal_read_it(store:
             ]
 
 
-def test_rejected_lines_are_named_and_cost_nothing_else(store: Path, lines: Path):
+def test_rejected_lines_are_named_and_do_not_stop_others(store: Path, lines: Path):
     lines.write_text(line(1, 1) + "nonsense\n" + line(2, 2) + line(3)[:40] + "\n" + line(4, 4) + line(5)[:-1])
     done = invoke("publish", store, lines)
     assert done.returncode == 5
@@ -67,7 +67,7 @@ def test_the_first_of_many_rejected_lines_are_named(store: Path):
     assert done.stderr.endswith(f"standard input: 25 lines rejected: {numbers} and 5 more\n")
 
 
-def test_lines_of_standard_input_are_published_as_they_come(store: Path):
+def test_lines_of_standard_input_are_published_as_they_arrive(store: Path):
     with subprocess.Popen([COMMAND, "publish", store, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
@@ -172,7 +172,7 @@ def published(store: Path) -> tuple[dict[int, str | None], str | None, int | Non
 class TestCommitLines:
     """Lines that say what the books before them reflect."""
 
-    def test_each_publishes_what_came_before_it_in_one_revision(
+    def test_each_commit_line_publishes_the_books_before_it_in_one_revision(
         self, store: Path, lines: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(line_source, "_CHUNK_BYTES", 50)
@@ -194,7 +194,7 @@ class TestCommitLines:
         assert published(store) == ({1: "4", 2: "4"}, None, 4)
         assert revisions == [Freshness(as_of, parse_time(time)) for as_of in ("slot 1", "slot 2", "slot 3", None)]
 
-    def test_one_without_a_time_is_published_now(self, store: Path, lines: Path):
+    def test_a_commit_line_without_a_time_is_published_now(self, store: Path, lines: Path):
         lines.write_text(line(1, 1) + commit("slot 1"))
         assert invoke("publish", store, lines).returncode == 0
         freshness = open_feed(store).read().freshness
@@ -202,7 +202,9 @@ class TestCommitLines:
         assert freshness.published_at is not None
 
     @pytest.mark.parametrize("arguments", [(), ("--replace",)])
-    def test_what_no_commit_line_follows_is_not_published(self, store: Path, lines: Path, arguments: tuple[str, ...]):
+    def test_books_after_the_last_commit_line_are_not_published(
+        self, store: Path, lines: Path, arguments: tuple[str, ...]
+    ):
         lines.write_text(line(1, 1) + commit("slot 1") + line(1, 2) + line(2, 2))
         done = invoke("publish", store, lines, *arguments)
         assert done.returncode == 5
@@ -210,7 +212,7 @@ class TestCommitLines:
         assert done.stderr == f"{lines}: 2 order books after the last commit line not published\n"
         assert published(store)[:2] == ({1: "1"}, "slot 1")
 
-    def test_what_is_replaced_reflects_what_the_last_one_says(self, store: Path, lines: Path):
+    def test_replaced_books_have_the_freshness_of_the_last_commit_line(self, store: Path, lines: Path):
         invoke("publish", store, SAMPLE)
         lines.write_text(line(1, 1) + commit("slot 1") + line(2, 2) + commit("slot 2"))
         done = invoke("publish", store, lines, "--replace")
@@ -218,7 +220,7 @@ class TestCommitLines:
         assert published(store) == ({1: "1", 2: "2"}, "slot 2", 2)
 
     @pytest.mark.parametrize("arguments", [(), ("--replace",)])
-    def test_they_exclude_as_of(self, store: Path, lines: Path, arguments: tuple[str, ...]):
+    def test_commit_lines_exclude_as_of(self, store: Path, lines: Path, arguments: tuple[str, ...]):
         lines.write_text(line(1, 1) + commit("slot 1"))
         done = invoke("publish", store, lines, "--as-of", "slot 2", *arguments)
         assert done.returncode == 2
@@ -230,13 +232,15 @@ class TestAsOf:
     """`--as-of`, with and without books."""
 
     @pytest.mark.parametrize("arguments", [(), ("--replace",)])
-    def test_a_file_is_published_together_with_it(self, store: Path, arguments: tuple[str, ...]):
+    def test_a_file_is_published_together_with_its_as_of(self, store: Path, arguments: tuple[str, ...]):
         done = invoke("publish", store, SAMPLE, "--as-of", "slot 1", *arguments)
         assert (done.returncode, done.stderr) == (0, "")
         assert len(open_feed(store).read()) == 13
         assert published(store)[1:] == ("slot 1", 1)
 
-    def test_it_is_published_with_the_last_batch(self, store: Path, lines: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_the_as_of_is_published_with_the_last_batch(
+        self, store: Path, lines: Path, monkeypatch: pytest.MonkeyPatch
+    ):
         invoke("publish", store, "--as-of", "slot 1")
         seen: list[MarketIndex] = []
         real = SqliteStore.update
@@ -252,12 +256,12 @@ class TestAsOf:
         assert invoke("publish", store, lines, "--as-of", "slot 2").returncode == 0
         assert [(len(index), index.as_of) for index in seen] == [(1, "slot 1"), (2, "slot 1"), (3, "slot 2")]
 
-    def test_of_a_stream_it_is_published_at_the_end(self, store: Path):
-        done = run("publish", store, "-", "--as-of", "slot 1", stdin=line(1, 1))
+    def test_the_as_of_of_a_stream_is_published_at_its_end(self, store: Path):
+        done = run("publish", store, "-", "--as-of", "slot 1", said=line(1, 1))
         assert done.stdout == f"{store}: 1 order book published, revision 2\n"
         assert published(store) == ({1: "1"}, "slot 1", 2)
 
-    def test_without_books_it_is_a_heartbeat(self, store: Path):
+    def test_an_as_of_without_books_is_a_heartbeat(self, store: Path):
         invoke("publish", store, SAMPLE, "--as-of", "slot 1")
         before = open_feed(store).read()
         done = invoke("publish", store, "--as-of", "slot 2")
@@ -286,7 +290,7 @@ class TestAsOf:
         assert not store.exists()
 
     @pytest.mark.parametrize("arguments", [(), ("--replace",)])
-    def test_input_without_a_book_does_not_set_it(self, store: Path, arguments: tuple[str, ...]):
+    def test_input_without_a_book_does_not_set_the_as_of(self, store: Path, arguments: tuple[str, ...]):
         """A producer that died at its start did not confirm the books."""
         invoke("publish", store, SAMPLE, "--as-of", "slot 1")
         done = run("publish", store, "-", "--as-of", "slot 2", *arguments, stdin="")
@@ -304,7 +308,7 @@ class TestAsOf:
             ("nonsense\n", ("--replace",)),
         ],
     )
-    def test_a_rejected_line_hides_it(
+    def test_a_rejected_line_hides_the_as_of(
         self, store: Path, lines: Path, bad: str, arguments: tuple[str, ...], is_commit: bool
     ):
         lines.write_text(line(1, 1) + line(2, 1))
@@ -315,20 +319,20 @@ class TestAsOf:
         assert f"{store}: as_of not recorded, because of what was rejected\n" in done.stderr
         assert published(store)[:2] == ({1: "2", 2: "1"}, None)
 
-    def test_a_pair_kept_for_a_line_after_the_last_commit_line_hides_it(self, store: Path, lines: Path):
+    def test_a_pair_kept_for_a_line_after_the_last_commit_line_hides_the_as_of(self, store: Path, lines: Path):
         lines.write_text(line(1, 1) + line(2, 1))
         invoke("publish", store, lines)
         lines.write_text(line(1, 2) + commit("slot 2") + line(2).replace("[]", "0"))
         assert invoke("publish", store, lines, "--replace").returncode == 5
         assert published(store)[:2] == ({1: "2", 2: "1"}, None)
 
-    def test_a_rejected_line_that_a_later_one_replaces_does_not_hide_it(self, store: Path, lines: Path):
+    def test_a_rejected_line_that_a_later_one_replaces_does_not_hide_the_as_of(self, store: Path, lines: Path):
         lines.write_text(line(1).replace("[]", "0") + line(1, 1))
         for arguments in ((), ("--replace",)):
             assert invoke("publish", store, lines, "--as-of", "slot 1", *arguments).returncode == 5
             assert published(store)[:2] == ({1: "1"}, "slot 1")
 
-    def test_a_book_that_is_too_large_hides_it(self, store: Path, lines: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_book_that_is_too_large_hides_the_as_of(self, store: Path, lines: Path, monkeypatch: pytest.MonkeyPatch):
         real = SqliteStore.update
 
         def rejecting(self: SqliteStore, books: list[OrderBook], *arguments: Any, **more: Any) -> Receipt:
@@ -381,7 +385,7 @@ def test_a_target_or_file_that_cannot_be_opened_is_one_line_and_exit_code_3(
     ("books", "reason"),
     [("http://127.0.0.1:1", "but no URL"), ("market.db", "market.db is a store")],
 )
-def test_a_source_that_is_no_file_of_lines_is_wrong_usage(
+def test_a_source_that_is_not_a_file_of_lines_is_wrong_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, books: str, reason: str
 ):
     monkeypatch.chdir(tmp_path)

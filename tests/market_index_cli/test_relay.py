@@ -34,7 +34,7 @@ def test_a_file_feeds_a_bucket_until_a_signal_ends_it(bucket: str, tmp_path: Pat
 
 
 @pytest.mark.thorough
-def test_a_relay_that_is_killed_leaves_no_harm(bucket: str, tmp_path: Path):
+def test_a_killed_relay_does_not_damage_the_store(bucket: str, tmp_path: Path):
     store = tmp_path / "market.db"
     with open_store(store, synchronous="normal") as source:
         source.publish(*(book(number, 1) for number in range(200)))

@@ -43,7 +43,7 @@ def test_every_book_of_the_sample_is_served(sample: Running):
         assert service.order_book(line["base"], line["quote"]).json == line
 
 
-def test_an_answer_has_a_date_and_names_no_server(sample: Running):
+def test_a_response_has_a_date_and_names_no_server(sample: Running):
     headers = sample.service.pair_list().headers
     assert "server" not in headers
     assert "date" in headers
@@ -113,7 +113,7 @@ def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: P
         assert command.end() == 0
 
 
-def test_the_first_answer_has_all_of_a_file_on_standard_input(tmp_path: Path):
+def test_the_first_response_has_the_whole_file_on_standard_input(tmp_path: Path):
     with SAMPLE.open("rb") as sample, running(tmp_path, "-", "--port", 0, stdin=sample) as command:
         assert len(command.service.pair_list().json["pairs"]) == 13
         assert "standard input: 13 pairs, 0 lines rejected\n" in command.stderr
@@ -127,7 +127,7 @@ def is_listened_on(port: int) -> bool:
     return True
 
 
-def test_a_response_in_flight_at_a_signal_is_sent_whole(tmp_path: Path):
+def test_a_response_in_flight_is_completed_after_a_signal(tmp_path: Path):
     pair = Pair(AssetId(b"\x01" * 28, b"deep"), ADA)
     levels = ",".join(f'{{"price":"{price}","accumulated_liquidity":1}}' for price in range(1, 120_001))
     body = f'{{"base":"{pair.base}","quote":"ADA","spot":null,"bids":[],"asks":[{levels}]}}'.encode()
@@ -174,7 +174,7 @@ def test_a_feed_that_cannot_be_opened_ends_a_process_with_exit_code_3():
     assert done.stderr == "Error: nowhere.ndjson cannot be opened: No such file or directory\n"
 
 
-def test_a_file_that_cannot_be_read_is_exit_code_3_too():
+def test_an_unreadable_file_is_exit_code_3():
     # Reading a process's own memory at address 0 fails, also for root, though the file exists.
     done = invoke("serve", "/proc/self/mem", "--port", 0)
     assert (done.returncode, done.stderr) == (3, "Error: /proc/self/mem cannot be read: Input/output error\n")
@@ -305,7 +305,7 @@ def test_requests_are_not_logged_by_default(tmp_path: Path):
         assert "GET" not in command.stderr
 
 
-def test_clients_revalidate_an_answer_by_default(sample: Running):
+def test_clients_revalidate_a_response_by_default(sample: Running):
     assert sample.service.pair_list().headers["cache-control"] == "no-cache"
 
 
@@ -323,7 +323,7 @@ def test_it_runs_on_uvloop_and_httptools(sample: Running):
     assert "/httptools/parser/" in loaded
 
 
-def test_it_listens_on_ipv6_where_asked(tmp_path: Path):
+def test_it_can_listen_on_ipv6(tmp_path: Path):
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError as error:
@@ -425,7 +425,7 @@ def test_the_page_is_served_by_default(sample: Running):
     assert sample.service.request("/").headers["content-type"].startswith("text/html")
 
 
-def test_web_pages_of_other_origins_may_not_read_answers_by_default(sample: Running):
+def test_web_pages_of_other_origins_may_not_read_responses_by_default(sample: Running):
     client = Client(sample.service.port)
     answer = client.request("/trading-view/pair-list", headers="Origin: https://page.example\r\n")
     client.close()

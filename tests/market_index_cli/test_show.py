@@ -185,6 +185,6 @@ def test_a_terminal_shows_how_fresh_the_books_of_a_store_are(store: Path):
             assert "slot" not in invoke(*command, *as_json).stdout
 
 
-def test_a_terminal_shows_nothing_of_a_freshness_that_is_not_known():
+def test_a_terminal_shows_no_unknown_freshness():
     for command in (("pairs", SAMPLE), ("book", SAMPLE, "ADA", IUSD)):
         assert not any(re.search("as of|published", row) for row in on_terminal(*command, columns=100))

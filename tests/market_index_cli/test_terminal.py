@@ -41,7 +41,7 @@ def named(name: bytes) -> str:
         ("SNEK\u2028".encode(), "00000000…:534e454…"),
     ],
 )
-def test_a_name_is_shown_where_it_is_plain_text(name: bytes, shown: str):
+def test_a_name_is_shown_if_it_is_printable_text(name: bytes, shown: str):
     assert named(name) == shown
 
 
@@ -58,7 +58,7 @@ def test_an_identifier_is_cut_to_the_width_and_never_guessed(asset: AssetId, wid
 
 
 @given(st.lists(strategies.order_books(), max_size=4))
-def test_a_table_has_a_line_a_book_and_every_exact_price(books: list[OrderBook]):
+def test_a_table_has_one_line_per_book_and_every_exact_price(books: list[OrderBook]):
     headings, *rows = terminal.pair_table(books, WIDE)
     if any(book.is_crossed or book.is_locked for book in books):
         assert rows.pop() == "In yellow, with a spread of zero or less: locked or crossed."
@@ -114,7 +114,7 @@ def test_a_ladder_has_the_asks_above_the_bids_and_every_exact_amount(
     ]
 
 
-def test_what_is_crossed_or_locked_is_said_and_marked():
+def test_crossed_and_locked_books_are_labelled_and_coloured():
     pair = Pair(TOKEN, ADA)
     crossed = OrderBook.from_levels(pair, bids=[("2", 1)], asks=[("1", 1)])
     locked = OrderBook.from_levels(pair, bids=[("2", 1)], asks=[("2", 1)])
@@ -132,7 +132,7 @@ def test_what_is_crossed_or_locked_is_said_and_marked():
     assert ["\x1b[33m" in row for row in rows] == [True, True, False]
 
 
-def test_wide_names_and_accents_are_given_their_room():
+def test_wide_characters_and_accents_are_aligned():
     pairs = [Pair(AssetId(bytes(28), name.encode()), ADA) for name in ("大小", "e\u0301", "SNEK")]
     _, *rows = terminal.pair_table([OrderBook(pair) for pair in pairs], WIDE)
     assert [row.split("  -")[0] for row in rows] == [
@@ -145,7 +145,7 @@ def test_wide_names_and_accents_are_given_their_room():
 @pytest.mark.parametrize(
     ("encoding", "blocks"), [("utf-8", True), ("ascii", False), ("latin-1", False), (None, False), ("no such", False)]
 )
-def test_blocks_are_drawn_where_the_encoding_has_them(encoding: str | None, blocks: bool):
+def test_blocks_are_drawn_if_the_encoding_has_them(encoding: str | None, blocks: bool):
     assert terminal.can_show_blocks(encoding) is blocks
 
 
@@ -163,7 +163,7 @@ CLOCKS = "by the clocks of the publisher and this machine"
         (Freshness(published_at=NOW + timedelta(hours=1)), [f"published 0 s ago, {CLOCKS}"]),
     ],
 )
-def test_what_is_known_of_the_freshness_is_shown_and_no_age_is_negative(freshness: Freshness, shown: list[str]):
+def test_known_freshness_is_shown_and_no_age_is_negative(freshness: Freshness, shown: list[str]):
     assert list(terminal.freshness_lines(freshness, NOW, WIDE)) == shown
 
 

@@ -33,7 +33,7 @@ def test_a_file_can_be_read_as_a_stream(path: Path, caplog: pytest.LogCaptureFix
     assert f"{path} line 2 rejected: must be JSON" in caplog.text
 
 
-def test_what_cannot_be_read_is_an_error():
+def test_an_unreadable_stream_is_an_error():
     reading, writing = os.pipe()
     os.close(reading)
     with pytest.raises(FeedError, match="a closed pipe cannot be read: Bad file descriptor"):

@@ -84,13 +84,13 @@ def bad(names: int | Names, record: Hashable = None) -> Rejected:
 class TestOwnership:
     """Which pairs are retracted, and which are kept."""
 
-    def test_a_snapshot_retracts_what_it_does_not_name(self):
+    def test_a_snapshot_retracts_pairs_that_it_does_not_name(self):
         assert live_after(Snapshot(books=[book(1), book(2)]), Snapshot(books=[book(3)], unchanged=[pair(2)])) == {
             2: None,
             3: None,
         }
 
-    def test_pairs_of_others_are_left_alone(self):
+    def test_pairs_of_others_are_not_changed(self):
         live = LiveIndex([book(7)])
         with Feed(source := Scripted(Snapshot(books=[book(1)]), Snapshot(books=[book(2)]))) as feed:
             feed.start(live)
@@ -111,7 +111,7 @@ class TestOwnership:
             eventually(lambda: not source.left)
         assert spots(live) == {7: None}
 
-    def test_a_rejected_record_keeps_the_pair_that_it_names_until_it_is_gone(self):
+    def test_a_rejected_record_keeps_the_pair_that_it_names_until_it_is_removed(self):
         first = Snapshot(books=[book(1), book(2)])
         assert live_after(first, Snapshot(books=[book(3)], rejected=[bad(1)])) == {1: None, 3: None}
         assert live_after(first, Snapshot(books=[book(3)], rejected=[bad(1)]), Snapshot(books=[book(3)])) == {3: None}
@@ -146,7 +146,7 @@ class TestOwnership:
 
     @settings(phases=WITHOUT_SHRINKING)
     @given(st.lists(snapshots | deltas, max_size=8))
-    def test_a_model_that_looks_at_each_pair_by_itself_agrees(self, script: list[Snapshot | Delta]):
+    def test_live_pairs_equal_a_model_that_decides_for_each_pair(self, script: list[Snapshot | Delta]):
         live, seen = LiveIndex(), list[set[Pair]]()
         steps = [step for update in script for step in (update, lambda: seen.append(set(live.current)))]
         with Feed(source := Scripted(Snapshot(), *steps)) as feed:
@@ -193,7 +193,7 @@ class Model:
 class TestCounting:
     """What is counted, and what is logged."""
 
-    def test_a_record_is_reported_once_until_it_is_good_or_gone(self, logged: pytest.LogCaptureFixture):
+    def test_a_rejected_record_is_reported_once_until_it_is_valid_or_removed(self, logged: pytest.LogCaptureFixture):
         rejected = [bad(1, pair(1)), bad(Names.NONE, "odd")]
         live = LiveIndex()
         source = Scripted(
@@ -212,7 +212,7 @@ class TestCounting:
             eventually(lambda: not source.left)
             assert feed.rejected == logged.text.count("a script record rejected: no book") == 7
 
-    def test_what_is_rejected_while_a_snapshot_is_read_is_reported_at_once(self, live: LiveIndex):
+    def test_records_rejected_while_a_snapshot_is_read_are_reported_immediately(self, live: LiveIndex):
         source = Scripted(
             Loading(rejected=[bad(1)]),
             lambda: reported.append(feed.rejected),
@@ -226,7 +226,7 @@ class TestCounting:
             eventually(lambda: not source.left)
             assert (feed.rejected, reported, spots(live)) == (2, [1], {1: None})
 
-    def test_what_is_rejected_now_is_counted_and_the_oldest_retained_book_has_an_age(self, live: LiveIndex):
+    def test_current_rejections_are_counted_and_the_oldest_retained_book_has_an_age(self, live: LiveIndex):
         shown: list[tuple[int, bool]] = []
         rejecting = Delta(rejected=[bad(1, pair(1)), bad(Names.NONE, "odd"), bad(2, pair(2))])
 
@@ -272,13 +272,13 @@ class TestCounting:
             assert feed.retained_age is not None
             assert feed.retained_age < inf
 
-    def test_lines_are_each_reported(self):
+    def test_each_rejected_line_is_reported(self):
         with Feed(source := Scripted(Snapshot(rejected=[bad(1)]), Delta(rejected=[bad(1), bad(1)]))) as feed:
             feed.start(LiveIndex())
             eventually(lambda: not source.left)
             assert feed.rejected == 3
 
-    def test_all_are_counted_and_the_first_of_a_minute_are_logged(
+    def test_all_rejections_are_counted_and_the_first_of_a_minute_are_logged(
         self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
     ):
         now = [0.0]
@@ -300,7 +300,7 @@ class TestCounting:
         assert logged.messages[-1] == "a script: 980 more records rejected within a minute"
         assert logged.text.count("a script record rejected: no book") == 40
 
-    def test_those_of_a_source_that_fails_are_reported_at_the_end_of_the_minute_too(
+    def test_rejections_of_a_failing_source_are_reported_at_the_end_of_the_minute(
         self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
     ):
         now = [0.0]
@@ -325,7 +325,7 @@ class TestCounting:
             eventually(lambda: not source.left)
         assert ages == [(True, False, False)] * 2 + [(False, True, False), (False, True, True)]
 
-    def test_a_publication_that_is_read_late_is_as_old_as_clocks_say(self, live: LiveIndex):
+    def test_a_publication_that_is_read_late_has_its_age_by_wall_clocks(self, live: LiveIndex):
         """At the start. While it is followed, its age is that of its arrival."""
         hour_ago = datetime.now(UTC) - timedelta(hours=1)
         ages: list[float] = []
@@ -374,7 +374,7 @@ class TestFailing:
         assert len(messages) == 5
         assert source.opened == source.closed == 5
 
-    def test_a_defect_is_logged_with_its_traceback_and_following_resumes(
+    def test_an_unexpected_error_is_logged_with_its_traceback_and_following_resumes(
         self, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
         source = Scripted(Snapshot(books=[book(1)]), ZeroDivisionError("a defect"), Delta(books=[book(2)]))
@@ -385,7 +385,7 @@ class TestFailing:
         assert "ZeroDivisionError: a defect" in logged.text
         assert "unexpected error: a defect; keeping its 1 pairs" in logged.text
 
-    def test_a_defect_that_stays_is_logged_once(self, live: LiveIndex, logged: pytest.LogCaptureFixture):
+    def test_a_repeated_unexpected_error_is_logged_once(self, live: LiveIndex, logged: pytest.LogCaptureFixture):
         script = [ZeroDivisionError("a defect") for _ in range(5)]
         with Feed(source := Scripted(Snapshot(books=[book(1)]), *script)) as feed:
             feed.start(live)
@@ -446,7 +446,7 @@ class TestFailing:
                 feed.read()
             assert source.closed == 1
 
-    def test_a_part_that_cannot_be_read_makes_it_failing_until_it_can(self, live: LiveIndex):
+    def test_an_unreadable_part_makes_a_feed_failing_until_it_is_read(self, live: LiveIndex):
         follower = Follower(
             source := Scripted(
                 Snapshot(books=[book(1)]), Snapshot(unchanged=[pair(1)], problem="503"), Delta(problem="503")
@@ -505,7 +505,7 @@ class TestFailing:
             assert (source.opened, source.closed, spots(live)) == (1, 1, {1: None})
             assert follower.problem == problem
 
-    def test_a_source_that_has_ended_grows_old(self, live: LiveIndex):
+    def test_the_age_of_an_ended_source_increases(self, live: LiveIndex):
         """Its producer may have died, so its books are stale: `/healthz` answers 503 with `--max-stale`."""
         follower = Follower(Scripted(Snapshot(books=[book(1)]), ends=True))
         follower.start(live, None)
@@ -513,7 +513,7 @@ class TestFailing:
         age = follower.age
         eventually(lambda: follower.age > age)
 
-    def test_what_cannot_be_loaded_is_an_error_and_can_be_tried_again(self, live: LiveIndex):
+    def test_a_source_that_cannot_be_loaded_is_an_error_and_can_be_started_again(self, live: LiveIndex):
         source = Scripted(Unavailable("it is damaged"), OSError(5, "Input/output error"), Snapshot(books=[book(1)]))
         with Feed(source) as feed:
             for reason in ("it is damaged", "Input/output error"):
@@ -613,7 +613,7 @@ class TestClosing:
         assert source.closed == 1
         assert spots(live) == {}
 
-    def test_a_thread_that_is_stuck_is_abandoned_and_publishes_nothing(
+    def test_a_blocked_thread_is_abandoned_and_publishes_nothing(
         self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
     ):
         monkeypatch.setattr(follower_module, "CLOSE_SECONDS", 0.05)
@@ -657,7 +657,7 @@ class TestClosing:
         feed.close()
         assert (source.closed, spots(live)) == (1, {1: None})
 
-    def test_the_thread_that_follows_may_close(self, live: LiveIndex):
+    def test_the_own_thread_of_a_follower_may_close_it(self, live: LiveIndex):
         closed_by: list[str] = []
 
         def close() -> None:
@@ -670,7 +670,7 @@ class TestClosing:
         assert closed_by == ["feed a script"]
         assert spots(live) == {1: None}
 
-    def test_a_source_that_has_more_is_read_on(self):
+    def test_a_source_that_has_more_is_read_to_its_end(self):
         source = Scripted(Snapshot(books=[book(1)], has_more=True), Delta(books=[book(2)]))
         reported: list[tuple[int, int]] = []
         feed = Feed(source)
@@ -680,7 +680,7 @@ class TestClosing:
         again = Scripted(Snapshot(books=[book(1)], has_more=True), Delta(books=[book(2)]))
         assert spots(Feed(again).read()) == {1: None, 2: None}
 
-    def test_one_book_is_read_with_all_others_where_the_medium_cannot_do_otherwise(self):
+    def test_one_book_is_read_with_all_others_if_the_medium_has_no_better_way(self):
         assert Feed(Scripted(Snapshot(books=[book(1, 5), book(2)]))).read_order_book(pair(1)) == book(1, 5)
 
     def test_the_freshness_of_one_book_is_read_before_the_book(self):
@@ -688,7 +688,7 @@ class TestClosing:
         feed = Feed(source)
         assert (feed.read_order_book(pair(1)), feed.freshness) == (book(1, 2), Freshness("slot 1"))
 
-    def test_the_freshness_of_one_book_is_that_of_all_where_they_are_read_with_it(self):
+    def test_the_freshness_of_one_book_is_that_of_all_if_all_are_read(self):
         feed = Feed(Scripted(Snapshot(books=[book(1)], freshness=Freshness("slot 1"))))
         feed.read_order_book(pair(1))
         assert feed.freshness == Freshness("slot 1")

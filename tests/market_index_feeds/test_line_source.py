@@ -31,7 +31,7 @@ class TestCutting:
         lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
         assert [*found, cutter.unfinished] == [Line(number, text) for number, text in enumerate(lines, 1)]
 
-    def test_a_line_too_long_is_none_wherever_it_is_cut(self):
+    def test_a_line_that_is_too_long_is_none_for_any_chunks(self):
         cutter = LineCutter()
         longest, longer = b"x" * MAX_LINE_BYTES, b"y" * (MAX_LINE_BYTES + 1)
         assert list(cutter.feed(longest)) == []
@@ -71,7 +71,7 @@ class TestFiles:
             fourth = next(batch for batch in batches if batch.is_start)
             assert (fourth.lines, fourth.unfinished) == ([], Line(1, b""))
 
-    def test_a_file_that_was_renamed_away_is_read_until_another_is_in_its_place(self, tmp_path: Path):
+    def test_a_renamed_file_is_read_until_another_one_replaces_it(self, tmp_path: Path):
         path = tmp_path / "lines"
         path.write_bytes(b"a\n")
         with closing(LineFile("lines", path).batches(Event())) as batches, path.open("ab", buffering=0) as file:
@@ -85,7 +85,7 @@ class TestFiles:
             assert next(batch for batch in batches if batch.lines).lines == [Line(3, b"d")]
             assert next(batch for batch in batches if batch.lines).lines == [Line(1, b"c")]
 
-    def test_a_large_file_is_caught_up_with_at_its_end_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_large_file_is_caught_up_only_at_its_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(line_source, "_CHUNK_BYTES", 4)
         path = tmp_path / "lines"
         path.write_bytes(b"abc\nd\ne\nf")
@@ -170,7 +170,7 @@ class TestStreams:
         os.close(reading)
         os.close(writing)
 
-    def test_a_stream_that_never_pauses_is_loaded_after_so_long(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_stream_that_is_never_idle_is_loaded_after_the_timeout(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(line_source, "STREAM_LOAD_SECONDS", 0.05)
         reading, writing = os.pipe()
         stop = Event()
@@ -190,7 +190,7 @@ class TestStreams:
         assert last.is_end
         os.close(reading)
 
-    def test_what_another_process_has_read_is_waited_for_again(self, monkeypatch: pytest.MonkeyPatch):
+    def test_the_wait_continues_if_another_process_read_the_data(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(line_source, "STREAM_IDLE_SECONDS", 0.01)
         reading, writing = os.pipe()
         os.set_blocking(reading, False)

@@ -58,7 +58,7 @@ class TestAges:
     def test_nothing_has_an_age_before_the_first_publication(self, seen: Publications):
         assert (seen.quiet_age, seen.change_age, seen.is_blank, seen.freshness) == (inf, inf, True, UNKNOWN)
 
-    def test_they_are_durations_of_the_monotonic_clock(self, seen: Publications, clocks: Clocks):
+    def test_ages_are_durations_of_the_monotonic_clock(self, seen: Publications, clocks: Clocks):
         add(seen, Snapshot(revision=1), is_change=True)
         clocks.seconds += 5
         clocks.jump = -3600
@@ -81,26 +81,28 @@ class TestAges:
         "update",
         [Delta(revision=2), Delta(freshness=at(9)), Delta(freshness=Freshness("slot 2")), Snapshot(revision=2)],
     )
-    def test_another_revision_time_or_as_of_is_one(self, seen: Publications, clocks: Clocks, update: Snapshot | Delta):
+    def test_another_revision_time_or_as_of_is_a_publication(
+        self, seen: Publications, clocks: Clocks, update: Snapshot | Delta
+    ):
         add(seen, Snapshot(revision=1, freshness=Freshness("slot 1")), is_change=True)
         clocks.seconds += 5
         add(seen, update)
         assert (seen.quiet_age, seen.change_age) == (0, 5)
 
-    def test_so_is_what_the_source_says_is_one(self, seen: Publications, clocks: Clocks):
+    def test_an_update_that_says_so_is_a_publication(self, seen: Publications, clocks: Clocks):
         add(seen, Snapshot())
         clocks.seconds += 5
         add(seen, Delta(is_publication=True))
         assert (seen.quiet_age, seen.change_age) == (0, inf)
 
-    def test_so_is_another_book(self, seen: Publications, clocks: Clocks):
+    def test_another_book_is_a_publication(self, seen: Publications, clocks: Clocks):
         add(seen, Snapshot())
         clocks.seconds += 5
         add(seen, Delta(), is_change=True)
         assert (seen.quiet_age, seen.change_age) == (0, 0)
 
     @pytest.mark.parametrize("freshness", [at(0), UNKNOWN])
-    def test_so_is_another_book_under_the_last_publish_time_or_under_none(
+    def test_another_book_with_the_last_publish_time_or_none_is_a_publication(
         self, seen: Publications, clocks: Clocks, freshness: Freshness
     ):
         add(seen, Snapshot(freshness=at(0)), is_change=True)
@@ -108,7 +110,7 @@ class TestAges:
         add(seen, Snapshot(freshness=freshness), is_change=True)
         assert (seen.quiet_age, seen.change_age) == (0, 0)
 
-    def test_a_revision_with_the_last_publish_time_is_none(self, seen: Publications, clocks: Clocks):
+    def test_a_revision_with_the_last_publish_time_is_no_publication(self, seen: Publications, clocks: Clocks):
         """As of a relay that restarts, after the publisher died."""
         add(seen, Snapshot(revision=1, freshness=at(0, "slot 1")), is_change=True)
         for revision, freshness in enumerate((UNKNOWN, at(0), at(0, "slot 1")), 2):
@@ -116,7 +118,7 @@ class TestAges:
             add(seen, Delta(revision=revision, freshness=freshness))
         assert seen.quiet_age == 15
 
-    def test_publish_times_that_return_are_none(self, seen: Publications, clocks: Clocks):
+    def test_publish_times_that_repeat_are_no_publications(self, seen: Publications, clocks: Clocks):
         """As of the replicas of a service, one of which is behind: their answers take turns, and differ."""
         add(seen, Snapshot(freshness=at(9)), is_change=True)
         add(seen, Snapshot(freshness=at(0)), is_change=True)
@@ -131,24 +133,24 @@ class TestAges:
 class TestLate:
     """What was published while the source could not be read."""
 
-    def test_its_age_is_that_of_wall_clocks(self, seen: Publications, clocks: Clocks):
+    def test_the_age_of_a_late_publication_is_by_wall_clock(self, seen: Publications, clocks: Clocks):
         add(seen, Snapshot(freshness=at(30)), is_change=True, is_late=True)
         assert (seen.quiet_age, seen.change_age) == (30, 30)
         clocks.seconds += 1
         assert (seen.quiet_age, seen.change_age) == (31, 31)
 
-    def test_what_arrives_in_time_needs_no_wall_clock(self, seen: Publications):
+    def test_a_publication_that_arrives_in_time_needs_no_wall_clock(self, seen: Publications):
         add(seen, Snapshot(freshness=at(0)), is_late=True)
         add(seen, Delta(freshness=at(3600)))
         assert seen.quiet_age == 0
 
     @pytest.mark.parametrize("freshness", [at(-3600), UNKNOWN, Freshness("slot 1")])
-    def test_it_is_never_negative(self, seen: Publications, freshness: Freshness):
+    def test_the_age_is_never_negative(self, seen: Publications, freshness: Freshness):
         """The clock of the publisher is ahead, or is not known."""
         add(seen, Snapshot(freshness=freshness), is_late=True)
         assert seen.quiet_age == 0
 
-    def test_it_is_not_older_than_the_publication_before(self, seen: Publications, clocks: Clocks):
+    def test_a_publication_is_not_older_than_the_previous_one(self, seen: Publications, clocks: Clocks):
         """The clock of the publisher is an hour behind."""
         add(seen, Snapshot(freshness=at(3600)))
         clocks.seconds += 10
@@ -183,7 +185,7 @@ class TestBlank:
         add(seen, Snapshot())
         assert (seen.is_blank, seen.quiet_age, seen.change_age) == (False, 0, inf)
 
-    def test_one_that_takes_the_place_of_another_is_no_publication(self, seen: Publications, clocks: Clocks):
+    def test_a_blank_source_that_replaces_another_is_no_publication(self, seen: Publications, clocks: Clocks):
         add(seen, Snapshot(revision=1), is_change=True)
         clocks.seconds += 5
         add(seen, Snapshot(is_blank=True, revision=0), is_change=True)
@@ -191,7 +193,7 @@ class TestBlank:
 
 
 class TestFreshness:
-    def test_a_delta_without_one_leaves_it_and_a_snapshot_does_not(self, seen: Publications):
+    def test_a_delta_without_freshness_keeps_it_and_a_snapshot_resets_it(self, seen: Publications):
         add(seen, Snapshot(freshness=at(1, "slot 1")))
         add(seen, Delta())
         assert seen.freshness == at(1, "slot 1")

@@ -20,7 +20,9 @@ def test_a_regular_file_is_opened_through_links_too(tmp_path: Path):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
-def test_anything_else_is_rejected_without_being_opened(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch):
+def test_any_other_kind_of_file_is_rejected_without_opening_it(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+):
     path, link = tmp_path / "other", tmp_path / "link"
     if kind == "pipe":
         os.mkfifo(path)

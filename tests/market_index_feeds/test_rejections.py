@@ -52,7 +52,7 @@ def test_a_rejection_after_the_minute_ends_it(now: list[float], logged: pytest.L
     ]
 
 
-def test_to_close_it_logs_what_was_counted(now: list[float], logged: pytest.LogCaptureFixture):
+def test_closing_logs_the_count(now: list[float], logged: pytest.LogCaptureFixture):
     log = RejectionLog("books", "lines")
     reject(log, 1000)
     log.close()

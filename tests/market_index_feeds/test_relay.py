@@ -72,7 +72,7 @@ def relaying(source: Store | str, target: str, wait: float = DEADLINE_SECONDS) -
             assert not thread.is_alive()
 
 
-def test_the_store_is_made_the_same_and_kept_so(source: Store, bucket: str):
+def test_the_store_is_made_the_same_and_kept_the_same(source: Store, bucket: str):
     source.publish(book(1, 1), book(2, 2))
     with open_store(bucket) as before:
         before.publish(book(2, 2), book(8, 8))
@@ -89,7 +89,7 @@ def test_the_store_is_made_the_same_and_kept_so(source: Store, bucket: str):
         comes_to_hold(bucket, {1: "9", 3: "3"})
 
 
-def test_it_relays_between_any_two(source: Store, bucket: str, tmp_path: Path):
+def test_any_feed_is_relayed_into_any_store(source: Store, bucket: str, tmp_path: Path):
     copy = str(tmp_path / "copy.db")
     with relaying(source, bucket), relaying(bucket, copy):
         source.publish(book(1, 1))
@@ -98,7 +98,7 @@ def test_it_relays_between_any_two(source: Store, bucket: str, tmp_path: Path):
         comes_to_hold(copy, {})
 
 
-def test_it_goes_on_where_it_was_interrupted(source: Store, bucket: str):
+def test_an_interrupted_relay_resumes(source: Store, bucket: str):
     source.publish(book(1, 1), book(2, 2))
     with relaying(source, bucket):
         comes_to_hold(bucket, {1: "1", 2: "2"})
@@ -108,7 +108,7 @@ def test_it_goes_on_where_it_was_interrupted(source: Store, bucket: str):
         comes_to_hold(bucket, {2: "2", 3: "3"})
 
 
-def test_a_store_that_cannot_be_reached_is_tried_again(source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture):
+def test_an_unreachable_store_is_retried(source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture):
     source.publish(book(1, 1))
     with nats.served(tmp_path / "own") as server:
         target = f"{server.url}/books"
@@ -136,7 +136,7 @@ def test_a_store_that_cannot_be_reached_is_tried_again(source: Store, tmp_path: 
             comes_to_hold(target, {1: "5", 2: "2"})
 
 
-def test_what_others_do_to_the_store_is_undone(source: Store, bucket: str, nats_server: nats.Server):
+def test_changes_of_other_publishers_are_undone(source: Store, bucket: str, nats_server: nats.Server):
     name = Bucket(bucket, nats_server).name
     source.publish(book(1, 1), book(2, 2))
     with relaying(source, bucket):
@@ -152,7 +152,7 @@ def test_what_others_do_to_the_store_is_undone(source: Store, bucket: str, nats_
         comes_to_hold(bucket, {1: "1", 2: "2"})
 
 
-def test_what_others_do_is_undone_though_the_relay_goes_on(source: Store, bucket: str, tmp_path: Path):
+def test_changes_of_other_publishers_are_undone_while_the_relay_publishes(source: Store, bucket: str, tmp_path: Path):
     source.publish(book(1, 1), book(2, 2))
     copy = str(tmp_path / "copy.db")
     for target in (bucket, copy):
@@ -164,7 +164,7 @@ def test_what_others_do_is_undone_though_the_relay_goes_on(source: Store, bucket
             comes_to_hold(target, {1: "1", 2: "7"})
 
 
-def test_what_a_stream_has_not_come_to_yet_is_not_retracted(source: Store, bucket: str, tmp_path: Path):
+def test_pairs_that_a_stream_has_not_named_yet_are_not_retracted(source: Store, bucket: str, tmp_path: Path):
     with open_store(bucket) as before:
         before.publish(*(book(number, number) for number in range(1, 5)))
     pipe = tmp_path / "pipe"
@@ -180,7 +180,7 @@ def test_what_a_stream_has_not_come_to_yet_is_not_retracted(source: Store, bucke
         comes_to_hold(bucket, {1: "9", 2: "9", 3: "9"})
 
 
-def test_it_goes_on_after_what_nobody_foresaw(source: Store, bucket: str, logged: pytest.LogCaptureFixture):
+def test_the_relay_continues_after_an_unexpected_error(source: Store, bucket: str, logged: pytest.LogCaptureFixture):
     source.publish(book(1, 1))
     stores: list[Store] = []
     raising = [
@@ -212,7 +212,7 @@ def test_it_goes_on_after_what_nobody_foresaw(source: Store, bucket: str, logged
         assert not running.is_alive()
 
 
-def test_it_ends_before_the_servers_answer(source: Store, tmp_path: Path):
+def test_closing_does_not_wait_for_an_answer_of_the_servers(source: Store, tmp_path: Path):
     source.publish(book(1, 1))
     with (
         nats.served(tmp_path / "own") as server,
@@ -239,7 +239,7 @@ def test_a_feed_without_a_book_retracts_nothing(source: Store, bucket: str, logg
         eventually(lambda: 2 not in read(bucket))
 
 
-def test_what_a_rejected_record_may_name_is_not_retracted(source: Store, bucket: str):
+def test_pairs_that_a_rejected_record_may_name_are_not_retracted(source: Store, bucket: str):
     """But for what the feed itself has dropped since."""
     source.publish(book(1, 1), book(2, 2), book(3, 3))
     with relaying(source, bucket):
@@ -255,7 +255,7 @@ def test_what_a_rejected_record_may_name_is_not_retracted(source: Store, bucket:
         comes_to_hold(bucket, {1: "1", 2: "2", 3: "3"})
 
 
-def test_a_rejected_record_keeps_its_own_pair_alone_and_only_until_it_is_corrected(source: Store, bucket: str):
+def test_a_rejected_record_keeps_only_its_pair_and_only_until_it_is_corrected(source: Store, bucket: str):
     source.publish(book(1, 1), book(2, 2), book(3, 3), book(9, 1))
     with open_store(bucket) as before:
         before.publish(book(2, 7), book(8, 8), book(9, 9))
@@ -289,7 +289,7 @@ class TestFreshness:
     def target(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return str(tmp_path / "copy.db") if request.param == "file" else str(request.getfixturevalue("bucket"))
 
-    def test_it_is_passed_on_though_no_book_changes(self, source: Store, target: str):
+    def test_freshness_is_relayed_without_a_change_of_a_book(self, source: Store, target: str):
         source.update([book(1, 1)], freshness=FRESH[1])
         with relaying(source, target):
             assert freshness_of(target) == FRESH[1]
@@ -320,7 +320,9 @@ class TestFreshness:
             eventually(checked.is_unchanged_by_others)
             assert store.revision == before
 
-    def test_it_is_not_known_while_the_store_keeps_what_the_feed_has_not_brought(self, source: Store, target: str):
+    def test_the_as_of_is_not_known_while_the_store_keeps_a_pair_that_the_feed_has_not_named(
+        self, source: Store, target: str
+    ):
         source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
         with open_store(target) as before:
             before.update([book(2, 7)], freshness=FRESH[0])
@@ -334,7 +336,7 @@ class TestFreshness:
             source.update([book(2, 4)], freshness=FRESH[3])
             eventually(lambda: (read(target), freshness_of(target)) == ({1: "3", 2: "4"}, FRESH[3]))
 
-    def test_it_is_not_known_while_the_feed_has_no_book(self, source: Store, target: str):
+    def test_the_as_of_is_not_known_while_the_feed_has_no_book(self, source: Store, target: str):
         with open_store(target) as before:
             before.update([book(1, 7)], freshness=FRESH[0])
         source.update((), freshness=FRESH[1])
@@ -343,7 +345,7 @@ class TestFreshness:
             source.update([book(1, 8)], freshness=FRESH[2])
             eventually(lambda: (read(target), freshness_of(target)) == ({1: "8"}, FRESH[2]))
 
-    def test_a_heartbeat_is_passed_on_while_a_book_is_retained(self, source: Store, target: str):
+    def test_a_heartbeat_is_relayed_while_a_book_is_retained(self, source: Store, target: str):
         source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
         with relaying(source, target) as relay:
             File(source.target).spoil(pair(2), b"nonsense")
@@ -351,16 +353,14 @@ class TestFreshness:
             source.update((), freshness=FRESH[2])
             eventually(lambda: freshness_of(target) == FRESH[2].without_as_of())
 
-    def test_it_is_known_though_a_record_is_rejected_if_the_store_keeps_nothing_for_it(
-        self, source: Store, target: str
-    ):
+    def test_the_as_of_is_known_if_the_store_keeps_no_pair_for_a_rejected_record(self, source: Store, target: str):
         source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
         File(source.target).spoil(pair(2), b"nonsense")
         with relaying(source, target):
             eventually(lambda: (read(target), freshness_of(target)) == ({1: "1"}, FRESH[1]))
 
 
-def test_a_book_that_is_too_large_costs_nothing_else(source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture):
+def test_a_book_that_is_too_large_does_not_stop_others(source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture):
     with nats.served(tmp_path / "small", "max_payload: 16384") as server:
         target = f"{server.url}/books"
         large = nats.noise(1)
@@ -374,7 +374,7 @@ def test_a_book_that_is_too_large_costs_nothing_else(source: Store, tmp_path: Pa
             comes_to_hold(target, {1: "2", 2: "2", 1001: "3"})
 
 
-def test_a_book_that_the_servers_reject_stops_no_other(
+def test_a_book_that_the_servers_reject_does_not_stop_others(
     source: Store, bucket: str, nats_server: nats.Server, logged: pytest.LogCaptureFixture
 ):
     """The bucket has no room for it, neither at the start nor later, until it is smaller."""
@@ -447,14 +447,14 @@ def run_and_close(relay: Relay, moment: int) -> None:
     assert not running.is_alive(), f"closed at line {moment}, it did not end"
 
 
-def test_what_cannot_be_opened_at_the_start_is_an_error(source: Store, tmp_path: Path):
+def test_a_store_that_cannot_be_opened_at_the_start_is_an_error(source: Store, tmp_path: Path):
     with open_feed(source.target) as feed:
         relay = Relay(feed, lambda: open_store(tmp_path))
         with pytest.raises(StoreError, match="cannot be opened"):
             relay.start()
 
 
-def test_a_file_can_be_a_target_as_well(source: Store, tmp_path: Path):
+def test_a_file_can_be_the_target(source: Store, tmp_path: Path):
     target = File(str(tmp_path / "copy.db"))
     source.publish(*(book(number, 1) for number in range(100)))
     with relaying(source, target.target):

@@ -77,7 +77,7 @@ class TestPublishing:
         assert revisions == sorted(set(revisions))
         eventually(lambda: feed.revision == store.revision == revisions[-1])
 
-    def test_where_there_is_nothing_to_do_there_is_no_revision(self, store: Store):
+    def test_a_call_without_arguments_makes_no_revision(self, store: Store):
         assert store.publish() == store.retract() == Receipt(0)
         store.publish(book(1))
         last = store.retract(pair(1), pair(1)).revision
@@ -89,12 +89,12 @@ class TestPublishing:
         last = store.retract(pair(1)).revision
         assert store.retract(pair(1)) == Receipt(last + 1)
 
-    def test_of_several_books_of_a_pair_the_last_one_holds(self, store: Store, medium: Medium):
+    def test_the_last_book_of_a_repeated_pair_wins(self, store: Store, medium: Medium):
         receipt = store.publish(book(1, 1), book(2), book(1, 2))
         assert receipt.published == 2
         assert spots(read(medium)) == {1: "2", 2: None}
 
-    def test_only_what_changed_is_read(self, store: Store, feed: Feed, live: LiveIndex):
+    def test_only_changed_books_are_read(self, store: Store, feed: Feed, live: LiveIndex):
         kept = live.current.order_book(pair(1))
         store.publish(book(2, 9))
         eventually(lambda: spots(live)[2] == "9")
@@ -107,13 +107,13 @@ class TestPublishing:
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
     @given(index=strategies.market_indexes())
-    def test_every_book_comes_back_as_it_was(self, store: Store, medium: Medium, index: MarketIndex):
+    def test_every_book_is_read_back_unchanged(self, store: Store, medium: Medium, index: MarketIndex):
         store.replace(index.values())
         assert read(medium) == index
         for one in list(index.values())[:2]:
             assert open_feed(medium.target).read_order_book(one.pair) == one
 
-    def test_awkward_identifiers_are_told_apart(self, store: Store, medium: Medium, feed: Feed, live: LiveIndex):
+    def test_unusual_identifiers_are_distinguished(self, store: Store, medium: Medium, feed: Feed, live: LiveIndex):
         zeros, ones = bytes(28), b"\xff" * 28
         names = [b"", b"\x00", b"\x00\x00", b"\xff" * 32, b".", b">", b"*", b"-", b"/", "₳".encode(), b"\r\n"]
         assets = [ADA, *(AssetId(policy, name) for policy in (zeros, ones) for name in names)]
@@ -125,7 +125,7 @@ class TestPublishing:
         assert store.retract(*pairs[1:]).retracted == len(pairs) - 1
         eventually(lambda: live.current == MarketIndex(books[:1]))
 
-    def test_a_big_book_survives(self, store: Store, feed: Feed, medium: Medium, live: LiveIndex):
+    def test_a_large_book_is_stored(self, store: Store, feed: Feed, medium: Medium, live: LiveIndex):
         levels = [(f"0.{number:06}", MAX_LIQUIDITY - number) for number in range(1, 5001)]
         big = OrderBook.from_levels(pair(1), bids=levels, asks=[(f"1{price}", amount) for price, amount in levels])
         store.publish(big)
@@ -141,7 +141,7 @@ class TestPublishing:
             last = int(seen[1] or 0)
         eventually(lambda: spots(live) == {1: "100", 2: "100", 3: "3"})
 
-    def test_what_is_not_a_book_is_rejected_and_nothing_is_stored(self, store: Store):
+    def test_an_invalid_argument_is_rejected_and_nothing_is_stored(self, store: Store):
         with pytest.raises(InvalidOrderBook, match="book must be an OrderBook, got str: 'book'"):
             store.publish(book(1), "book")  # type: ignore[arg-type]
         with pytest.raises(InvalidOrderBook, match="book must be an OrderBook, got Pair"):
@@ -150,13 +150,13 @@ class TestPublishing:
             store.retract("ADA")  # type: ignore[arg-type]
         assert store.revision == 0
 
-    def test_freshness_is_given_in_one_way(self, store: Store):
+    def test_freshness_excludes_as_of(self, store: Store):
         for write in (store.update, store.replace):
             with pytest.raises(TypeError, match="either freshness, or as_of and published_at"):
                 write([book(1)], as_of="slot 1", freshness=Freshness("slot 2"))
         assert store.revision == 0
 
-    def test_a_closed_store_says_so(self, medium: Medium):
+    def test_using_a_closed_store_is_an_error(self, medium: Medium):
         store = open_store(medium.target)
         assert repr(store) == f"<{medium.kind}Store {medium.target}>"
         store.publish(book(1))
@@ -186,12 +186,12 @@ class TestPublishing:
                 other.publish(book(2, -spot % 100), book(3, spot))
         assert spots(read(medium)) == {1: "10", 2: "90", 3: "10"}
 
-    def test_how_long_to_wait_is_a_number_of_seconds(self, medium: Medium):
+    def test_the_timeout_must_be_0_or_more_seconds(self, medium: Medium):
         for wait in (-1, float("nan")):
             with pytest.raises(ValueError, match="wait must be 0 or more seconds"):
                 open_store(medium.target, wait=wait)
 
-    def test_one_that_is_not_there_is_made_only_where_that_is_wanted(self, medium: Medium):
+    def test_a_missing_store_is_created_unless_make_is_false(self, medium: Medium):
         with pytest.raises(StoreError, match="cannot be opened"):
             open_store(medium.target, make=False)
         with pytest.raises(FeedError, match=r"cannot be (opened|read)"):
@@ -204,13 +204,13 @@ class TestPublishing:
 class TestReplacing:
     """Making some books the whole of a store."""
 
-    def test_what_is_not_named_is_retracted(self, store: Store, feed: Feed, live: LiveIndex):
+    def test_pairs_that_are_not_named_are_retracted(self, store: Store, feed: Feed, live: LiveIndex):
         receipt = store.replace([book(3, 3), book(2, 9), book(5, 5)])
         assert (receipt.published, receipt.retracted) == (2, 1)
         eventually(lambda: spots(live) == {2: "9", 3: "3", 5: "5"})
         assert feed.books == 5, "the book that stood there already was not read again"
 
-    def test_what_is_to_be_kept_is_asked_once_all_is_read(self, store: Store, feed: Feed, live: LiveIndex):
+    def test_keep_is_called_after_all_books_are_read(self, store: Store, feed: Feed, live: LiveIndex):
         asked = []
         unresolved: set[Pair] = set()
 
@@ -227,7 +227,7 @@ class TestReplacing:
         assert asked == [pair(2), pair(3)]
         eventually(lambda: spots(live) == {1: "7", 2: "2"})
 
-    def test_what_is_raised_while_the_books_are_read_changes_nothing(
+    def test_an_exception_of_the_iterable_or_keep_changes_nothing(
         self, store: Store, feed: Feed, medium: Medium, live: LiveIndex
     ):
         def books() -> Iterator[OrderBook]:
@@ -248,7 +248,7 @@ class TestReplacing:
         eventually(lambda: spots(live) == {})
         assert store.replace([], published_at=time) == Receipt(store.revision)
 
-    def test_what_is_asked_may_fail_in_its_own_way_and_may_not_publish(self, store: Store, feed: Feed):
+    def test_exceptions_of_keep_are_passed_on_and_keep_may_not_publish(self, store: Store, feed: Feed):
         def failing(_: Pair) -> bool:
             raise PermissionError("my own file")
 
@@ -275,7 +275,7 @@ class TestReplacing:
 class TestFollowing:
     """What a reader makes of what it finds."""
 
-    def test_one_that_starts_anew_sees_what_stands(self, store: Store, feed: Feed, medium: Medium):
+    def test_a_new_feed_shows_what_is_stored(self, store: Store, feed: Feed, medium: Medium):
         feed.close()
         store.publish(book(2, 8))
         store.retract(pair(3))
@@ -293,7 +293,7 @@ class TestFollowing:
         store.publish(book(1, 9))
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
-    def test_feeds_that_join_during_publishes_come_to_show_all(self, store: Store, medium: Medium):
+    def test_feeds_that_start_during_publishes_show_all_books(self, store: Store, medium: Medium):
         published = 0
 
         def publish() -> None:
@@ -316,7 +316,7 @@ class TestFollowing:
     @pytest.mark.parametrize(
         "text", [b"", b"{}", b"nonsense", b"\xff\xfe", b'{"base":"ADA","quote":"ADA","bids":[],"asks":[]}']
     )
-    def test_a_bad_value_costs_nothing_else(
+    def test_an_invalid_value_affects_no_other_pair(
         self, store: Store, feed: Feed, medium: Medium, live: LiveIndex, text: bytes, logged: pytest.LogCaptureFixture
     ):
         medium.spoil(pair(1), text)
@@ -337,7 +337,7 @@ class TestFollowing:
         medium.spoil(pair(1), text)
         eventually(lambda: feed.rejected == 2)
 
-    def test_a_bad_value_is_mended_by_replacing(self, store: Store, feed: Feed, medium: Medium, live: LiveIndex):
+    def test_replace_repairs_an_invalid_value(self, store: Store, feed: Feed, medium: Medium, live: LiveIndex):
         medium.spoil(pair(1), b"nonsense")
         receipt = store.replace([book(1, 1), book(2, 2)])
         assert (receipt.published, receipt.retracted) == (1, 1)
@@ -356,7 +356,7 @@ class TestFollowing:
             with pytest.raises(RuntimeError, match="a feed is started once, or read once"):
                 again()
 
-    def test_loading_tells_how_it_gets_on_and_can_be_ended(self, store: Store, medium: Medium, live: LiveIndex):
+    def test_progress_can_end_the_loading(self, store: Store, medium: Medium, live: LiveIndex):
         store.publish(*map(book, range(600)))
 
         def enough(_: int, __: int) -> None:

@@ -44,18 +44,18 @@ def closed_while_loading(url: str, is_loading: Event) -> str:
 @pytest.mark.usefixtures("short")
 class TestDeadline:
     @pytest.mark.parametrize("answer", [upstreams.continues, upstreams.drips_head, upstreams.lists_and_stalls])
-    def test_it_covers_the_whole_exchange(self, answer: upstreams.Answer):
+    def test_the_deadline_covers_the_whole_exchange(self, answer: upstreams.Answer):
         with (
             upstreams.upstream(answer) as url,
             pytest.raises(FeedError, match=r"no response to .* within 0\.1 seconds"),
         ):
             open_feed(url).start(LiveIndex())
 
-    def test_it_covers_the_connection(self):
+    def test_the_deadline_covers_the_connection(self):
         with upstreams.unconnectable() as url, pytest.raises(FeedError, match=r"no response to .* within 0\.1 seconds"):
             open_feed(url).start(LiveIndex())
 
-    def test_it_covers_the_look_up_of_the_host(self, monkeypatch: pytest.MonkeyPatch):
+    def test_the_deadline_covers_the_look_up_of_the_host(self, monkeypatch: pytest.MonkeyPatch):
         found = Event()
         monkeypatch.setattr(channel, "getaddrinfo", lambda *_, **__: found.wait())
         with pytest.raises(FeedError, match=r"no response to .* within 0\.1 seconds"):
@@ -80,7 +80,7 @@ class TestBytes:
         ):
             open_feed(url).start(LiveIndex())
 
-    def test_a_length_that_is_announced_takes_no_memory(self):
+    def test_an_announced_length_takes_no_memory(self):
         def promises(connection: socket.socket, _: bytes, __: Event) -> None:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n{}" % 10**15)
 
@@ -89,12 +89,12 @@ class TestBytes:
 
 
 class TestClosing:
-    def test_it_interrupts_an_answer(self):
+    def test_closing_interrupts_a_response(self):
         asked = Event()
         with upstreams.upstream(upstreams.continues, asked) as url:
             assert "FeedError" in closed_while_loading(url, asked)
 
-    def test_it_interrupts_a_connection(self, monkeypatch: pytest.MonkeyPatch):
+    def test_closing_interrupts_a_connection(self, monkeypatch: pytest.MonkeyPatch):
         connecting, connect = Event(), channel._connect
 
         def noting(*arguments: Any) -> None:
@@ -105,7 +105,7 @@ class TestClosing:
         with upstreams.unconnectable() as url:
             assert "FeedError" in closed_while_loading(url, connecting)
 
-    def test_it_abandons_the_look_up_of_a_host(self, monkeypatch: pytest.MonkeyPatch):
+    def test_closing_abandons_the_look_up_of_a_host(self, monkeypatch: pytest.MonkeyPatch):
         asked, found = Event(), Event()
 
         def never(*_: Any, **__: Any) -> None:
@@ -116,7 +116,7 @@ class TestClosing:
         assert "FeedError" in closed_while_loading("http://service.example", asked)
         found.set()
 
-    def test_what_progress_raises_ends_the_loading(self):
+    def test_an_exception_of_progress_ends_the_loading(self):
         class EndedError(Exception):
             pass
 
@@ -130,7 +130,7 @@ class TestClosing:
 
 
 class TestAddresses:
-    def test_an_address_that_does_not_accept_is_given_up(self, monkeypatch: pytest.MonkeyPatch):
+    def test_an_address_that_does_not_accept_is_abandoned(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(channel, "CONNECT_SECONDS", 0.1)
         with upstreams.unconnectable() as url, pytest.raises(FeedError, match=r"no connection within 0\.1 seconds"):
             open_feed(url).start(LiveIndex())
@@ -181,7 +181,7 @@ def test_the_text_of_a_peer_is_escaped(logged: pytest.LogCaptureFixture):
     assert str(raised.value).isprintable()
 
 
-def test_a_tag_that_is_not_one_is_not_sent_back(monkeypatch: pytest.MonkeyPatch):
+def test_an_invalid_entity_tag_is_not_sent(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(source, "POLL_SECONDS", 0.01)
     asked: list[bytes] = []
 

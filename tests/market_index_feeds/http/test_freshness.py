@@ -43,7 +43,7 @@ class TestHeaders:
         assert (AS_OF, PUBLISHED_AT) == ("Market-Index-As-Of", "Market-Index-Published-At")
 
     @given(anything)
-    def test_what_is_sent_is_what_is_read(self, freshness: Freshness):
+    def test_sent_headers_are_read_back(self, freshness: Freshness):
         sent = served.freshness_fields(freshness)
         assert freshness_in(headers(*((str(name, "ascii"), str(value, "ascii")) for name, value in sent))) == freshness
 
@@ -62,27 +62,27 @@ class TestHeaders:
 
 class TestOldest:
     @given(st.lists(publications, min_size=1), publications)
-    def test_it_is_the_first_publication(self, seen: list[Freshness], before: Freshness):
+    def test_the_oldest_freshness_is_that_of_the_first_publication(self, seen: list[Freshness], before: Freshness):
         first = min(seen, key=lambda one: one.published_at or START)
         is_known = len(set(seen)) == 1 or first.published_at >= before.published_at  # type: ignore[operator]  # both have one
         assert oldest(seen, before) == (first if is_known else Freshness(None, first.published_at))
 
     @given(anything, anything)
-    def test_answers_that_agree_need_no_clock(self, one: Freshness, before: Freshness):
+    def test_equal_freshness_needs_no_clock(self, one: Freshness, before: Freshness):
         assert oldest([one, one], before) == one
 
     @given(st.lists(anything, min_size=1), anything)
-    def test_it_is_one_of_those_seen_as_far_as_it_is_known(self, seen: list[Freshness], before: Freshness):
+    def test_the_oldest_freshness_is_one_of_those_seen(self, seen: list[Freshness], before: Freshness):
         found = oldest(seen, before)
         assert found == UNKNOWN or found.published_at in {one.published_at for one in seen}
         assert found.as_of is None or found in seen
 
     @given(st.lists(anything, min_size=1), anything)
-    def test_the_order_of_the_answers_does_not_matter(self, seen: list[Freshness], before: Freshness):
+    def test_the_order_of_responses_does_not_matter(self, seen: list[Freshness], before: Freshness):
         assert oldest(seen, before) == oldest(seen[::-1], before) == oldest(seen * 2, before)
 
     @given(st.lists(st.integers(-3, 3), min_size=1, max_size=5), st.data())
-    def test_one_worker_never_shows_a_later_as_of_although_the_clock_jumps(self, jumps: list[int], data: st.DataObject):
+    def test_one_worker_never_shows_a_later_as_of_if_the_clock_jumps(self, jumps: list[int], data: st.DataObject):
         """Publications whose clock may go back, of which a round sees several, in their order."""
         times = [START]
         for jump in jumps:
@@ -94,15 +94,15 @@ class TestOldest:
         found = oldest(every[first : last + 1], every[first])
         assert found.as_of is None or int(found.as_of) <= first
 
-    def test_one_time_of_two_publications_does_not_tell_which_was_first(self):
+    def test_two_publications_of_one_time_have_no_order(self):
         seen = [Freshness("a", START), Freshness("b", START), published(5)]
         assert oldest(seen, UNKNOWN) == Freshness(None, START)
 
     @pytest.mark.parametrize("known", [1, 3])
-    def test_an_answer_without_an_as_of_may_have_a_retained_book(self, known: int):
+    def test_a_response_without_an_as_of_may_have_a_retained_book(self, known: int):
         retained = published(2).without_as_of()
         first = min(published(known), retained, key=lambda one: one.published_at or START)
         assert oldest([published(known), retained], UNKNOWN) == first.without_as_of()
 
-    def test_an_answer_without_a_time_could_be_the_oldest(self):
+    def test_a_response_without_a_time_may_be_the_oldest(self):
         assert oldest([published(1), Freshness("slot 2")], UNKNOWN) == UNKNOWN

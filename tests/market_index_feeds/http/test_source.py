@@ -100,7 +100,7 @@ def served_index() -> Iterator[tuple[LiveIndex, str]]:
 
 @settings(max_examples=20, phases=WITHOUT_SHRINKING)
 @given(index=strategies.market_indexes())
-def test_what_is_served_is_what_is_read(served_index: tuple[LiveIndex, str], index: MarketIndex):
+def test_read_books_equal_the_served_ones(served_index: tuple[LiveIndex, str], index: MarketIndex):
     live, url = served_index
     live.update(index.values(), live.current.keys() - index.keys())
     assert open_feed(url).read() == index
@@ -108,7 +108,7 @@ def test_what_is_served_is_what_is_read(served_index: tuple[LiveIndex, str], ind
         assert open_feed(f"{url}/").read_order_book(wanted) == index[wanted]
 
 
-def test_changes_go_live_and_nothing_else_is_sent_again(feed: Feed, upstream: LiveIndex, live: LiveIndex):
+def test_changes_go_live_and_unchanged_books_are_not_sent_again(feed: Feed, upstream: LiveIndex, live: LiveIndex):
     kept = live.current.order_book(pair(1))
     upstream.update([book(2, 9), book(4, 4)], [pair(3)])
     eventually(lambda: spots(live) == {1: "1", 2: "9", 4: "4"})
@@ -119,7 +119,7 @@ def test_changes_go_live_and_nothing_else_is_sent_again(feed: Feed, upstream: Li
     eventually(lambda: feed.age < 1)
 
 
-def test_a_service_can_stand_below_a_path(upstream: LiveIndex):
+def test_the_base_url_can_have_a_path(upstream: LiveIndex):
     with served(Starlette(routes=[Mount("/api/v1", create_app(upstream))])) as one:
         told: list[tuple[int, int]] = []
         index = open_feed(f"http://127.0.0.1:{one.port}/api/v1").read(lambda done, total: told.append((done, total)))
@@ -127,7 +127,7 @@ def test_a_service_can_stand_below_a_path(upstream: LiveIndex):
         assert len(told) > 3
 
 
-def test_a_service_that_goes_away_leaves_the_last_good_index(
+def test_a_service_that_disappears_keeps_the_last_valid_index(
     upstream: LiveIndex, live: LiveIndex, quick: pytest.LogCaptureFixture
 ):
     with served(create_app(upstream)) as one:
@@ -140,7 +140,7 @@ def test_a_service_that_goes_away_leaves_the_last_good_index(
         eventually(lambda: feed.age > age)
 
 
-def test_a_pair_that_goes_while_it_is_asked_for_is_left_out(quick: pytest.LogCaptureFixture):
+def test_a_pair_that_is_dropped_during_a_round_is_skipped(quick: pytest.LogCaptureFixture):
     index = MarketIndex([book(1, 1)])
     answers = {
         LIST: Response(wire.pair_list_to_json(index.pair_list())),
@@ -152,7 +152,7 @@ def test_a_pair_that_goes_while_it_is_asked_for_is_left_out(quick: pytest.LogCap
             open_feed(f"http://127.0.0.1:{one.port}").read_order_book(pair(1))
 
 
-def test_an_answer_that_holds_no_book_leaves_the_last_good_one(live: LiveIndex, quick: pytest.LogCaptureFixture):
+def test_an_invalid_book_keeps_the_last_valid_one(live: LiveIndex, quick: pytest.LogCaptureFixture):
     good = wire.order_book_to_json(book(1, 1))
     answers = {LIST: Response(wire.pair_list_to_json(MarketIndex([book(1)]).pair_list())), BOOK: Response(good)}
     app = answering(answers)
@@ -175,7 +175,7 @@ def test_an_answer_that_holds_no_book_leaves_the_last_good_one(live: LiveIndex, 
         assert feed.rejected == 2
 
 
-def test_a_pair_stays_rejected_while_its_book_is_not_answered(live: LiveIndex, quick: pytest.LogCaptureFixture):
+def test_a_pair_stays_rejected_while_requests_of_its_book_fail(live: LiveIndex, quick: pytest.LogCaptureFixture):
     first = str(pair(1).base)
     answers = {first: Response(b"nonsense"), str(pair(2).base): Response(wire.order_book_to_json(book(2, 2)))}
     asked: list[str] = []
@@ -233,7 +233,7 @@ def test_a_listed_pair_without_a_book_is_rejected_from_the_second_time_on(
         eventually(lambda: (spots(live), feed.current_rejections) == ({1: "5", 2: "2"}, 0))
 
 
-def test_a_rejection_ends_with_an_answer_that_the_book_has_not_changed(upstream: LiveIndex, live: LiveIndex):
+def test_a_response_of_304_ends_a_rejection(upstream: LiveIndex, live: LiveIndex):
     app = create_app(upstream)
     spoiled: list[bool] = []
 
@@ -261,7 +261,7 @@ def test_a_rejection_ends_with_an_answer_that_the_book_has_not_changed(upstream:
         (Response(b"x" * 2000), f"response to {LIST} must have at most 1000 bytes, got more"),
     ],
 )
-def test_what_is_no_pair_list_is_one_clear_error(
+def test_an_invalid_pair_list_is_one_clear_error(
     answer: Response, reason: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(source, "MAX_LIST_BYTES", 1000)
@@ -270,7 +270,7 @@ def test_what_is_no_pair_list_is_one_clear_error(
     assert str(refused.value) == f"http://127.0.0.1:{one.port} cannot be read: {reason}"
 
 
-def test_one_pair_that_is_not_answered_costs_no_other_and_nothing_for_good(
+def test_a_failed_request_of_one_pair_affects_no_other_pair(
     upstream: LiveIndex, live: LiveIndex, quick: pytest.LogCaptureFixture
 ):
     app = create_app(upstream)
@@ -313,7 +313,7 @@ def publish(upstream: LiveIndex, number: int, *books: OrderBook) -> None:
 class TestFreshness:
     """It is never that of later books than are live."""
 
-    def test_it_is_followed_though_no_book_changes(self, upstream: LiveIndex, feed: Feed, live: LiveIndex):
+    def test_freshness_is_followed_without_a_change_of_a_book(self, upstream: LiveIndex, feed: Feed, live: LiveIndex):
         publish(upstream, 1)
         eventually(lambda: live.current.freshness == fresh(1))
         quiet, kept = feed.quiet_age, live.current.order_book(pair(1))
@@ -326,7 +326,7 @@ class TestFreshness:
         eventually(lambda: (spots(live)[1], live.current.freshness) == ("9", fresh(3)))
 
     @pytest.mark.parametrize("status", [503, 404])
-    def test_a_pair_without_an_answer_keeps_that_of_the_last_one(
+    def test_a_pair_without_a_response_keeps_its_last_freshness(
         self, upstream: LiveIndex, live: LiveIndex, status: int
     ):
         app = create_app(upstream)
@@ -355,7 +355,7 @@ class TestFreshness:
             failing.clear()
             eventually(lambda: (spots(live)[2], live.current.freshness) == ("6", fresh(2)))
 
-    def test_workers_that_are_behind_make_it_older_never_newer(self, live: LiveIndex):
+    def test_workers_that_are_behind_make_the_freshness_older_never_newer(self, live: LiveIndex):
         workers = [LiveIndex([book(1, 1), book(2, 1)]) for _ in range(2)]
         apps, asked = [create_app(worker) for worker in workers], [0]
 
@@ -415,14 +415,12 @@ class TestSlow:
             done.set()
             listener.shutdown(socket.SHUT_RDWR)
 
-    def test_an_answer_is_waited_for_so_long_and_no_longer(
-        self, dripping: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_a_response_has_a_timeout(self, dripping: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(connections, "RESPONSE_SECONDS", 0.2)
         with pytest.raises(FeedError, match=rf"no response to {LIST} within 0\.2 seconds"):
             open_feed(dripping).start(live)
 
-    def test_closing_interrupts_an_answer_that_never_ends(self, dripping: str, asked: Event, live: LiveIndex):
+    def test_closing_interrupts_an_endless_response(self, dripping: str, asked: Event, live: LiveIndex):
         feed = open_feed(dripping)
         raised: list[str] = []
         loading = Thread(target=lambda: raised.append(raised_in_thread(lambda: feed.start(live))))
@@ -440,14 +438,14 @@ class TestSlow:
             )
             assert list(updates) == []
 
-    def test_nothing_is_asked_once_it_is_closed(self, upstream: LiveIndex):
+    def test_no_request_is_sent_after_close(self, upstream: LiveIndex):
         with served(create_app(upstream)) as one:
             closed = Connections(BaseUrl.parse(f"http://127.0.0.1:{one.port}"))
             closed.close()
             with pytest.raises(Unavailable, match="the feed is closed"):
                 closed.get(LIST, "", 1000)
 
-    def test_an_answer_that_is_cut_off_is_told_as_that(self, live: LiveIndex):
+    def test_a_truncated_response_is_reported_as_truncated(self, live: LiveIndex):
         cut_off = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"pairs":[]}'
         with (
             answering_in_bytes(cut_off) as url,
@@ -456,7 +454,7 @@ class TestSlow:
             open_feed(url).start(live)
 
 
-def test_a_connection_that_was_closed_meanwhile_is_made_anew():
+def test_a_connection_closed_by_the_service_is_replaced():
     """The service answers each question on a connection of its own, and closes it without saying so before."""
     bodies = [wire.pair_list_to_json(MarketIndex([book(1, 1)]).pair_list()), wire.order_book_to_json(book(1, 1))] * 2
     answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies]
@@ -504,7 +502,7 @@ def test_a_feed_that_was_not_started_can_be_closed():
         feed.read()
 
 
-def test_nobody_there_is_one_clear_error(live: LiveIndex):
+def test_an_unreachable_service_is_one_clear_error(live: LiveIndex):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     for work in (lambda feed: feed.start(live), lambda feed: feed.read_order_book(pair(1))):
@@ -512,7 +510,7 @@ def test_nobody_there_is_one_clear_error(live: LiveIndex):
             work(open_feed(f"http://127.0.0.1:{port}"))
 
 
-def test_what_is_no_http_is_one_clear_error(live: LiveIndex):
+def test_a_response_that_is_not_http_is_one_clear_error(live: LiveIndex):
     with (
         answering_in_bytes(b"SSH-2.0-nonsense\r\n") as url,
         pytest.raises(FeedError, match=r"response is not valid HTTP: 'SSH-2\.0-nonsense"),
@@ -524,7 +522,7 @@ def test_what_is_no_http_is_one_clear_error(live: LiveIndex):
     "source",
     ["http://", "http:///path", "http://user:secret@host", "http://host?x=1", "http://host#x", "http://host:x", "http://[::1"],
 )  # fmt: skip
-def test_what_is_not_a_base_url_is_an_error(source: str):
+def test_an_invalid_base_url_is_an_error(source: str):
     with pytest.raises(FeedError, match="cannot be opened"):
         open_feed(source)
 
@@ -532,15 +530,15 @@ def test_what_is_not_a_base_url_is_an_error(source: str):
 @pytest.mark.parametrize(
     "source", ["http://exa mple:80", "http://a..b:80/", "http://127.0.0.1:9/pä", f"http://{'x' * 70}:80"]
 )
-def test_what_nobody_can_be_asked_by_is_one_clear_error(source: str):
+def test_an_unusable_host_is_one_clear_error(source: str):
     with pytest.raises(FeedError, match="cannot be read"):
         open_feed(source).read()
 
 
-def test_the_kind_of_a_url_is_told_in_either_case():
+def test_the_scheme_of_a_url_may_be_in_upper_case():
     assert repr(open_feed("HTTP://127.0.0.1:1\n").source) == repr("'HTTP://127.0.0.1:1\\n'")
 
 
-def test_https_is_spoken_where_it_is_asked_for(live: LiveIndex):
+def test_https_is_used_for_an_https_url(live: LiveIndex):
     with served(create_app(live)) as one, pytest.raises(FeedError, match=r"SSL"):
         open_feed(f"https://127.0.0.1:{one.port}").start(live)

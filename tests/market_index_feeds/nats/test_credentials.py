@@ -26,7 +26,7 @@ from tests.waiting import eventually
 
 
 class TestCredentials:
-    def test_credentials_are_asked_for_and_never_shown(
+    def test_credentials_are_required_and_never_shown(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, live: LiveIndex
     ):
         logged.set_level(logging.DEBUG)
@@ -78,9 +78,7 @@ class TestCredentials:
             assert "s3cret" not in "".join(said) + logged.text
             assert "127.0.0.1" in said[0]
 
-    def test_credentials_that_are_withdrawn_and_given_again(
-        self, tmp_path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture
-    ):
+    def test_revoked_and_restored_credentials(self, tmp_path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture):
         users = 'authorization { user: me, password: "s3cret" }'
         with nats.served(tmp_path / "closed", users) as server:
             url = f"nats://me:s3cret@127.0.0.1:{server.port}/books"
@@ -122,14 +120,14 @@ class TestCredentials:
             # Once they are connected with each other.
             eventually(lambda: asyncio.run(discovered(by_ip)) == expected)
 
-    def test_a_token_lets_in(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_token_is_accepted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         with nats.served(tmp_path / "token", 'authorization { token: "s3cret" }') as server:
             open_store(f"nats://s3cret@127.0.0.1:{server.port}/books").close()
             monkeypatch.setenv("NATS_TOKEN", "s3cret")
             assert len(open_feed(f"{server.url}/books").read()) == 0
 
-    def test_a_file_of_credentials_lets_in(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        configuration, creds = nats_security.accounts(tmp_path)
+    def test_a_file_of_credentials_is_accepted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        configuration, creds = nats.accounts(tmp_path)
         with nats.served(tmp_path / "jwt", configuration) as server:
             with pytest.raises(StoreError, match="rejects the credentials"):
                 open_store(f"{server.url}/books")

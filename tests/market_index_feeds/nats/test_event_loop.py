@@ -47,7 +47,7 @@ def test_closing_cancels_the_work_before_the_cleanup():
     assert steps == ["work", "cleanup"]
 
 
-def test_closing_does_not_wait_for_a_thread_that_is_stuck(monkeypatch: pytest.MonkeyPatch):
+def test_closing_does_not_wait_for_a_blocked_thread(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(event_loop, "CLOSE_SECONDS", 0.01)
     loop = EventLoop("stuck")
     started, released = Event(), Event()
@@ -75,7 +75,7 @@ def test_a_signal_handler_may_close_it_while_its_thread_starts_work():
     assert not loop._thread.is_alive()
 
 
-def test_what_progress_raises_cancels_the_work():
+def test_an_exception_of_progress_cancels_the_work():
     loop = EventLoop("closed")
     cancelled = Event()
 

@@ -113,7 +113,7 @@ class TestStored:
                 assert other.replace([book(1, 1)], freshness=fresh(9)) == Receipt(last + 1)
                 assert other.is_unchanged_by_others()
 
-    def test_replacing_puts_right_what_another_program_stored(
+    def test_replace_corrects_the_freshness_of_another_program(
         self, store: Store, bucket: str, nats_server: nats.Server
     ):
         store.replace([book(1, 1)], freshness=fresh(1))
@@ -171,7 +171,7 @@ class TestGoingBack:
             other.replace([book(1, 4)], freshness=fresh(4))
         assert sent == ["1", "slot 5", "None", "1", "slot 4"]
 
-    def test_whatever_replaces_all_books_may_be_older_although_its_time_is_later(self, store: Store, sent: list[str]):
+    def test_a_replace_may_go_back_even_if_its_time_is_later(self, store: Store, sent: list[str]):
         """The source of a relay was rolled back while that was down, and then published into."""
         store.update([book(1, 5)], freshness=fresh(5))
         with open_store(store.target) as other:
@@ -179,14 +179,14 @@ class TestGoingBack:
             other.replace([book(1, 4)], freshness=fresh(7))
         assert sent == ["1", "slot 5", "None", "1", "slot 4", "slot 7"]
 
-    def test_going_on_and_a_heartbeat_withdraw_nothing(self, store: Store, sent: list[str]):
+    def test_a_later_freshness_and_a_heartbeat_withdraw_nothing(self, store: Store, sent: list[str]):
         for number in (5, 6):
             store.update([book(1, number)], freshness=fresh(number))
         store.update([book(1, 7)], freshness=fresh(6))
         store.update((), freshness=fresh(2))
         assert sent == ["1", "slot 5", "1", "slot 6", "1", "slot 6", "slot 2"]
 
-    def test_one_in_flight_is_withdrawn_too(self, store: Store, sent: list[str]):
+    def test_a_freshness_in_flight_is_withdrawn(self, store: Store, sent: list[str]):
         """It could be stored after the books, which may be older."""
         store.update([book(1, 1)], freshness=UNKNOWN)
         store._publisher.unacknowledged.add(FRESHNESS_KEY)  # type: ignore[attr-defined]  # as if it was not answered
@@ -208,7 +208,7 @@ class TestOutdated:
 
     large = OrderBook.from_levels(pair(1), bids=[(f"0.{n * 7919 % 10**9:09}", n**5) for n in range(1, 600)])
 
-    def test_until_the_pair_is_published_or_retracted(self, small: Store):
+    def test_the_as_of_is_unknown_until_the_pair_is_published_or_retracted(self, small: Store):
         small.update([book(1, 1), book(2, 2)], freshness=fresh(1))
         with pytest.raises(BookTooLarge):
             small.update([self.large, book(2, 3)], freshness=fresh(2))
@@ -233,7 +233,7 @@ class TestOutdated:
             small.replace([self.large, book(2, 2)], freshness=fresh(2))
         assert stored(small.target) == fresh(2)
 
-    def test_so_is_a_pair_whose_removal_is_rejected(self, store: Store, bucket: str, nats_server: nats.Server):
+    def test_a_pair_whose_removal_is_rejected_is_outdated(self, store: Store, bucket: str, nats_server: nats.Server):
         name = nats.name_of(bucket)
         store.update([book(1, 1), book(2, 2)], freshness=fresh(1))
         nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
@@ -256,7 +256,7 @@ class TestNotTaken:
         with open_store(bucket) as store:
             yield store
 
-    def test_the_books_are_stored_all_the_same(self, tiny: Store):
+    def test_the_books_are_stored_nevertheless(self, tiny: Store):
         tiny.update([book(1, 1)], freshness=fresh(1))
         with pytest.raises(StoreError, match="does not accept the freshness of its books: it is too large"):
             tiny.update([book(1, 2)], freshness=Freshness("x" * 200, fresh(2).published_at))
@@ -311,7 +311,7 @@ class TestNotTaken:
 class TestFollowed:
     """What a feed makes of the message."""
 
-    def test_it_goes_live_with_its_books_and_without(self, store: Store, feed: Feed, live: LiveIndex):
+    def test_a_freshness_goes_live_with_and_without_books(self, store: Store, feed: Feed, live: LiveIndex):
         store.update([book(1, 5)], freshness=fresh(5))
         eventually(lambda: live.current.freshness == fresh(5))
         assert spots(live)[1] == "5"
@@ -322,7 +322,7 @@ class TestFollowed:
         assert feed.quiet_age < quiet + 1
         assert (feed.books, feed.rejected) == (4, 0)
 
-    def test_an_invalid_one_is_rejected_and_nothing_is_known_until_the_next(
+    def test_an_invalid_freshness_is_rejected_and_unknown(
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
     ):
         for value, headers in (
@@ -342,7 +342,7 @@ class TestFollowed:
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
     @pytest.mark.parametrize("operation", ["delete", "purge"])
-    def test_one_that_is_deleted_is_unknown(
+    def test_a_deleted_freshness_is_unknown(
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server, operation: str
     ):
         async def work(client: Client) -> None:
@@ -365,7 +365,9 @@ class TestFollowed:
         eventually(lambda: live.current.freshness == UNKNOWN)
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
-    def test_a_bucket_of_an_earlier_version_has_none(self, bucket: str, nats_server: nats.Server, live: LiveIndex):
+    def test_a_bucket_of_an_earlier_version_has_no_freshness(
+        self, bucket: str, nats_server: nats.Server, live: LiveIndex
+    ):
         open_store(bucket).close()
         nats.put(nats_server, nats.name_of(bucket), key_of(pair(1)), wire.order_book_to_json(book(1, 1)))
         with open_feed(bucket) as feed:

@@ -88,19 +88,19 @@ class TestOpening:
         ):
             open_nats_store(f"{server.url}/books", wait=5, opening=SHORT)
 
-    def test_what_answers_is_not_a_server_of_nats(self):
+    def test_a_server_that_is_not_nats(self):
         with (
             links.listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port,
             pytest.raises(FeedError, match="cannot be read"),
         ):
             impatient_feed(f"nats://127.0.0.1:{port}/books").read()
 
-    def test_replicas_that_there_are_not_are_an_error(self, bucket: str):
+    def test_more_replicas_than_servers_are_an_error(self, bucket: str):
         with pytest.raises(StoreError, match="replicas > 1 not supported in non-clustered mode"):
             open_store(f"{bucket}?replicas=3")
         open_store(f"{bucket}?replicas=1").close()
 
-    def test_the_extra_is_named_where_it_is_missing(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_missing_extra_is_named(self, monkeypatch: pytest.MonkeyPatch):
         for name in [
             name for name in sys.modules if name.partition(".")[0] == "nats" or "market_index_feeds.nats" in name
         ]:

@@ -44,7 +44,7 @@ class TestRecords:
     @pytest.mark.parametrize(
         "key", ["ADA.ada", "ADA", "", "x", f"ADA.{'0' * 56}", f"ADA.{'0' * 56}-0", f"ADA.{'A' * 56}-"]
     )
-    def test_what_names_no_pair_is_told_apart(self, key: str):
+    def test_a_key_of_no_pair_is_recognized(self, key: str):
         assert nats_records.pair_of(key) is None
 
     @given(strategies.order_books())
@@ -61,7 +61,7 @@ class TestRecords:
         large = OrderBook.from_levels(pair(1), bids=[(f"0.{number:06}", number) for number in range(1, 500)])
         assert len(nats_records.record_of(large).value) < len(wire.order_book_to_json(large)) / 3
 
-    def test_what_is_damaged_or_hostile_is_rejected(self, monkeypatch: pytest.MonkeyPatch):
+    def test_damaged_and_hostile_values_are_rejected(self, monkeypatch: pytest.MonkeyPatch):
         record = nats_records.record_of(OrderBook.from_levels(pair(1), bids=[(f"0.{n:03}", n) for n in range(1, 50)]))
         digest = {nats_records.DIGEST_HEADER: record.digest}
         other = nats_records.record_of(book(2, 1))
@@ -83,7 +83,7 @@ class TestRecords:
         assert nats_records.record_of(book(1, 1)).value == wire.order_book_to_json(book(1, 1))
 
     @given(st.binary(max_size=200), st.none() | st.just({nats_records.DIGEST_HEADER: "00"}))
-    def test_nothing_but_an_error_of_ours_is_raised(self, value: bytes, headers: dict[str, str] | None):
+    def test_only_errors_of_the_library_are_raised(self, value: bytes, headers: dict[str, str] | None):
         for some in (value, zlib.compress(value)):
             with pytest.raises(MarketIndexError):
                 nats_records.book_of("ADA.ADA", some, headers)

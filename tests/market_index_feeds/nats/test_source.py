@@ -55,7 +55,7 @@ class TestNoticing:
         store.publish(book(2, 8))
         eventually(lambda: spots(live) == {2: "8"})
 
-    def test_a_purge_of_some(self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server):
+    def test_a_partial_purge(self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server):
         async def work(client: Client) -> None:
             subject = f"$KV.{nats.name_of(bucket)}.{nats_records.key_of(pair(3))}"
             await client.jetstream().purge_stream(f"KV_{nats.name_of(bucket)}", subject=subject)
@@ -94,7 +94,7 @@ class TestNoticing:
             again.publish(book(1, 5), book(2, 6), book(3, 7))
         eventually(lambda: spots(live) == {1: "5", 2: "6", 3: "7"})
 
-    def test_a_consumer_that_is_gone(
+    def test_a_deleted_consumer(
         self,
         store: Store,
         feed: Feed,
@@ -113,7 +113,7 @@ class TestNoticing:
         store.publish(book(1, 9))
         eventually(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
 
-    def test_a_server_that_lost_its_tail(
+    def test_a_server_that_lost_its_last_messages(
         self, own_server: nats.Server, own_store: Store, own_feed: Feed, live: LiveIndex, tmp_path: Path
     ):
         own_server.send(signal.SIGTERM)
@@ -149,7 +149,7 @@ class TestNoticing:
             again.replace([book(2, 2), book(3, 3)])
         eventually(lambda: spots(live) == {2: "2", 3: "3"})
 
-    def test_what_was_not_delivered(
+    def test_a_message_that_was_not_delivered(
         self, watches: list[Watch], store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
         watches[0]._delivered -= 1  # as if the last message was not delivered
@@ -158,7 +158,7 @@ class TestNoticing:
         message = "reloaded, because a message was delivered twice, or not at all: 0 pairs dropped"
         eventually(lambda: message in logged.text)
 
-    def test_a_bad_value_when_all_is_read_again(
+    def test_an_invalid_value_when_all_is_read_again(
         self, watches: list[Watch], store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
     ):
         nats.put(nats_server, nats.name_of(bucket), nats_records.key_of(pair(1)), b"nonsense")
@@ -168,7 +168,7 @@ class TestNoticing:
         eventually(lambda: spots(live)[2] == "9")
         assert spots(live) == {1: "1", 2: "9", 3: "3"}, "the last good book stays"
 
-    def test_a_server_that_dies_while_it_is_read(
+    def test_a_server_that_dies_during_a_read(
         self, own_server: nats.Server, own_store: Store, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr("market_index_feeds.nats.event_loop.PROGRESS_SECONDS", 0.001)
@@ -244,7 +244,7 @@ class TestNoticing:
         own_store.publish(book(1, 2))
         eventually(lambda: spots(live) == {1: "2", 2: "2"})
 
-    def test_a_server_that_lost_its_tail_and_kept_its_connections(
+    def test_a_server_that_lost_its_last_messages_and_kept_its_connections(
         self, watches: list[Watch], store: Store, feed: Feed, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
         watches[0]._sequence += 5  # as if messages with these sequences were delivered
@@ -252,7 +252,7 @@ class TestNoticing:
         store.publish(book(1, 9))
         eventually(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
 
-    def test_a_server_without_a_leader_is_not_believed(self):
+    def test_the_state_of_a_server_without_a_leader_is_ignored(self):
         """The answer of a server with an emptied disk, for some fifty milliseconds, and that of a leader."""
         state = {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0}
         followers = [{"name": "n0", "current": True}, {"name": "n1", "current": False}]
@@ -294,7 +294,7 @@ class TestNoticing:
         with pytest.raises(StoreError, match="cannot be opened: Too many open files"):
             open_store(bucket)
 
-    def test_a_foreign_key_costs_nothing(
+    def test_a_key_of_another_program_is_ignored(
         self,
         store: Store,
         feed: Feed,
@@ -325,7 +325,7 @@ class TestNoticing:
         nats.plain(nats_server, work)
         eventually(lambda: spots(live) == {3: "3"})
 
-    def test_a_value_under_a_key_of_no_pair_is_no_current_rejection_once_it_is_gone(
+    def test_a_removed_value_that_names_no_pair_is_no_current_rejection(
         self, store: Store, feed: Feed, bucket: str, nats_server: nats.Server
     ):
         nats.put(nats_server, nats.name_of(bucket), "odd", b"{}")
@@ -346,7 +346,9 @@ class TestClosing:
         with pytest.raises(Unavailable, match="it was closed"):
             source.read_order_book(pair(1))
 
-    def test_a_signal_handler_may_interrupt_it_while_it_begins(self, bucket: str, monkeypatch: pytest.MonkeyPatch):
+    def test_a_signal_handler_may_interrupt_a_source_while_it_starts(
+        self, bucket: str, monkeypatch: pytest.MonkeyPatch
+    ):
         source = open_nats_source(bucket)
 
         def loop(name: str) -> EventLoop:
@@ -356,7 +358,7 @@ class TestClosing:
         monkeypatch.setattr(nats_source, "EventLoop", loop)
         assert list(source.updates(Event(), None)) == []
 
-    def test_a_source_that_is_to_stop_does_not_read_again(self, watches: list[Watch], store: Store, bucket: str):
+    def test_a_stopped_source_does_not_read_again(self, watches: list[Watch], store: Store, bucket: str):
         store.publish(book(1, 1))
         stop = Event()
         updates = open_nats_source(bucket).updates(stop, None)
@@ -406,7 +408,7 @@ class TestClosing:
             feed.start(live)
         closing.join()
 
-    def test_closing_ends_the_opening_though_the_client_library_swallows_the_cancellation(
+    def test_closing_ends_the_opening_even_if_the_client_library_swallows_the_cancellation(
         self, store: Store, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
         """As `asyncio.wait_for` on Python 3.11 does, if the answer comes at that moment."""
@@ -509,7 +511,7 @@ class FollowedBucket(Followed):
             nats.delete(self.server, self.name)
 
 
-def test_a_reader_shows_what_the_bucket_holds(nats_server: nats.Server):
+def test_a_reader_shows_the_content_of_the_bucket(nats_server: nats.Server):
     FollowedBucket.server = nats_server
     FollowedBucket.TestCase.settings = settings(
         max_examples=8, stateful_step_count=12, deadline=None, phases=WITHOUT_SHRINKING

@@ -49,14 +49,14 @@ class TestClosing:
         with pytest.raises(StoreError, match="is closed"):
             store.publish(book(1, 1))
 
-    def test_it_may_be_closed_by_the_function_keep(self, store: Store):
+    def test_the_function_keep_may_close_the_store(self, store: Store):
         store.publish(book(1, 1))
         with pytest.raises(StoreError, match="is closed"):
             store.replace([], lambda _: bool(store.close()))
 
 
 class TestLimits:
-    def test_a_book_too_large_for_the_servers_costs_nothing_else(self, own_server: nats.Server):
+    def test_a_book_too_large_for_the_servers_does_not_stop_others(self, own_server: nats.Server):
         url = f"{own_server.url}/books"
         large = OrderBook.from_levels(pair(1), bids=[(f"0.{n * 7919 % 10**9:09}", n**5) for n in range(1, 6000)])
         larger = OrderBook.from_levels(pair(9), bids=[(f"0.{n * 7919 % 10**9:09}", n**5) for n in range(1, 7000)])
@@ -78,7 +78,7 @@ class TestLimits:
                 store.publish(larger)
             assert raised.value.receipt.revision == store.revision
 
-    def test_a_book_too_large_for_the_bucket_costs_nothing_else(self, bucket: str, nats_server: nats.Server):
+    def test_a_book_too_large_for_the_bucket_does_not_stop_others(self, bucket: str, nats_server: nats.Server):
         async def work(client: Client) -> None:
             await client.jetstream().create_key_value(bucket=nats.name_of(bucket), max_value_size=500)
 
@@ -94,7 +94,7 @@ class TestLimits:
             store.publish(book(2, 2))
             assert spots(open_feed(bucket).read()) == {2: "2"}
 
-    def test_books_that_the_servers_reject_cost_nothing_else(self, bucket: str, nats_server: nats.Server):
+    def test_books_that_the_servers_reject_do_not_stop_others(self, bucket: str, nats_server: nats.Server):
         async def work(client: Client) -> None:
             await client.jetstream().create_key_value(bucket=nats.name_of(bucket), max_bytes=2000)
 
@@ -112,7 +112,7 @@ class TestLimits:
             assert (raised.value.pairs, raised.value.receipt.published) == ((large.pair,), 2)
             assert spots(open_feed(bucket).read()) == {1: "1", 2: "2"}
 
-    def test_removals_that_the_servers_reject_cost_nothing_else(
+    def test_removals_that_the_servers_reject_do_not_stop_others(
         self, store: Store, bucket: str, nats_server: nats.Server
     ):
         name = nats.name_of(bucket)
@@ -200,7 +200,7 @@ class TestOthers:
             shown_at = time.monotonic()
             eventually(lambda: feed.age < time.monotonic() - shown_at)
 
-    def test_a_forked_process_cannot_publish_and_breaks_nothing(self, bucket: str):
+    def test_a_forked_process_cannot_publish_and_changes_nothing(self, bucket: str):
         script = (
             "import os, sys\n"
             "from market_index_feeds import StoreError, open_store\n"
@@ -225,7 +225,7 @@ class TestOthers:
             "2",
         ]
 
-    def test_threads_of_one_store_wait_for_one_another_no_longer_than_wait(self, own_server: nats.Server):
+    def test_threads_of_one_store_wait_no_longer_than_the_timeout(self, own_server: nats.Server):
         with open_store(f"{own_server.url}/books", wait=0.2) as store:
             with store._locked():  # type: ignore[attr-defined]  # as another thread does while it writes
                 raised = raised_in_thread(lambda: store.publish(book(1)))

@@ -53,7 +53,7 @@ def put(server: nats.Server, bucket: str, text: bytes) -> None:
     nats.put(server, nats.name_of(bucket), key_of(ONE), zlib.compress(text), {DIGEST_HEADER: digest_of(text)})
 
 
-def test_it_is_rejected_and_the_last_good_book_stays(
+def test_an_invalid_value_is_rejected_and_the_last_valid_book_stays(
     store: Store,
     feed: Feed,
     live: LiveIndex,
@@ -74,7 +74,7 @@ def test_it_is_rejected_and_the_last_good_book_stays(
     eventually(lambda: live.current.order_book(ONE).spot is not None and str(live.current.order_book(ONE).spot) == "2")
 
 
-def test_it_is_neither_read_nor_relayed(
+def test_an_invalid_value_is_neither_read_nor_relayed(
     store: Store, bucket: str, nats_server: nats.Server, spoiled: bytes, tmp_path: Path
 ):
     store.publish(GOOD, book(1, 1))

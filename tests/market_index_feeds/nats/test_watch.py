@@ -36,13 +36,13 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("ending")
 class TestEndedBeforeItIsInSync:
-    def test_no_feed_publishes_what_it_delivered(self, store: Store, bucket: str, live: LiveIndex):
+    def test_no_feed_publishes_the_deliveries(self, store: Store, bucket: str, live: LiveIndex):
         store.publish(book(1, 1), book(2, 2))
         with pytest.raises(FeedError, match="it was interrupted"):
             impatient_feed(bucket).start(live)
         assert len(live.current) == 0
 
-    def test_no_store_takes_that_for_what_is_stored(self, store: Store, bucket: str):
+    def test_no_store_takes_the_deliveries_for_the_content(self, store: Store, bucket: str):
         store.publish(book(1, 1), book(2, 2))
         with (
             open_nats_store(bucket, wait=0.3, opening=SHORT) as other,
@@ -77,7 +77,7 @@ def test_a_heartbeat_is_not_answered_and_flow_control_is(store: Store, bucket: s
     assert answered == ["$JS.FC.1", "$JS.FC.2"]
 
 
-def test_it_stays_ended(store: Store, bucket: str):
+def test_an_ended_watch_stays_ended(store: Store, bucket: str):
     store.publish(book(1, 1))
 
     async def work() -> None:
@@ -101,7 +101,7 @@ def test_it_stays_ended(store: Store, bucket: str):
 
 
 @pytest.mark.parametrize("is_delivering", [True, False])
-def test_a_comparison_without_an_answer_is_repeated_if_something_was_delivered_meanwhile(
+def test_an_unanswered_comparison_is_repeated_if_messages_were_delivered(
     store: Store, bucket: str, monkeypatch: pytest.MonkeyPatch, is_delivering: bool
 ):
     """On a slow link, answers wait behind deliveries."""
@@ -206,7 +206,7 @@ def test_a_gap_is_closed_without_waiting_for_the_next_check(
     assert watches[0]._gaps == 1
 
 
-def test_what_is_stored_at_the_start_is_no_gap(watches: list[Watch], store: Store):
+def test_deliveries_of_stored_messages_are_no_gap(watches: list[Watch], store: Store):
     for spot in (1, 2):
         store.update([book(number, spot) for number in range(1, 1000, spot)], as_of=f"slot {spot}")
     assert open_feed(store.target).read().as_of == "slot 2"

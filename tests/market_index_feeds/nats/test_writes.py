@@ -103,7 +103,7 @@ class TestStates:
 
 
 class TestLateWrites:
-    def test_a_late_write_replaces_nothing_newer(self, traced_server: nats.Server):
+    def test_a_late_write_overwrites_nothing_newer(self, traced_server: nats.Server):
         url = f"{traced_server.url}/books"
         with open_store(url, wait=0.3) as store, open_store(url) as other:
             store.publish(book(1, 1))
@@ -121,7 +121,7 @@ class TestLateWrites:
             assert store.publish(book(1, 10)).published == 1
             assert spots(open_feed(url).read())[1] == "10"
 
-    def test_writes_held_up_on_their_way_arrive_in_vain(self, traced_server: nats.Server):
+    def test_delayed_writes_are_not_stored(self, traced_server: nats.Server):
         """After a newer book, after a retract, and after a replace by what was stored before."""
         url = f"{traced_server.url}/books"
         with links.held_link(traced_server.port) as (port, gate):

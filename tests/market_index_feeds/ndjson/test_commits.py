@@ -248,7 +248,7 @@ class TestFiles:
                 file.write(commit(None))
                 eventually(is_confirmed)
 
-    def test_a_file_that_is_replaced_is_a_heartbeat_although_it_says_the_same(self, path: Path, live: LiveIndex):
+    def test_a_replaced_file_with_the_same_content_is_a_heartbeat(self, path: Path, live: LiveIndex):
         path.write_bytes(commit(None))
         with open_feed(path) as feed:
             feed.start(live)
@@ -258,7 +258,7 @@ class TestFiles:
             rename_over(path, commit(None))
             eventually(lambda: monotonic() - feed.quiet_age > before)
 
-    def test_a_commit_line_alone_says_that_no_pair_is_left(self, feed: Feed, path: Path, live: LiveIndex):
+    def test_a_single_commit_line_removes_all_pairs(self, feed: Feed, path: Path, live: LiveIndex):
         rename_over(path, b"")
         eventually(lambda: feed.is_blank)
         assert len(live.current) == 3
@@ -282,7 +282,7 @@ class TestStreams:
         assert f"{pipe}: 2 order books after the last commit line are not served" in caplog.text
         assert "line 5 rejected: must end with a newline" in caplog.text
 
-    def test_it_continues_after_a_defect_with_what_is_committed(
+    def test_a_stream_continues_after_an_unexpected_error_with_committed_books(
         self, pipe: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ):
         def fail(*_: object) -> None:

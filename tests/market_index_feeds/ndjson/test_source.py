@@ -66,7 +66,7 @@ class TestLoading:
         assert found == {1: "5", 2: None}
         assert (feed.books, feed.rejected) == (3, 0)
 
-    def test_blank_lines_crlf_and_a_byte_order_mark_are_fine(self, path: Path):
+    def test_blank_lines_crlf_and_a_byte_order_mark_are_accepted(self, path: Path):
         content = b"\xef\xbb\xbf" + line(1).replace(b"\n", b"\r\n") + b"\n\r\n  \t\n" + line(2)
         found, feed = load(path, content)
         assert found == {1: None, 2: None}
@@ -79,7 +79,7 @@ class TestLoading:
     def test_an_empty_file_is_an_empty_index(self, path: Path):
         assert load(path, b"")[0] == {}
 
-    def test_bad_lines_are_skipped_counted_and_logged_with_number_and_reason(
+    def test_invalid_lines_are_skipped_counted_and_logged_with_number_and_reason(
         self, path: Path, caplog: pytest.LogCaptureFixture
     ):
         bad = line(1).replace(b'"bids":[]', b'"bids":[{"price":0.5,"accumulated_liquidity":1}]')
@@ -100,7 +100,9 @@ class TestLoading:
         assert len(caplog.records) == 2
         assert all(record.getMessage().isprintable() for record in caplog.records)
 
-    def test_a_line_too_long_is_rejected_and_costs_no_memory(self, path: Path, caplog: pytest.LogCaptureFixture):
+    def test_a_line_that_is_too_long_is_rejected_and_takes_no_memory(
+        self, path: Path, caplog: pytest.LogCaptureFixture
+    ):
         with path.open("wb") as file:
             file.write(line(1))
             file.seek(100 * 1024 * 1024, os.SEEK_CUR)
@@ -116,7 +118,7 @@ class TestLoading:
         assert "line 2 rejected: must have at most 16777216 bytes" in caplog.text
         assert peak < 3 * MAX_LINE_BYTES
 
-    def test_progress_is_told_in_bytes(self, path: Path):
+    def test_progress_is_reported_in_bytes(self, path: Path):
         path.write_bytes(line(1) * 3_000)
         told: list[tuple[int, int]] = []
         with open_feed(path) as feed:
@@ -139,12 +141,12 @@ class TestOpening:
             ("kafka://host/books", "the scheme of a feed must be http, https, nats or tls, got 'kafka'"),
         ],
     )
-    def test_it_says_why(self, source: str, message: str):
+    def test_an_error_contains_the_reason(self, source: str, message: str):
         with pytest.raises(FeedError) as error:
             open_feed(source)
         assert message in str(error.value)
 
-    def test_a_file_that_goes_before_the_start_is_told_too(self, path: Path, live: LiveIndex):
+    def test_a_file_deleted_before_the_start_is_an_error(self, path: Path, live: LiveIndex):
         path.write_bytes(line(1))
         feed = open_feed(path)
         path.unlink()
@@ -160,7 +162,7 @@ class TestOpening:
         with pytest.raises(RuntimeError, match="started once"):
             feed.start(live)
 
-    def test_closing_what_was_never_started_does_no_harm(self, path: Path):
+    def test_closing_a_feed_that_was_never_started_does_no_harm(self, path: Path):
         path.write_bytes(line(1))
         open_feed(path).close()
 
@@ -189,7 +191,7 @@ class TestFollowing:
             eventually(lambda: spots(live)[1] == "7")
         assert feed.rejected == 0
 
-    def test_a_file_renamed_over_it_is_read_anew_and_what_it_no_longer_names_is_dropped(
+    def test_a_replaced_file_is_read_again_and_pairs_that_it_does_not_name_are_dropped(
         self, feed: Feed, path: Path, live: LiveIndex
     ):
         rename_over(path, line(2, "8") + line(5, "5"))
@@ -198,14 +200,14 @@ class TestFollowing:
             file.write(line(6))
         eventually(lambda: 6 in spots(live))
 
-    def test_one_swap_takes_the_new_file_in(self, feed: Feed, path: Path, live: LiveIndex):
+    def test_a_replaced_file_goes_live_atomically(self, feed: Feed, path: Path, live: LiveIndex):
         seen: set[tuple[int, ...]] = set()
         rename_over(path, line(4, "4") + line(5, "5"))
         while not seen or max(seen) == (1, 2, 3):
             seen.add(tuple(spots(live)))
         assert seen <= {(1, 2, 3), (4, 5)}
 
-    def test_a_pair_that_a_rejected_line_names_keeps_its_last_good_book(
+    def test_a_pair_that_a_rejected_line_names_keeps_its_last_valid_book(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
         rename_over(path, line(1, "1").replace(b'"1"', b"1") + line(5))
@@ -215,13 +217,13 @@ class TestFollowing:
         eventually(lambda: spots(live) == {5: None})
 
     @pytest.mark.parametrize("bad", [b"nonsense\n", b'{"base":"ADA"}\n', b'{"base":1,"quote":2}\n', b"{", b"[]\n"])
-    def test_a_line_that_may_name_any_pair_lets_none_be_dropped(
+    def test_a_rejected_line_that_may_name_any_pair_keeps_all_pairs(
         self, feed: Feed, path: Path, live: LiveIndex, bad: bytes
     ):
         rename_over(path, line(5) + bad)
         eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 5: None})
 
-    def test_a_last_line_without_newline_that_names_its_pair_keeps_that_one_alone(
+    def test_an_unfinished_last_line_keeps_only_the_pair_that_it_names(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
         rename_over(path, line(5) + line(3, "9")[:-1])
@@ -231,7 +233,7 @@ class TestFollowing:
     @pytest.mark.parametrize(
         "replacement", [b"", b"\n", b" \r\n\t\n", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), b"nonsense"]
     )
-    def test_a_file_that_turns_bad_leaves_the_last_good_index_up(
+    def test_a_file_that_becomes_invalid_keeps_the_last_valid_index(
         self, feed: Feed, path: Path, live: LiveIndex, replacement: bytes, caplog: pytest.LogCaptureFixture
     ):
         before = len(caplog.records)
@@ -241,14 +243,14 @@ class TestFollowing:
         rename_over(path, line(7))
         eventually(lambda: 7 in spots(live))
 
-    def test_a_rejected_line_is_what_a_file_contains(self, feed: Feed, path: Path, live: LiveIndex):
+    def test_a_file_with_only_a_rejected_line_is_not_blank(self, feed: Feed, path: Path, live: LiveIndex):
         rename_over(path, b"")
         eventually(lambda: feed.is_blank)
         with path.open("ab") as file:
             file.write(line(1).replace(b"[]", b"0"))
         eventually(lambda: set(spots(live)) == {1})
 
-    def test_a_file_that_vanishes_leaves_the_last_good_index_up_and_is_told_once(
+    def test_a_missing_file_keeps_the_last_valid_index_and_is_logged_once(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
         away = path.with_suffix(".away")
@@ -266,7 +268,7 @@ class TestFollowing:
         path.write_bytes(line(9))
         eventually(lambda: spots(live) == {9: None})
 
-    def test_a_touched_file_stays_as_it_is(
+    def test_a_touched_file_is_not_read_again(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
         before = len(caplog.records)
@@ -279,7 +281,7 @@ class TestFollowing:
         assert len(caplog.records) == before
         assert feed.books == 4
 
-    def test_a_file_that_is_replaced_again_and_again_is_followed(self, feed: Feed, path: Path, live: LiveIndex):
+    def test_a_file_that_is_replaced_repeatedly_is_followed(self, feed: Feed, path: Path, live: LiveIndex):
         seen: set[str | None] = set()
         spot = 100
         while len(seen) <= 10:
@@ -294,7 +296,7 @@ class TestFollowing:
             file.write(line(8))
         eventually(lambda: spots(live) == {7: None, 8: None})
 
-    def test_a_pipe_in_its_place_does_not_block(
+    def test_a_pipe_at_the_path_does_not_block(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
         path.unlink()
@@ -322,7 +324,7 @@ class TestFollowing:
         path.write_bytes(b"")
         assert len(spots(live)) == 3
 
-    def test_closing_does_not_wait_for_a_file_to_be_read_whole(
+    def test_closing_does_not_wait_for_the_end_of_a_read(
         self, feed: Feed, path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
         read: list[bytes] = []
@@ -339,7 +341,7 @@ class TestFollowing:
         assert len(read) < 200_000
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
-    def test_a_file_that_cannot_be_read_leaves_the_last_good_index(
+    def test_an_unreadable_file_keeps_the_last_valid_index(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
         path.unlink()
@@ -347,12 +349,12 @@ class TestFollowing:
         eventually(lambda: "cannot be read: Input/output error; keeping its 3 pairs" in caplog.text)
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
-    def test_it_drops_only_what_it_named_itself(self, feed: Feed, path: Path, live: LiveIndex):
+    def test_a_feed_drops_only_pairs_that_it_named(self, feed: Feed, path: Path, live: LiveIndex):
         live.publish(OrderBook(pair(50)))
         rename_over(path, line(1, "4"))
         eventually(lambda: spots(live) == {1: "4", 50: None})
 
-    def test_a_defect_is_logged_and_following_goes_on(
+    def test_an_unexpected_error_is_logged_and_following_continues(
         self,
         feed: Feed,
         path: Path,
@@ -413,7 +415,7 @@ def test_the_index_follows_any_sequence_of_changes(tmp_path_factory: Any, change
 class TestReadingOnce:
     """A file that is read, and not followed."""
 
-    def test_it_gives_what_the_file_holds(self, path: Path):
+    def test_reading_returns_the_content_of_the_file(self, path: Path):
         path.write_bytes(line(1, "1") + line(2, "2") + line(1, "3"))
         told: list[tuple[int, int]] = []
         assert spots(open_feed(path).read(lambda done, total: told.append((done, total)))) == {1: "3", 2: "2"}
@@ -422,7 +424,7 @@ class TestReadingOnce:
         with pytest.raises(PairNotFound):
             open_feed(path).read_order_book(pair(9))
 
-    def test_it_is_read_once_or_followed(self, path: Path, live: LiveIndex):
+    def test_a_feed_is_either_read_once_or_followed(self, path: Path, live: LiveIndex):
         path.write_bytes(line(1))
         feed = open_feed(path)
         feed.read()
@@ -430,7 +432,7 @@ class TestReadingOnce:
             with pytest.raises(RuntimeError, match="a feed is started once, or read once"):
                 work()
 
-    def test_its_age_counts_from_the_last_check_that_found_it_healthy(self, path: Path, live: LiveIndex):
+    def test_the_age_counts_from_the_last_healthy_check(self, path: Path, live: LiveIndex):
         path.write_bytes(line(1))
         with open_feed(path) as feed:
             assert feed.age == float("inf")

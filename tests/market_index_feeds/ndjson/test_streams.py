@@ -31,7 +31,7 @@ def feed_of(name: str, descriptor: int) -> Feed:
     return Feed(LineFeedSource(LineStream(name, descriptor), Commits))
 
 
-def test_lines_go_live_as_they_come(pipe: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture):
+def test_lines_go_live_as_they_arrive(pipe: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture):
     writer = writing_to(pipe)
     with open_feed(pipe) as feed:
         writer.write(line(1, "1") + line(2)[:30])
@@ -48,7 +48,7 @@ def test_lines_go_live_as_they_come(pipe: Path, live: LiveIndex, caplog: pytest.
     assert spots(live) == {1: "2", 2: None}
 
 
-def test_blanks_at_the_end_are_not_a_line(pipe: Path):
+def test_blanks_at_the_end_are_ignored(pipe: Path):
     writing = Thread(target=lambda: pipe.write_bytes(line(1) + b"  \r"))
     writing.start()
     feed = open_feed(pipe)
@@ -57,7 +57,7 @@ def test_blanks_at_the_end_are_not_a_line(pipe: Path):
     writing.join()
 
 
-def test_a_stream_that_does_not_block_is_waited_for(live: LiveIndex, caplog: pytest.LogCaptureFixture):
+def test_a_non_blocking_stream_is_waited_for(live: LiveIndex, caplog: pytest.LogCaptureFixture):
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     with feed_of("a pipe", reading) as feed:
@@ -71,7 +71,7 @@ def test_a_stream_that_does_not_block_is_waited_for(live: LiveIndex, caplog: pyt
     os.close(reading)
 
 
-def test_a_stream_is_loaded_at_its_first_pause(pipe: Path, live: LiveIndex):
+def test_a_stream_is_loaded_when_it_is_idle_for_the_first_time(pipe: Path, live: LiveIndex):
     content = b"".join(line(number) for number in range(1, 5_001))
     writing = Thread(target=lambda: pipe.write_bytes(content))
     writing.start()
@@ -82,7 +82,7 @@ def test_a_stream_is_loaded_at_its_first_pause(pipe: Path, live: LiveIndex):
     writing.join()
 
 
-def test_nothing_is_unresolved_at_a_pause_between_two_lines(
+def test_nothing_is_unresolved_while_a_stream_is_idle_between_two_lines(
     pipe: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
 ):
     writer = writing_to(pipe)
@@ -97,7 +97,7 @@ def test_nothing_is_unresolved_at_a_pause_between_two_lines(
     assert "waits for its newline" not in caplog.text
 
 
-def test_a_stream_continues_after_a_defect(
+def test_a_stream_continues_after_an_unexpected_error(
     pipe: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """It cannot be read again, so that neither what it named before is retracted, nor what it names then is missed."""
@@ -120,7 +120,7 @@ def test_a_stream_continues_after_a_defect(
         assert "reloaded" not in caplog.text
 
 
-def test_nothing_goes_live_once_it_is_closed(pipe: Path, live: LiveIndex):
+def test_nothing_goes_live_after_close(pipe: Path, live: LiveIndex):
     writer = writing_to(pipe)
     feed = open_feed(pipe)
     feed.start(live)
@@ -139,7 +139,7 @@ def test_a_stream_that_cannot_be_read_is_an_error(work: Callable[[Feed], object]
     os.close(writing)
 
 
-def test_a_stream_that_is_read_once_is_read_to_its_end_whatever_pauses_it_makes(pipe: Path):
+def test_a_stream_is_read_to_its_end_despite_idle_periods(pipe: Path):
     def write() -> None:
         with pipe.open("wb", buffering=0) as writer:
             for number in range(1, 4):
@@ -155,7 +155,7 @@ def test_a_stream_that_is_read_once_is_read_to_its_end_whatever_pauses_it_makes(
     assert set(reported) == {(0, 0)}
 
 
-def test_it_is_healthy_while_it_is_open_and_ages_once_it_has_ended(
+def test_a_stream_is_healthy_while_it_is_open_and_ages_after_its_end(
     pipe: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
 ):
     writer = writing_to(pipe)

@@ -95,7 +95,7 @@ class TestBlocks:
         reader.read(block("3"))
         assert reader.shown == {2: ({}, {2: 10}, None)}
 
-    def test_the_pair_of_an_order_that_goes_before_its_block_is_tracked(self):
+    def test_the_pair_of_an_order_that_is_removed_before_its_block_is_tracked(self):
         reader = Reader()
         reader.read(RESET, spot(3, "7"), block("1"), place("a"), remove("a"), place("b", 2), place("b", 3), block("2"))
         assert reader.shown == {1: ({}, {}, None), 2: ({}, {}, None), 3: ({}, {2: 10}, Fraction(7))}
@@ -145,7 +145,7 @@ class TestImpossibleOrders:
 class TestRollbacks:
     """What a rollback restores."""
 
-    def test_it_is_visible_at_once_and_discards_events(self):
+    def test_a_rollback_is_visible_immediately_and_discards_events(self):
         reader = Reader()
         reader.read(RESET, place("a"), block("1"), place("b"), block("2"), place("c", 2), block("3"), place("d", 3))
         assert reader.read(rollback("1")) == [Freshness("1")]
@@ -153,13 +153,13 @@ class TestRollbacks:
         reader.read(place("b", amount=1), block("2"))
         assert (amounts(reader), reader.as_of) == ({2: 11}, "2")
 
-    def test_to_the_last_block_it_discards_events(self):
+    def test_a_rollback_to_the_last_block_discards_events(self):
         reader = Reader()
         reader.read(RESET, place("a"), block("1"), remove("a"), untrack(1), rollback("1"), block("2"))
         assert amounts(reader) == {2: 10}
 
     @pytest.mark.parametrize("history", [0, 1, 3])
-    def test_so_many_blocks_before_the_last_are_retained(self, history: int):
+    def test_history_is_the_number_of_retained_blocks_before_the_last_one(self, history: int):
         reader = Reader(history)
         reader.read(RESET, *(line for number in range(9) for line in (place(f"{number}"), block(f"{number}"))))
         reader.read(rollback(f"{8 - history}"))
@@ -189,7 +189,7 @@ class TestUnknown:
             (RESET + place("c") + rollback("1"), "block '1' must be retained for a rollback to it"),
         ],
     )  # fmt: skip
-    def test_after_a_malformed_or_inconsistent_line_the_last_block_stays_until_a_reset(self, line: bytes, reason: str):
+    def test_a_malformed_or_inconsistent_line_keeps_the_last_block_until_a_reset(self, line: bytes, reason: str):
         reader = Reader()
         reader.read(*BEFORE)
         number = 5 + line.count(b"\n")
@@ -212,7 +212,7 @@ class TestUnknown:
         assert reader.read(b'{"reset":1}\n') == [RejectedLine(7, "reset must be true, got 1", Names.NONE)]
         assert reader.blocks.problem == problem
 
-    def test_a_defect_makes_it_unknown(self, monkeypatch: pytest.MonkeyPatch):
+    def test_an_unexpected_error_makes_the_state_unknown(self, monkeypatch: pytest.MonkeyPatch):
         def fail(*_: object, **__: object) -> None:
             raise RuntimeError("a defect")
 
@@ -226,7 +226,7 @@ class TestUnknown:
         reader.read(block("4"))
         assert (amounts(reader), reader.as_of) == ({2: 20}, "2")
 
-    def test_it_is_so_before_the_first_reset(self):
+    def test_the_state_is_unknown_before_the_first_reset(self):
         reader = Reader()
         assert reader.blocks.problem == "its state is not known yet; waiting for a reset"
         assert reader.read(place("a"), block("1"), b"half a line\n") == []
@@ -235,7 +235,7 @@ class TestUnknown:
         assert reader.read(b'{"re\\u0073et":true}\n', block("1")) == [Freshness("1")]
         assert (reader.shown, reader.blocks.changes().is_whole) == ({}, True)
 
-    def test_an_order_that_is_called_reset_is_no_reset(self):
+    def test_an_order_with_the_id_reset_is_no_reset(self):
         reader = Reader()
         assert reader.read(place("reset"), block("1")) == []
         assert reader.blocks.phase is Phase.UNKNOWN
@@ -251,7 +251,7 @@ class TestUnknown:
         assert reader.read(block("3")[:-1], is_end=True) == [RejectedLine(6, "must end with a newline", Names.NONE)]
         assert reader.as_of == "2"
 
-    def test_what_is_not_read_yet_names_no_pair(self):
+    def test_unread_lines_name_no_pair(self):
         assert Blocks().unfinished(LineBatch([], None, 0)) is Names.NONE
 
 
@@ -271,7 +271,7 @@ class TestFaults:
         reader.read(place("a"), block("3"))
         assert (amounts(reader), reader.records) == ({2: 20}, set())
 
-    def test_one_that_is_replaced_or_removed_in_its_block_is_not_reported(self):
+    def test_an_order_that_is_replaced_or_removed_in_its_block_is_not_reported(self):
         reader = Reader()
         reader.read(RESET, place("a", price="0"), place("b", price="0"), place("a"), remove("b"), block("1"))
         assert (amounts(reader), reader.records) == ({2: 10}, set())
@@ -285,7 +285,7 @@ class TestFaults:
         assert reader.shown == {1: ({}, {}, Fraction(7))}
         assert reader.records == set()
 
-    def test_each_is_reported_with_its_line_and_the_reason(self):
+    def test_each_fault_is_reported_with_its_line_and_the_reason(self):
         blocks = Blocks()
         cutter = LineCutter()
         lines = list(cutter.feed(RESET + place("a", price="1/0") + spot(2, "-1") + block("1")))
@@ -295,7 +295,7 @@ class TestFaults:
         assert order.reason == "order 'a' has no liquidity: a ratio must have a denominator above 0, got '1/0'"
         assert price.reason.startswith(f"{pair(2)} has no spot price: a ratio must be ASCII digits")
 
-    def test_they_are_those_of_the_state_after_a_reset(self):
+    def test_faults_are_those_of_the_state_after_a_reset(self):
         reader = Reader()
         reader.read(RESET, place("a", price="0"), block("1"), RESET, place("b", price="0"))
         assert reader.records == {("order", "a")}

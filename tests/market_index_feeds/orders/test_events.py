@@ -41,7 +41,7 @@ ASK = Order(pair(1), Side.ASK, "2", 10)
         (RESET, Reset()),
     ],
 )
-def test_an_event_is_read(line: bytes, expected: Event):
+def test_an_event_is_decoded(line: bytes, expected: Event):
     assert read_event(line) == expected
 
 
@@ -111,7 +111,7 @@ def test_an_order_whose_amount_is_negative_has_no_liquidity(amount: object):
     assert read.fault == "amount must be 0 or more, got -1"
 
 
-def test_an_amount_of_very_many_digits_is_the_largest_of_a_level():
+def test_an_amount_of_very_many_digits_counts_as_the_maximum_of_a_level():
     read = read_event(place("a#0", amount="9" * 5_000))
     assert read == Place("a#0", Order(pair(1), Side.ASK, "2", 2**64 - 1))
 

@@ -115,7 +115,7 @@ class TestFiles:
             append(path, rollback("3"))
             eventually(lambda: (live.current.as_of, feed.current_rejections, feed.rejected) == ("3", 1, 2))
 
-    def test_a_file_that_is_replaced_shows_its_last_block_and_before_it_the_last_one(
+    def test_a_replaced_file_stays_live_until_the_first_block_of_the_new_one(
         self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
         path.write_bytes(BEFORE)
@@ -136,7 +136,7 @@ class TestFiles:
         assert "reloaded, because it was replaced or truncated: 1 pairs dropped" in caplog.text
 
     @pytest.mark.parametrize("more", [b"", place("b", amount=100) + block("2")])
-    def test_a_file_that_is_written_again_in_place_is_read_anew(self, path: Path, live: LiveIndex, more: bytes):
+    def test_a_file_that_is_rewritten_in_place_is_read_again(self, path: Path, live: LiveIndex, more: bytes):
         path.write_bytes(RESET + place("a", amount=900) + block("1"))
         with open_feed(named(path)) as feed:
             feed.start(live)
@@ -177,13 +177,13 @@ class TestFiles:
             feed.start(live)
         assert f"{path}: 2 events wait for a block" in caplog.text
 
-    def test_it_can_be_read_once(self, path: Path):
+    def test_a_file_can_be_read_once(self, path: Path):
         path.write_bytes(BEFORE + remove("a"))
         index = open_feed(named(path)).read()
         assert (asks(index), index.as_of) == ({1: 10, 2: 10}, "1")
         assert open_feed(named(path)).read_order_book(pair(2)).best_ask is not None
 
-    def test_a_defect_makes_it_read_the_file_again(
+    def test_a_file_is_read_again_after_an_unexpected_error(
         self, path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ):
         def fail(*_: object) -> None:
@@ -246,7 +246,7 @@ class TestStreams:
             writer.write(block("1"))
             eventually(lambda: feed.is_whole and asks(live) == {1: 10})
 
-    def test_it_is_read_to_its_end_whatever_pauses_it_makes(self, pipe: Path):
+    def test_a_stream_is_read_to_its_end_despite_idle_periods(self, pipe: Path):
         def write() -> None:
             with pipe.open("wb", buffering=0) as writer:
                 writer.write(BEFORE)
@@ -259,7 +259,7 @@ class TestStreams:
         thread.join()
         assert (asks(index), index.as_of) == ({1: 20, 2: 10}, "2")
 
-    def test_it_continues_after_a_defect(
+    def test_a_stream_continues_after_an_unexpected_error(
         self, pipe: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ):
         def fail(*_: object) -> None:
@@ -369,12 +369,12 @@ class TestNames:
             with pytest.raises(FeedError, match="cannot be opened: only a feed of orders, orders:PATH, has a history"):
                 opened(str(path), history=5)
 
-    def test_what_is_not_there_cannot_be_opened(self, path: Path):
+    def test_a_missing_file_cannot_be_opened(self, path: Path):
         for opened in (open_feed, open_book_stream):
             with pytest.raises(FeedError, match="cannot be opened: No such file or directory"):
                 opened(named(path))
 
-    def test_standard_input_is_named_by_a_dash(self):
+    def test_a_dash_names_standard_input(self):
         opened: Feed | BookStream
         for opened in (open_feed("orders:-"), open_book_stream("orders:-")):
             assert opened.source == "standard input"

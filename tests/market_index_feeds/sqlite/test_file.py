@@ -43,7 +43,7 @@ CASES = {
 }
 
 
-def test_a_connection_is_closed_although_its_file_is_gone(tmp_path: Path):
+def test_a_connection_is_closed_if_its_file_is_missing(tmp_path: Path):
     path = tmp_path / "market.db"
     open_store(path).close()
     connection = file.connect(path, "rw", 1.0)
@@ -75,7 +75,7 @@ class TestOpening:
     """What is no store is left as it is, and one line says what is wrong with it."""
 
     @pytest.mark.parametrize("name", CASES)
-    def test_each_is_one_clear_error_and_nothing_is_written(self, tmp_path: Path, name: str):
+    def test_another_kind_of_file_is_one_clear_error_and_is_not_changed(self, tmp_path: Path, name: str):
         case = CASES[name]
         path = tmp_path / "market.db"
         if case.content == "later":
@@ -113,12 +113,12 @@ class TestOpening:
             ),
         ],
     )
-    def test_what_cannot_be_made_is_one_clear_error(self, target: str, reason: str):
+    def test_a_store_that_cannot_be_created_is_one_clear_error(self, target: str, reason: str):
         with pytest.raises(StoreError, match=reason):
             open_store(target)
 
     @pytest.mark.parametrize("at_the_same_time", [False, True])
-    def test_it_is_made_where_the_file_system_has_no_links(
+    def test_a_store_is_created_on_a_file_system_without_links(
         self, path: Path, monkeypatch: pytest.MonkeyPatch, at_the_same_time: bool
     ):
         def refuse(new: Path, path: Path) -> None:
@@ -137,14 +137,14 @@ class TestOpening:
             open_store("-")
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_later_schema_that_stands_in_the_log_alone_is_seen_too(self, store: Store, path: Path):
+    def test_a_later_schema_that_is_only_in_the_log_is_noticed(self, store: Store, path: Path):
         store.publish(book(1))
         plain(path, "PRAGMA user_version = 3")
         for opening in (lambda: open_feed(path).read(), lambda: open_store(path)):
             with pytest.raises((FeedError, StoreError), match="its schema must be 1 or 2, got 3"):
                 opening()
 
-    def test_a_store_is_known_by_what_it_holds_where_its_name_does_not_tell(self, store: Store, path: Path):
+    def test_a_store_is_recognized_by_its_content_if_not_by_its_name(self, store: Store, path: Path):
         store.publish(book(1, 1))
         store.close()
         other = path.rename(path.with_name("books"))
@@ -153,14 +153,14 @@ class TestOpening:
         lines.write_bytes(wire.order_book_to_json(book(2, 2)) + b"\n")
         assert spots(open_feed(lines).read()) == {2: "2"}
 
-    def test_a_file_that_goes_between_opening_and_starting_is_told_of(self, path: Path, live: LiveIndex):
+    def test_a_file_deleted_between_open_and_start_is_an_error(self, path: Path, live: LiveIndex):
         open_store(path).close()
         feed = open_feed(path)
         path.unlink()
         with pytest.raises(FeedError, match=r"market\.db cannot be read: No such file or directory"):
             feed.start(live)
 
-    def test_many_runs_of_writers_are_not_kept_for_ever(self, path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_old_runs_of_writers_are_deleted(self, path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(revisions, "MAX_RUNS", 3)
         for spot in range(1, 8):
             with open_store(path) as store:
@@ -180,7 +180,7 @@ class TestOpening:
             again.publish(book(4, 4))
             eventually(lambda: 4 in spots(live))
 
-    def test_a_store_opens_where_the_system_does_not_list_open_files(
+    def test_a_store_opens_if_the_system_does_not_list_open_files(
         self, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(file, "_OPEN_FILES", tmp_path / "missing")
@@ -195,6 +195,6 @@ class TestOpening:
         with pytest.raises(FeedError, match=r"disk I/O error \(if its log, -wal, was removed, end all publishers"):
             open_feed(path).read()
 
-    def test_an_error_of_the_disk_is_not_taken_for_another_format(self):
+    def test_a_disk_error_is_not_reported_as_another_format(self):
         with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
             file.read_header(Path("/proc/self/mem"))

@@ -34,7 +34,7 @@ class TestFreshness:
         assert live.current.order_book(pair(1)) is kept
         assert feed.books == 3
 
-    def test_a_heartbeat_with_the_same_values_is_one_too(self, store: Store, feed: Feed):
+    def test_a_heartbeat_with_the_same_values_is_a_revision(self, store: Store, feed: Feed):
         for revision in (2, 3, 4):
             quiet = feed.quiet_age
             assert store.update((), freshness=Freshness("slot 1", TIME)).revision == revision
@@ -62,7 +62,7 @@ class TestFreshness:
         assert before <= found <= datetime.now(UTC)
 
     @pytest.mark.parametrize("change", ["as_of = ' '", "as_of = x'ff'", "published_at = 'now'", "published_at = 5"])
-    def test_what_another_program_writes_there_is_not_known(self, store: Store, path: Path, change: str):
+    def test_an_invalid_freshness_of_another_program_is_unknown(self, store: Store, path: Path, change: str):
         store.update([book(1, 1)], as_of="slot 1")
         plain(path, f"UPDATE runs SET {change}")
         index = open_feed(path).read()

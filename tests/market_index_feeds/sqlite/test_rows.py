@@ -53,7 +53,7 @@ def good(store: Store) -> Store:
 class TestGarbage:
     """It is rejected, and the last good book stays."""
 
-    def test_a_feed_keeps_the_last_good_book(
+    def test_a_feed_keeps_the_last_valid_book(
         self, good: Store, path: Path, live: LiveIndex, body: str, spelled: Spelling
     ):
         with open_feed(path) as feed:
@@ -97,7 +97,7 @@ def test_a_row_under_the_upper_case_name_of_its_pair_is_rejected(good: Store, pa
     assert open_feed(path).read_order_book(PAIR) == GOOD
 
 
-def test_the_upper_case_name_of_a_pair_costs_nothing_of_the_pair(
+def test_a_row_in_upper_case_does_not_affect_its_pair(
     good: Store, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
 ):
     with open_feed(path) as feed:

@@ -29,7 +29,7 @@ from tests.waiting import eventually, in_thread
 class TestFollowing:
     """What a reader makes of whatever happens to the file."""
 
-    def test_a_reader_never_keeps_the_log_from_being_put_into_the_file(self, store: Store, feed: Feed, live: LiveIndex):
+    def test_a_reader_never_prevents_copying_the_log_into_the_file(self, store: Store, feed: Feed, live: LiveIndex):
         for spot in range(2, 40):
             store.publish(*(book(number, spot) for number in range(100)))
         eventually(lambda: spots(live)[99] == "39")
@@ -39,7 +39,7 @@ class TestFollowing:
         # Empty, or gone: SQLite removes it where the reader is just opening the file anew.
         assert file.log_header_of(Path(feed.source)) == b""
 
-    def test_a_publisher_that_always_copies_its_log_into_the_file_does_not_keep_it_from_being_read(
+    def test_a_publisher_that_always_copies_its_log_does_not_prevent_reads(
         self, store: Store, path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
         store.publish(book(1, 1))
@@ -58,7 +58,7 @@ class TestFollowing:
             store.publish(book(1, 2))
             eventually(lambda: spots(live) == {1: "2"})
 
-    def test_loading_tells_how_it_gets_on(self, store: Store, path: Path):
+    def test_loading_reports_progress(self, store: Store, path: Path):
         store.publish(*map(book, range(600)))
         told: list[tuple[int, int]] = []
         open_feed(path).read(lambda done, total: told.append((done, total)))
@@ -67,7 +67,7 @@ class TestFollowing:
         assert [done for done, _ in told] == sorted(done for done, _ in told)
         assert len(told) == 3
 
-    def test_a_file_that_vanishes_leaves_the_last_good_index(
+    def test_a_missing_file_keeps_the_last_valid_index(
         self, feed: Feed, store: Store, path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
         kept = path.rename(path.with_name("kept.db"))
@@ -81,7 +81,7 @@ class TestFollowing:
         eventually(lambda: 4 in spots(live))
         assert feed.books == 4, "the file was the same, so that nothing was read twice"
 
-    def test_another_store_in_its_place_is_read_anew(
+    def test_another_store_at_the_path_is_read_as_a_whole(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
     ):
         live.publish(book(77))
@@ -100,7 +100,7 @@ class TestFollowing:
             other.publish(book(8, 8))
             eventually(lambda: 8 in spots(live))
 
-    def test_another_store_of_the_same_revision_is_another_store(
+    def test_another_store_with_the_same_revision_is_recognized(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed
     ):
         with open_store(tmp_path / "other.db") as other:
@@ -110,7 +110,7 @@ class TestFollowing:
         eventually(lambda: spots(live) == {2: "5"})
         assert feed.revision == 1
 
-    def test_a_store_deleted_and_made_again_is_read_once_it_is_published_into(
+    def test_a_store_deleted_and_created_again_is_read_after_its_first_publication(
         self, store: Store, path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
     ):
         store.close()
@@ -122,7 +122,7 @@ class TestFollowing:
             store.publish(book(2, 9))
             eventually(lambda: spots(live) == {2: "9"})
 
-    def test_an_older_copy_that_is_put_back_is_read_anew_even_where_it_has_as_many_revisions(
+    def test_a_restored_copy_is_read_again_even_if_it_has_as_many_revisions(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed
     ):
         """Through SQLite, as `.restore` does it: the file is the same one, and nobody has to let go of it."""
@@ -146,7 +146,7 @@ class TestFollowing:
         eventually(lambda: spots(live) == {1: "1", 2: "6", 3: "3"})
 
     @pytest.mark.parametrize("publishing", [False, True])
-    def test_an_older_copy_that_is_copied_over_it_is_read_anew(
+    def test_an_older_copy_written_over_the_file_is_read_again(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, publishing: bool
     ):
         """SQLite does not look at the file again while nobody tells it through what its users share."""
@@ -164,7 +164,7 @@ class TestFollowing:
         if publishing:
             store.close()
 
-    def test_what_is_written_over_it_leaves_the_last_good_index(
+    def test_garbage_written_over_the_file_keeps_the_last_valid_index(
         self, store: Store, path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
     ):
         store.close()
@@ -178,7 +178,7 @@ class TestFollowing:
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
     @pytest.mark.parametrize("content", [b"", b"garbage" * 1000, "foreign"])
-    def test_what_is_no_store_in_its_place_leaves_the_last_good_index(
+    def test_another_kind_of_file_at_the_path_keeps_the_last_valid_index(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, content: bytes | str,
         logged: pytest.LogCaptureFixture,
     ):  # fmt: skip
@@ -198,7 +198,7 @@ class TestFollowing:
             store.publish(book(1, 9))
             eventually(lambda: spots(live)[1] == "9")
 
-    def test_the_log_of_the_former_file_is_not_taken_for_that_of_the_one_in_its_place(
+    def test_the_log_of_the_previous_file_is_not_applied_to_the_new_one(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
     ):
         """SQLite finds the log by its name, and would show the former store, or a mixture of both."""
@@ -244,9 +244,7 @@ class TestFollowing:
         others[0].close()
         assert "cannot be read" not in logged.text
 
-    def test_a_copy_put_back_beside_the_log_of_a_crashed_publisher_is_no_mixture_of_both(
-        self, path: Path, tmp_path: Path
-    ):
+    def test_a_restored_copy_is_not_mixed_with_the_log_of_a_crashed_publisher(self, path: Path, tmp_path: Path):
         """SQLite would put the log into it. Who is the first to open it has seen neither before."""
         with open_store(path) as store:
             store.publish(*(book(number, 1) for number in range(300)))
@@ -273,7 +271,7 @@ class TestFollowing:
         Path(f"{path}-shm").unlink(missing_ok=True)
         assert set(spots(open_feed(path).read()).values()) == {"1"}
 
-    def test_rows_that_are_missing_are_noticed_and_replacing_makes_it_whole(self, store: Store, path: Path):
+    def test_missing_rows_are_noticed_and_replace_repairs_the_file(self, store: Store, path: Path):
         store.publish(book(1, 1), book(2, 2))
         plain(path, "DELETE FROM books WHERE pair = ?", str(pair(1)))
         with pytest.raises(FeedError, match="rows are missing"):
@@ -281,7 +279,7 @@ class TestFollowing:
         assert store.replace([book(2, 2)]).revision == 2
         assert spots(open_feed(path).read()) == {2: "2"}
 
-    def test_a_relative_path_is_followed_wherever_the_process_goes(
+    def test_a_relative_path_is_followed_after_a_change_of_directory(
         self, store: Store, path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.chdir(path.parent)
@@ -291,7 +289,7 @@ class TestFollowing:
             here.publish(book(1, 1))
             eventually(lambda: spots(live) == {1: "1"})
 
-    def test_a_file_is_read_once_nobody_has_the_one_before_it_open(
+    def test_a_file_is_read_when_all_have_closed_the_previous_one(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
     ):
         with open_store(tmp_path / "other.db") as other:
@@ -335,7 +333,7 @@ class TestFollowing:
         ],
     )
     @pytest.mark.parametrize("first", [False, True])
-    def test_a_row_that_holds_no_book_costs_nothing_else(
+    def test_an_invalid_row_affects_no_other_row(
         self, store: Store, path: Path, change: str, reason: str, first: bool, logged: pytest.LogCaptureFixture
     ):
         store.publish(book(1, 1), book(2, 2), book(3, 3))
@@ -367,7 +365,7 @@ class TestFollowing:
             store.publish(book(1, 7))
             eventually(lambda: spots(live).get(1) == "7")
 
-    def test_a_row_without_a_name_can_be_taken_out_by_replacing(self, store: Store, path: Path):
+    def test_replace_removes_a_row_that_names_no_pair(self, store: Store, path: Path):
         store.publish(book(1, 1))
         plain(path, "UPDATE books SET pair = 'nobody'")
         plain(path, "INSERT INTO books VALUES (x'ff', 1, x'00', 'nonsense')")
@@ -378,7 +376,7 @@ class TestFollowing:
             assert spots(feed.read()) == {2: "2"}
             assert feed.rejected == 0
 
-    def test_a_row_without_a_name_is_no_current_rejection_once_it_is_gone(
+    def test_a_removed_row_that_names_no_pair_is_no_current_rejection(
         self, feed: Feed, store: Store, path: Path, live: LiveIndex
     ):
         plain(path, "UPDATE books SET pair = 'nobody', revision = 2 WHERE pair = ?", str(pair(1)))
@@ -388,7 +386,7 @@ class TestFollowing:
         eventually(lambda: feed.current_rejections == 0)
         assert feed.rejected == 1
 
-    def test_a_book_that_is_not_there_or_not_readable_is_told_of(self, store: Store, path: Path):
+    def test_a_missing_or_unreadable_book_is_an_error(self, store: Store, path: Path):
         store.publish(book(1), book(2))
         store.retract(pair(2))
         plain(path, "UPDATE books SET body = '{}' WHERE pair = ?", str(pair(1)))
@@ -398,7 +396,7 @@ class TestFollowing:
         with pytest.raises(FeedError, match=f"cannot be read: row {pair(1)}: must have the stored digest"):
             open_feed(path).read_order_book(pair(1))
 
-    def test_to_look_at_the_file_lets_go_of_no_lock(self, store: Store, path: Path):
+    def test_reading_the_header_releases_no_lock(self, store: Store, path: Path):
         """Whoever closes a file lets go of all POSIX locks of its process on it, and others would believe it unused."""
         store.publish(book(1, 1))
         odd = path.with_name("odd name")

@@ -56,7 +56,7 @@ def is_held(probe: WriterLock) -> bool:
 class TestPublishing:
     """What one change does, and what it does not."""
 
-    def test_what_is_published_goes_live_under_one_revision_a_change(self, store: Store, feed: Feed, live: LiveIndex):
+    def test_published_books_go_live_with_one_revision_per_change(self, store: Store, feed: Feed, live: LiveIndex):
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         assert store.publish(book(4, 4), book(2, "2.5")) == Receipt(2, published=2)
         eventually(lambda: spots(live) == {1: "1", 2: "2.5", 3: "3", 4: "4"})
@@ -66,7 +66,7 @@ class TestPublishing:
         eventually(lambda: spots(live) == {1: "7", 2: "2.5", 3: "3", 4: "4"})
         eventually(lambda: feed.revision == store.revision == 4)
 
-    def test_a_closed_store_says_so(self, path: Path):
+    def test_using_a_closed_store_is_an_error(self, path: Path):
         store = open_store(path)
         assert repr(store) == f"<SqliteStore {path}>"
         store.publish(book(1))
@@ -77,7 +77,7 @@ class TestPublishing:
                 work()
         assert {one.name for one in path.parent.iterdir()} == {"market.db", "market.db-lock"}
 
-    def test_how_safe_it_is_to_be_can_be_said(self, path: Path):
+    def test_synchronous_sets_the_durability(self, path: Path):
         with pytest.raises(ValueError, match="synchronous must be 'full' or 'normal', got 'off'"):
             open_store(path, synchronous="off")  # type: ignore[arg-type]
         assert not path.exists()
@@ -86,7 +86,7 @@ class TestPublishing:
 class TestReplacing:
     """Making some books the whole of a store."""
 
-    def test_what_is_not_named_is_retracted_in_the_same_change(self, store: Store, feed: Feed, live: LiveIndex):
+    def test_pairs_that_are_not_named_are_retracted_in_the_same_change(self, store: Store, feed: Feed, live: LiveIndex):
         seen = []
         assert store.replace([book(3, 3), book(2, 9), book(5, 5)]) == Receipt(2, published=2, retracted=1)
         eventually(lambda: seen.append(spots(live)) or 5 in spots(live))  # type: ignore[func-returns-value]  # None goes on
@@ -119,7 +119,7 @@ class TestWriters:
         assert plain(path, "PRAGMA integrity_check") == [("ok",)]
 
     @pytest.mark.parametrize("what", ["transaction", "lock"])
-    def test_one_that_waits_too_long_is_told_and_nothing_is_lost(self, store: Store, path: Path, what: str):
+    def test_a_writer_that_waits_too_long_gets_an_error_and_nothing_is_lost(self, store: Store, path: Path, what: str):
         store.publish(book(1, 1))
         with ExitStack() as holding:
             if what == "transaction":
@@ -134,7 +134,7 @@ class TestWriters:
             assert spots(open_feed(path).read()) == {1: "1"}
         assert store.publish(book(1, 3)) == Receipt(2, published=1)
 
-    def test_a_file_that_was_deleted_or_replaced_takes_no_more(self, store: Store, path: Path):
+    def test_a_deleted_or_replaced_file_accepts_no_changes(self, store: Store, path: Path):
         store.publish(book(1, 1))
         kept = path.rename(path.with_name("kept.db"))
         for work in (lambda: store.publish(book(1, 2)), lambda: store.replace([book(1, 2)]), lambda: store.revision):
@@ -146,7 +146,7 @@ class TestWriters:
         kept.rename(path)
         assert store.publish(book(1, 2)).revision == 2
 
-    def test_a_file_that_is_replaced_while_its_lock_is_waited_for_is_not_written_to(
+    def test_a_file_replaced_during_the_wait_for_its_lock_is_not_written_to(
         self, path: Path, tmp_path: Path, waiting: Event
     ):
         raised: list[str] = []
@@ -160,7 +160,7 @@ class TestWriters:
             publishing.join(DEADLINE_SECONDS)
         assert "was deleted or replaced" in raised[0]
 
-    def test_a_link_that_is_switched_to_another_store_is_noticed(self, store: Store, path: Path, tmp_path: Path):
+    def test_a_link_changed_to_another_store_is_noticed(self, store: Store, path: Path, tmp_path: Path):
         link = tmp_path / "current.db"
         link.symlink_to(path)
         with open_store(link) as linked:
@@ -172,7 +172,7 @@ class TestWriters:
                 linked.publish(book(1, 2))
         assert store.publish(book(1, 3)).revision == 2
 
-    def test_a_log_that_was_removed_is_noticed(self, store: Store, path: Path):
+    def test_a_removed_log_is_noticed(self, store: Store, path: Path):
         store.publish(book(1, 1))
         Path(f"{path}-wal").unlink()
         with pytest.raises(
@@ -180,7 +180,7 @@ class TestWriters:
         ):
             store.publish(book(1, 2))
 
-    def test_a_log_that_was_removed_is_copied_into_the_file_when_its_publisher_closes(
+    def test_a_removed_log_is_copied_into_the_file_when_its_publisher_closes(
         self, store: Store, feed: Feed, path: Path
     ):
         log = Path(f"{path}-wal")
@@ -190,7 +190,7 @@ class TestWriters:
         feed.close()
         assert spots(open_feed(path).read()) == {1: "1", 2: "2", 3: "3"}
 
-    def test_an_index_that_was_removed_is_noticed_and_the_log_stays_as_it_is(self, store: Store, path: Path):
+    def test_a_removed_index_is_noticed_and_the_log_is_not_changed(self, store: Store, path: Path):
         """SQLite would copy the log by the former index, although another process has written into it since."""
         store.publish(book(1, 1))
         Path(f"{path}-shm").unlink()
@@ -237,7 +237,7 @@ class TestWriters:
         index.rmdir()
         assert spots(open_feed(path).read()) == {1: "1", 2: "2"}
 
-    def test_an_index_that_is_removed_during_a_change_costs_nothing(
+    def test_an_index_removed_during_a_change_loses_nothing(
         self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """Another process makes the next index before the change is in the log, so that it lacks the change."""
@@ -283,7 +283,7 @@ class TestWriters:
         with pytest.raises(StoreError, match="while it was written to: the change may be lost; close the store"):
             store.publish(book(2, 2))
 
-    def test_a_store_is_not_made_beside_the_log_of_a_former_one(self, store: Store, path: Path):
+    def test_a_store_is_not_created_beside_the_log_of_a_previous_one(self, store: Store, path: Path):
         store.publish(book(1, 1))
         path.unlink()
         with pytest.raises(
@@ -292,7 +292,7 @@ class TestWriters:
             open_store(path)
         assert not path.exists()
 
-    def test_to_close_one_that_was_replaced_costs_nobody_anything(self, store: Store, path: Path, tmp_path: Path):
+    def test_closing_a_replaced_store_affects_no_other_process(self, store: Store, path: Path, tmp_path: Path):
         """To put the log into the file would put that of the other into this one, and empty it."""
         store.publish(book(1, 1))
         path.rename(tmp_path / "former.db")
@@ -305,7 +305,7 @@ class TestWriters:
             assert other.publish(book(3, 3)).revision == 2
         assert spots(open_feed(path).read()) == {2: "2", 3: "3"}
 
-    def test_to_close_one_that_was_replaced_does_not_empty_the_log_of_the_one_in_its_place(
+    def test_closing_a_replaced_store_does_not_empty_the_log_of_the_new_one(
         self, store: Store, path: Path, tmp_path: Path
     ):
         """Where the log stayed, both have the same one open: SQLite goes by its name."""
@@ -377,7 +377,7 @@ class TestWriters:
             assert store.publish(book(1, 2)).revision == 1
             assert raised_in_thread(lambda: interrupted.revision) == ""
 
-    def test_it_can_wait_for_ever(self, path: Path):
+    def test_the_timeout_can_be_infinite(self, path: Path):
         with (
             open_store(path, wait=float("inf")) as store,
             closing(WriterLock(path)) as probe,
@@ -391,11 +391,11 @@ class TestWriters:
             publishing.join(DEADLINE_SECONDS)
             assert spots(open_feed(path).read()) == {1: "1"}
 
-    def test_threads_of_one_store_wait_no_longer_than_said(self, store: Store):
+    def test_threads_of_one_store_wait_no_longer_than_the_timeout(self, store: Store):
         with store._lock:  # type: ignore[attr-defined]  # as a thread that publishes has it
             assert "StoreBusy" in raised_in_thread(lambda: store.publish(book(1)))
 
-    def test_a_lock_whose_file_was_removed_keeps_others_out_again(self, path: Path):
+    def test_a_lock_whose_file_was_removed_is_exclusive_again(self, path: Path):
         path.touch()
         with closing(WriterLock(path)) as one, closing(WriterLock(path)) as other:
             Path(f"{path}-lock").unlink()
@@ -404,7 +404,9 @@ class TestWriters:
             one.close()
 
     @pytest.mark.parametrize(("mode", "of_lock"), [(0o644, 0o600), (0o664, 0o660), (0o600, 0o600)])
-    def test_the_lock_can_be_held_by_those_alone_who_may_write(self, store: Store, path: Path, mode: int, of_lock: int):
+    def test_only_users_who_may_write_the_store_can_hold_the_lock(
+        self, store: Store, path: Path, mode: int, of_lock: int
+    ):
         store.close()
         lock_path = Path(f"{path}-lock")
         path.chmod(mode)
@@ -413,7 +415,7 @@ class TestWriters:
             open_store(path).close()
             assert stat.S_IMODE(lock_path.stat().st_mode) == of_lock
 
-    def test_the_mode_of_a_file_that_has_another_name_is_not_changed(self, store: Store, path: Path, tmp_path: Path):
+    def test_the_mode_of_a_file_with_several_names_is_not_changed(self, store: Store, path: Path, tmp_path: Path):
         store.close()
         other = tmp_path / "other"
         other.touch(0o644)
@@ -433,7 +435,9 @@ class TestWriters:
             (Path.mkdir, "Is a directory"),
         ],
     )
-    def test_the_lock_must_be_a_file(self, store: Store, path: Path, make: Callable[[Path], object], reason: str):
+    def test_the_lock_must_be_a_regular_file(
+        self, store: Store, path: Path, make: Callable[[Path], object], reason: str
+    ):
         store.close()
         lock_path = Path(f"{path}-lock")
         lock_path.unlink()
@@ -442,7 +446,7 @@ class TestWriters:
             open_store(path)
         assert not path.with_name("other").exists()
 
-    def test_a_lock_that_cannot_be_opened_again_costs_no_other_file(self, store: Store, path: Path, tmp_path: Path):
+    def test_a_lock_that_cannot_be_reopened_affects_no_other_file(self, store: Store, path: Path, tmp_path: Path):
         store.publish(book(1, 1))
         lock_path = Path(f"{path}-lock")
         lock_path.unlink()
@@ -453,7 +457,7 @@ class TestWriters:
         lock_path.unlink()
         assert store.publish(book(1, 3)).revision == 2
 
-    def test_all_that_a_change_waits_for_has_one_deadline(self, path: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_all_waits_of_a_change_have_one_deadline(self, path: Path, monkeypatch: pytest.MonkeyPatch):
         """The clock advances only while a change waits for the lock of publishers."""
         now = [0.0]
         for module in (lock, store_module):
@@ -482,7 +486,7 @@ class TestWriters:
             writing.execute("COMMIT")
         assert waits == [6, 0.1]
 
-    def test_a_forked_process_is_told_and_harms_nothing(self, store: Store, path: Path):
+    def test_a_forked_process_gets_an_error_and_changes_nothing(self, store: Store, path: Path):
         store.publish(book(1, 1))
         script = (
             "import os, sys\n"
@@ -534,7 +538,7 @@ class TestWriters:
             parent.stdin.close()
             assert parent.stdout.readline() == "ended\n", "the forked process had ended before"
 
-    def test_two_that_make_the_file_at_the_same_time_make_one(self, path: Path):
+    def test_two_processes_that_create_the_file_at_the_same_time_create_one(self, path: Path):
         together = Barrier(4)
         receipts = []
 

@@ -63,7 +63,7 @@ class TestReading:
             assert (answer.status, answer.json["spot"]) == (200, "3")
             assert not [name for name in answer.headers if name.startswith("market-index")]
 
-    def test_a_store_that_only_opens_it_leaves_it_as_it_is(self, old: Path):
+    def test_opening_a_store_does_not_upgrade_it(self, old: Path):
         before = old.read_bytes()
         with open_store(old) as store:
             assert (store.revision, store.is_unchanged_by_others()) == (3, False)
@@ -107,7 +107,7 @@ class TestUpgrading:
             store.replace([book(3, 9)], lambda _: bool(1 / 0))
         assert version(old) == 1
 
-    def test_a_program_that_reads_version_1_alone_says_so(self, old: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_a_program_that_reads_only_version_1_reports_the_schema(self, old: Path, monkeypatch: pytest.MonkeyPatch):
         """As that of 0.1.0 does."""
         with open_store(old) as store:
             store.publish(book(1, 1))
