@@ -209,11 +209,11 @@ def put(server: Server, bucket: str, key: str, value: bytes, headers: dict[str, 
 def request(server: Server, subject: str, body: object) -> None:
     """Send a request to the JetStream API, as the command `nats` does."""
 
-    async def asking(client: Client) -> None:
+    async def work(client: Client) -> None:
         answer = json.loads((await client.request(f"$JS.API.{subject}", json.dumps(body).encode())).data)
         assert "error" not in answer, answer
 
-    plain(server, asking)
+    plain(server, work)
 
 
 def purge(server: Server, bucket: str) -> None:

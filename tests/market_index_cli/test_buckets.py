@@ -65,8 +65,8 @@ def test_the_last_books_are_served_while_the_server_of_the_bucket_is_down(tmp_pa
         invoke("publish", target, SAMPLE)
         with running(tmp_path, target, "--port", 0, "--max-stale", 1) as command:
             service = command.service
-            told = service.request("/healthz").json
-            assert (told["pairs"], told["revision"]) == (13, 14)
+            health = service.request("/healthz").json
+            assert (health["pairs"], health["revision"]) == (13, 14)
             eventually(lambda: service.request("/healthz").status == 200)
             server.kill()
             eventually(lambda: service.request("/healthz").status == 503)

@@ -1,4 +1,4 @@
-"""`market-index publish`: standard input, signals and memory in a process of its own, the rest invoked here."""
+"""`market-index publish`: standard input, signals and memory in a process of its own, all else invoked here."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ class TestAsOf:
         assert [(len(index), index.as_of) for index in seen] == [(1, "slot 1"), (2, "slot 1"), (3, "slot 2")]
 
     def test_the_as_of_of_a_stream_is_published_at_its_end(self, store: Path):
-        done = run("publish", store, "-", "--as-of", "slot 1", said=line(1, 1))
+        done = run("publish", store, "-", "--as-of", "slot 1", stdin=line(1, 1))
         assert done.stdout == f"{store}: 1 order book published, revision 2\n"
         assert published(store) == ({1: "1"}, "slot 1", 2)
 

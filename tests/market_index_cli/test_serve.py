@@ -107,8 +107,8 @@ def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: P
         eventually(lambda: len(service.pair_list().json["pairs"]) == 5)
         pipe.write(lines[5] + lines[6][:-1])
         pipe.close()
-        eventually(lambda: "standard input ended: 6 order books read, 1 lines rejected" in command.said)
-        assert "standard input line 7 rejected: must end with a newline" in command.said
+        eventually(lambda: "standard input ended: 6 order books read, 1 lines rejected" in command.stderr)
+        assert "standard input line 7 rejected: must end with a newline" in command.stderr
         assert len(service.pair_list().json["pairs"]) == 6
         assert command.end() == 0
 

@@ -1,4 +1,4 @@
-"""What people are shown: whole, exact, and on lines that no name can break."""
+"""The text output: complete, exact, and on lines that no name can break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for a feed to look at its source."""
+"""Waits until a feed has checked its source."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from market_index_feeds import Feed
 from tests.waiting import eventually
 
 
-def checked(feed: Feed) -> None:
-    """Wait until the feed has found its source healthy in a check that began after this call."""
+def await_check(feed: Feed) -> None:
+    """Wait until a check that began after this call has found the source healthy."""
     for _ in range(2):
-        # The check that is under way now may have begun before.
+        # A check that is in progress now began before this call.
         now = monotonic()
         eventually(lambda now=now: monotonic() - feed.age > now)  # type: ignore[misc]  # a default has no type

@@ -1,4 +1,4 @@
-"""What the tests of feeds and stores have in common. Each says by itself what its `store` is."""
+"""Fixtures for the tests of feeds and stores. Each medium has its own fixture `store`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def live() -> LiveIndex:
 
 @pytest.fixture
 def feed(store: Store, live: LiveIndex) -> Iterator[Feed]:
-    """A feed of three pairs, followed."""
+    """A feed of three pairs, which is being followed."""
     store.publish(book(1, 1), book(2, 2), book(3, 3))
     with open_feed(store.target) as feed:
         feed.start(live)

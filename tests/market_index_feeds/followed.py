@@ -1,4 +1,4 @@
-"""What publishers do to a store at random, and a reader that has to show the same."""
+"""A state machine of random changes by two publishers. A reader must show the resulting content."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ WHICH = st.integers(0, 1)
 
 
 class Followed(RuleBasedStateMachine):
-    """Whatever publishers do, the reader comes to show what they did."""
+    """After each step the reader eventually shows the content of the model."""
 
     per_call = True
 
-    def begin_with(self, target: str) -> None:
+    def initialize(self, target: str) -> None:
         self.target = target
         self.model: dict[int, str] = {}
         self.published_at = datetime(2026, 11, 22, tzinfo=UTC)
@@ -42,8 +42,8 @@ class Followed(RuleBasedStateMachine):
             books[number] = str(self.spot)
         return books
 
-    def risen(self, receipt: Receipt, changes: int, *, is_update: bool = True) -> None:
-        """Check a receipt: in a file an update is one revision, in a bucket each change is one, and the freshness."""
+    def check(self, receipt: Receipt, changes: int, *, is_update: bool = True) -> None:
+        """Check a receipt. A file has one revision per update, a bucket one per change and one for the freshness."""
         assert receipt.published + receipt.retracted == changes
         assert receipt.revision == self.revision + is_update * (1 if self.per_call else changes + 1)
         self.revision = receipt.revision
@@ -53,7 +53,7 @@ class Followed(RuleBasedStateMachine):
         books = self.books(numbers)
         receipt = self.stores[which].publish(*(book(*one) for one in books.items()))
         self.model |= books
-        self.risen(receipt, len(books), is_update=bool(books))
+        self.check(receipt, len(books), is_update=bool(books))
 
     @rule(numbers=NUMBERS, which=WHICH)
     def retract(self, numbers: list[int], which: int) -> None:
@@ -61,7 +61,7 @@ class Followed(RuleBasedStateMachine):
         receipt = self.stores[which].retract(*map(pair, numbers))
         for number in gone:
             del self.model[number]
-        self.risen(receipt, len(gone), is_update=bool(numbers))
+        self.check(receipt, len(gone), is_update=bool(numbers))
 
     @rule(numbers=NUMBERS, kept=NUMBERS, same=st.booleans(), which=WHICH)
     def replace(self, numbers: list[int], kept: list[int], same: bool, which: int) -> None:
@@ -69,7 +69,7 @@ class Followed(RuleBasedStateMachine):
         if same:
             books |= {number: spot for number, spot in self.model.items() if number in books}
         keep = {pair(number) for number in kept}
-        # Another one than before, also if a clock shows the same millisecond.
+        # Different from the last one even within the same millisecond.
         self.published_at += timedelta(milliseconds=1)
         receipt = self.stores[which].replace(
             (book(*one) for one in books.items()), keep.__contains__, published_at=self.published_at
@@ -77,7 +77,7 @@ class Followed(RuleBasedStateMachine):
         gone = self.model.keys() - set(kept) - books.keys()
         new = [number for number, spot in books.items() if self.model.get(number) != spot]
         self.model = {number: spot for number, spot in self.model.items() if number in kept} | books
-        self.risen(receipt, len(gone) + len(new))
+        self.check(receipt, len(gone) + len(new))
 
     @rule(which=WHICH)
     def reopen(self, which: int) -> None:
@@ -96,7 +96,7 @@ class Followed(RuleBasedStateMachine):
         return True
 
     @invariant()
-    def the_reader_comes_to_show_what_was_written(self) -> None:
+    def the_reader_shows_what_was_written(self) -> None:
         if hasattr(self, "feed") and self.is_shown:
             eventually(lambda: spots(self.live) == self.model)
             eventually(lambda: self.feed.revision == self.revision)

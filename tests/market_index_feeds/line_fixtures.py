@@ -1,4 +1,4 @@
-"""Fixtures of media of lines: pipes, and files that are looked at often."""
+"""Fixtures for media of lines: pipes, and short intervals between checks of files."""
 
 from __future__ import annotations
 

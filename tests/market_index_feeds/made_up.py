@@ -1,4 +1,4 @@
-"""Pairs and books by number, for tests that look at where books go and not at what they hold."""
+"""Pairs and books by number, for tests in which the content of books does not matter."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def book(number: int, spot: object = None) -> OrderBook:
     return OrderBook(pair(number), spot=None if spot is None else str(spot))
 
 
-def spots(shown: LiveIndex | MarketIndex) -> dict[int, str | None]:
-    """The tracked pairs by number, and their spot prices."""
-    index = shown.current if isinstance(shown, LiveIndex) else shown
+def spots(index: LiveIndex | MarketIndex) -> dict[int, str | None]:
+    """Return the tracked pairs by number, with their spot prices."""
+    index = index.current if isinstance(index, LiveIndex) else index
     return {
         int.from_bytes(one.base.policy_id): None if one.last_spot is None else str(one.last_spot)
         for one in index.pair_list()

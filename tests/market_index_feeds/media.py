@@ -1,4 +1,4 @@
-"""Where order books can be stored, each with what anybody else could do to it."""
+"""The kinds of stores, each with a function that stores invalid content as another program could."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests import nats
 
 
 class Medium(Protocol):
-    """A store, not made yet, and what it is called."""
+    """A store that does not exist yet. `kind` is the start of its class name."""
 
     @property
     def target(self) -> str: ...
@@ -22,7 +22,7 @@ class Medium(Protocol):
     def kind(self) -> str: ...
 
     def spoil(self, pair: Pair, text: bytes) -> None:
-        """Let what stands under the pair be this, whatever it is."""
+        """Replace the stored value of the pair by `text`."""
 
 
 @frozen

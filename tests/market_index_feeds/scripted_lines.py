@@ -1,4 +1,4 @@
-"""Files whose chunks are given, for tests of what is visible after each chunk."""
+"""A source of lines with given chunks, for tests of what is visible after each chunk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class ScriptedLines(LineSource, Generic[T]):
-    """Files whose chunks are given: it notes what is seen after each."""
+    """A source of lines with given chunks. It records what is visible after each of them."""
 
     is_stream = False
 

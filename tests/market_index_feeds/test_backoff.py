@@ -1,4 +1,4 @@
-"""How long to wait between attempts."""
+"""The backoff between retries."""
 
 from __future__ import annotations
 

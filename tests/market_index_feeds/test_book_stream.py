@@ -1,4 +1,4 @@
-"""Order books that are read once, as they come."""
+"""Streams of order books that are read once."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class Model:
 
 
 class TestCounting:
-    """What is counted, and what is logged."""
+    """Counters and logs."""
 
     def test_a_rejected_record_is_reported_once_until_it_is_valid_or_removed(self, logged: pytest.LogCaptureFixture):
         rejected = [bad(1, pair(1)), bad(Names.NONE, "odd")]
@@ -326,7 +326,7 @@ class TestCounting:
         assert ages == [(True, False, False)] * 2 + [(False, True, False), (False, True, True)]
 
     def test_a_publication_that_is_read_late_has_its_age_by_wall_clocks(self, live: LiveIndex):
-        """At the start. While it is followed, its age is that of its arrival."""
+        """The first publication is late. Later its age counts from its arrival."""
         hour_ago = datetime.now(UTC) - timedelta(hours=1)
         ages: list[float] = []
         source = Scripted(
@@ -635,7 +635,7 @@ class TestClosing:
     def test_a_close_in_the_middle_of_an_update_of_the_live_index_returns(
         self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
     ):
-        """As in a signal handler, which interrupts the update that the follower waits for."""
+        """A signal handler may interrupt the update that the follower waits for."""
         monkeypatch.setattr(follower_module, "CLOSE_SECONDS", 0.05)
         held = Event()
         feed = Feed(source := Scripted(Snapshot(books=[book(1)]), held.wait, Delta(books=[book(2)])))

@@ -66,7 +66,7 @@ def serving(source: str, folder: Path, workers: int) -> Iterator[int]:
 
 
 class Claims:
-    """What was seen: each as_of, which must not be later than any of its spots, and how far it was behind."""
+    """Observed pairs of an as_of and the spots under it. The as_of must not be later than any of the spots."""
 
     def __init__(self) -> None:
         self.behind: Counter[int] = Counter()
@@ -86,15 +86,15 @@ class Claims:
 
 
 @contextmanager
-def repeatedly(look: Callable[[], object]) -> Iterator[None]:
-    """Look again and again, in another thread."""
+def repeated(work: Callable[[], object]) -> Iterator[None]:
+    """Repeat the work in another thread."""
     stop = Event()
 
-    def looking() -> None:
+    def repeat() -> None:
         while not stop.wait(0.0005):
-            look()
+            work()
 
-    thread = Thread(target=looking)
+    thread = Thread(target=repeat)
     thread.start()
     try:
         yield
@@ -103,17 +103,17 @@ def repeatedly(look: Callable[[], object]) -> Iterator[None]:
         thread.join(DEADLINE_SECONDS)
 
 
-def asking(client: Client, claims: Claims) -> Callable[[], None]:
-    """Return a function that asks for a book and for the pair list, and adds what they claim."""
+def http_observer(client: Client, claims: Claims) -> Callable[[], None]:
+    """Return a function that requests a book and the pair list, and adds their claims."""
 
-    def ask() -> None:
+    def observe() -> None:
         answer = client.request(BOOK)
         claims.add(answer.headers.get("market-index-as-of"), [int(answer.json["spot"])])
         answer = client.request(LIST)
         spots = [int(one["last_spot"]) for one in answer.json["pairs"]]
         claims.add(answer.headers.get("market-index-as-of"), spots)
 
-    return ask
+    return observe
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,13 @@ def test_no_hop_claims_an_as_of_that_is_newer_than_its_books(tmp_path: Path, buc
         port = stack.enter_context(serving(bucket, tmp_path, workers))
         stack.enter_context(open_feed(bucket)).start(near)
         stack.enter_context(open_feed(f"http://127.0.0.1:{port}")).start(last)
-        with ExitStack() as looking:
+        with ExitStack() as observing:
             client = Client(port)
-            looking.callback(client.close)
+            observing.callback(client.close)
             claims, seen = Claims(), {id(live): Claims() for live in (near, last)}
             for live in (near, last):
-                looking.enter_context(repeatedly(lambda live=live: seen[id(live)].add_index(live.current)))  # type: ignore[misc]  # a default has no type
-            looking.enter_context(repeatedly(asking(client, claims)))
+                observing.enter_context(repeated(lambda live=live: seen[id(live)].add_index(live.current)))  # type: ignore[misc]  # a default has no type
+            observing.enter_context(repeated(http_observer(client, claims)))
             for number in range(2, publishes + 1):
                 store.update([book(1, number), book(2, number)], freshness=fresh(number))
             eventually(lambda: last.current.freshness == near.current.freshness == fresh(publishes))

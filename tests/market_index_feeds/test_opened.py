@@ -1,4 +1,4 @@
-"""How names are shown: on one line, without credentials."""
+"""Names in messages are on one line, without credentials."""
 
 from __future__ import annotations
 

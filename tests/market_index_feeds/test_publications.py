@@ -1,4 +1,4 @@
-"""When the publications of a source arrived, whatever clocks show."""
+"""The ages of publications do not depend on wall clocks, except for late ones."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TestAges:
         assert (seen.quiet_age, seen.change_age) == (0, 0)
 
     def test_a_revision_with_the_last_publish_time_is_no_publication(self, seen: Publications, clocks: Clocks):
-        """As of a relay that restarts, after the publisher died."""
+        """For example, a relay restarts after the publisher has died."""
         add(seen, Snapshot(revision=1, freshness=at(0, "slot 1")), is_change=True)
         for revision, freshness in enumerate((UNKNOWN, at(0), at(0, "slot 1")), 2):
             clocks.seconds += 5
@@ -119,7 +119,7 @@ class TestAges:
         assert seen.quiet_age == 15
 
     def test_publish_times_that_repeat_are_no_publications(self, seen: Publications, clocks: Clocks):
-        """As of the replicas of a service, one of which is behind: their answers take turns, and differ."""
+        """For example, replicas of a service respond in turn, and one of them is behind."""
         add(seen, Snapshot(freshness=at(9)), is_change=True)
         add(seen, Snapshot(freshness=at(0)), is_change=True)
         for freshness in (at(9), at(0), at(9)):
@@ -131,7 +131,7 @@ class TestAges:
 
 
 class TestLate:
-    """What was published while the source could not be read."""
+    """Publications that were made while the source could not be read."""
 
     def test_the_age_of_a_late_publication_is_by_wall_clock(self, seen: Publications, clocks: Clocks):
         add(seen, Snapshot(freshness=at(30)), is_change=True, is_late=True)

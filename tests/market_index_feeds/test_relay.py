@@ -1,4 +1,4 @@
-"""From a feed into a store: whatever interrupts it, the store comes to hold what the feed does."""
+"""A relay makes a store the same as a feed, after any interruption."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def read(target: str) -> dict[int, str | None]:
     return spots(open_feed(target).read())
 
 
-def comes_to_hold(target: str, wanted: dict[int, str | None]) -> None:
-    """Wait until the store contains just these spots."""
-    eventually(lambda: read_or_none(target) == wanted)
+def await_spots(target: str, expected: dict[int, str | None]) -> None:
+    """Wait until the store contains exactly these spots."""
+    eventually(lambda: read_or_none(target) == expected)
 
 
 def read_or_none(target: str) -> dict[int, str | None] | None:
-    """Return what the store contains, None while it cannot be read."""
+    """Return the stored spots; None while the store cannot be read."""
     try:
         return read(target)
     except FeedError:
@@ -82,30 +82,30 @@ def test_the_store_is_made_the_same_and_kept_the_same(source: Store, bucket: str
         assert relay.target == bucket
         with open_store(bucket) as after:
             # One message for each book that differs, and one for the freshness.
-            assert after.revision == revision + 3, "what stood there already was not written again"
+            assert after.revision == revision + 3, "an equal book must not be written again"
         source.publish(book(1, 9), book(3, 3))
-        comes_to_hold(bucket, {1: "9", 2: "2", 3: "3"})
+        await_spots(bucket, {1: "9", 2: "2", 3: "3"})
         source.retract(pair(2))
-        comes_to_hold(bucket, {1: "9", 3: "3"})
+        await_spots(bucket, {1: "9", 3: "3"})
 
 
 def test_any_feed_is_relayed_into_any_store(source: Store, bucket: str, tmp_path: Path):
     copy = str(tmp_path / "copy.db")
     with relaying(source, bucket), relaying(bucket, copy):
         source.publish(book(1, 1))
-        comes_to_hold(copy, {1: "1"})
+        await_spots(copy, {1: "1"})
         source.retract(pair(1))
-        comes_to_hold(copy, {})
+        await_spots(copy, {})
 
 
 def test_an_interrupted_relay_resumes(source: Store, bucket: str):
     source.publish(book(1, 1), book(2, 2))
     with relaying(source, bucket):
-        comes_to_hold(bucket, {1: "1", 2: "2"})
+        await_spots(bucket, {1: "1", 2: "2"})
     source.retract(pair(1))
     source.publish(book(3, 3))
     with relaying(source, bucket):
-        comes_to_hold(bucket, {2: "2", 3: "3"})
+        await_spots(bucket, {2: "2", 3: "3"})
 
 
 def test_an_unreachable_store_is_retried(source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture):
@@ -113,7 +113,7 @@ def test_an_unreachable_store_is_retried(source: Store, tmp_path: Path, logged: 
     with nats.served(tmp_path / "own") as server:
         target = f"{server.url}/books"
         with relaying(source, target, wait=0.5):
-            comes_to_hold(target, {1: "1"})
+            await_spots(target, {1: "1"})
             server.kill()
             source.publish(book(1, 2))
             source.retract(pair(9))
@@ -122,7 +122,7 @@ def test_an_unreachable_store_is_retried(source: Store, tmp_path: Path, logged: 
             server.empty()
             server.start()
             server.wait()
-            comes_to_hold(target, {1: "2", 2: "2"})
+            await_spots(target, {1: "2", 2: "2"})
             eventually(lambda: f"{target}: recovered (revision" in logged.text)
             # What is sent from now on is unacknowledged.
             server.stop()
@@ -131,9 +131,9 @@ def test_an_unreachable_store_is_retried(source: Store, tmp_path: Path, logged: 
             eventually(lambda: logged.text.count("; retrying") > failures)
             source.publish(book(1, 4))
             server.send(signal.SIGCONT)
-            comes_to_hold(target, {1: "4", 2: "2"})
+            await_spots(target, {1: "4", 2: "2"})
             source.publish(book(1, 5))
-            comes_to_hold(target, {1: "5", 2: "2"})
+            await_spots(target, {1: "5", 2: "2"})
 
 
 def test_changes_of_other_publishers_are_undone(source: Store, bucket: str, nats_server: nats.Server):
@@ -143,13 +143,13 @@ def test_changes_of_other_publishers_are_undone(source: Store, bucket: str, nats
         with open_store(bucket) as other:
             other.publish(book(1, 7), book(9, 9))
             other.retract(pair(2))
-        comes_to_hold(bucket, {1: "1", 2: "2"})
+        await_spots(bucket, {1: "1", 2: "2"})
         nats.purge(nats_server, name)
-        comes_to_hold(bucket, {1: "1", 2: "2"})
+        await_spots(bucket, {1: "1", 2: "2"})
         nats.delete(nats_server, name)
-        comes_to_hold(bucket, {1: "1", 2: "2"})
+        await_spots(bucket, {1: "1", 2: "2"})
         Bucket(bucket, nats_server).spoil(pair(1), b"nonsense")
-        comes_to_hold(bucket, {1: "1", 2: "2"})
+        await_spots(bucket, {1: "1", 2: "2"})
 
 
 def test_changes_of_other_publishers_are_undone_while_the_relay_publishes(source: Store, bucket: str, tmp_path: Path):
@@ -161,7 +161,7 @@ def test_changes_of_other_publishers_are_undone_while_the_relay_publishes(source
                 other.publish(book(1, 666))
                 source.publish(book(2, spot))
                 eventually(lambda target=target, spot=spot: (read_or_none(target) or {}).get(2) == str(spot))  # type: ignore[misc]  # a default has no type
-            comes_to_hold(target, {1: "1", 2: "7"})
+            await_spots(target, {1: "1", 2: "7"})
 
 
 def test_pairs_that_a_stream_has_not_named_yet_are_not_retracted(source: Store, bucket: str, tmp_path: Path):
@@ -173,11 +173,11 @@ def test_pairs_that_a_stream_has_not_named_yet_are_not_retracted(source: Store, 
     writer = os.open(pipe, os.O_RDWR)
     os.write(writer, lines[0])
     with relaying(str(pipe), bucket):
-        comes_to_hold(bucket, {1: "9", 2: "2", 3: "3", 4: "4"})
+        await_spots(bucket, {1: "9", 2: "2", 3: "3", 4: "4"})
         os.write(writer, b"".join(lines[1:]))
-        comes_to_hold(bucket, {1: "9", 2: "9", 3: "9", 4: "4"})
+        await_spots(bucket, {1: "9", 2: "9", 3: "9", 4: "4"})
         os.close(writer)
-        comes_to_hold(bucket, {1: "9", 2: "9", 3: "9"})
+        await_spots(bucket, {1: "9", 2: "9", 3: "9"})
 
 
 def test_the_relay_continues_after_an_unexpected_error(source: Store, bucket: str, logged: pytest.LogCaptureFixture):
@@ -186,7 +186,7 @@ def test_the_relay_continues_after_an_unexpected_error(source: Store, bucket: st
     raising = [
         StoreError("not yet"),
         StoreError("not there"),
-        ZeroDivisionError("nobody foresaw this"),
+        ZeroDivisionError("unexpected"),
         OSError(24, "Too many open files"),
     ]
 
@@ -203,7 +203,7 @@ def test_the_relay_continues_after_an_unexpected_error(source: Store, bucket: st
         running.start()
         stores[0].close()
         source.publish(book(1, 2))
-        comes_to_hold(bucket, {1: "2"})
+        await_spots(bucket, {1: "2"})
         assert logged.text.count("unexpected error") == 2
         # Logged when it starts to fail, and not at every retry.
         assert logged.text.count("; retrying") == 1
@@ -240,10 +240,10 @@ def test_a_feed_without_a_book_retracts_nothing(source: Store, bucket: str, logg
 
 
 def test_pairs_that_a_rejected_record_may_name_are_not_retracted(source: Store, bucket: str):
-    """But for what the feed itself has dropped since."""
+    """Pairs that the feed itself has dropped since are retracted."""
     source.publish(book(1, 1), book(2, 2), book(3, 3))
     with relaying(source, bucket):
-        comes_to_hold(bucket, {1: "1", 2: "2", 3: "3"})
+        await_spots(bucket, {1: "1", 2: "2", 3: "3"})
     lines = [wire.order_book_to_json(book(number, number)) for number in (2, 3)]
     feed = Path(source.target).with_name("books.ndjson")
     feed.write_bytes(b"\n".join([b"nonsense", *lines, b""]))
@@ -252,7 +252,7 @@ def test_pairs_that_a_rejected_record_may_name_are_not_retracted(source: Store, 
         assert relay.feed.rejected == 1
         with open_store(bucket) as other:
             other.publish(book(2, 7))
-        comes_to_hold(bucket, {1: "1", 2: "2", 3: "3"})
+        await_spots(bucket, {1: "1", 2: "2", 3: "3"})
 
 
 def test_a_rejected_record_keeps_only_its_pair_and_only_until_it_is_corrected(source: Store, bucket: str):
@@ -265,14 +265,14 @@ def test_a_rejected_record_keeps_only_its_pair_and_only_until_it_is_corrected(so
         assert read(bucket) == {1: "1", 2: "7", 3: "3", 9: "9"}
         assert relay.feed.current_rejections == 2
         source.publish(book(1, 4), book(2, 5))
-        comes_to_hold(bucket, {1: "4", 2: "5", 3: "3", 9: "9"})
+        await_spots(bucket, {1: "4", 2: "5", 3: "3", 9: "9"})
         source.retract(pair(9))
-        comes_to_hold(bucket, {1: "4", 2: "5", 3: "3"})
+        await_spots(bucket, {1: "4", 2: "5", 3: "3"})
         source.retract(pair(3))
-        comes_to_hold(bucket, {1: "4", 2: "5"})
+        await_spots(bucket, {1: "4", 2: "5"})
         with open_store(bucket) as other:
             other.publish(book(3, 6))
-        comes_to_hold(bucket, {1: "4", 2: "5"})
+        await_spots(bucket, {1: "4", 2: "5"})
 
 
 FRESH = [Freshness(f"slot {number}", datetime(2026, 11, 22, tzinfo=UTC) + timedelta(number)) for number in range(9)]
@@ -283,7 +283,7 @@ def freshness_of(target: str) -> Freshness:
 
 
 class TestFreshness:
-    """The store has that of the feed, as far as the feed has brought its books."""
+    """The store has the freshness of the feed, unless it keeps books that the feed does not have."""
 
     @pytest.fixture(params=["file", "bucket"])
     def target(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -304,7 +304,7 @@ class TestFreshness:
         with relaying(source, str(tmp_path / "copy.db")) as relay, open_store(relay.target) as copy:
             before = copy.revision
             source.update([book(1, 2), book(3, 3)], [pair(2)], freshness=FRESH[2])
-            comes_to_hold(relay.target, {1: "2", 3: "3"})
+            await_spots(relay.target, {1: "2", 3: "3"})
             assert copy.revision == before + 1
 
     @pytest.mark.parametrize("known", [FRESH[1], UNKNOWN, Freshness("slot 1")])
@@ -331,7 +331,7 @@ class TestFreshness:
             assert relay.live.current.freshness == FRESH[1]
             assert (read(target), freshness_of(target)) == ({1: "1", 2: "7"}, FRESH[1].without_as_of())
             source.update([book(1, 3)], freshness=FRESH[2])
-            comes_to_hold(target, {1: "3", 2: "7"})
+            await_spots(target, {1: "3", 2: "7"})
             assert freshness_of(target) == FRESH[2].without_as_of()
             source.update([book(2, 4)], freshness=FRESH[3])
             eventually(lambda: (read(target), freshness_of(target)) == ({1: "3", 2: "4"}, FRESH[3]))
@@ -368,28 +368,28 @@ def test_a_book_that_is_too_large_does_not_stop_others(source: Store, tmp_path: 
         with relaying(source, target):
             assert read(target) == {1: "1"}
             source.publish(large, book(1, 2), book(2, 2))
-            comes_to_hold(target, {1: "2", 2: "2"})
+            await_spots(target, {1: "2", 2: "2"})
             assert logged.text.count("does not accept the book of") == 1
             source.publish(OrderBook(large.pair, spot="3"))
-            comes_to_hold(target, {1: "2", 2: "2", 1001: "3"})
+            await_spots(target, {1: "2", 2: "2", 1001: "3"})
 
 
 def test_a_book_that_the_servers_reject_does_not_stop_others(
     source: Store, bucket: str, nats_server: nats.Server, logged: pytest.LogCaptureFixture
 ):
-    """The bucket has no room for it, neither at the start nor later, until it is smaller."""
+    """The bucket has no room for the book until its limit is raised."""
     name = nats.name_of(bucket)
     nats.request(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_bytes": 40_000})
     large = nats.noise(1)
     source.publish(large, book(1, 1), book(2, 2))
     with relaying(source, bucket) as relay:
         assert relay.target == bucket
-        comes_to_hold(bucket, {1: "1", 2: "2"})
+        await_spots(bucket, {1: "1", 2: "2"})
         source.publish(book(1, 9), book(3, 3))
         source.retract(pair(2))
-        comes_to_hold(bucket, {1: "9", 3: "3"})
+        await_spots(bucket, {1: "9", 3: "3"})
         assert logged.text.count(f"rejected {large.pair}: maximum bytes exceeded") == 1
-        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_bytes": 400_000})
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_bytes": 400_000})
         eventually(lambda: f"{bucket}: accepted 1 pairs that were too large or rejected before" in logged.text)
         assert set(read(bucket)) == {1, 3, 1001}
         assert "retrying" not in logged.text
@@ -405,9 +405,9 @@ def test_a_removal_that_the_servers_reject_is_made_once_they_accept_it(
         source.retract(pair(1))
         eventually(lambda: f"rejected {pair(1)}: message size exceeds maximum allowed" in logged.text)
         nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1))
-        comes_to_hold(bucket, {2: "2"})
+        await_spots(bucket, {2: "2"})
         source.publish(book(2, 3))
-        comes_to_hold(bucket, {2: "3"})
+        await_spots(bucket, {2: "3"})
         assert "retrying" not in logged.text
 
 
@@ -423,7 +423,7 @@ def test_a_signal_handler_may_close_it_at_any_moment(source: Store, tmp_path: Pa
 def run_and_close(relay: Relay, moment: int) -> None:
     """Run a relay, and close it before a line of its code.
 
-    As a handler does, the trace function interrupts the thread that runs the relay between two lines.
+    Like a signal handler, the trace function interrupts the thread of the relay between two lines.
     """
     lines = 0
 
@@ -460,5 +460,5 @@ def test_a_file_can_be_the_target(source: Store, tmp_path: Path):
     with relaying(source, target.target):
         for spot in range(2, 12):
             source.publish(*(book(number, spot) for number in range(100)))
-        comes_to_hold(target.target, dict.fromkeys(range(100), "11"))
+        await_spots(target.target, dict.fromkeys(range(100), "11"))
     assert open_feed(target.target).read() == MarketIndex(book(number, 11) for number in range(100))

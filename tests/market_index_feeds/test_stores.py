@@ -1,4 +1,4 @@
-"""What every store does, and every feed that follows one: the same tests for a file and for a bucket."""
+"""The same tests of publishing and following for each kind of store: a file and a bucket."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class TestReplacing:
         receipt = store.replace([book(3, 3), book(2, 9), book(5, 5)])
         assert (receipt.published, receipt.retracted) == (2, 1)
         eventually(lambda: spots(live) == {2: "9", 3: "3", 5: "5"})
-        assert feed.books == 5, "the book that stood there already was not read again"
+        assert feed.books == 5, "an equal book must not be read again"
 
     def test_keep_is_called_after_all_books_are_read(self, store: Store, feed: Feed, live: LiveIndex):
         asked = []
@@ -273,7 +273,7 @@ class TestReplacing:
 
 
 class TestFollowing:
-    """What a reader makes of what it finds."""
+    """Following a store."""
 
     def test_a_new_feed_shows_what_is_stored(self, store: Store, feed: Feed, medium: Medium):
         feed.close()

@@ -1,4 +1,4 @@
-"""The limits of an exchange: against peers that are slow, endless, unreachable, or never found."""
+"""The limits of an exchange with peers that are slow, endless, unreachable, or not found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fresh answers are, and the books of several answers together."""
+"""The freshness of single responses, and of books from several responses."""
 
 from __future__ import annotations
 

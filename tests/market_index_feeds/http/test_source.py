@@ -52,7 +52,7 @@ def feed(upstream: LiveIndex, live: LiveIndex) -> Iterator[Feed]:
 
 
 def answering(answers: dict[str, Response]) -> Starlette:
-    """A service that answers what it is told to, by path."""
+    """An app with given responses by path."""
 
     async def answer(request: Request) -> Response:
         app.state.asked += 1
@@ -121,10 +121,12 @@ def test_changes_go_live_and_unchanged_books_are_not_sent_again(feed: Feed, upst
 
 def test_the_base_url_can_have_a_path(upstream: LiveIndex):
     with served(Starlette(routes=[Mount("/api/v1", create_app(upstream))])) as one:
-        told: list[tuple[int, int]] = []
-        index = open_feed(f"http://127.0.0.1:{one.port}/api/v1").read(lambda done, total: told.append((done, total)))
+        reported: list[tuple[int, int]] = []
+        index = open_feed(f"http://127.0.0.1:{one.port}/api/v1").read(
+            lambda done, total: reported.append((done, total))
+        )
         assert spots(index) == {1: "1", 2: "2", 3: "3"}
-        assert len(told) > 3
+        assert len(reported) > 3
 
 
 def test_a_service_that_disappears_keeps_the_last_valid_index(
@@ -455,7 +457,7 @@ class TestSlow:
 
 
 def test_a_connection_closed_by_the_service_is_replaced():
-    """The service answers each question on a connection of its own, and closes it without saying so before."""
+    """The service sends each response on a connection of its own, and closes it without notice."""
     bodies = [wire.pair_list_to_json(MarketIndex([book(1, 1)]).pair_list()), wire.order_book_to_json(book(1, 1))] * 2
     answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies]
     live = LiveIndex()

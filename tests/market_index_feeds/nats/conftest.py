@@ -1,4 +1,4 @@
-"""What the tests of the medium NATS have in common."""
+"""Fixtures for the tests of the medium NATS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the URL of a bucket says, and what messages show of it."""
+"""The URL of a bucket: its parts, and the part of it that messages show."""
 
 from __future__ import annotations
 

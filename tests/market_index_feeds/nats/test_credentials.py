@@ -41,7 +41,7 @@ class TestCredentials:
         """
         with nats.served(tmp_path / "closed", users) as server:
             address = server.url.removeprefix("nats://")
-            said = []
+            messages = []
 
             def next_backoff(_: float) -> float:
                 raise AssertionError("it is retried")
@@ -51,14 +51,14 @@ class TestCredentials:
                 for work in (open_store, lambda url: open_feed(url).read()):
                     with pytest.raises((StoreError, FeedError), match="rejects the credentials") as raised:
                         work(url)
-                    said.append(str(raised.value))
+                    messages.append(str(raised.value))
             monkeypatch.undo()
             with open_store(f"nats://publisher:s3cret@{address}/books") as store:
-                said.append(repr(store))
+                messages.append(repr(store))
                 store.publish(book(1, 1))
                 with open_feed(f"nats://reader:s3cret@{address}/books") as feed:
                     feed.start(live)
-                    said.append(repr(feed))
+                    messages.append(repr(feed))
                     store.publish(book(1, 2), book(2, 2))
                     eventually(lambda: spots(live) == {1: "2", 2: "2"})
                     assert open_feed(f"nats://reader:s3cret@{address}/books").read_order_book(pair(1)) == book(1, 2)
@@ -66,17 +66,17 @@ class TestCredentials:
                     monkeypatch.setenv("NATS_PASSWORD", "s3cret")
                     with open_store(f"{server.url}/books", wait=1) as reading, pytest.raises(StoreError) as raised:
                         reading.publish(book(1, 3))
-                    said.append(str(raised.value))
+                    messages.append(str(raised.value))
                     assert re.search(
-                        'not written to: .*permissions violation for publish to "\\$kv.books', said[-1].lower()
+                        'not written to: .*permissions violation for publish to "\\$kv.books', messages[-1].lower()
                     )
                     with pytest.raises(StoreError, match=r"(?i)permissions violation") as raised:
                         open_store(f"nats://reader:s3cret@{address}/others")
-                    said.append(str(raised.value))
+                    messages.append(str(raised.value))
                     server.kill()
                     eventually(lambda: "keeping its" in logged.text)
-            assert "s3cret" not in "".join(said) + logged.text
-            assert "127.0.0.1" in said[0]
+            assert "s3cret" not in "".join(messages) + logged.text
+            assert "127.0.0.1" in messages[0]
 
     def test_revoked_and_restored_credentials(self, tmp_path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture):
         users = 'authorization { user: me, password: "s3cret" }'

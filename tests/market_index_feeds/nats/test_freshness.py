@@ -1,4 +1,4 @@
-"""The freshness of a bucket: it is never that of later books than are stored."""
+"""The freshness of a bucket: the as_of is never later than a stored book."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ class TestNotTaken:
     def test_no_book_is_stored_if_it_cannot_be_withdrawn(self, store: Store, bucket: str, nats_server: nats.Server):
         name = nats.name_of(bucket)
         store.update([book(1, 1)], freshness=fresh(1))
-        nats.ask(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
         with pytest.raises(StoreError, match="does not accept the freshness of its books"):
             store.update((), [pair(1)], freshness=fresh(0))
         nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1))

@@ -1,4 +1,4 @@
-"""Servers that are not there, or are something else."""
+"""Opening a bucket: unreachable servers, other servers, missing features."""
 
 from __future__ import annotations
 

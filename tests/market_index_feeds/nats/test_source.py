@@ -1,4 +1,4 @@
-"""The feed of a bucket: whatever happens to the bucket or its server, it shows what the bucket contains."""
+"""The feed of a bucket shows its content after any change of the bucket or failure of its server."""
 
 from __future__ import annotations
 
@@ -489,7 +489,7 @@ class FollowedBucket(Followed):
     @initialize()
     def begin(self) -> None:
         self.name = f"followed{next(self.numbers)}"
-        self.begin_with(f"{self.server.url}/{self.name}")
+        self.initialize(f"{self.server.url}/{self.name}")
 
     @rule()
     def purge(self) -> None:

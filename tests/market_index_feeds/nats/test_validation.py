@@ -1,4 +1,4 @@
-"""Values with a valid digest that contain no valid order book: however they are read, none goes further."""
+"""Values with a valid digest that contain no valid order book: they are never read, served or relayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watch: nothing that it delivered is taken for the whole bucket before it is in sync."""
+"""The watch: before it is in sync, its deliveries are not taken for the content of the bucket."""
 
 from __future__ import annotations
 

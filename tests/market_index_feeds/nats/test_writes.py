@@ -1,4 +1,4 @@
-"""Writes: what is acknowledged, and that a late one replaces nothing newer."""
+"""Writes: acknowledged ones are stored, and a late one never overwrites a newer one."""
 
 from __future__ import annotations
 

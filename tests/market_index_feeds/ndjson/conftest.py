@@ -1,4 +1,4 @@
-"""Files and pipes of lines, which are looked at often."""
+"""Fixtures for files and pipes of lines, with short intervals between checks."""
 
 from __future__ import annotations
 

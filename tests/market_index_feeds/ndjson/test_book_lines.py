@@ -1,4 +1,4 @@
-"""What a line contains, and what a rejected one names."""
+"""The content of lines, and the pairs that rejected lines name."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from market_index_feeds import Feed, open_feed
 from market_index_feeds.line_feed import LineFeedSource
 from market_index_feeds.line_source import LineBatch, LineCutter
 from market_index_feeds.ndjson.commits import Commits
-from tests.market_index_feeds.checks import checked
+from tests.market_index_feeds.checks import await_check
 from tests.market_index_feeds.made_up import book, spots
 from tests.market_index_feeds.ndjson.lines import commit, line, rename_over
 from tests.market_index_feeds.scripted_lines import ScriptedLines
@@ -198,7 +198,7 @@ class TestFiles:
                     with path.open("ab", buffering=0) as file:
                         file.write(content[:cut])
                         if chance.random() < 0.1:
-                            checked(feed)
+                            await_check(feed)
                         file.write(content[cut:])
                 eventually(lambda: "99" in seen)
             finally:
@@ -243,7 +243,7 @@ class TestFiles:
 
             with path.open("ab", buffering=0) as file:
                 file.write(b"\n")
-                checked(feed)
+                await_check(feed)
                 assert not is_confirmed()
                 file.write(commit(None))
                 eventually(is_confirmed)
@@ -253,7 +253,7 @@ class TestFiles:
         with open_feed(path) as feed:
             feed.start(live)
             before = monotonic()
-            checked(feed)
+            await_check(feed)
             assert monotonic() - feed.quiet_age < before
             rename_over(path, commit(None))
             eventually(lambda: monotonic() - feed.quiet_age > before)

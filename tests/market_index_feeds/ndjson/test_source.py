@@ -1,4 +1,4 @@
-"""Files of order books, followed: what goes live, what is rejected, and what is never lost."""
+"""Following a file of order books: books that go live, rejected lines, and pairs that are kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from market_index import LiveIndex, OrderBook, PairNotFound, wire
 from market_index_feeds import Feed, FeedError, open_feed
 from market_index_feeds.line_source import MAX_LINE_BYTES
-from tests.market_index_feeds.checks import checked
+from tests.market_index_feeds.checks import await_check
 from tests.market_index_feeds.made_up import pair, spots
 from tests.market_index_feeds.ndjson.lines import line, rename_over
 from tests.waiting import WITHOUT_SHRINKING, eventually
@@ -120,13 +120,13 @@ class TestLoading:
 
     def test_progress_is_reported_in_bytes(self, path: Path):
         path.write_bytes(line(1) * 3_000)
-        told: list[tuple[int, int]] = []
+        reported: list[tuple[int, int]] = []
         with open_feed(path) as feed:
-            feed.start(LiveIndex(), lambda done, total: told.append((done, total)))
+            feed.start(LiveIndex(), lambda done, total: reported.append((done, total)))
         size = path.stat().st_size
-        assert told[-1] == (size, size)
-        assert len(told) > 1
-        assert told == sorted(told)
+        assert reported[-1] == (size, size)
+        assert len(reported) > 1
+        assert reported == sorted(reported)
 
 
 class TestOpening:
@@ -185,7 +185,7 @@ class TestFollowing:
             assert spots(live)[1] == "1"
             file.write(whole[-20:-1])
             file.write(b"")
-            checked(feed)
+            await_check(feed)
             assert spots(live)[1] == "1"
             file.write(b"\n")
             eventually(lambda: spots(live)[1] == "7")
@@ -255,12 +255,12 @@ class TestFollowing:
     ):
         away = path.with_suffix(".away")
         path.rename(away)
-        told = "cannot be read: No such file or directory; keeping its 3 pairs"
-        eventually(lambda: told in caplog.text)
+        message = "cannot be read: No such file or directory; keeping its 3 pairs"
+        eventually(lambda: message in caplog.text)
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         away.rename(path)
         eventually(lambda: "recovered after" in caplog.text)
-        assert caplog.text.count(told) == 1
+        assert caplog.text.count(message) == 1
         path.unlink()
         path.mkdir()
         eventually(lambda: "cannot be read: it must be a regular file" in caplog.text)
@@ -277,7 +277,7 @@ class TestFollowing:
             file.write(line(4))
         eventually(lambda: 4 in spots(live))
         os.utime(path)
-        checked(feed)
+        await_check(feed)
         assert len(caplog.records) == before
         assert feed.books == 4
 
@@ -417,9 +417,9 @@ class TestReadingOnce:
 
     def test_reading_returns_the_content_of_the_file(self, path: Path):
         path.write_bytes(line(1, "1") + line(2, "2") + line(1, "3"))
-        told: list[tuple[int, int]] = []
-        assert spots(open_feed(path).read(lambda done, total: told.append((done, total)))) == {1: "3", 2: "2"}
-        assert told == [(path.stat().st_size,) * 2]
+        reported: list[tuple[int, int]] = []
+        assert spots(open_feed(path).read(lambda done, total: reported.append((done, total)))) == {1: "3", 2: "2"}
+        assert reported == [(path.stat().st_size,) * 2]
         assert open_feed(path).read_order_book(pair(1)).spot == Decimal(3)
         with pytest.raises(PairNotFound):
             open_feed(path).read_order_book(pair(9))

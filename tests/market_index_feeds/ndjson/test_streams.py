@@ -16,7 +16,7 @@ from market_index_feeds.line_feed import LineFeedSource
 from market_index_feeds.line_source import LineStream
 from market_index_feeds.medium import Names
 from market_index_feeds.ndjson.commits import Commits
-from tests.market_index_feeds.checks import checked
+from tests.market_index_feeds.checks import await_check
 from tests.market_index_feeds.made_up import spots
 from tests.market_index_feeds.ndjson.lines import line
 from tests.waiting import eventually
@@ -162,7 +162,7 @@ def test_a_stream_is_healthy_while_it_is_open_and_ages_after_its_end(
     with open_feed(pipe) as feed:
         writer.write(line(1))
         feed.start(live)
-        checked(feed)
+        await_check(feed)
         writer.close()
         eventually(lambda: f"{pipe} ended" in caplog.text)
         age = feed.age

@@ -1,4 +1,4 @@
-"""Files and pipes of events, which are looked at often."""
+"""Fixtures for files and pipes of events, with short intervals between checks."""
 
 from __future__ import annotations
 

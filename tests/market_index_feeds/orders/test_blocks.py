@@ -1,4 +1,4 @@
-"""Which state of the orders is visible, compared with a model of plain dictionaries that applies event by event."""
+"""The visible state of the orders, compared with a model of plain dictionaries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SNEK = str(pair(1).base)
 
 
 class Reader:
-    """Blocks that read lines, and what a follower of them would have: pairs and books, and rejected records."""
+    """Blocks that read lines, and the resulting state of a follower: books and rejected records."""
 
     def __init__(self, history: int = 3) -> None:
         self.blocks = Blocks(history)
@@ -31,7 +31,7 @@ class Reader:
         self._cutter = LineCutter()
 
     def read(self, *lines: bytes, is_end: bool = False) -> list[Reported]:
-        """Read lines as one batch, and deliver what is visible after it."""
+        """Read lines as one batch, and deliver the visible changes."""
         batch = LineBatch(list(self._cutter.feed(b"".join(lines))), self._cutter.unfinished, 0, is_end=is_end)
         reported = list(self.blocks.read(batch))
         self.deliver()
@@ -57,7 +57,7 @@ def amounts(reader: Reader, number: int = 1) -> dict[int, int]:
 
 
 class TestBlocks:
-    """What a block makes visible."""
+    """Effects of a block."""
 
     def test_events_are_visible_from_their_block_on(self):
         reader = Reader()
@@ -112,7 +112,7 @@ class TestBlocks:
 
 
 class TestImpossibleOrders:
-    """An order that anybody can put on the ledger costs no market its books."""
+    """Anyone can place an impossible order on the ledger. It must not stop a market."""
 
     @pytest.mark.parametrize(
         "odd",
@@ -143,7 +143,7 @@ class TestImpossibleOrders:
 
 
 class TestRollbacks:
-    """What a rollback restores."""
+    """Effects of a rollback."""
 
     def test_a_rollback_is_visible_immediately_and_discards_events(self):
         reader = Reader()
@@ -172,7 +172,7 @@ BEFORE = (RESET, place("a"), block("1"), place("b"), block("2"))
 
 
 class TestUnknown:
-    """What makes the state unknown, and what is read then."""
+    """Lines that make the state unknown, and lines that are read afterwards."""
 
     @pytest.mark.parametrize(
         ("line", "reason"),

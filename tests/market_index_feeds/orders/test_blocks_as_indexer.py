@@ -15,7 +15,7 @@ HISTORY = 3
 
 
 class FedIndexer:
-    """What a producer writes for each step, read at once."""
+    """The lines that a producer writes for each step, read as one batch."""
 
     def __init__(self) -> None:
         self._reader = Reader(HISTORY)

@@ -1,4 +1,4 @@
-"""What a line of events is, and how every other one is rejected."""
+"""Decoding the lines of events; all other lines are rejected."""
 
 from __future__ import annotations
 

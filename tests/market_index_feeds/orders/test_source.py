@@ -1,4 +1,4 @@
-"""Files and streams of events: what goes live, what stays, and what is reported of an unknown state."""
+"""Files and streams of events: live changes, retained blocks, and the problem of an unknown state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from market_index_feeds import BookStream, Feed, FeedError, Relay, open_book_str
 from market_index_feeds.line_feed import LineFeedSource
 from market_index_feeds.line_source import LineBatch, LineCutter, LineStream
 from market_index_feeds.orders.blocks import Blocks
-from tests.market_index_feeds.checks import checked
+from tests.market_index_feeds.checks import await_check
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, spot, untrack
 from tests.market_index_feeds.orders.model import EVENTS, Book, Model, State, books_of
@@ -166,7 +166,7 @@ class TestFiles:
             append(path, block("1"))
             eventually(lambda: asks(live) == {1: 10})
             eventually(lambda: feed.problem is None and feed.is_whole)
-            checked(feed)
+            await_check(feed)
         assert "1 events wait for a block" not in caplog.text
 
     def test_events_that_wait_for_a_block_are_logged(

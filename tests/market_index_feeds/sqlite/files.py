@@ -1,4 +1,4 @@
-"""A store in a file, and what other programs and processes do with it."""
+"""A store in a file, and changes by other programs and processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def elsewhere(script: str, *arguments: object) -> str:
 
 
 def forge(path: Path, pair: str, body: str) -> None:
-    """Write a row as a store does: with a valid digest, revision and sum, whatever the body contains."""
+    """Write a row as a store does, with a valid digest, revision and sum, but with any body."""
     with closing(sqlite3.connect(path)) as connection, connection:
         (last,) = connection.execute("SELECT max(last) FROM runs").fetchone()
         row = (pair, last + 1, digest_of(last + 1, body.encode()), body)

@@ -1,4 +1,4 @@
-"""What is not a store is left as it is, and one line says what is wrong with it."""
+"""Opening and creating files. A file that is not a store is not changed, and the error has one line."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_store_whose_publisher_died_while_it_copied_the_log_opens_with_all_cha
 
 
 class TestOpening:
-    """What is no store is left as it is, and one line says what is wrong with it."""
+    """A file that is not a store is not changed, and the error has one line."""
 
     @pytest.mark.parametrize("name", CASES)
     def test_another_kind_of_file_is_one_clear_error_and_is_not_changed(self, tmp_path: Path, name: str):

@@ -1,4 +1,4 @@
-"""A reader shows what publishers did, whatever happens to the file."""
+"""A reader shows the content of a file after random changes, replacements and restored copies."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.waiting import WITHOUT_SHRINKING
 
 
 class FollowedFile(Followed):
-    """Whatever publishers do, and whatever happens to the file, the reader comes to show what the file holds."""
+    """Random changes of publishers, and of the file itself. The reader eventually shows the content of the file."""
 
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.path = self.folder / "market.db"
         self.copies: list[tuple[Path, dict[int, str]]] = []
-        self.begin_with(str(self.path))
+        self.initialize(str(self.path))
 
     @property
     def is_shown(self) -> bool:

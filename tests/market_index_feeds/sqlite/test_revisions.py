@@ -94,7 +94,7 @@ def read_meanwhile(path: Path) -> Iterator[list[MarketIndex]]:
 
 
 class TestExact:
-    """Whatever a reader sees, the books are those of their as_of, neither earlier nor later ones."""
+    """A reader always sees exactly the books of their as_of, neither earlier nor later ones."""
 
     @pytest.mark.parametrize("publishes", [200, pytest.param(10_000, marks=pytest.mark.thorough)])
     def test_each_index_has_the_freshness_of_its_books(self, path: Path, live: LiveIndex, publishes: int):

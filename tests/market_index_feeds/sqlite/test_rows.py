@@ -1,4 +1,4 @@
-"""Rows with a valid digest that contain no valid book: nothing of them is served, read or relayed."""
+"""Rows with a valid digest that contain no valid book: they are never read, served or relayed."""
 
 from __future__ import annotations
 

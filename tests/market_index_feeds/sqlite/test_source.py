@@ -1,4 +1,4 @@
-"""Following a file: what a reader makes of whatever happens to it."""
+"""Following a file that is changed, replaced, restored or damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.waiting import eventually, in_thread
 
 
 class TestFollowing:
-    """What a reader makes of whatever happens to the file."""
+    """A reader follows the file through changes, replacements and damage."""
 
     def test_a_reader_never_prevents_copying_the_log_into_the_file(self, store: Store, feed: Feed, live: LiveIndex):
         for spot in range(2, 40):
@@ -36,7 +36,7 @@ class TestFollowing:
         log = Path(f"{feed.source}-wal")
         assert log.stat().st_size > 100_000
         store.close()
-        # Empty, or gone: SQLite removes it where the reader is just opening the file anew.
+        # Empty or missing: SQLite removes it if the reader opens the file again at that moment.
         assert file.log_header_of(Path(feed.source)) == b""
 
     def test_a_publisher_that_always_copies_its_log_does_not_prevent_reads(
@@ -60,12 +60,12 @@ class TestFollowing:
 
     def test_loading_reports_progress(self, store: Store, path: Path):
         store.publish(*map(book, range(600)))
-        told: list[tuple[int, int]] = []
-        open_feed(path).read(lambda done, total: told.append((done, total)))
-        (total,) = {total for _, total in told}
+        reported: list[tuple[int, int]] = []
+        open_feed(path).read(lambda done, total: reported.append((done, total)))
+        (total,) = {total for _, total in reported}
         assert total == plain(path, "SELECT sum(length(body)) FROM books")[0][0]
-        assert [done for done, _ in told] == sorted(done for done, _ in told)
-        assert len(told) == 3
+        assert [done for done, _ in reported] == sorted(done for done, _ in reported)
+        assert len(reported) == 3
 
     def test_a_missing_file_keeps_the_last_valid_index(
         self, feed: Feed, store: Store, path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture
@@ -125,7 +125,7 @@ class TestFollowing:
     def test_a_restored_copy_is_read_again_even_if_it_has_as_many_revisions(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed
     ):
-        """Through SQLite, as `.restore` does it: the file is the same one, and nobody has to let go of it."""
+        """Through SQLite, as `.restore` does it: the file is the same one, and no process has to close it."""
         with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(tmp_path / "copy")) as copy:
             now.backup(copy)
             store.publish(book(1, 5))
@@ -149,7 +149,7 @@ class TestFollowing:
     def test_an_older_copy_written_over_the_file_is_read_again(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, publishing: bool
     ):
-        """SQLite does not look at the file again while nobody tells it through what its users share."""
+        """SQLite does not read the file again unless the shared index says that it has changed."""
         store.close()
         if publishing:
             store = open_store(path)
@@ -345,7 +345,7 @@ class TestFollowing:
             plain(path, f"UPDATE books SET revision = 2, {change} WHERE pair = ?", str(pair(1)))
             plain(path, "UPDATE runs SET last = 2")
             if first and "digest" in change:
-                # Then nothing tells whether the rows are all there.
+                # Without it, missing rows cannot be detected.
                 with pytest.raises(FeedError, match="rows are missing, or belong to another file"):
                     feed.start(live)
                 return
@@ -397,7 +397,7 @@ class TestFollowing:
             open_feed(path).read_order_book(pair(1))
 
     def test_reading_the_header_releases_no_lock(self, store: Store, path: Path):
-        """Whoever closes a file lets go of all POSIX locks of its process on it, and others would believe it unused."""
+        """Closing any descriptor of a file releases all POSIX locks of the process, so others would find it unused."""
         store.publish(book(1, 1))
         odd = path.with_name("odd name")
         odd.symlink_to(path)

@@ -91,11 +91,11 @@ class TestReplacing:
         assert store.replace([book(3, 3), book(2, 9), book(5, 5)]) == Receipt(2, published=2, retracted=1)
         eventually(lambda: seen.append(spots(live)) or 5 in spots(live))  # type: ignore[func-returns-value]  # None goes on
         assert all(one in ({1: "1", 2: "2", 3: "3"}, {2: "9", 3: "3", 5: "5"}) for one in seen)
-        assert feed.books == 5, "the book that stood there already was not read again"
+        assert feed.books == 5, "an equal book must not be read again"
 
 
 class TestWriters:
-    """Several at a time: they take turns, or one is told."""
+    """Several writers at the same time take turns, or get an error."""
 
     def test_processes_take_turns_and_each_change_has_its_own_revision(self, path: Path):
         script = (
@@ -507,8 +507,8 @@ class TestWriters:
             "        print(own.publish(book(4, 4)).revision, flush=True)\n"
             "    os._exit(0)\n"
         )
-        told, *revisions = elsewhere(script, path).splitlines()
-        assert told == f"{path} was opened before a fork: open it in the process that publishes"
+        error, *revisions = elsewhere(script, path).splitlines()
+        assert error == f"{path} was opened before a fork: open it in the process that publishes"
         assert revisions == ["2", "3"]
         assert spots(open_feed(path).read()) == {1: "1", 2: "2", 4: "4"}
 
