@@ -6,8 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -15,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from market_index import Freshness, MarketIndex, OrderBook, wire
-from market_index.freshness import UNKNOWN
-from market_index_feeds import FeedError, Relay, Store, StoreError, backoff, open_feed, open_store
+from market_index import MarketIndex, OrderBook, wire
+from market_index_feeds import Relay, Store, StoreError, backoff, open_feed, open_store
 from market_index_feeds import relay as relay_module
 from market_index_feeds.nats.bucket import configuration
 from tests import nats
-from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.made_up import book, pair
 from tests.market_index_feeds.media import Bucket, File
+from tests.market_index_feeds.relays import await_spots, read, read_or_none, relaying
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 
@@ -36,40 +34,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def source(tmp_path: Path) -> Iterator[Store]:
     with open_store(tmp_path / "market.db", synchronous="normal") as store:
         yield store
-
-
-def read(target: str) -> dict[int, str | None]:
-    return spots(open_feed(target).read())
-
-
-def await_spots(target: str, expected: dict[int, str | None]) -> None:
-    """Wait until the store contains exactly these spots."""
-    eventually(lambda: read_or_none(target) == expected)
-
-
-def read_or_none(target: str) -> dict[int, str | None] | None:
-    """Return the stored spots; None while the store cannot be read."""
-    try:
-        return read(target)
-    except FeedError:
-        return None
-
-
-@contextmanager
-def relaying(source: Store | str, target: str, wait: float = DEADLINE_SECONDS) -> Iterator[Relay]:
-    with open_feed(source if isinstance(source, str) else source.target) as feed:
-        relay = Relay(feed, lambda: open_store(target, wait=wait))
-        relay.start()
-        thread = Thread(target=relay.run)
-        thread.start()
-        try:
-            yield relay
-        finally:
-            relay.close()
-            relay.close()
-            assert relay.is_closing
-            thread.join(DEADLINE_SECONDS)
-            assert not thread.is_alive()
 
 
 def test_the_store_is_made_the_same_and_kept_the_same(source: Store, bucket: str):
@@ -273,91 +237,6 @@ def test_a_rejected_record_keeps_only_its_pair_and_only_until_it_is_corrected(so
         with open_store(bucket) as other:
             other.publish(book(3, 6))
         await_spots(bucket, {1: "4", 2: "5"})
-
-
-FRESH = [Freshness(f"slot {number}", datetime(2026, 11, 22, tzinfo=UTC) + timedelta(number)) for number in range(9)]
-
-
-def freshness_of(target: str) -> Freshness:
-    return open_feed(target).read().freshness
-
-
-class TestFreshness:
-    """The store has the freshness of the feed, unless it keeps books that the feed does not have."""
-
-    @pytest.fixture(params=["file", "bucket"])
-    def target(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-        return str(tmp_path / "copy.db") if request.param == "file" else str(request.getfixturevalue("bucket"))
-
-    def test_freshness_is_relayed_without_a_change_of_a_book(self, source: Store, target: str):
-        source.update([book(1, 1)], freshness=FRESH[1])
-        with relaying(source, target):
-            assert freshness_of(target) == FRESH[1]
-            for passed_on in (FRESH[2], UNKNOWN, Freshness("slot 1"), Freshness(None, FRESH[3].published_at)):
-                source.update((), freshness=passed_on)
-                eventually(lambda passed_on=passed_on: freshness_of(target) == passed_on)  # type: ignore[misc]  # a default has no type
-            source.update([book(1, 2)], [pair(2)], freshness=FRESH[4])
-            eventually(lambda: (read(target), freshness_of(target)) == ({1: "2"}, FRESH[4]))
-
-    def test_a_change_of_several_books_and_pairs_is_one_revision_of_a_file(self, source: Store, tmp_path: Path):
-        source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
-        with relaying(source, str(tmp_path / "copy.db")) as relay, open_store(relay.target) as copy:
-            before = copy.revision
-            source.update([book(1, 2), book(3, 3)], [pair(2)], freshness=FRESH[2])
-            await_spots(relay.target, {1: "2", 3: "3"})
-            assert copy.revision == before + 1
-
-    @pytest.mark.parametrize("known", [FRESH[1], UNKNOWN, Freshness("slot 1")])
-    def test_a_relay_that_starts_again_without_a_change_writes_nothing(
-        self, source: Store, target: str, known: Freshness
-    ):
-        source.update([book(1, 1)], freshness=known)
-        with relaying(source, target), open_store(target) as store:
-            before = store.revision
-        with relaying(source, target) as relay, open_store(target) as store:
-            checked = relay._store
-            assert checked
-            eventually(checked.is_unchanged_by_others)
-            assert store.revision == before
-
-    def test_the_as_of_is_not_known_while_the_store_keeps_a_pair_that_the_feed_has_not_named(
-        self, source: Store, target: str
-    ):
-        source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
-        with open_store(target) as before:
-            before.update([book(2, 7)], freshness=FRESH[0])
-        File(source.target).spoil(pair(2), b"nonsense")
-        with relaying(source, target) as relay:
-            assert relay.live.current.freshness == FRESH[1]
-            assert (read(target), freshness_of(target)) == ({1: "1", 2: "7"}, FRESH[1].without_as_of())
-            source.update([book(1, 3)], freshness=FRESH[2])
-            await_spots(target, {1: "3", 2: "7"})
-            assert freshness_of(target) == FRESH[2].without_as_of()
-            source.update([book(2, 4)], freshness=FRESH[3])
-            eventually(lambda: (read(target), freshness_of(target)) == ({1: "3", 2: "4"}, FRESH[3]))
-
-    def test_the_as_of_is_not_known_while_the_feed_has_no_book(self, source: Store, target: str):
-        with open_store(target) as before:
-            before.update([book(1, 7)], freshness=FRESH[0])
-        source.update((), freshness=FRESH[1])
-        with relaying(source, target):
-            assert (read(target), freshness_of(target)) == ({1: "7"}, FRESH[1].without_as_of())
-            source.update([book(1, 8)], freshness=FRESH[2])
-            eventually(lambda: (read(target), freshness_of(target)) == ({1: "8"}, FRESH[2]))
-
-    def test_a_heartbeat_is_relayed_while_a_book_is_retained(self, source: Store, target: str):
-        source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
-        with relaying(source, target) as relay:
-            File(source.target).spoil(pair(2), b"nonsense")
-            eventually(lambda: relay.feed.current_rejections == 1)
-            source.update((), freshness=FRESH[2])
-            eventually(lambda: freshness_of(target) == FRESH[2].without_as_of())
-
-    def test_the_as_of_is_known_if_the_store_keeps_no_pair_for_a_rejected_record(self, source: Store, target: str):
-        source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
-        File(source.target).spoil(pair(2), b"nonsense")
-        with relaying(source, target):
-            eventually(lambda: (read(target), freshness_of(target)) == ({1: "1"}, FRESH[1]))
 
 
 def test_a_book_that_is_too_large_does_not_stop_others(source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture):

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
-from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -19,75 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, strategies, wire
-from market_index.freshness import UNKNOWN
+from market_index import LiveIndex, MarketIndex, PairNotFound, strategies, wire
 from market_index_feeds import Feed, FeedError, open_feed
-from market_index_feeds.errors import Unavailable
-from market_index_feeds.http import connections, source
-from market_index_feeds.http.connections import BaseUrl, Connections
-from market_index_feeds.http.source import HttpSource
+from market_index_feeds.http import source
 from market_index_http import create_app
+from tests.market_index_feeds.http.services import BOOK, LIST, answering, says
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.service import served
-from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually, raised_in_thread
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(source, "POLL_SECONDS", 0.01)
-    caplog.set_level(logging.INFO, "market_index_feeds")
-    return caplog
-
-
-@pytest.fixture
-def upstream() -> LiveIndex:
-    return LiveIndex([book(1, 1), book(2, 2), book(3, 3)])
-
-
-@pytest.fixture
-def feed(upstream: LiveIndex, live: LiveIndex) -> Iterator[Feed]:
-    with served(create_app(upstream)) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
-        feed.start(live)
-        yield feed
-
-
-def answering(answers: dict[str, Response]) -> Starlette:
-    """An app with given responses by path."""
-
-    async def answer(request: Request) -> Response:
-        app.state.asked += 1
-        return answers[request.url.path]
-
-    app = Starlette(routes=[Route("/{path:path}", answer)])
-    app.state.asked = 0
-    return app
-
-
-@contextmanager
-def answering_in_bytes(*answers: bytes) -> Iterator[str]:
-    """The base URL of a service that gives these very answers, each on a connection of its own that it then closes."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer() -> None:
-            for one in answers:
-                connection, _ = listener.accept()
-                with connection:
-                    connection.recv(4096)
-                    connection.sendall(one)
-
-        answering = Thread(target=answer)
-        answering.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        answering.join(DEADLINE_SECONDS)
-        assert not answering.is_alive()
-
-
-def says(log: pytest.LogCaptureFixture, text: str) -> bool:
-    return text in log.text
-
-
-LIST = "/trading-view/pair-list"
-BOOK = "/trading-view/order-book"
+from tests.waiting import WITHOUT_SHRINKING, eventually
 
 
 @pytest.fixture(scope="module")
@@ -303,170 +237,6 @@ def test_a_failed_request_of_one_pair_affects_no_other_pair(
         assert len(untouched.current) == 0
 
 
-def fresh(number: int) -> Freshness:
-    """Return the freshness of a publication, by its number."""
-    return Freshness(str(number), datetime(2026, 11, 22, tzinfo=UTC) + timedelta(seconds=number))
-
-
-def publish(upstream: LiveIndex, number: int, *books: OrderBook) -> None:
-    upstream.update(books, (), fresh(number).as_of, fresh(number).published_at)
-
-
-class TestFreshness:
-    """It is never that of later books than are live."""
-
-    def test_freshness_is_followed_without_a_change_of_a_book(self, upstream: LiveIndex, feed: Feed, live: LiveIndex):
-        publish(upstream, 1)
-        eventually(lambda: live.current.freshness == fresh(1))
-        quiet, kept = feed.quiet_age, live.current.order_book(pair(1))
-        publish(upstream, 2)
-        eventually(lambda: live.current.freshness == fresh(2))
-        assert feed.quiet_age < quiet + 1
-        assert live.current.order_book(pair(1)) is kept
-        assert feed.books == 3
-        publish(upstream, 3, book(1, 9))
-        eventually(lambda: (spots(live)[1], live.current.freshness) == ("9", fresh(3)))
-
-    @pytest.mark.parametrize("status", [503, 404])
-    def test_a_pair_without_a_response_keeps_its_last_freshness(
-        self, upstream: LiveIndex, live: LiveIndex, status: int
-    ):
-        app = create_app(upstream)
-        failing: list[bool] = []
-
-        async def sometimes(scope: Any, receive: Any, send: Any) -> None:
-            is_failing = failing and str(pair(2).base).replace(":", "%3A").encode() in scope["query_string"]
-            await (Response(b"not now", status) if is_failing else app)(scope, receive, send)
-
-        seen: list[Freshness] = []
-        publish(upstream, 1)
-        with served(sometimes) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
-            feed.start(live)
-            assert live.current.freshness == fresh(1)
-            failing.append(True)
-            publish(upstream, 2, book(1, 5), book(2, 6))
-
-            def is_read() -> bool:
-                index = live.current
-                seen.append(index.freshness)
-                return spots(index) == {1: "5", 2: "2", 3: "3"}
-
-            eventually(is_read)
-            # A pair that is not found twice is rejected. Its book is retained, and of another time.
-            assert set(seen) <= {fresh(1), UNKNOWN}
-            failing.clear()
-            eventually(lambda: (spots(live)[2], live.current.freshness) == ("6", fresh(2)))
-
-    def test_workers_that_are_behind_make_the_freshness_older_never_newer(self, live: LiveIndex):
-        workers = [LiveIndex([book(1, 1), book(2, 1)]) for _ in range(2)]
-        apps, asked = [create_app(worker) for worker in workers], [0]
-
-        async def either(scope: Any, receive: Any, send: Any) -> None:
-            asked[0] += 1
-            await apps[asked[0] % 2](scope, receive, send)
-
-        def shows(number: int) -> bool:
-            index = live.current
-            assert index.as_of is None or int(index.as_of) <= min(int(one.spot or 0) for one in index.values())
-            return index.freshness == fresh(number)
-
-        def is_asked_twice(before: int, number: int) -> bool:
-            shows(number)
-            return asked[0] >= before + 2
-
-        with served(either) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
-            feed.start(live)
-            for number in range(2, 62):
-                for worker in workers if number % 3 or number % 20 == 1 else workers[:1]:
-                    publish(worker, number, book(1, number), book(2, number))
-                eventually(partial(is_asked_twice, asked[0], number))
-                if number % 20 == 1:
-                    eventually(partial(shows, number))
-
-
-class TestSlow:
-    """A service that takes its time, or never comes to an end."""
-
-    @pytest.fixture
-    def asked(self) -> Event:
-        """Set once the dripping service has begun to answer."""
-        return Event()
-
-    @pytest.fixture
-    def dripping(self, asked: Event) -> Iterator[str]:
-        """The base URL of a service that answers a byte at a time, for ever."""
-        done = Event()
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-
-            def drip(connection: socket.socket) -> None:
-                with connection, suppress(OSError):
-                    connection.recv(4096)
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-                    asked.set()
-                    while not done.wait(0.01):
-                        connection.sendall(b" ")
-
-            def accept() -> None:
-                with suppress(OSError):
-                    while True:
-                        connection, _ = listener.accept()
-                        Thread(target=drip, args=(connection,), daemon=True).start()
-
-            Thread(target=accept, daemon=True).start()
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-            done.set()
-            listener.shutdown(socket.SHUT_RDWR)
-
-    def test_a_response_has_a_timeout(self, dripping: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(connections, "RESPONSE_SECONDS", 0.2)
-        with pytest.raises(FeedError, match=rf"no response to {LIST} within 0\.2 seconds"):
-            open_feed(dripping).start(live)
-
-    def test_closing_interrupts_an_endless_response(self, dripping: str, asked: Event, live: LiveIndex):
-        feed = open_feed(dripping)
-        raised: list[str] = []
-        loading = Thread(target=lambda: raised.append(raised_in_thread(lambda: feed.start(live))))
-        loading.start()
-        assert asked.wait(DEADLINE_SECONDS)
-        feed.close()
-        loading.join(DEADLINE_SECONDS)
-        assert "FeedError" in raised[0]
-
-    def test_a_round_that_is_interrupted_is_not_published(self, upstream: LiveIndex):
-        stop = Event()
-        with served(create_app(upstream)) as one:
-            updates = HttpSource("service", BaseUrl.parse(f"http://127.0.0.1:{one.port}")).updates(
-                stop, lambda *_: stop.set()
-            )
-            assert list(updates) == []
-
-    def test_no_request_is_sent_after_close(self, upstream: LiveIndex):
-        with served(create_app(upstream)) as one:
-            closed = Connections(BaseUrl.parse(f"http://127.0.0.1:{one.port}"))
-            closed.close()
-            with pytest.raises(Unavailable, match="the feed is closed"):
-                closed.get(LIST, "", 1000)
-
-    def test_a_truncated_response_is_reported_as_truncated(self, live: LiveIndex):
-        cut_off = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"pairs":[]}'
-        with (
-            answering_in_bytes(cut_off) as url,
-            pytest.raises(FeedError, match=f"response to {LIST} was cut off 5 bytes before its end"),
-        ):
-            open_feed(url).start(live)
-
-
-def test_a_connection_closed_by_the_service_is_replaced():
-    """The service sends each response on a connection of its own, and closes it without notice."""
-    bodies = [wire.pair_list_to_json(MarketIndex([book(1, 1)]).pair_list()), wire.order_book_to_json(book(1, 1))] * 2
-    answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies]
-    live = LiveIndex()
-    with answering_in_bytes(*answers) as url, open_feed(url) as feed:
-        feed.start(live)
-        assert spots(live) == {1: "1"}
-        eventually(lambda: feed.books == 2)
-
-
 def test_many_pairs_are_read():
     index = MarketIndex(book(number, number) for number in range(1, 41))
     with served(create_app(LiveIndex(index.values()))) as one:
@@ -495,52 +265,3 @@ def test_a_round_ends_in_time_and_the_next_one_starts_with_the_other_pairs(
         assert "only 2 of 3 pairs were requested in 3 seconds" in quick.text
         upstream.retract(pair(3))
         eventually(lambda: "recovered" in quick.text)
-
-
-def test_a_feed_that_was_not_started_can_be_closed():
-    feed = open_feed("http://127.0.0.1:1")
-    feed.close()
-    with pytest.raises(RuntimeError, match="started once"):
-        feed.read()
-
-
-def test_an_unreachable_service_is_one_clear_error(live: LiveIndex):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    for work in (lambda feed: feed.start(live), lambda feed: feed.read_order_book(pair(1))):
-        with pytest.raises(FeedError, match="cannot be read: Connection refused"):
-            work(open_feed(f"http://127.0.0.1:{port}"))
-
-
-def test_a_response_that_is_not_http_is_one_clear_error(live: LiveIndex):
-    with (
-        answering_in_bytes(b"SSH-2.0-nonsense\r\n") as url,
-        pytest.raises(FeedError, match=r"response is not valid HTTP: 'SSH-2\.0-nonsense"),
-    ):
-        open_feed(url).start(live)
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["http://", "http:///path", "http://user:secret@host", "http://host?x=1", "http://host#x", "http://host:x", "http://[::1"],
-)  # fmt: skip
-def test_an_invalid_base_url_is_an_error(source: str):
-    with pytest.raises(FeedError, match="cannot be opened"):
-        open_feed(source)
-
-
-@pytest.mark.parametrize(
-    "source", ["http://exa mple:80", "http://a..b:80/", "http://127.0.0.1:9/pä", f"http://{'x' * 70}:80"]
-)
-def test_an_unusable_host_is_one_clear_error(source: str):
-    with pytest.raises(FeedError, match="cannot be read"):
-        open_feed(source).read()
-
-
-def test_the_scheme_of_a_url_may_be_in_upper_case():
-    assert repr(open_feed("HTTP://127.0.0.1:1\n").source) == repr("'HTTP://127.0.0.1:1\\n'")
-
-
-def test_https_is_used_for_an_https_url(live: LiveIndex):
-    with served(create_app(live)) as one, pytest.raises(FeedError, match=r"SSL"):
-        open_feed(f"https://127.0.0.1:{one.port}").start(live)

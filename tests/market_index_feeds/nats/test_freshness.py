@@ -245,7 +245,7 @@ class TestOutdated:
         assert stored(bucket) == fresh(3).without_as_of()
 
 
-class TestNotTaken:
+class TestNotAccepted:
     """Where the servers do not take the freshness, an earlier one stays, with books that are as old at least."""
 
     @pytest.fixture

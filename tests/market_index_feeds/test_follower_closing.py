@@ -1,0 +1,156 @@
+"""Closing a follower at any moment, from any thread."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from threading import Barrier, Event, Thread, current_thread
+from threading import enumerate as threads
+from typing import Any
+
+import pytest
+
+from market_index import LiveIndex
+from market_index_feeds import Feed, FeedError, rejections
+from market_index_feeds import follower as follower_module
+from market_index_feeds.follower import State
+from market_index_feeds.medium import Delta, Snapshot
+from tests.market_index_feeds.made_up import book, spots
+from tests.market_index_feeds.scripted import Scripted, bad
+from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
+
+
+def require_free(lock: Any) -> None:
+    """Raise `RuntimeError` if another thread holds the lock."""
+    if not lock.acquire(blocking=False):
+        raise RuntimeError
+    lock.release()
+
+
+class TestClosing:
+    """`close` may come at any moment, from any thread."""
+
+    def test_a_close_at_any_moment_of_a_start_releases_everything(self):
+        for moment in range(100):
+            source = Scripted(Snapshot(books=[book(1)]), lambda: None, Delta())
+            feed, together = Feed(source), Barrier(2)
+
+            def start(feed: Feed = feed, together: Barrier = together) -> None:
+                together.wait()
+                with suppress(FeedError, RuntimeError):
+                    feed.start(LiveIndex())
+
+            starting = Thread(target=start)
+            starting.start()
+            together.wait()
+            for _ in range(moment):
+                pass
+            feed.close()
+            starting.join(DEADLINE_SECONDS)
+            assert not starting.is_alive()
+            assert source.opened == source.closed
+            assert not [thread for thread in threads() if thread.name == "feed a script"]
+
+    def test_a_close_before_the_thread_has_started_waits_for_it(self, monkeypatch: pytest.MonkeyPatch):
+        feed = Feed(source := Scripted(Snapshot(books=[book(1)])))
+        starting = Event()
+        raised: list[str] = []
+
+        def close() -> None:
+            starting.wait(DEADLINE_SECONDS)
+            raised.append(raised_in_thread(feed.close))
+
+        closing = Thread(target=close)
+        closing.start()
+
+        class Slow(Thread):
+            def start(self) -> None:
+                starting.set()
+                # Long enough for a close that does not wait.
+                closing.join(0.2)
+                super().start()
+
+        monkeypatch.setattr(follower_module, "Thread", Slow)
+        feed.start(LiveIndex())
+        closing.join(DEADLINE_SECONDS)
+        assert (raised, source.closed) == ([""], 1)
+
+    def test_a_close_while_it_is_loaded_makes_the_start_raise(self, live: LiveIndex):
+        for work in (lambda feed: feed.start(live), lambda feed: feed.read()):
+            feed = Feed(Scripted(lambda: feed.close(), Snapshot(books=[book(1)])))  # noqa: B023, PLW0108  # it is not made yet
+            with pytest.raises(FeedError, match=r"^a script was closed while it was loaded$"):
+                work(feed)
+        assert len(live.current) == 0
+
+    def test_a_close_while_the_first_snapshot_is_applied_closes_the_source_and_publishes_nothing(self, live: LiveIndex):
+        class Closing(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                feed.close()
+
+        handler = Closing()
+        feed = Feed(source := Scripted(Snapshot(books=[book(1)], rejected=[bad(2)])))
+        rejections.LOG.addHandler(handler)
+        try:
+            with pytest.raises(FeedError, match="was closed while it was loaded"):
+                feed.start(live)
+        finally:
+            rejections.LOG.removeHandler(handler)
+        assert source.closed == 1
+        assert spots(live) == {}
+
+    def test_a_blocked_thread_is_abandoned_and_publishes_nothing(
+        self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+    ):
+        monkeypatch.setattr(follower_module, "CLOSE_SECONDS", 0.05)
+        stuck, released = Event(), Event()
+
+        def read() -> None:
+            stuck.set()
+            released.wait(DEADLINE_SECONDS)
+
+        feed = Feed(source := Scripted(Snapshot(books=[book(1)]), read, Delta(books=[book(2)])))
+        feed.start(live)
+        assert stuck.wait(DEADLINE_SECONDS)
+        feed.close()
+        assert (source.closed, "a script: closed, but a read of it has not returned yet" in logged.text) == (0, True)
+        released.set()
+        eventually(lambda: source.closed)
+        assert spots(live) == {1: None}
+
+    def test_a_close_in_the_middle_of_an_update_of_the_live_index_returns(
+        self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+    ):
+        """A signal handler may interrupt the update that the follower waits for."""
+        monkeypatch.setattr(follower_module, "CLOSE_SECONDS", 0.05)
+        held = Event()
+        feed = Feed(source := Scripted(Snapshot(books=[book(1)]), held.wait, Delta(books=[book(2)])))
+        feed.start(live)
+        with live._lock:
+            held.set()
+            eventually(lambda: raised_in_thread(lambda: require_free(feed._follower._lock)))
+            feed.close()
+            assert "a script: closed, but an update from it has not returned yet" in logged.text
+            assert feed._follower.state is State.CLOSED
+        eventually(lambda: source.closed)
+        assert spots(live) == {1: None, 2: None}
+
+    def test_a_close_just_before_an_update_is_applied_keeps_it_from_being_published(self, live: LiveIndex):
+        feed = Feed(source := Scripted(Snapshot(books=[book(1)])))
+        feed.start(live)
+        feed._follower._stop.set()
+        feed._follower._apply(Delta(books=[book(2)]), live)
+        feed.close()
+        assert (source.closed, spots(live)) == (1, {1: None})
+
+    def test_the_own_thread_of_a_follower_may_close_it(self, live: LiveIndex):
+        closed_by: list[str] = []
+
+        def close() -> None:
+            closed_by.append(current_thread().name)
+            feed.close()
+
+        feed = Feed(source := Scripted(Snapshot(books=[book(1)]), close, Delta(books=[book(2)])))
+        feed.start(live)
+        eventually(lambda: source.closed)
+        assert closed_by == ["feed a script"]
+        assert spots(live) == {1: None}
