@@ -1,4 +1,4 @@
-"""Exit codes, and the exceptions that set them. Each exception is printed as one line on standard error."""
+"""Exit codes, and the exceptions that cause them. Each exception is printed as one line on standard error."""
 
 from __future__ import annotations
 

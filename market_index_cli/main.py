@@ -17,8 +17,9 @@ def main() -> None:
     """Publish, serve and read Cardano order books.
 
     FEED is a source of books: a store, a file with one order book per line in the JSON of the order-book endpoint
-    (books.ndjson), - for standard input, or the base URL of a running service (http://127.0.0.1:8000). STORE is where
-    books are published: a file such as market.db, or a bucket of NATS JetStream (nats://127.0.0.1:4222/books).
+    (books.ndjson), - for standard input, events of orders (orders:events.ndjson, or orders:-), or the base URL of a
+    running service (http://127.0.0.1:8000). STORE is where books are published: a file such as market.db, or a bucket
+    of NATS JetStream (nats://127.0.0.1:4222/books).
     """
 
 

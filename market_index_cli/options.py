@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from market_index import AssetId, Freshness, InvalidAssetId, InvalidFreshness
+from market_index.errors import safe_repr
 from market_index_cli.server.hosts import read_host
 from market_index_cli.server.origins import read_origin
 
@@ -51,7 +52,7 @@ class Seconds(click.ParamType[float]):
         except ValueError:
             seconds = nan
         if not seconds >= 0:
-            self.fail(f"{value!r} is not a number of seconds, 0 or more.", param, ctx)
+            self.fail(f"must be a number of seconds, 0 or more, got {safe_repr(str(value))}", param, ctx)
         return seconds
 
 
@@ -83,7 +84,7 @@ class Host(click.ParamType[str]):
 
 BLOCKS: Final = click.IntRange(0)
 HISTORY_HELP: Final = (
-    "How many blocks before the last one a FEED of orders can be rolled back to. All of them are held in memory. "
+    "How many blocks before the last one a rollback in a FEED of orders may go back. All of them are held in memory. "
     "By default 2160."
 )
 FEED: Final = click.argument("source", metavar="FEED")
@@ -98,5 +99,5 @@ WAIT: Final = click.option(
     show_default=True,
     metavar="SECONDS",
     type=Seconds(),
-    help="How long to wait while others write to STORE, or its servers do not acknowledge.",
+    help="Timeout while others write to STORE, or its servers do not acknowledge a change.",
 )

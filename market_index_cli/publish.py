@@ -1,4 +1,4 @@
-"""`market-index publish`."""
+"""The command `market-index publish`, which publishes order books of a file or of standard input into a store."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ Examples:
 
 \b
 Exit codes: 0 all was published, 1 it was interrupted, 2 wrong usage, {EXIT_FEED} BOOKS or STORE cannot be opened,
-read or written, {EXIT_REJECTED} a line was rejected or not committed, the state of the orders is unknown, or there was
-no order book to replace all others by, or to set --as-of for.""",
+read or written, {EXIT_REJECTED} a line was rejected or not committed, the state of the orders is unknown, or BOOKS has
+no order book for --replace or --as-of.""",
 )
 @STORE
 @click.argument("books", metavar="[BOOKS]", required=False)
 @click.option(
     "--replace",
     is_flag=True,
-    help="Make BOOKS the whole of STORE, in one change: what it does not name is retracted.",
+    help="Make BOOKS the whole content of STORE, in one change: all other pairs are retracted.",
 )
 @click.option(
     "--as-of",
@@ -63,7 +63,7 @@ no order book to replace all others by, or to set --as-of for.""",
     default="full",
     show_default=True,
     type=click.Choice(["full", "normal"]),
-    help="What was published survives: a power cut (full), or a crash of programs alone (normal, and faster).",
+    help="Acknowledged changes survive a power cut (full), or only a crash of programs (normal, which is faster).",
 )
 @HISTORY
 @WAIT
@@ -79,20 +79,20 @@ def publish(
 ) -> None:
     """Publish order books into STORE: those of BOOKS, a file with one per line, or - for standard input.
 
-    If STORE does not exist, it is created. Lines are published as they come, each batch in one change. An invalid line
-    is rejected, with its number and the reason, and does not affect the others: with --replace the pair that it names
-    stays as it is, and if it names none, no pair is retracted. If BOOKS has no order book, nothing is replaced.
+    If STORE does not exist, it is created. Lines are published as they arrive, each batch in one change. An invalid
+    line is rejected, with its number and the reason, and does not affect the others. With --replace, the pair that it
+    names is not changed; if it names none, no pair is retracted. If BOOKS has no order book, nothing is replaced.
 
-    A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the books before it in one change. From the first
-    one on, books wait for the next. If BOOKS is events of orders (orders:events.ndjson, or orders:-), each block is one
-    change, and the first one retracts all pairs that it does not name. Without BOOKS, STORE records that its publisher
-    is alive: a heartbeat.
+    A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the books before it in one change. After the first
+    one, books wait for the next commit line. If BOOKS contains events of orders (orders:events.ndjson, or orders:-),
+    each block is one change, and the first block retracts all pairs that it does not name. Without BOOKS, a heartbeat
+    is published: it shows that the publisher is alive.
     """
     if books is not None:
         _require_lines(books)
     elif replace or history is not None:
         raise click.UsageError(f"{'--replace' if replace else '--history'} requires BOOKS")
-    # As Ctrl-C does: publish reports what it has published.
+    # SIGTERM acts like Ctrl-C, so that publish reports what it has published.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     log_plainly()
     with feed_errors():
@@ -106,7 +106,7 @@ def publish(
 
 
 def _publish_stream(store: Store, stream: BookStream, as_of: str | None, *, replace: bool) -> None:
-    rejected = _Rejected()
+    rejected = _Rejections()
     try:
         (_replace if replace else _publish)(store, stream, rejected, as_of)
     finally:
@@ -127,15 +127,15 @@ def _require_lines(books: str) -> None:
     if books.startswith("orders:"):
         return
     if "://" in books:
-        raise click.UsageError("BOOKS is a file of order books, one a line, or - for standard input, but no URL")
+        raise click.UsageError("BOOKS must be a file with one order book per line, or - for standard input, got a URL")
     if books != "-" and is_sqlite(books):
         raise click.UsageError(
-            f"BOOKS is a file of order books, one a line, or - for standard input; {books} is a store"
+            f"BOOKS must be a file with one order book per line, or - for standard input, got a store: {books}"
         )
 
 
-class _Rejected:
-    """The rejected lines: their count, the first of their numbers, and the pairs that they name (None for any)."""
+class _Rejections:
+    """The rejected lines: their count, the numbers of the first ones, and the pairs that they name (None for any)."""
 
     def __init__(self) -> None:
         self.count = self.too_large = 0
@@ -153,7 +153,7 @@ class _Rejected:
             return error.receipt
 
     def visible_as_of(self, as_of: str | None, *, is_current: bool) -> str | None:
-        """Return what the books reflect; None if one may be older than that, because a newer one was rejected."""
+        """Return the as_of; None if a book may be older than that because a newer one was rejected."""
         if is_current and not self.too_large:
             return as_of
         self.hides_as_of = self.hides_as_of or as_of is not None
@@ -172,9 +172,9 @@ class _Rejected:
 
 
 class _Publication:
-    """What was published into a store, batch by batch."""
+    """Publishes batches into a store, and counts the changes."""
 
-    def __init__(self, store: Store, rejected: _Rejected) -> None:
+    def __init__(self, store: Store, rejected: _Rejections) -> None:
         self._store = store
         self._rejected = rejected
         self.books: int = 0
@@ -190,7 +190,7 @@ class _Publication:
         *,
         is_whole: bool = False,
     ) -> None:
-        """Publish one batch, in one change; if it is whole, retract all other pairs."""
+        """Publish one batch in one change. If it is whole, all other pairs are retracted."""
         if is_whole:
             write = partial(self._store.replace, books, freshness=freshness)
         else:
@@ -206,15 +206,15 @@ class _Publication:
         return f"{self._store.target}: {books} published{retracted}, revision {self._revision}"
 
 
-def _publish(store: Store, stream: BookStream, rejected: _Rejected, as_of: str | None) -> None:
+def _publish(store: Store, stream: BookStream, rejected: _Rejections, as_of: str | None) -> None:
     publication, ended, is_whole = _Publication(store, rejected), False, stream.knows_all_pairs
-    # Of a file, the last batch is published together with its as_of.
+    # The last batch of a file is published together with the as_of.
     last: list[OrderBook] = []
     try:
         for batch in _batches(stream, rejected, as_of):
             if batch.commit is not None:
                 freshness = _freshness(batch.commit, rejected, is_current=stream.is_current)
-                # What the store contains is of another stream, or of an earlier run of its producer.
+                # The stored books may be those of another stream, or of an earlier run of the producer.
                 publication.add(batch.books, freshness=freshness, removed=batch.removed, is_whole=is_whole)
                 is_whole = False
             elif batch.books and as_of is not None and stream.size:
@@ -232,8 +232,8 @@ def _publish(store: Store, stream: BookStream, rejected: _Rejected, as_of: str |
             click.echo(str(publication))
 
 
-def _replace(store: Store, stream: BookStream, rejected: _Rejected, as_of: str | None) -> None:
-    # In memory: what they reflect is known at the end alone.
+def _replace(store: Store, stream: BookStream, rejected: _Rejections, as_of: str | None) -> None:
+    # In memory, because their as_of is known only at the end.
     books: dict[Pair, OrderBook] = {}
     commit, has_commit = Freshness(as_of), False
     for batch in _batches(stream, rejected, as_of):
@@ -242,7 +242,7 @@ def _replace(store: Store, stream: BookStream, rejected: _Rejected, as_of: str |
             del books[pair]
         commit, has_commit = batch.commit or commit, has_commit or batch.commit is not None
     _require_books(stream, has_commit=has_commit)
-    # A stream that names all pairs hides none in its rejected lines.
+    # If a commit names all pairs, rejected lines name no other pair.
     hidden = set[Pair | None]() if stream.knows_all_pairs else rejected.pairs
     kept = 0
 
@@ -252,7 +252,7 @@ def _replace(store: Store, stream: BookStream, rejected: _Rejected, as_of: str |
         kept += stays
         return stays
 
-    # A pair that is kept has an older book.
+    # A kept pair has an older book.
     is_current = stream.is_current and hidden <= books.keys()
     freshness = _freshness(commit, rejected, is_current=is_current)
     receipt = rejected.report_too_large(lambda: store.replace(books.values(), keep, freshness=freshness))
@@ -263,25 +263,25 @@ def _replace(store: Store, stream: BookStream, rejected: _Rejected, as_of: str |
     )
 
 
-def _freshness(commit: Freshness, rejected: _Rejected, *, is_current: bool) -> Freshness:
-    """Return the freshness to store: that of a commit line, which is published now if it does not say when."""
+def _freshness(commit: Freshness, rejected: _Rejections, *, is_current: bool) -> Freshness:
+    """Return the freshness to store: that of a commit line, by default with the wall clock of this machine."""
     as_of = rejected.visible_as_of(commit.as_of, is_current=is_current)
     return Freshness(as_of, commit.published_at or datetime.now(UTC))
 
 
 def _require_books(stream: BookStream, *, has_commit: bool = False) -> None:
-    # A state of the orders without any pair is a state too.
+    # An empty state of the orders is valid.
     if not stream.books and not (has_commit and stream.knows_all_pairs):
-        raise NoOrderBook(f"{stream.source} holds no order book: nothing was changed")
+        raise NoOrderBook(f"{stream.source} must contain an order book, got none: nothing was changed")
 
 
-def _batches(stream: BookStream, rejected: _Rejected, as_of: str | None) -> Iterator[BookBatch]:
-    """Yield the batches of a stream as they come, and show on a terminal how much was read."""
+def _batches(stream: BookStream, rejected: _Rejections, as_of: str | None) -> Iterator[BookBatch]:
+    """Yield the batches of a stream as they arrive, and show progress on a terminal."""
     with loading_progress(stream.source) as progress:
         for batch in stream.batches():
             if batch.commit is not None and as_of is not None:
                 raise click.UsageError(
-                    f"{stream.source} has a {stream.commit}, which says what the books reflect: omit --as-of"
+                    f"{stream.source} has a {stream.commit}, which sets the as_of of the books: omit --as-of"
                 )
             for line in batch.rejected:
                 rejected.add(line)

@@ -1,4 +1,4 @@
-"""`market-index relay`."""
+"""The command `market-index relay`, which keeps a store the same as a feed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED or STORE cannot
 @HISTORY
 @WAIT
 def relay(source: str, target: str, *, history: int | None, wait: float) -> None:
-    """Follow FEED and publish it into STORE, until a signal ends that.
+    """Follow FEED and publish its books into STORE, until a signal ends the relay.
 
     At the start and after every interruption, the whole of STORE is made the same as FEED: a pair that FEED does not
-    name is retracted, unless FEED has no book at all or rejected a record that may name the pair. No one else may
-    publish into STORE. While its servers do not answer, the relay retries.
+    name is retracted, unless FEED has no book at all or rejected a record that may name the pair. No other program may
+    publish into STORE. While the servers of STORE do not answer, the relay retries.
     """
     log_with_times()
     with feed_errors(), open_feed(source, history=history) as feed:

@@ -1,4 +1,4 @@
-"""`market-index serve`: its options. `market_index_cli.server` serves, and is imported only by this command."""
+"""The command `market-index serve` and its options. Only this command imports the server, `market_index_cli.server`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     envvar="MARKET_INDEX_HOST",
     show_default=True,
     show_envvar=True,
-    help="Address to listen on. Only this machine reaches the default.",
+    help="Address to listen on. The default is reachable only from this machine.",
 )
 @click.option(
     "--port",
@@ -47,7 +47,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     show_default=True,
     show_envvar=True,
     type=click.IntRange(1, 256),
-    help="Processes that serve; each follows FEED by itself, and holds all of it in memory.",
+    help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory.",
 )
 @click.option(
     "--history",
@@ -73,7 +73,8 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     envvar="MARKET_INDEX_MAX_AGE",
     show_envvar=True,
     type=click.IntRange(0, 2**31),
-    help="How long clients may use an answer without asking again; they may see old prices. By default they ask.",
+    help="How long clients may cache a response without revalidating it; they may see old prices. By default they "
+    "revalidate.",
 )
 @click.option(
     "--max-stale",
@@ -82,7 +83,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     envvar="MARKET_INDEX_MAX_STALE",
     show_envvar=True,
     type=Seconds(),
-    help="How long FEED may be unreachable until /healthz answers 503. By default it never does.",
+    help="How long FEED may be unreachable before /healthz responds with 503. By default without limit.",
 )
 @click.option(
     "--max-quiet",
@@ -91,7 +92,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     envvar="MARKET_INDEX_MAX_QUIET",
     show_envvar=True,
     type=Seconds(),
-    help="How long the publisher may publish nothing until /healthz answers 503. By default it never does.",
+    help="How long the publisher may publish nothing before /healthz responds with 503. By default without limit.",
 )
 @click.option(
     "--cors-origin",
@@ -101,7 +102,8 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     envvar="MARKET_INDEX_CORS_ORIGIN",
     show_envvar=True,
     type=Origin(),
-    help="Let web pages of ORIGIN, such as https://example.com, read the API; * for any. Can be given more than once.",
+    help="Allow web pages of ORIGIN, such as https://example.com, to read the API; * for any. Can be given more than "
+    "once.",
 )
 @click.option(
     "--allowed-host",
@@ -122,7 +124,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     show_default=True,
     show_envvar=True,
     type=click.IntRange(1),
-    help="How long the head of a request may take to arrive, and a new connection may be silent.",
+    help="How long the head of a request may take to arrive, and how long a new connection may send nothing.",
 )
 @click.option(
     "--keep-alive-timeout",
@@ -141,7 +143,8 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     envvar="MARKET_INDEX_MAX_CONNECTIONS",
     show_envvar=True,
     type=click.IntRange(1),
-    help="Open connections per process; further ones get 503. By default the limit of open files (ulimit -n) less 64.",
+    help="Maximum number of connections per process; further ones get 503. By default the limit of open files "
+    "(ulimit -n) less 64.",
 )
 @click.option(
     "--page/--no-page",
@@ -149,7 +152,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     envvar="MARKET_INDEX_PAGE",
     show_default=True,
     show_envvar=True,
-    help="Answer / with a page that shows the pairs and their order books in a browser.",
+    help="Serve a web page at / that shows the pairs and their order books.",
 )
 def serve(
     source: str,
@@ -173,10 +176,9 @@ def serve(
 
     FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file with one order book per line in the JSON of
     the order-book endpoint, - for standard input, events of orders (orders:events.ndjson, or orders:-), or the base URL
-    of another service. FEED is followed: a change goes
-    live as soon as it is published into a store or appended to a file. GET / is a page that shows the books, GET
-    /healthz reports the state of FEED, and GET /openapi.json describes the API. The variable MARKET_INDEX_FEED can name
-    FEED as well.
+    of another service. FEED is followed: a change goes live when it is published into a store or appended to a file.
+    GET / is a page that shows the books, GET /healthz reports the state of FEED, and GET /openapi.json describes the
+    API. The variable MARKET_INDEX_FEED can also name FEED.
     """
     with server_imports():
         from market_index_cli.server.connection import Limits, connections_allowed  # noqa: PLC0415  # no web stack elsewhere

@@ -11,8 +11,8 @@ Theory of operation
     - A new connection has the deadline of a request head.
     - After a response, the deadline is that of keep-alive. The first byte of the next request sets the deadline of a
       request head, and further bytes do not extend it.
-    - The rest of a request body after the response has the deadline of a head. No app reads it, so it is dropped, and
-      the client can read the response in the meantime.
+    - After the response, the unread part of a request body has the deadline of a head. No app reads it, so it is
+      dropped, and the client can read the response in the meantime.
     - A connection whose client has not read the whole response gets another deadline.
     The server checks the deadlines at each tick, because a timer per response would cost more time than all other
     limits.
@@ -90,7 +90,7 @@ class _State(Enum):
     IDLE = auto()
     """It waits for the next request."""
     RECEIVING = auto()
-    """It waits for the first request, or for the rest of a request."""
+    """It waits for the first request, or for the remaining bytes of a request."""
     ANSWERING = auto()
     """A response is being made."""
     CLOSING = auto()

@@ -50,7 +50,7 @@ def run(settings: Settings, host: str, port: int) -> int:
             _serve(settings, feed, listener)
             return 0
         if not feed.followed_by_many:
-            raise click.UsageError(f"{feed.source} can be read by one process alone: leave --workers out")
+            raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
         feed.close()
         log_with_times(with_process=True)
         return supervise(partial(serve_as_worker, settings), listener, settings.workers, GRACE_SECONDS + 5)

@@ -89,7 +89,7 @@ class TestPublish:
     def test_a_block_is_the_as_of_of_the_books(self, events: Path, store: Path):
         done = invoke("publish", store, f"orders:{events}", "--as-of", "slot 7")
         assert done.returncode == 2
-        assert f"{events} has a block, which says what the books reflect: omit --as-of" in done.stderr
+        assert f"{events} has a block, which sets the as_of of the books: omit --as-of" in done.stderr
 
     def test_only_events_have_a_history(self, events: Path, store: Path, lines: Path):
         append(events, rollback("slot 1"))

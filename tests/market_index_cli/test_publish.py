@@ -147,7 +147,7 @@ def test_input_without_a_book_replaces_nothing(store: Path, content: str):
     invoke("publish", store, SAMPLE)
     done = run("publish", store, "-", "--replace", stdin=content)
     assert (done.returncode, done.stdout) == (5, "")
-    assert "Error: standard input holds no order book: nothing was changed\n" in done.stderr
+    assert "Error: standard input must contain an order book, got none: nothing was changed\n" in done.stderr
     assert len(open_feed(store).read()) == 13
 
 
@@ -186,7 +186,7 @@ def test_a_target_or_file_that_cannot_be_opened_is_one_line_and_exit_code_3(
 
 @pytest.mark.parametrize(
     ("books", "reason"),
-    [("http://127.0.0.1:1", "but no URL"), ("market.db", "market.db is a store")],
+    [("http://127.0.0.1:1", "got a URL"), ("market.db", "got a store: market.db")],
 )
 def test_a_source_that_is_not_a_file_of_lines_is_wrong_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, books: str, reason: str
@@ -208,7 +208,7 @@ def test_a_read_error_is_one_line_and_exit_code_3(store: Path):
 def test_an_invalid_number_of_seconds_is_wrong_usage(store: Path, wait: str):
     done = invoke("publish", store, SAMPLE, "--wait", wait)
     assert done.returncode == 2
-    assert "is not a number of seconds, 0 or more." in done.stderr
+    assert "must be a number of seconds, 0 or more, got" in done.stderr
 
 
 def test_a_locked_store_is_waited_for_as_long_as_given(store: Path):

@@ -85,7 +85,7 @@ class TestCommitLines:
         lines.write_text(line(1, 1) + commit("slot 1"))
         done = invoke("publish", store, lines, "--as-of", "slot 2", *arguments)
         assert done.returncode == 2
-        assert f"{lines} has a commit line, which says what the books reflect: omit --as-of" in done.stderr
+        assert f"{lines} has a commit line, which sets the as_of of the books: omit --as-of" in done.stderr
         assert published(store) == ({}, None, 0)
 
 
@@ -156,7 +156,7 @@ class TestAsOf:
         invoke("publish", store, SAMPLE, "--as-of", "slot 1")
         done = run("publish", store, "-", "--as-of", "slot 2", *arguments, stdin="")
         assert done.returncode == 5
-        assert done.stderr == "Error: standard input holds no order book: nothing was changed\n"
+        assert done.stderr == "Error: standard input must contain an order book, got none: nothing was changed\n"
         assert published(store)[1:] == ("slot 1", 1)
 
     @pytest.mark.parametrize("is_commit", [False, True])

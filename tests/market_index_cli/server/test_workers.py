@@ -213,14 +213,14 @@ def test_a_pipe_with_several_workers_is_a_usage_error(tmp_path: Path):
     os.mkfifo(pipe)
     done = invoke("serve", pipe, "--workers", 2)
     assert done.returncode == 2
-    assert "can be read by one process alone: leave --workers out" in done.stderr
+    assert "can be read by only one process: omit --workers" in done.stderr
 
 
 @pytest.mark.thorough
 def test_standard_input_with_several_workers_is_a_usage_error():
     done = run("serve", "-", "--workers", 2, stdin="")
     assert done.returncode == 2
-    assert "can be read by one process alone: leave --workers out" in done.stderr
+    assert "can be read by only one process: omit --workers" in done.stderr
 
 
 def test_a_restart_waits_for_its_time_or_for_the_shutdown(monkeypatch: pytest.MonkeyPatch):
