@@ -83,25 +83,31 @@ def run(folder: Path) -> Outcome:
         for process in processes:
             process.kill()
             printed += [line.split() for line in process.communicate()[0].splitlines(keepends=True) if line[-1] == "\n"]
-        stored: set[int] = set()
-        problem: str | None = None
-
-        def is_readable() -> bool:
-            nonlocal problem
-            try:
-                stored.update(spots(open_feed(path).read()))
-                problem = None
-            except FeedError as error:
-                # A reader may open an index that was just deleted. The feed rejects it, so read again.
-                problem = str(error)
-            return bool(stored)
-
-        with suppress(AssertionError):  # the file is damaged
-            eventually(is_readable, seconds=20)
+        stored, problem = _read(path)
         with suppress(AssertionError):
             eventually(lambda: set(spots(live)) == stored, seconds=20)
         shown = set(spots(live))
     return Outcome({int(number) for number, _ in printed}, [int(one) for _, one in printed], stored, shown, problem)
+
+
+def _read(path: Path) -> tuple[set[int], str | None]:
+    """Return the stored books, and why they cannot be read, None if they can."""
+    stored: set[int] = set()
+    problem: str | None = None
+
+    def is_readable() -> bool:
+        nonlocal problem
+        try:
+            stored.update(spots(open_feed(path).read()))
+            problem = None
+        except FeedError as error:
+            # A reader may open an index that was just deleted. The feed rejects it, so read again.
+            problem = str(error)
+        return bool(stored)
+
+    with suppress(AssertionError):  # the file is damaged
+        eventually(is_readable, seconds=20)
+    return stored, problem
 
 
 def _is_shown(live: LiveIndex, number: int) -> bool:

@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 
 class Scripted(Source):
-    """A source that does what its script says: it yields updates, raises errors and makes calls, then waits or ends."""
+    """A source with a script: it yields updates, raises errors and makes calls, then waits or ends."""
 
     record = "records"
 
@@ -44,7 +44,7 @@ class Scripted(Source):
 
 
 def live_after(*script: Any) -> dict[int, str | None]:
-    """Return what is live once a feed has followed a script to its end."""
+    """Return the live pairs and their spots after a feed has followed a script to its end."""
     live = LiveIndex()
     with Feed(source := Scripted(*script)) as feed:
         feed.start(live)

@@ -74,7 +74,7 @@ class TestCounting:
             show,
             rejecting,
             show,
-            # The same again, then a check that finds no change.
+            # The same records again, then a check that finds no change.
             rejecting,
             Delta(),
             show,
@@ -190,7 +190,7 @@ class TestCounting:
 
 
 class TestFailing:
-    """What a source raises costs nothing that is live."""
+    """Errors of a source do not affect live books."""
 
     def test_a_failing_source_is_opened_again_and_each_problem_is_logged_once(
         self, live: LiveIndex, logged: pytest.LogCaptureFixture

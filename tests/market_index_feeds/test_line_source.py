@@ -135,7 +135,7 @@ class TestStreams:
                 batch = next(batches)
                 return batch.lines, batch.is_start
 
-        # Until it is caught up, the lines are those of a start.
+        # Until the stream is caught up, its batches are starts.
         assert interrupted(b"a\nb") == ([Line(1, b"a")], True)
         assert interrupted(b"b\n") == ([Line(1, b"a")], True)
         with closing(stream.batches(Event())) as batches:

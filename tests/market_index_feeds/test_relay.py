@@ -88,7 +88,7 @@ def test_an_unreachable_store_is_retried(source: Store, tmp_path: Path, logged: 
             server.wait()
             await_spots(target, {1: "2", 2: "2"})
             eventually(lambda: f"{target}: recovered (revision" in logged.text)
-            # What is sent from now on is unacknowledged.
+            # Writes from now on are unacknowledged.
             server.stop()
             failures = logged.text.count("; retrying")
             source.publish(book(1, 3))
@@ -186,7 +186,7 @@ def test_closing_does_not_wait_for_an_answer_of_the_servers(source: Store, tmp_p
         source.publish(book(1, 2))
         eventually(lambda: relay.live.current.order_book(pair(1)).spot == 2)
         relay.close()
-        # Before the servers answer, and long before the relay would stop waiting for them.
+        # Before the servers answer, and long before the timeout of the relay.
         eventually(lambda: relay._store is None)
         server.send(signal.SIGCONT)
 

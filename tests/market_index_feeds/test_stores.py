@@ -51,7 +51,7 @@ def read(medium: Medium) -> MarketIndex:
 
 
 class TestPublishing:
-    """What a change does, and what it does not."""
+    """The effects of a change."""
 
     def test_a_store_is_unchanged_by_others_from_its_last_replace_on(self, store: Store, medium: Medium):
         assert not store.is_unchanged_by_others()
@@ -202,7 +202,7 @@ class TestPublishing:
 
 
 class TestReplacing:
-    """Making some books the whole of a store."""
+    """Making some books the whole content of a store."""
 
     def test_pairs_that_are_not_named_are_retracted(self, store: Store, feed: Feed, live: LiveIndex):
         receipt = store.replace([book(3, 3), book(2, 9), book(5, 5)])

@@ -30,7 +30,7 @@ def answering(answers: dict[str, Response]) -> Starlette:
 
 @contextmanager
 def answering_in_bytes(*answers: bytes) -> Iterator[str]:
-    """The base URL of a service that gives these very answers, each on a connection of its own that it then closes."""
+    """The base URL of a service that sends exactly these bytes, each on a connection of its own that it then closes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:

@@ -24,12 +24,12 @@ LIST = "/trading-view/pair-list"
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let an exchange take a tenth of a second."""
+    """Set the timeout of an exchange to a tenth of a second."""
     monkeypatch.setattr(connections, "RESPONSE_SECONDS", 0.1)
 
 
 def closed_while_loading(url: str, is_loading: Event) -> str:
-    """Close a feed while another thread loads it, and return what that raises."""
+    """Close a feed while another thread loads it, and return the error of that thread."""
     feed = open_feed(url)
     raised: list[str] = []
     loading = Thread(target=lambda: raised.append(raised_in_thread(lambda: feed.start(LiveIndex()))))

@@ -23,16 +23,16 @@ from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
 
 
 class TestSlow:
-    """A service that takes its time, or never comes to an end."""
+    """A service that responds slowly, or without end."""
 
     @pytest.fixture
     def asked(self) -> Event:
-        """Set once the dripping service has begun to answer."""
+        """Set once the dripping service has started a response."""
         return Event()
 
     @pytest.fixture
     def dripping(self, asked: Event) -> Iterator[str]:
-        """The base URL of a service that answers a byte at a time, for ever."""
+        """The base URL of a service that sends one byte at a time, without end."""
         done = Event()
         with socket.create_server(("127.0.0.1", 0)) as listener:
 

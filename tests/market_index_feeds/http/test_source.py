@@ -154,7 +154,7 @@ def test_a_listed_pair_without_a_book_is_rejected_from_the_second_time_on(
     service = served(Starlette(routes=[Route("/{path:path}", answer)]))
     with service as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)
-        # The service drops one, as it may at any time.
+        # The service drops a pair, which may happen at any time.
         answers[str(pair(3).base)] = missing
         eventually(lambda: spots(live) == {1: "1", 2: "2"})
         assert feed.rejected == 0

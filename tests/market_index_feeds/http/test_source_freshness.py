@@ -28,7 +28,7 @@ def publish(upstream: LiveIndex, number: int, *books: OrderBook) -> None:
 
 
 class TestFreshness:
-    """It is never that of later books than are live."""
+    """The freshness is never later than a live book."""
 
     def test_freshness_is_followed_without_a_change_of_a_book(self, upstream: LiveIndex, feed: Feed, live: LiveIndex):
         publish(upstream, 1)
@@ -67,7 +67,7 @@ class TestFreshness:
                 return spots(index) == {1: "5", 2: "2", 3: "3"}
 
             eventually(is_read)
-            # A pair that is not found twice is rejected. Its book is retained, and of another time.
+            # A pair that is not found twice is rejected. Its retained book is of another time.
             assert set(seen) <= {fresh(1), UNKNOWN}
             failing.clear()
             eventually(lambda: (spots(live)[2], live.current.freshness) == ("6", fresh(2)))

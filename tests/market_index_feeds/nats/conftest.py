@@ -20,8 +20,8 @@ from tests.market_index_feeds.made_up import book
 SHORT = RetryTimeouts(connect=0.3, answer=0.3)
 
 
-def impatient_feed(url: str) -> Feed:
-    """A feed that gives up soon if no server answers."""
+def feed_with_short_timeouts(url: str) -> Feed:
+    """A feed with short timeouts for opening."""
     return Feed(open_nats_source(url, SHORT))
 
 
@@ -88,7 +88,7 @@ def in_flight(monkeypatch: pytest.MonkeyPatch) -> list[InFlight]:
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[nats.Server]:
-    """A server of one test, which may do anything to it."""
+    """A server for one test, which may change or kill it."""
     with nats.served(tmp_path / "own", "max_payload: 65536") as server:
         yield server
 
@@ -101,7 +101,7 @@ def own_store(own_server: nats.Server) -> Iterator[Store]:
 
 @pytest.fixture
 def own_feed(own_store: Store, live: LiveIndex) -> Iterator[Feed]:
-    """A feed of two pairs of its own server, followed."""
+    """A feed of two pairs on its own server, which is being followed."""
     own_store.publish(book(1, 1), book(2, 2))
     with open_feed(own_store.target) as feed:
         feed.start(live)

@@ -21,62 +21,64 @@ from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.connection import Connection
 from tests import links, nats, nats_security
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
+from tests.market_index_feeds.nats.conftest import SHORT, feed_with_short_timeouts
 from tests.waiting import eventually
+
+USERS = """
+    authorization { users: [
+        { user: publisher, password: "s3cret" }
+        { user: reader, password: "s3cret", permissions: {
+            publish: ["$JS.API.STREAM.INFO.KV_books", "$JS.API.STREAM.MSG.GET.KV_books",
+                      "$JS.API.CONSUMER.CREATE.KV_books.>", "$JS.FC.KV_books.>"]
+            subscribe: ["_INBOX.>"] } }
+    ] }
+"""
+"""A publisher, and a reader that may not write."""
 
 
 class TestCredentials:
-    def test_credentials_are_required_and_never_shown(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, live: LiveIndex
+    def test_rejected_credentials_are_not_retried_and_never_shown(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
     ):
+        def next_backoff(_: float) -> float:
+            raise AssertionError("it is retried")
+
         logged.set_level(logging.DEBUG)
-        users = """
-            authorization { users: [
-                { user: publisher, password: "s3cret" }
-                { user: reader, password: "s3cret", permissions: {
-                    publish: ["$JS.API.STREAM.INFO.KV_books", "$JS.API.STREAM.MSG.GET.KV_books",
-                              "$JS.API.CONSUMER.CREATE.KV_books.>", "$JS.FC.KV_books.>"]
-                    subscribe: ["_INBOX.>"] } }
-            ] }
-        """
-        with nats.served(tmp_path / "closed", users) as server:
+        monkeypatch.setattr("market_index_feeds.nats.retry.next_backoff", next_backoff)
+        with nats.served(tmp_path / "closed", USERS) as server:
             address = server.url.removeprefix("nats://")
-            messages = []
-
-            def next_backoff(_: float) -> float:
-                raise AssertionError("it is retried")
-
-            monkeypatch.setattr("market_index_feeds.nats.retry.next_backoff", next_backoff)
             for url in (f"{server.url}/books", f"nats://publisher:wrong-s3cret@{address}/books"):
                 for work in (open_store, lambda url: open_feed(url).read()):
                     with pytest.raises((StoreError, FeedError), match="rejects the credentials") as raised:
                         work(url)
-                    messages.append(str(raised.value))
-            monkeypatch.undo()
-            with open_store(f"nats://publisher:s3cret@{address}/books") as store:
-                messages.append(repr(store))
+                    assert "s3cret" not in str(raised.value) + logged.text
+                    assert "127.0.0.1" in str(raised.value)
+
+    def test_accepted_credentials_are_never_shown(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, live: LiveIndex
+    ):
+        logged.set_level(logging.DEBUG)
+        with nats.served(tmp_path / "closed", USERS) as server:
+            address = server.url.removeprefix("nats://")
+            reader = f"nats://reader:s3cret@{address}/books"
+            with open_store(f"nats://publisher:s3cret@{address}/books") as store, open_feed(reader) as feed:
                 store.publish(book(1, 1))
-                with open_feed(f"nats://reader:s3cret@{address}/books") as feed:
-                    feed.start(live)
-                    messages.append(repr(feed))
-                    store.publish(book(1, 2), book(2, 2))
-                    eventually(lambda: spots(live) == {1: "2", 2: "2"})
-                    assert open_feed(f"nats://reader:s3cret@{address}/books").read_order_book(pair(1)) == book(1, 2)
-                    monkeypatch.setenv("NATS_USER", "reader")
-                    monkeypatch.setenv("NATS_PASSWORD", "s3cret")
-                    with open_store(f"{server.url}/books", wait=1) as reading, pytest.raises(StoreError) as raised:
-                        reading.publish(book(1, 3))
-                    messages.append(str(raised.value))
-                    assert re.search(
-                        'not written to: .*permissions violation for publish to "\\$kv.books', messages[-1].lower()
-                    )
-                    with pytest.raises(StoreError, match=r"(?i)permissions violation") as raised:
-                        open_store(f"nats://reader:s3cret@{address}/others")
-                    messages.append(str(raised.value))
-                    server.kill()
-                    eventually(lambda: "keeping its" in logged.text)
-            assert "s3cret" not in "".join(messages) + logged.text
-            assert "127.0.0.1" in messages[0]
+                feed.start(live)
+                store.publish(book(1, 2), book(2, 2))
+                eventually(lambda: spots(live) == {1: "2", 2: "2"})
+                assert open_feed(reader).read_order_book(pair(1)) == book(1, 2)
+                monkeypatch.setenv("NATS_USER", "reader")
+                monkeypatch.setenv("NATS_PASSWORD", "s3cret")
+                with open_store(f"{server.url}/books", wait=1) as reading, pytest.raises(StoreError) as forbidden:
+                    reading.publish(book(1, 3))
+                violation = 'not written to: .*permissions violation for publish to "\\$kv.books'
+                assert re.search(violation, str(forbidden.value).lower())
+                with pytest.raises(StoreError, match=r"(?i)permissions violation") as raised:
+                    open_store(f"nats://reader:s3cret@{address}/others")
+                server.kill()
+                eventually(lambda: "keeping its" in logged.text)
+                messages = [repr(store), repr(feed), str(forbidden.value), str(raised.value), logged.text]
+                assert "s3cret" not in "".join(messages)
 
     def test_revoked_and_restored_credentials(self, tmp_path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture):
         users = 'authorization { user: me, password: "s3cret" }'
@@ -136,7 +138,7 @@ class TestCredentials:
             assert len(open_feed(f"{server.url}/books").read()) == 0
             monkeypatch.setenv("NATS_CREDS", str(tmp_path / "nowhere.creds"))
             with pytest.raises(FeedError, match=r"cannot be read: .*No such file or directory"):
-                impatient_feed(f"{server.url}/books").read()
+                feed_with_short_timeouts(f"{server.url}/books").read()
 
     def test_tls(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nats_server: nats.Server):
         with nats.served(tmp_path / "tls", nats_security.certified(tmp_path, "verify: true")) as server:
@@ -151,10 +153,10 @@ class TestCredentials:
                 store.publish(book(1, 1))
             assert spots(open_feed(url).read()) == {1: "1"}
             with pytest.raises(FeedError, match=r"certificate verify failed|match"):
-                impatient_feed(f"tls://127.0.0.1:{server.port}/books").read()
+                feed_with_short_timeouts(f"tls://127.0.0.1:{server.port}/books").read()
         monkeypatch.setenv("NATS_CA", str(tmp_path / "nowhere.pem"))
         with pytest.raises(FeedError, match="cannot be read: No such file or directory"):
-            impatient_feed(url).read()
+            feed_with_short_timeouts(url).read()
 
     def test_nothing_is_sent_in_plain_text_to_a_server_without_tls(self):
         heard: list[bytes] = []
@@ -163,5 +165,5 @@ class TestCredentials:
             links.listening(info, heard) as port,
             pytest.raises(FeedError, match="server does not require TLS; no credentials were sent"),
         ):
-            impatient_feed(f"tls://me:s3cret@127.0.0.1:{port}/books").read()
+            feed_with_short_timeouts(f"tls://me:s3cret@127.0.0.1:{port}/books").read()
         assert b"".join(heard) == b""

@@ -45,7 +45,7 @@ def stored(target: str) -> Freshness:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is sent, in its order: the numbers of pairs, and the as_of of a freshness."""
+    """The sent records in their order: the numbers of pairs, and the as_of of a freshness."""
     sent: list[str] = []
     send = InFlight._send
 
@@ -60,7 +60,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class TestStored:
-    """What is written, and in which order."""
+    """Written records, and their order."""
 
     def test_it_is_written_after_the_books_and_removals(self, store: Store, sent: list[str]):
         store.update([book(1, 1), book(2, 2)], freshness=fresh(1))
@@ -94,7 +94,7 @@ class TestStored:
             other.publish(book(2, 1))
             assert stored(store.target).as_of == "slot 1"
             other.update((), as_of="slot 2")
-            # This store does not know that.
+            # This store does not know of that change.
             store.publish(book(3, 1))
         assert stored(store.target).as_of == "slot 2"
 
@@ -150,7 +150,7 @@ class TestStored:
 
 
 class TestGoingBack:
-    """What is stored is withdrawn before a book that may be older."""
+    """The stored freshness is withdrawn before a book that may be older."""
 
     @pytest.mark.parametrize(
         "back",
@@ -172,7 +172,7 @@ class TestGoingBack:
         assert sent == ["1", "slot 5", "None", "1", "slot 4"]
 
     def test_a_replace_may_go_back_even_if_its_time_is_later(self, store: Store, sent: list[str]):
-        """The source of a relay was rolled back while that was down, and then published into."""
+        """The source of a relay was rolled back while the relay was down, and then published into."""
         store.update([book(1, 5)], freshness=fresh(5))
         with open_store(store.target) as other:
             other.replace([book(1, 4)], freshness=Freshness("slot 4", fresh(6).published_at))
@@ -187,7 +187,7 @@ class TestGoingBack:
         assert sent == ["1", "slot 5", "1", "slot 6", "1", "slot 6", "slot 2"]
 
     def test_a_freshness_in_flight_is_withdrawn(self, store: Store, sent: list[str]):
-        """It could be stored after the books, which may be older."""
+        """The freshness could be stored after the books, which may be older."""
         store.update([book(1, 1)], freshness=UNKNOWN)
         store._publisher.unacknowledged.add(FRESHNESS_KEY)  # type: ignore[attr-defined]  # as if it was not answered
         store.update([book(1, 2)], freshness=fresh(2))
@@ -196,11 +196,11 @@ class TestGoingBack:
 
 
 class TestOutdated:
-    """As long as a book is older than what was published, it is not known what the books reflect."""
+    """While a stored book is older than the published one, the as_of is not known."""
 
     @pytest.fixture
     def small(self, bucket: str, nats_server: nats.Server) -> Iterator[Store]:
-        """A store in a bucket that takes no large book."""
+        """A store in a bucket that does not accept a large book."""
         name = nats.name_of(bucket)
         nats.request(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 1000})
         with open_store(bucket) as store:
@@ -246,11 +246,11 @@ class TestOutdated:
 
 
 class TestNotAccepted:
-    """Where the servers do not take the freshness, an earlier one stays, with books that are as old at least."""
+    """If the servers do not accept the freshness, the earlier one stays stored. No book is older than it."""
 
     @pytest.fixture
     def tiny(self, bucket: str, nats_server: nats.Server) -> Iterator[Store]:
-        """A store in a bucket that takes books, and no long as_of."""
+        """A store in a bucket that accepts books, but no long as_of."""
         name = nats.name_of(bucket)
         nats.request(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 300})
         with open_store(bucket) as store:
@@ -309,7 +309,7 @@ class TestNotAccepted:
 
 
 class TestFollowed:
-    """What a feed makes of the message."""
+    """The message as a feed reads it."""
 
     def test_a_freshness_goes_live_with_and_without_books(self, store: Store, feed: Feed, live: LiveIndex):
         store.update([book(1, 5)], freshness=fresh(5))

@@ -24,7 +24,7 @@ from market_index_feeds.nats.cluster import Cluster
 from market_index_feeds.nats.errors import Rejected, Unreachable, error_of
 from tests import links, nats
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
+from tests.market_index_feeds.nats.conftest import SHORT, feed_with_short_timeouts
 from tests.waiting import DEADLINE_SECONDS, in_thread
 
 
@@ -32,11 +32,11 @@ class TestOpening:
     def test_the_first_connection_has_a_deadline(self, live: LiveIndex):
         url = f"nats://127.0.0.1:{nats.spare_port()}/books"
         with pytest.raises(FeedError, match=r"/books cannot be read: nats://127\.0\.0\.1:\d+: connection refused"):
-            impatient_feed(url).start(live)
+            feed_with_short_timeouts(url).start(live)
         with pytest.raises(StoreError, match=r"/books cannot be opened: nats://127\.0\.0\.1:\d+: connection refused"):
             open_nats_store(url, wait=5, opening=SHORT)
         with pytest.raises(FeedError, match="cannot be read"):
-            impatient_feed(url).read_order_book(pair(1))
+            feed_with_short_timeouts(url).read_order_book(pair(1))
 
     def test_opening_is_retried_until_the_server_is_up(self, tmp_path: Path, live: LiveIndex, retried: Event):
         server = nats.Server(tmp_path / "late")
@@ -60,7 +60,7 @@ class TestOpening:
     def test_a_bucket_that_discards_books_is_rejected_until_it_keeps_them(
         self, bucket: str, nats_server: nats.Server, limit: str
     ):
-        """The server would acknowledge all fifty books, and hold the last twenty-two."""
+        """The server would acknowledge all fifty books, and store only the last twenty-two."""
         name = nats.name_of(bucket)
         config = configuration(name, 1) | {limit: 5000, "discard": "old"}
         nats.request(nats_server, f"STREAM.CREATE.KV_{name}", config)
@@ -75,8 +75,8 @@ class TestOpening:
 
     @pytest.mark.parametrize("text", ["\x1b]0;owned\x07", "x" * 1000])
     def test_the_text_of_a_server_is_escaped_and_cut(self, text: str):
-        with links.listening(f"-ERR '{text}'\r\n".encode()) as port, pytest.raises(FeedError) as raised:
-            impatient_feed(f"nats://127.0.0.1:{port}/books").read()
+        with nats.listening(f"-ERR '{text}'\r\n".encode()) as port, pytest.raises(FeedError) as raised:
+            feed_with_short_timeouts(f"nats://127.0.0.1:{port}/books").read()
         assert str(raised.value).isprintable()
         assert len(str(raised.value)) < 300
         assert str(error_of({"description": text})) == str(Rejected(0, safe_repr(text)))
@@ -93,7 +93,7 @@ class TestOpening:
             links.listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port,
             pytest.raises(FeedError, match="cannot be read"),
         ):
-            impatient_feed(f"nats://127.0.0.1:{port}/books").read()
+            feed_with_short_timeouts(f"nats://127.0.0.1:{port}/books").read()
 
     def test_more_replicas_than_servers_are_an_error(self, bucket: str):
         with pytest.raises(StoreError, match="replicas > 1 not supported in non-clustered mode"):

@@ -32,7 +32,7 @@ from market_index_feeds.nats.watch import Watch
 from tests import links, nats
 from tests.market_index_feeds.followed import Followed
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
+from tests.market_index_feeds.nats.conftest import SHORT, feed_with_short_timeouts
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
 
 
@@ -179,7 +179,7 @@ class TestNoticing:
     def test_more_than_a_server_sends_before_an_answer(
         self, store: Store, bucket: str, nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch
     ):
-        """It continues once the watch answers that everything sent so far was read."""
+        """The server continues once the watch acknowledges that everything sent so far was read."""
         answers: list[str] = []
         reply = Connection.reply
 
@@ -228,7 +228,7 @@ class TestNoticing:
             own_server.stop()
             eventually(lambda: "cannot be read: no answer within 0.2 seconds; keeping its 2 pairs" in logged.text)
             with pytest.raises(FeedError, match="no answer in time"):
-                impatient_feed(own_feed.source).read()
+                feed_with_short_timeouts(own_feed.source).read()
         own_server.send(signal.SIGCONT)
         own_store.publish(book(1, 2))
         eventually(lambda: spots(live) == {1: "2", 2: "2"})
@@ -254,7 +254,7 @@ class TestNoticing:
         assert state_of({"created": "then", "state": full}) == State("then", 7, 5, 9)
 
     def test_a_feed_that_is_started_in_an_event_loop(self, store: Store, bucket: str, live: LiveIndex):
-        """As in the lifespan of an app."""
+        """For example, in the lifespan of an app."""
         store.publish(book(1, 1))
 
         async def lifespan() -> None:

@@ -106,7 +106,7 @@ class TestClosing:
     def test_closing_ends_the_opening_even_if_the_client_library_swallows_the_cancellation(
         self, store: Store, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
-        """As `asyncio.wait_for` on Python 3.11 does, if the answer comes at that moment."""
+        """`asyncio.wait_for` on Python 3.11 does that if the answer arrives at that moment."""
         asked, swallowed, asked_again = Event(), Event(), Event()
         request = Client.request
 

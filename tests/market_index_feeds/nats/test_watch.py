@@ -17,13 +17,13 @@ from market_index_feeds.nats.connection import Connection, Delivery
 from market_index_feeds.nats.errors import Lost, Unreachable
 from market_index_feeds.nats.watch import Watch, WatchState
 from tests.market_index_feeds.made_up import book
-from tests.market_index_feeds.nats.conftest import SHORT, impatient_feed
+from tests.market_index_feeds.nats.conftest import SHORT, feed_with_short_timeouts
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 @pytest.fixture
 def ending(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every watch ends when it has delivered something, before it is in sync."""
+    """Every watch ends after its first deliveries, before it is in sync."""
     deliver = Watch.next
 
     async def deliver_and_end(self: Watch) -> list[Message]:
@@ -39,7 +39,7 @@ class TestEndedBeforeItIsInSync:
     def test_no_feed_publishes_the_deliveries(self, store: Store, bucket: str, live: LiveIndex):
         store.publish(book(1, 1), book(2, 2))
         with pytest.raises(FeedError, match="it was interrupted"):
-            impatient_feed(bucket).start(live)
+            feed_with_short_timeouts(bucket).start(live)
         assert len(live.current) == 0
 
     def test_no_store_takes_the_deliveries_for_the_content(self, store: Store, bucket: str):
@@ -104,7 +104,7 @@ def test_an_ended_watch_stays_ended(store: Store, bucket: str):
 def test_an_unanswered_comparison_is_repeated_if_messages_were_delivered(
     store: Store, bucket: str, monkeypatch: pytest.MonkeyPatch, is_delivering: bool
 ):
-    """On a slow link, answers wait behind deliveries."""
+    """On a slow link, deliveries delay answers."""
     store.publish(book(1, 1))
     state = Connection.state
     asked = 0

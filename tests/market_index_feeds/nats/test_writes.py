@@ -44,7 +44,7 @@ def traced_server(tmp_path: Path) -> Iterator[nats.Server]:
 
 
 def has_processed(server: nats.Server, number: int, times: int) -> None:
-    """Wait until the server has processed so many writes of a pair in the bucket `books`, stored or not."""
+    """Wait until the server has processed this number of writes of a pair in the bucket `books`, stored or not."""
     received = f"[HPUB $KV.books.{key_of(pair(number))} "
     eventually(lambda: server.log.count(received) >= times)
     # A stream processes messages in their order.
@@ -131,7 +131,7 @@ class TestLateWrites:
                 gate.clear()
                 with pytest.raises(Unacknowledged):
                     late.publish(*(book(number, 8) for number in (1, 3, 4, 5)))
-                # Another way to the server, while what was sent on the first one is held up.
+                # Another connection to the server, while messages on the first one are delayed.
                 late._publisher.cluster._servers = {traced_server.url: None}  # type: ignore[attr-defined]  # as if reported
                 assert late.publish(book(1, 9)).published == 1
                 assert late.retract(pair(5)).retracted == 0

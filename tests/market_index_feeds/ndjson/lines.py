@@ -14,12 +14,12 @@ def line(number: int, spot: str | None = None) -> bytes:
 
 
 def commit(as_of: object, **more: object) -> bytes:
-    """A line that commits those before it."""
+    """Return a line that commits the lines before it."""
     return json.dumps({"as_of": as_of, **more}).encode() + b"\n"
 
 
 def rename_over(path: Path, content: bytes) -> None:
-    """Replace a file in one step, as is to be done."""
+    """Replace a file atomically, as producers should."""
     beside = path.with_suffix(".new")
     beside.write_bytes(content)
     beside.replace(path)

@@ -34,7 +34,7 @@ def test_a_line_contains_a_book_or_a_freshness_or_nothing():
         (b"nonsense\n", Names.ANY),
         (b"x" * (MAX_LINE_BYTES + 1) + b"\n", Names.ANY),
         (line(1).replace(b"}", b',"as_of":"slot 1"}'), pair(1)),
-        # A writer was killed in a line, and the next one did not begin another.
+        # A writer was killed in a line, and the next one continued that line.
         (line(1)[:30] + commit("slot 1"), Names.ANY),
         (b'["as_of"]\n', Names.ANY),
         (b'{"as_of":"slot 1","quote":"ADA"}\n', Names.ANY),

@@ -74,7 +74,7 @@ ENTRIES: Final = st.one_of(
 
 @define
 class Model:
-    """What is visible, by applying one line after the other."""
+    """The visible state, computed line by line."""
 
     live: dict[int, str] = field(factory=dict)
     kept: set[int] = field(factory=set)
@@ -157,7 +157,7 @@ def test_what_is_visible_equals_the_model(files: list[tuple[list[Entry], list[fl
 
 @pytest.fixture
 def feed(path: Path, live: LiveIndex) -> Iterator[Feed]:
-    """A feed of three pairs, followed."""
+    """A feed of three pairs, which is being followed."""
     path.write_bytes(line(1) + line(2) + line(3))
     with open_feed(path) as feed:
         feed.start(live)

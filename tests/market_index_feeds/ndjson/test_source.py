@@ -22,7 +22,7 @@ from tests.waiting import WITHOUT_SHRINKING, eventually
 
 @pytest.fixture
 def feed(path: Path, live: LiveIndex) -> Iterator[Feed]:
-    """A feed of three pairs, followed."""
+    """A feed of three pairs, which is being followed."""
     path.write_bytes(line(1, "1") + line(2, "2") + line(3, "3"))
     with open_feed(path) as feed:
         feed.start(live)
@@ -30,7 +30,7 @@ def feed(path: Path, live: LiveIndex) -> Iterator[Feed]:
 
 
 class TestFollowing:
-    """What happens to a file goes live, and nothing else is lost."""
+    """Changes of a file go live, and no other book is lost."""
 
     def test_appended_lines_go_live(self, feed: Feed, path: Path, live: LiveIndex):
         with path.open("ab") as file:
@@ -259,7 +259,7 @@ def test_the_index_follows_any_sequence_of_changes(tmp_path_factory: Any, change
     with open_feed(path) as feed:
         feed.start(live)
         for number, (kind, entries) in enumerate(changes, 100):
-            # A bad line names its pair all the same. The last line of each change marks it.
+            # An invalid line also names its pair. The last line of each change marks the change.
             content = b"".join(
                 line(one, str(spot)) if good else line(one).replace(b"[]", b"0") for one, spot, good in entries
             ) + line(number)
@@ -275,7 +275,7 @@ def test_the_index_follows_any_sequence_of_changes(tmp_path_factory: Any, change
 
 
 class TestReadingOnce:
-    """A file that is read, and not followed."""
+    """A file that is read once, not followed."""
 
     def test_reading_returns_the_content_of_the_file(self, path: Path):
         path.write_bytes(line(1, "1") + line(2, "2") + line(1, "3"))

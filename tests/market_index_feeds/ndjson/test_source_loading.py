@@ -26,7 +26,7 @@ def load(path: Path, content: bytes) -> tuple[dict[int, str | None], Feed]:
 
 
 class TestLoading:
-    """What a file holds."""
+    """The content of a file."""
 
     def test_every_recorded_book_goes_live_as_plain_json_reads_it(self, recorded_order_books: Path):
         live = LiveIndex()
@@ -115,7 +115,7 @@ class TestLoading:
 
 
 class TestOpening:
-    """What cannot be opened."""
+    """Sources that cannot be opened."""
 
     @pytest.mark.parametrize(
         ("source", "message"),

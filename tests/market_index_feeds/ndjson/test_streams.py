@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 
 def writing_to(pipe: Path) -> FileIO:
-    # For reading too, so that it need not wait for a reader.
+    # Opened for reading too, so that the open does not wait for a reader.
     return FileIO(os.open(pipe, os.O_RDWR), "w")
 
 
@@ -77,7 +77,7 @@ def test_a_stream_is_loaded_when_it_is_idle_for_the_first_time(pipe: Path, live:
     writing.start()
     with open_feed(pipe) as feed:
         feed.start(live)
-        # On a busy machine the writer may pause, too.
+        # On a busy machine, the writer may be delayed too.
         eventually(lambda: len(live.current) == feed.books == 5_000)
     writing.join()
 

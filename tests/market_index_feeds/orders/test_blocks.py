@@ -321,7 +321,7 @@ def test_what_is_visible_equals_the_model(batches: list[list[bytes]], history: i
 
 @given(st.lists(EVENTS, max_size=40), st.integers(0, 3))
 def test_each_line_that_is_reported_makes_the_state_of_the_model_visible(lines: list[bytes], history: int):
-    """As `market-index publish` reads: block by block, within one batch."""
+    """`market-index publish` reads block by block within one batch."""
     reader, model = Reader(history), Model(history)
     cutter = LineCutter()
     batch = LineBatch(list(cutter.feed(b"".join([RESET, *lines]))), cutter.unfinished, 0)

@@ -156,7 +156,7 @@ DECIMALS = st.builds("{}{}.{}e{}{}".format, SIGNS, DIGITS, DIGITS, SIGNS, st.tex
 
 @given(st.one_of(RATIOS, DECIMALS), st.integers(0, 10**40 - 1), st.booleans())
 def test_the_order_of_an_event_is_the_order_of_its_offer(price: str, amount: int, is_ask: bool):
-    """By the domain: `tests/market_index/test_orders.py` compares that with plain fractions."""
+    """The domain computes it; `tests/market_index/test_orders.py` compares that with plain fractions."""
     read = read_event(place("a#0", price=price, amount=amount, offered="base" if is_ask else "quote"))
     assert isinstance(read, Place)
     try:
@@ -170,7 +170,7 @@ def test_the_order_of_an_event_is_the_order_of_its_offer(price: str, amount: int
 
 @given(st.text("0123456789.eE+-/", max_size=8))
 def test_a_price_is_a_decimal_or_a_ratio(text: str):
-    """By Python's own conversions, of which each accepts more, but with these characters nothing else."""
+    """Compared with conversions of Python, which accept more in general, but nothing else of these characters."""
     unsigned = text.removeprefix("-")
     is_well_formed = unsigned[:1] not in {"+", "-"} and _is_number(unsigned)
     try:

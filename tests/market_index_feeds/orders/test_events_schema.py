@@ -76,7 +76,7 @@ def altered_events(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def is_specified(values: dict[str, Any]) -> bool:
-    """Return whether the schema accepts an event, and its comment does: the rules that no schema can express."""
+    """Return whether the schema accepts an event, and the rules in its comment, which no schema can express."""
     if not IS_VALID(values):
         return False
     has_one_asset = not values.keys().isdisjoint(("spot", "untrack")) and (

@@ -91,7 +91,7 @@ class TestFiles:
             assert (asks(live), live.current.as_of, feed.rejected) == ({1: 10, 2: 10}, "1", 1)
             assert f"{path} line 5 rejected: order 'c' must rest to be removed" in caplog.text
             assert f"{path}: cannot be read: {problem}; keeping its 2 pairs" in caplog.text
-            # As a producer does that was killed in a line.
+            # A producer that was killed in a line leaves this.
             append(path, b'{"place":"x","ba' + b"\n" + RESET + place("a", 3) + block("9"))
             eventually(lambda: (asks(live), live.current.as_of) == ({3: 10}, "9"))
             eventually(lambda: feed.problem is None)
@@ -140,7 +140,7 @@ class TestFiles:
         path.write_bytes(RESET + place("a", amount=900) + block("1"))
         with open_feed(named(path)) as feed:
             feed.start(live)
-            # As a shell does that redirects into the file; its new size is not less than what was read.
+            # A shell that redirects into the file does this. The new size is not less than the bytes read.
             path.write_bytes(RESET + place("a", amount=105) + block("7") + more)
             eventually(lambda: live.current.as_of == ("2" if more else "7"))
             (level,) = live.current.order_book(pair(1)).asks
@@ -204,7 +204,7 @@ class TestFiles:
     st.lists(st.tuples(st.lists(EVENTS, max_size=15), st.lists(st.floats(0, 1), max_size=6)), min_size=1, max_size=4)
 )
 def test_what_is_live_equals_the_model(files: list[tuple[list[bytes], list[float]]]):
-    """However the bytes of a file are cut, and of a file that replaces another from its first block on."""
+    """For any chunks of a file, and for a file that replaces another one, from its first block on."""
     script: list[LineBatch] = []
     expected: list[tuple[dict[int, Book], str | None, int]] = []
     visible = State()
@@ -285,7 +285,7 @@ class TestStreams:
         assert f"{pipe} line 6 rejected: must end with a newline" in caplog.text
 
     def test_a_relay_retracts_what_it_does_not_name_from_its_first_block_on(self, tmp_path: Path):
-        """A relay of a stream of books has to wait for its end, which may never come."""
+        """A relay of a stream of books must wait for its end, which may never come."""
         reading, writing = os.pipe()
         os.write(writing, RESET)
         store = tmp_path / "market.db"
@@ -308,7 +308,7 @@ class TestStreams:
 
 
 class TestBookStreams:
-    """Events that are read once, as they come."""
+    """Events that are read once."""
 
     def test_each_block_and_rollback_is_a_batch(self, path: Path, caplog: pytest.LogCaptureFixture):
         path.write_bytes(
@@ -346,7 +346,7 @@ class TestBookStreams:
 
 
 class TestNames:
-    """What `orders:` can be followed by, and how much history it has."""
+    """Names with the prefix `orders:`, and the history."""
 
     def test_the_history_is_how_far_back_a_rollback_may_go(self, path: Path):
         path.write_bytes(BEFORE + place("c") + block("2") + rollback("1"))

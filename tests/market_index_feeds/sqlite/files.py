@@ -13,7 +13,7 @@ from tests.waiting import DEADLINE_SECONDS
 
 
 def plain(path: Path, statement: str, *parameters: object) -> list[tuple[object, ...]]:
-    """Return what the sqlite3 of the standard library makes of the file; `forged` is the digest of a row."""
+    """Run a statement with the plain sqlite3 module, and return its rows; `forged` computes the digest of a row."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.create_function("forged", 2, lambda revision, body: digest_of(revision, body.encode()))
         return connection.execute(statement, parameters).fetchall()

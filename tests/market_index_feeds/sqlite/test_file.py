@@ -171,7 +171,7 @@ class TestOpening:
     def test_a_reader_whose_index_was_deleted_opens_the_next_one(
         self, store: Store, feed: Feed, path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
-        """SQLite shares one index per process: the reader cannot open the next while the store has the former open."""
+        """SQLite shares one index per process: a reader cannot open the new one while the store has the old one."""
         index = Path(f"{path}-shm")
         index.unlink()
         eventually(lambda: "was deleted while this process has it open: close everything" in logged.text)

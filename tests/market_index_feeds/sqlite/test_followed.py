@@ -29,7 +29,7 @@ class FollowedFile(Followed):
 
     @property
     def is_shown(self) -> bool:
-        # A store that was never published into leaves up what was up.
+        # A store that was never published into keeps all live books.
         return self.revision > 0
 
     def opened(self) -> Store:

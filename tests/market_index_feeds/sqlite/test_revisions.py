@@ -78,7 +78,7 @@ def freshness_of(number: int) -> Freshness:
 
 @contextmanager
 def read_meanwhile(path: Path) -> Iterator[list[MarketIndex]]:
-    """Read the file again and again, in another thread; the list has what is read."""
+    """Read the file repeatedly in another thread. The list has the results."""
     stop, read = Event(), list[MarketIndex]()
 
     def reading() -> None:

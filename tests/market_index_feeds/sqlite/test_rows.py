@@ -44,14 +44,14 @@ def body(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def good(store: Store) -> Store:
-    """A store of two good books."""
+    """A store of two valid books."""
     store.publish(GOOD, book(1, 1))
     return store
 
 
 @pytest.mark.parametrize("spelled", [str, upper], ids=["lower case", "upper case"])
 class TestGarbage:
-    """It is rejected, and the last good book stays."""
+    """The row is rejected, and the last valid book stays."""
 
     def test_a_feed_keeps_the_last_valid_book(
         self, good: Store, path: Path, live: LiveIndex, body: str, spelled: Spelling

@@ -95,7 +95,7 @@ class TestReplaced:
             store.publish(book(1, 5))
             eventually(lambda: feed.revision == 2)
             with closing(sqlite3.connect(path, isolation_level=None)) as blind:
-                # Before the reader looks again there is another second revision.
+                # Before the next check of the reader there is another second revision.
                 feed_sees = blind.execute("PRAGMA data_version").fetchone()
                 assert feed_sees
             copy.backup(now)
@@ -158,7 +158,7 @@ class TestReplaced:
     def test_the_log_of_the_previous_file_is_not_applied_to_the_new_one(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
     ):
-        """SQLite finds the log by its name, and would show the former store, or a mixture of both."""
+        """SQLite finds the log by its name, and would show the previous store, or a mixture of both."""
         with open_store(tmp_path / "other.db") as other:
             other.publish(book(2, 5))
         (tmp_path / "other.db").rename(path)
@@ -173,7 +173,7 @@ class TestReplaced:
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, moment: str,
         monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture,
     ):  # fmt: skip
-        """The connection to the former file finds the log of the new one, by its name."""
+        """The connection to the previous file finds the log of the new one by its name."""
         with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(tmp_path / "copy")) as copy:
             now.backup(copy)
         real = SqliteSource._read
@@ -202,7 +202,7 @@ class TestReplaced:
         assert "cannot be read" not in logged.text
 
     def test_a_restored_copy_is_not_mixed_with_the_log_of_a_crashed_publisher(self, path: Path, tmp_path: Path):
-        """SQLite would put the log into it. Who is the first to open it has seen neither before."""
+        """SQLite would copy the log into it. The first process to open it knows neither of them."""
         with open_store(path) as store:
             store.publish(*(book(number, 1) for number in range(300)))
         shutil.copyfile(path, tmp_path / "copy")

@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 
 class TestPublishing:
-    """What one change does, and what it does not."""
+    """The effects of one change."""
 
     def test_published_books_go_live_with_one_revision_per_change(self, store: Store, feed: Feed, live: LiveIndex):
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
@@ -49,7 +49,7 @@ class TestPublishing:
 
 
 class TestReplacing:
-    """Making some books the whole of a store."""
+    """Making some books the whole content of a store."""
 
     def test_pairs_that_are_not_named_are_retracted_in_the_same_change(self, store: Store, feed: Feed, live: LiveIndex):
         seen = []

@@ -95,7 +95,7 @@ class TestReplaced:
         assert spots(open_feed(path).read()) == {1: "1", 2: "2", 3: "3"}
 
     def test_a_removed_index_is_noticed_and_the_log_is_not_changed(self, store: Store, path: Path):
-        """SQLite would copy the log by the former index, although another process has written into it since."""
+        """SQLite would copy the log by the previous index, although another process has written into it since."""
         store.publish(book(1, 1))
         Path(f"{path}-shm").unlink()
         script = (
@@ -197,7 +197,7 @@ class TestReplaced:
         assert not path.exists()
 
     def test_closing_a_replaced_store_affects_no_other_process(self, store: Store, path: Path, tmp_path: Path):
-        """To put the log into the file would put that of the other into this one, and empty it."""
+        """Copying the log would copy the log of the other file into this one, and empty it."""
         store.publish(book(1, 1))
         path.rename(tmp_path / "former.db")
         for name in ("market.db-wal", "market.db-shm"):
@@ -212,7 +212,7 @@ class TestReplaced:
     def test_closing_a_replaced_store_does_not_empty_the_log_of_the_new_one(
         self, store: Store, path: Path, tmp_path: Path
     ):
-        """Where the log stayed, both have the same one open: SQLite goes by its name."""
+        """If the log stayed, both have the same log open: SQLite finds it by its name."""
         store.publish(book(1, 1))
         shutil.copyfile(path, tmp_path / "copy")
         store.publish(book(1, 2))

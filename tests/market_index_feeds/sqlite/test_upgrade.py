@@ -108,7 +108,7 @@ class TestUpgrading:
         assert version(old) == 1
 
     def test_a_program_that_reads_only_version_1_reports_the_schema(self, old: Path, monkeypatch: pytest.MonkeyPatch):
-        """As that of 0.1.0 does."""
+        """Version 0.1.0 is such a program."""
         with open_store(old) as store:
             store.publish(book(1, 1))
         monkeypatch.setattr(file, "READ_VERSIONS", (1,))
