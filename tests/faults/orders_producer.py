@@ -1,4 +1,4 @@
-"""A producer of events of orders, to be killed: it writes them in pieces of a few bytes, so also in a line.
+"""A producer of events of orders, to be killed. It writes a few bytes at a time, so a kill may leave a part of a line.
 
 The state of a block follows from its number alone, so that what is served can be compared with it.
 """
@@ -20,7 +20,7 @@ def orders(number: int) -> dict[int, int]:
 
 
 def events(start: int) -> list[bytes]:
-    """Return the lines of one life of a producer; the first may end a line that was not finished."""
+    """Return the lines of one run of a producer. The first one may end an unfinished line."""
     lines = [b"\n", RESET]
     before: dict[int, int] = {}
     for number in range(start, start + 50):

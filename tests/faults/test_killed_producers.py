@@ -25,7 +25,7 @@ KILLS = int(os.environ.get("MARKET_INDEX_KILLS", "12"))
 
 
 class Observer:
-    """Asks for the book all the time, and notes each answer that is not the book of the block that it names."""
+    """Requests the book repeatedly, and records each response that is not the book of the block that it names."""
 
     def __init__(self, service: Service) -> None:
         self.wrong: list[str] = []
@@ -45,7 +45,7 @@ class Observer:
 
 
 def kill_in_a_life(path: Path, start: int, at: int) -> None:
-    """Start a producer, and kill it once it has written so many bytes."""
+    """Start a producer, and kill it after it has written this number of bytes."""
     size = path.stat().st_size
     with subprocess.Popen([sys.executable, "-m", "tests.faults.orders_producer", path, str(start)]) as process:
         eventually(lambda: process.poll() is not None or path.stat().st_size >= size + at)

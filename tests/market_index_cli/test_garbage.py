@@ -40,7 +40,7 @@ SPOILS = head_of_a_book, garbage_after_a_book, levels_out_of_order
 
 @frozen
 class Case:
-    """A pair with a good book, which a record of garbage then replaces, its identifiers in lower or upper case."""
+    """A pair with a valid book, which an invalid record replaces, with its identifiers in lower or upper case."""
 
     pair: Pair
     spoil: Callable[[bytes], bytes]
@@ -52,7 +52,7 @@ class Case:
 
     @property
     def garbage(self) -> bytes:
-        """The garbage: but for what spoils it, a valid book that is not the good one."""
+        """The invalid record: apart from its fault, it is another book of the pair."""
         changed = OrderBook.from_levels(self.pair, bids=[("0.625", 666)], spot="0.625")
         text = wire.order_book_to_json(changed)
         spelled = self.base.encode()
@@ -60,7 +60,7 @@ class Case:
 
     @property
     def base(self) -> str:
-        """The identifier as the garbage spells it."""
+        """The identifier as the invalid record spells it."""
         return str(self.pair.base).upper() if self.is_upper else str(self.pair.base)
 
 
@@ -74,7 +74,7 @@ FORGED = [b"GARBAGE", b"0.625", b"0.125", b"666"]
 
 @frozen
 class Source:
-    """A store with the good book of each case and of another pair, which another program writes garbage into."""
+    """A store with the valid book of each case and of another pair. Another program writes invalid records into it."""
 
     store: Store
     put: Callable[[Pair, bytes], None]
@@ -106,7 +106,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path, bucket: str, nats_ser
 
 
 def require_good(service: Service) -> None:
-    """Check every answer: in either spelling the good book, as valid JSON, and nothing of the garbage."""
+    """Check every response: in either spelling it is the valid book, with nothing of the invalid record."""
     answers = [service.pair_list()]
     for case in CASES:
         good = json.loads(wire.order_book_to_json(case.good))
@@ -170,7 +170,7 @@ def test_book_reports_it_as_unreadable(source: Source, number: int):
 
 
 def test_relay_never_writes_them(source: Source, tmp_path: Path):
-    """Neither one that is running when they are written, nor one that starts later."""
+    """Neither a relay that is running when they are written, nor one that starts later."""
     copy = tmp_path / "copy.db"
     with running(tmp_path, source.target, copy, command="relay") as relay:
         eventually(lambda: "relaying" in relay.stderr)

@@ -120,7 +120,7 @@ class TestPublish:
 
 
 def processes(service: Service) -> dict[int, object]:
-    """Ask until two workers have answered, and return the problem of each."""
+    """Send requests until two workers have responded, and return the problem of each."""
     found: dict[int, object] = {}
 
     def both() -> bool:

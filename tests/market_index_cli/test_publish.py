@@ -20,7 +20,7 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 def memory_of(process: int) -> int:
-    """How many bytes a process holds in memory."""
+    """Return the resident memory of a process in bytes."""
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -143,7 +143,7 @@ def test_a_rejected_line_keeps_the_pair_that_it_names_or_may_name(
 
 @pytest.mark.parametrize("content", ["", pytest.param("nonsense\n", marks=pytest.mark.thorough)])
 def test_input_without_a_book_replaces_nothing(store: Path, content: str):
-    """A producer that died at its start must not cost every price."""
+    """A producer that died at its start must not retract all pairs."""
     invoke("publish", store, SAMPLE)
     done = run("publish", store, "-", "--replace", stdin=content)
     assert (done.returncode, done.stdout) == (5, "")

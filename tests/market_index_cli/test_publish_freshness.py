@@ -16,7 +16,7 @@ from tests.market_index_feeds.made_up import spots
 
 
 def commit(as_of: str | None, published_at: str | None = None) -> str:
-    """A line that commits those before it."""
+    """Return a line that commits the lines before it."""
     return (
         wire.freshness_to_json(Freshness(as_of, None if published_at is None else parse_time(published_at))).decode()
         + "\n"
@@ -24,14 +24,14 @@ def commit(as_of: str | None, published_at: str | None = None) -> str:
 
 
 def published(store: Path) -> tuple[dict[int, str | None], str | None, int | None]:
-    """What the store contains, what that reflects, and the revision."""
+    """Return the stored spots, their as_of, and the revision."""
     feed = open_feed(store)
     index = feed.read()
     return spots(index), index.as_of, feed.revision
 
 
 class TestCommitLines:
-    """Lines that say what the books before them reflect."""
+    """Lines with the freshness of the books before them."""
 
     def test_each_commit_line_publishes_the_books_before_it_in_one_revision(
         self, store: Path, lines: Path, monkeypatch: pytest.MonkeyPatch

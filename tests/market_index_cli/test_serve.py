@@ -136,7 +136,7 @@ def test_a_response_in_flight_is_completed_after_a_signal(tmp_path: Path):
     with running(tmp_path, path, "--port", 0) as command:
         port = command.service.port
         with socket.socket() as connection:
-            # So little that the answer cannot hide in the buffers of the sockets.
+            # So small that the response does not fit into the buffers of the sockets.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
             connection.settimeout(DEADLINE_SECONDS)
             connection.connect(("127.0.0.1", port))

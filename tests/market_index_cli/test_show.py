@@ -24,7 +24,7 @@ IUSD = BOOK["quote"]
 
 
 def on_terminal(*arguments: object, columns: int, **environment: str) -> list[str]:
-    """The lines that the command shows on a terminal of so many columns."""
+    """Return the output of the command on a terminal with this number of columns."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [COMMAND, *map(str, arguments)],
@@ -40,7 +40,7 @@ def on_terminal(*arguments: object, columns: int, **environment: str) -> list[st
 
 
 def plain(text: str) -> str:
-    """The text without its colours."""
+    """Return the text without its colours."""
     parts = text.split("\x1b[")
     return parts[0] + "".join(part.partition("m")[2] for part in parts[1:])
 

@@ -1,4 +1,4 @@
-"""Lines of order books, for the tests of files and streams of them."""
+"""Lines of order books, for the tests of files and streams."""
 
 from __future__ import annotations
 

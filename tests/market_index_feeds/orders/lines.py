@@ -1,4 +1,4 @@
-"""Lines of events, for the tests of files and streams of them. Pairs are made up, by number."""
+"""Lines of events, for the tests of files and streams. Pairs are identified by a number."""
 
 from __future__ import annotations
 

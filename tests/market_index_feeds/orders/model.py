@@ -48,7 +48,7 @@ class State:
 
 @define
 class Model:
-    """Applies event by event to copies of plain dictionaries."""
+    """Applies each event to copies of plain dictionaries."""
 
     history: int
     visible: State = field(factory=State)
