@@ -1,4 +1,4 @@
-"""A file or stream of events of orders, one JSON object per line. docs/orders.md is the specification.
+"""A file or stream of events of orders, one JSON object per line. docs/order-events.md is the specification.
 
 A producer sends a reset and its whole state, then the changes. A block makes all events since the previous block
 visible atomically. A rollback restores the state of an earlier block. After a line that is malformed or contradicts the
