@@ -137,6 +137,9 @@ class Connection(HttpToolsProtocol):
         self._waiting.pop(self, None)
         if self._running is not None:
             self._running.disconnected = True
+        # As uvicorn does for requests that were started: a cycle of references might never be freed, see `pauses`.
+        for unstarted, _ in self.pipeline:
+            unstarted.on_response = _do_nothing
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -275,6 +278,10 @@ class Connection(HttpToolsProtocol):
     def _wait(self, seconds: float) -> None:
         """Wait for the client for `seconds`. A connection that waits already keeps its position in the order."""
         self._waiting[self] = self.loop.time() + seconds
+
+
+def _do_nothing() -> None:
+    """Take the place of a callback."""
 
 
 Waiting: TypeAlias = dict[Connection, float]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from market_index_cli.server.allowed_hosts import AllowedHosts
 from market_index_cli.server.connection import Limits
 from market_index_cli.server.cross_origin import CrossOrigin
 from market_index_cli.server.http_server import GRACE_SECONDS, Server, bind
+from market_index_cli.server.pauses import short_pauses
 from market_index_cli.server.workers import supervise
 from market_index_cli.signals import ended_by_signals
 from market_index_feeds import Feed, open_feed
@@ -87,7 +87,7 @@ def _serve(
         any_origin=bool(settings.cors_origins),
         on_listening=on_listening,
     )
-    with ended_by_signals(server.end):
+    with short_pauses(), ended_by_signals(server.end):
         with loading_progress(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)
         click.echo(f"{name}{feed.source}: {len(live.current)} pairs, {feed.rejected} {feed.record} rejected", err=True)
@@ -95,8 +95,6 @@ def _serve(
         with listen_errors(host, port):
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()
-        # What was loaded has no cycles, and inspecting a million orders blocks all threads for seconds.
-        gc.freeze()
         server.run([listener])
 
 

@@ -1,0 +1,148 @@
+"""Garbage collections and thread switches of a process that serves, and the garbage that connections leave."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import struct
+import sys
+from asyncio import Transport
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Final
+from weakref import ref
+
+import pytest
+
+from market_index import LiveIndex
+from market_index_cli.server.connection import Connection
+from market_index_cli.server.pauses import short_pauses
+from market_index_http import create_app
+from tests.market_index_cli.server.test_connection import Slow
+from tests.service import served
+from tests.waiting import DEADLINE_SECONDS, eventually
+
+HEAD: Final = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
+REQUEST: Final = HEAD + b"\r\n"
+WAYS: Final[Mapping[str, bytes]] = {
+    "without a request": b"",
+    "in a head": HEAD,
+    "after a response": REQUEST,
+    "after a last response": HEAD + b"Connection: close\r\n\r\n",
+    "after an error": b"GET /none HTTP/1.1\r\nHost: test\r\n\r\n",
+    "after a malformed request": b"\0\r\n\r\n",
+    "in a body": HEAD.replace(b"GET", b"POST") + b"Content-Length: 9\r\n\r\n1",
+}
+
+
+class Node:
+    """Refers to itself, so that only a garbage collection frees it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def settings() -> Iterator[None]:
+    """Set what a process that serves sets, and restore all of it."""
+    with short_pauses():
+        yield
+    gc.unfreeze()
+
+
+def is_inspected(value: object) -> bool:
+    """Whether collections inspect the value; `gc` lists no other ones."""
+    return any(one is value for one in gc.get_objects())
+
+
+@pytest.mark.usefixtures("settings")
+def test_what_a_collection_inspected_without_effect_is_not_inspected_again():
+    gc.collect()
+    retained: list[list[int]] = []
+    assert is_inspected(retained)
+    gc.collect(0)
+    assert not is_inspected(retained)
+
+
+@pytest.mark.usefixtures("settings")
+def test_what_is_not_inspected_any_more_is_freed_with_the_last_reference():
+    retained = Node()
+    gc.collect()
+    gc.collect()
+    assert not is_inspected(retained)
+    freed = ref(retained)
+    del retained.itself, retained
+    assert freed() is None
+
+
+@pytest.mark.usefixtures("settings")
+def test_cycles_are_freed_as_long_as_collections_find_some():
+    gc.collect()
+    retained = Node()
+    Node()
+    gc.collect(0)
+    freed = ref(retained)
+    del retained
+    gc.collect(1)
+    assert freed() is None
+
+
+def test_the_settings_are_restored():
+    before = list(gc.callbacks), sys.getswitchinterval()
+    with short_pauses():
+        assert len(gc.callbacks) > len(before[0])
+        assert sys.getswitchinterval() < before[1]
+    assert (gc.callbacks, sys.getswitchinterval()) == before
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ref[Connection]]]:
+    """Yield a reference to each connection from now on, without garbage collections."""
+    made: list[ref[Connection]] = []
+    connection_made = Connection.connection_made
+
+    def recorded(self: Connection, transport: Transport) -> None:
+        made.append(ref(self))
+        connection_made(self, transport)
+
+    monkeypatch.setattr(Connection, "connection_made", recorded)
+    gc.disable()
+    yield made
+    gc.enable()
+
+
+def closed(client: socket.socket) -> None:
+    client.close()
+
+
+def reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+@pytest.mark.parametrize("close", [closed, reset])
+@pytest.mark.parametrize("way", WAYS)
+def test_no_connection_leaves_a_garbage_cycle(
+    connections: list[ref[Connection]], way: str, close: Callable[[socket.socket], None]
+):
+    with served(create_app(LiveIndex())) as service:
+        with closing(socket.create_connection(("127.0.0.1", service.port))) as client:
+            client.sendall(WAYS[way])
+            eventually(lambda: connections)
+            close(client)
+        eventually(lambda: connections[0]() is None)
+
+
+@pytest.mark.parametrize("close", [closed, reset])
+@pytest.mark.parametrize("requests", [1, 5])
+def test_no_connection_leaves_a_garbage_cycle_if_it_is_closed_before_the_response(
+    connections: list[ref[Connection]], requests: int, close: Callable[[socket.socket], None]
+):
+    slow = Slow()
+    with served(slow) as service:
+        with closing(socket.create_connection(("127.0.0.1", service.port))) as client:
+            client.sendall(REQUEST * requests)
+            assert slow.answering.wait(DEADLINE_SECONDS)
+            close(client)
+        slow.resume.set()
+        eventually(lambda: connections[0]() is None)
