@@ -24,7 +24,7 @@ MAX_TEXT_CHARACTERS: Final = 200
 _HUGE_AMOUNT: Final = 10**40
 """The value of every amount with more than 40 digits. A level shows at most 2^64-1."""
 
-_MAX_CACHED_PAIRS: Final = 65_536
+_MAX_CACHED_PAIRS: Final = 262_144
 
 # A decimal of decision 5 or a ratio, with an optional sign. `\Z`, because `$` also matches before a newline.
 _is_well_formed: Final = re.compile(
