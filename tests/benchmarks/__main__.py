@@ -46,6 +46,7 @@ PARTS: Final = {
     "nats": "distributed",
     "path": "whole_path",
     "scaling": "scaling",
+    "scale": "many_orders",
 }
 
 

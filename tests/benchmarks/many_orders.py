@@ -1,9 +1,9 @@
 """One process with very many orders: `python -m tests.benchmarks.many_orders`, ten minutes and the time to load them.
 
 A producer writes events to the standard input of `market-index serve orders:-`: first all orders, then blocks of
-changes. The name of a block is the monotonic time when it was written, so the header Market-Index-As-Of of a response
-shows how long its books took to be served. One client requests one order book after another, and a second one sometimes
-the pair list in gzip. The response times show how long the event loop was blocked.
+changes. Each block text is the time of the monotonic clock at which it was written, so the header Market-Index-As-Of of
+an answer says how long its books took to be served. One client asks for one order book after the other and another one
+now and then for the pair list in gzip. `tests.benchmarks.observed` records how long the event loop was blocked.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from statistics import quantiles
 from threading import Event, Thread
@@ -26,17 +28,47 @@ from urllib.parse import urlencode
 
 from attrs import define, field, frozen
 
+from tests.benchmarks.figures import Row, alone, compared
+from tests.benchmarks.observed import BEAT_SECONDS, Observed
+from tests.benchmarks.report import Group, cells
 from tests.service import Client
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-COMMAND: Final = Path(sys.executable).with_name("market-index")
 LISTENING: Final = re.compile(r".*listening on http://127\.0\.0\.1:(\d+)").match
 BLOCK_SECONDS: Final = 0.05
 PAUSE_SECONDS: Final = 0.001
 SAMPLE_SECONDS: Final = 5.0
-LIST_SECONDS: Final = 30.0
+LIST_SECONDS: Final = 10.0
+CAUGHT_UP_SECONDS: Final = 0.5
+"""How old the books are at most once the server keeps up with the producer."""
+
 HOT_PAIRS: Final = 100
 """The number of pairs that are requested; every other change is in one of them."""
+
+TITLE: Final = "One process with very many orders"
+ABOUT: Final = f"""
+A producer writes events to the standard input of `market-index serve orders:-`: first all orders, then a block of
+changes every {BLOCK_SECONDS * 1e3:g} ms, which are partial fills, removals and new orders. Half of the changes are of
+{HOT_PAIRS} pairs. One client asks for the books of these pairs, one after the other, and another one every
+{LIST_SECONDS:g} s for the pair list in gzip. The figures begin when the server keeps up with the producer. The history
+of blocks (`--history`) is as long as by default, so the memory grows for the first two minutes. A chain has fewer and
+larger blocks. Short ones are the harder load, because each is a state in the history, and copies what it changes.
+
+A beat of the event loop is due every {BEAT_SECONDS * 1e3:g} ms. *Event loop blocked* is how late the beats are: how
+long a request waits that arrives at any time. The causes, and what bounds them from below:
+
+- *Garbage collections* block all threads. A full one would inspect all orders, for seconds. In `market-index serve` a
+  collection that freed nothing excludes what it inspected from later ones, so each inspects the few hundred objects
+  that are new. Without any collection, a cycle of references would never be freed.
+- *Turns of the two threads*. The thread that applies changes needs the interpreter as the event loop does, and a turn
+  lasts for the switch interval, which `market-index serve` sets to half a millisecond. A single step that does not
+  return to the interpreter, as copying a list or decoding a line, takes its time.
+- *The machine*. The producer, the two threads of the server and the clients share the cores. While a thread that has
+  the turn waits for a core, the other one waits too. With two cores this is the largest part.
+
+From a written block until it is served it takes at least the processor time to read, apply and publish it; the part
+*Orders by id* has these rates.
+"""
 
 
 @frozen
@@ -47,6 +79,18 @@ class Load:
     pairs: int
     changes: int
     seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.orders:,} orders"
+
+    @property
+    def arguments(self) -> list[str]:
+        """The options that the producer needs."""
+        return ["--orders", str(self.orders), "--pairs", str(self.pairs), "--changes", str(self.changes)]
+
+
+FULL: Final = Load(1_000_000, 100_000, 2_000, 600)
+QUICK: Final = Load(100_000, 10_000, 2_000, 30)
 
 
 def base_of(number: int) -> str:
@@ -72,41 +116,59 @@ def placed(numbers: random.Random, order_id: str, number: int) -> str:
     )
 
 
+@define
+class Resting:
+    """Orders that rest at the first so many pairs: their ids, and the pair of each. Their number stays the same."""
+
+    pairs: int
+    pair_of: dict[str, int]
+    ids: list[str] = field(init=False)
+    size: int = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.ids = list(self.pair_of)
+        self.size = len(self.ids)
+
+    def change(self, numbers: random.Random) -> str:
+        """Return a partial fill; or else, in turn, the removal of an order and a new one."""
+        at = numbers.randrange(len(self.ids))
+        order_id = self.ids[at]
+        if numbers.random() < 0.5:
+            return placed(numbers, order_id, self.pair_of[order_id])
+        if len(self.ids) < self.size:
+            order_id = new_id(numbers)
+            self.ids.append(order_id)
+            self.pair_of[order_id] = numbers.randrange(self.pairs)
+            return placed(numbers, order_id, self.pair_of[order_id])
+        self.ids[at] = self.ids[-1]
+        self.ids.pop()
+        del self.pair_of[order_id]
+        return json.dumps({"remove": order_id}, separators=(",", ":"))
+
+
+def new_id(numbers: random.Random) -> str:
+    return f"{numbers.getrandbits(256):064x}#{numbers.randrange(4)}"
+
+
 def produce(load: Load) -> None:
     """Write the events until the reader is closed."""
     numbers = random.Random(11)
-    pair_of: dict[str, int] = {}
+    pair_of = {new_id(numbers): number % load.pairs for number in range(load.orders)}
     write = sys.stdout.write
     write('{"reset":true}\n')
-    for number in range(load.orders):
-        order_id = f"{numbers.getrandbits(256):064x}#{number % 4}"
-        pair_of[order_id] = number % load.pairs
-        write(placed(numbers, order_id, pair_of[order_id]) + "\n")
+    for order_id, number in pair_of.items():
+        write(placed(numbers, order_id, number) + "\n")
     commit()
-    ids = list(pair_of)
+    hot = {order_id: number for order_id, number in pair_of.items() if number < HOT_PAIRS}
+    others = {order_id: number for order_id, number in pair_of.items() if number >= HOT_PAIRS}
+    both = Resting(HOT_PAIRS, hot), Resting(load.pairs, others)
     following = time.monotonic()
     while True:
         for _ in range(int(load.changes * BLOCK_SECONDS)):
-            write(change(numbers, ids, pair_of, load) + "\n")
+            write(numbers.choice(both).change(numbers) + "\n")
         commit()
         following += BLOCK_SECONDS
         time.sleep(max(following - time.monotonic(), 0))
-
-
-def change(numbers: random.Random, ids: list[str], pair_of: dict[str, int], load: Load) -> str:
-    """Return a partial fill, the removal of an order, or a new one."""
-    at, kind = numbers.randrange(len(ids)), numbers.random()
-    order_id = ids[at]
-    if kind < 0.25:
-        ids[at] = ids[-1]
-        ids.pop()
-        del pair_of[order_id]
-        return json.dumps({"remove": order_id}, separators=(",", ":"))
-    if kind < 0.5:
-        order_id = f"{numbers.getrandbits(256):064x}#0"
-        ids.append(order_id)
-        pair_of[order_id] = numbers.randrange(HOT_PAIRS if numbers.random() < 0.5 else load.pairs)
-    return placed(numbers, order_id, pair_of[order_id])
 
 
 def commit() -> None:
@@ -162,66 +224,124 @@ def resident_mebibytes(process: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def measured(load: Load) -> Iterator[str]:
-    """Yield the measurements as lines."""
-    arguments = ["--produce", "--orders", str(load.orders), "--pairs", str(load.pairs), "--changes", str(load.changes)]
-    begun = time.monotonic()
-    producing = [sys.executable, "-m", "tests.benchmarks.many_orders", *arguments]
-    serving = [str(COMMAND), "serve", "orders:-", "--port", "0"]
-    with (
-        subprocess.Popen(producing, cwd=ROOT, stdout=subprocess.PIPE) as producer,
-        subprocess.Popen(serving, stdin=producer.stdout, stderr=subprocess.PIPE, text=True) as server,
-    ):
-        assert server.stderr
-        try:
-            port = next(int(found[1]) for line in server.stderr if (found := LISTENING(line)))
-            Thread(target=server.stderr.read, daemon=True).start()
-            yield f"loaded and listening after {time.monotonic() - begun:.0f} s"
-            yield from under_load(load, port, server.pid)
-        finally:
-            producer.kill()
-            server.terminate()
+@define
+class Sampled:
+    """The memory of the server in MiB, and the load average of the machine, each `SAMPLE_SECONDS`."""
+
+    memory: list[float] = field(factory=list)
+    load_averages: list[float] = field(factory=list)
 
 
-def under_load(load: Load, port: int, process: int) -> Iterator[str]:
-    reader, lists = Reader(port), ListReader(port)
+def rows(load: Load) -> Iterator[Row]:
+    """Load the orders, then measure until the time is over."""
+    producing = [sys.executable, "-m", "tests.benchmarks.many_orders", "--produce", *load.arguments]
+    with tempfile.TemporaryDirectory() as folder:
+        recorded = Path(folder, "observed.json")
+        serving = [sys.executable, "-m", "tests.benchmarks.observed", str(recorded), "serve", "orders:-", "--port", "0"]
+        begun = time.monotonic()
+        with (
+            subprocess.Popen(producing, cwd=ROOT, stdout=subprocess.PIPE) as producer,
+            subprocess.Popen(serving, cwd=ROOT, stdin=producer.stdout, stderr=subprocess.PIPE, text=True) as server,
+        ):
+            assert server.stderr
+            try:
+                port = next(int(found[1]) for line in server.stderr if (found := LISTENING(line)))
+                Thread(target=server.stderr.read, daemon=True).start()
+                until_caught_up(port)
+                loaded = time.monotonic()
+                yield alone(f"{load}: from the first event until the server keeps up", "s", [loaded - begun])
+                reader, lists, sampled = under_load(load, port, server.pid)
+            finally:
+                producer.kill()
+                server.terminate()
+                ended = time.monotonic()
+        yield alone(f"{load}: from SIGTERM to the end of the process", "s", [time.monotonic() - ended])
+        observed = Observed.load(recorded).since(loaded)
+    yield from answered(load, reader, lists)
+    yield from used(load, sampled)
+    yield from blocked(load, observed)
+
+
+def until_caught_up(port: int) -> None:
+    """Wait until all orders are loaded, and the blocks that were written meanwhile."""
+    while True:
+        # A new connection each time: a server that loads may close one that is idle.
+        with closing(Client(port)) as client:
+            as_of = client.ask("/trading-view/pair-list", "HEAD").headers.get("market-index-as-of")
+        if as_of is not None and time.monotonic() - int(as_of) / 1e9 < CAUGHT_UP_SECONDS:
+            return
+        time.sleep(CAUGHT_UP_SECONDS)
+
+
+def under_load(load: Load, port: int, process: int) -> tuple[Reader, ListReader, Sampled]:
+    reader, lists, sampled = Reader(port), ListReader(port), Sampled()
     threads = [Thread(target=reader.run), Thread(target=lists.run)]
-    memory = []
     for thread in threads:
         thread.start()
     until = time.monotonic() + load.seconds
     while time.monotonic() < until:
         time.sleep(SAMPLE_SECONDS)
-        memory.append(resident_mebibytes(process))
+        sampled.memory.append(resident_mebibytes(process))
+        sampled.load_averages.append(os.getloadavg()[0])
     reader.stop.set()
     lists.stop.set()
     for thread in threads:
         thread.join()
-    yield f"memory in MiB: {', '.join(f'{one:.0f}' for one in memory[:: max(len(memory) // 10, 1)])}"
-    yield f"{len(reader.ages)} blocks seen, from written to served in ms: {percentiles(reader.ages)}"
-    yield f"{len(reader.seconds)} order books, answered in ms: {percentiles(reader.seconds)}"
-    yield f"pair lists in gzip, answered in ms: {', '.join(f'{one * 1e3:.0f}' for one in lists.seconds)}"
+    return reader, lists, sampled
 
 
-def percentiles(seconds: Sequence[float]) -> str:
-    cuts = quantiles(seconds, n=1_000)
+def answered(load: Load, reader: Reader, lists: ListReader) -> Iterator[Row]:
+    yield from percentiles(f"{load}: from a block written until it is served", reader.ages)
+    yield from percentiles(f"{load}: order book answered", reader.seconds)
+    yield alone(f"{load}: the first pair list answered, gzip", "ms", lists.seconds[:1], scale=1e3)
+    yield alone(f"{load}: later pair lists answered, gzip", "ms", lists.seconds[1:], scale=1e3)
+
+
+def used(load: Load, sampled: Sampled) -> Iterator[Row]:
+    """The memory grows until the history is full; then it has to stay the same."""
+    memory, size = sampled.memory, max(len(sampled.memory) // 10, 1)
+    middle = memory[len(memory) // 2 :][:size]
+    contenders = {"ours": memory[-size:], "in the middle": middle}
+    yield alone(f"{load}: memory at the start", "MiB", memory[:1])
+    yield compared(
+        f"{load}: memory at the end", "MiB", contenders, "ours", "in the middle", at_most=1.05, headline=True
+    )
+    yield alone(f"{load}: load average of the machine", "", sampled.load_averages)
+
+
+def blocked(load: Load, observed: Observed) -> Iterator[Row]:
+    yield from percentiles(f"{load}: event loop blocked", observed.late, at_most={"p99.9": 20})
+    pauses = [seconds for _, _, seconds, _ in observed.collections] or [0.0]
+    yield alone(f"{load}: longest garbage collection", "ms", [max(pauses)], scale=1e3)
+    yield alone(f"{load}: time in garbage collections", "%", [100 * sum(pauses) / load.seconds])
+    yield alone(f"{load}: objects freed by garbage collections", "", [sum(freed for *_, freed in observed.collections)])
+
+
+def percentiles(work: str, seconds: Sequence[float], at_most: Mapping[str, float] = {}) -> Iterator[Row]:
+    cuts = quantiles(seconds, n=1_000, method="inclusive")
     named = {"p50": cuts[499], "p99": cuts[989], "p99.9": cuts[998], "longest": max(seconds)}
-    return ", ".join(f"{name} {value * 1e3:.2f}" for name, value in named.items())
+    for name, value in named.items():
+        headline = name in at_most
+        yield alone(f"{work}: {name}", "ms", [value], scale=1e3, at_most=at_most.get(name), headline=headline)
+
+
+def groups(*, quick: bool) -> dict[str, Group]:
+    return {"many": partial(rows, QUICK if quick else FULL)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--orders", type=int, default=1_000_000)
-    parser.add_argument("--pairs", type=int, default=100_000)
-    parser.add_argument("--changes", type=int, default=2_000, help="per second")
-    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--orders", type=int, default=FULL.orders)
+    parser.add_argument("--pairs", type=int, default=FULL.pairs)
+    parser.add_argument("--changes", type=int, default=FULL.changes, help="per second")
+    parser.add_argument("--seconds", type=float, default=FULL.seconds)
     parser.add_argument("--produce", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     load = Load(chosen.orders, chosen.pairs, chosen.changes, chosen.seconds)
     if chosen.produce:
         produce(load)
-    for line in measured(load):
-        print(line, flush=True)
+    for row in rows(load):
+        print(" | ".join(cells(row)), flush=True)
 
 
 if __name__ == "__main__":
