@@ -338,7 +338,9 @@ def reject_total(side: Side, price: Decimal, total: int) -> NoReturn:
 
 
 def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
-    """Round a ratio to a price that is no better for a taker: bids down, asks up.
+    """Round a ratio to a price that is no better for a taker: bids down, asks up (decision 22).
+
+    The prices of levels and the average price of a simulated fill are rounded by this function.
 
     Raises:
         InvalidPrice: The ratio is below 10^-28 or above 2^96-1.

@@ -109,7 +109,7 @@ class Order:
 
     @property
     def level_price(self) -> Decimal:
-        """The price of the order's level: its own price, rounded so that it is no better for a taker.
+        """The price of the order's level: its own price, rounded so that it is no better for a taker (decision 22).
 
         Bids are rounded down and asks up, so a book never shows better terms than the order has. The rounding error is
         below 10^-28 for a price below 7, and below 1.3 * 10^-28 of the price otherwise.

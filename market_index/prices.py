@@ -220,6 +220,8 @@ def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
 def rounded_price(ratio: Fraction, rounding: str) -> Decimal:
     """Round a ratio to a price: the highest that is not above it (`ROUND_FLOOR`), or the lowest not below it.
 
+    All prices of decision 3 count, so a ratio that is a price stays as it is.
+
     >>> rounded_price(Fraction(2, 3), ROUND_FLOOR), rounded_price(Fraction(2, 3), ROUND_CEILING)
     (Decimal('0.6666666666666666666666666666'), Decimal('0.6666666666666666666666666667'))
 
@@ -239,7 +241,8 @@ def rounded_price(ratio: Fraction, rounding: str) -> Decimal:
         coefficient = _on_grid(ratio, places, rounding)
     price = _price(coefficient, places)
     if rounding == ROUND_FLOOR and places < MAX_DECIMAL_PLACES:
-        # The largest price of the next finer grid is below the ratio, and may be above this price.
+        # The largest price of the next finer grid is below the ratio, because this is the finest grid that reaches the
+        # ratio. It may be above this price.
         price = max(price, _price(MAX_COEFFICIENT, places + 1))
     return price
 

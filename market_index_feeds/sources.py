@@ -125,6 +125,10 @@ def open_store(
     scheme, mark, _ = name.partition("://")
     if name == "-":
         raise StoreError("a store must be a file such as market.db, or a bucket, got '-', which is standard input")
+    if name.startswith(ORDERS):
+        raise StoreError(
+            f"a store must be a file such as market.db, or a bucket, got events of orders: {safe_repr(name)}"
+        )
     if not mark:
         return open_sqlite_store(name, wait=wait, synchronous=synchronous, make=make)
     if scheme.lower() not in BUCKETS:

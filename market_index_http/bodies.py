@@ -50,11 +50,11 @@ Messages: TypeAlias = tuple[Message, Message]
 class Body:
     """One body, as an ASGI application that responds to GET and HEAD with it.
 
-    The response is compressed if the client prefers gzip, and 304 if the client has the current body.
+    The response is compressed if the client prefers gzip, and 304 if `If-None-Match` contains its entity tag.
 
     Args:
         content: The uncompressed body; None to join it from the parts when it is first read.
-        digest: Identifies the content; it becomes the entity tag.
+        digest: Identifies the content; it becomes the entity tag, with the suffix `-gzip` for the gzip form.
         cache_control: The value of Cache-Control.
         parts: The parts of the content, to join the gzip form from cached pieces; empty to compress it as a whole.
         compress: Whether the body may be compressed.
@@ -125,18 +125,18 @@ class Body:
 
     def messages(self, scope: Scope, fields: Fields = ()) -> Messages | None:
         """Return the messages to send; None if a thread must compress the body first."""
-        accepted, known = b"", b""
+        accept_encoding, if_none_match = b"", b""
         for name, value in scope["headers"]:
             if name == b"accept-encoding":
-                accepted += b"," + value
+                accept_encoding += b"," + value
             elif name == b"if-none-match":
-                known += b"," + value
+                if_none_match += b"," + value
         # A new list for each response: middleware may add to it.
         headers, content = [*self._headers], b""
-        gzip_etag = self._gzip_etag if accepted and prefers_gzip(accepted) else None
+        gzip_etag = self._gzip_etag if accept_encoding and prefers_gzip(accept_encoding) else None
         if gzip_etag is not None:
             headers[0] = (b"etag", gzip_etag)
-        if known and names_entity_tag(known, headers[0][1]):
+        if if_none_match and names_entity_tag(if_none_match, headers[0][1]):
             return (
                 {"type": "http.response.start", "status": 304, "headers": [*headers[:3], *fields]},
                 {"type": "http.response.body", "body": b""},

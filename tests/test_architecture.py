@@ -115,8 +115,8 @@ BROKEN = [
     ),
     (
         rules.media,
-        {"market_index_feeds.orders": "import market_index_feeds.sqlite_file"},
-        "market_index_feeds.orders imports market_index_feeds.sqlite_file",
+        {"market_index_feeds.orders": "import market_index_feeds.sqlite.file"},
+        "market_index_feeds.orders imports market_index_feeds.sqlite.file",
     ),
     (
         rules.cycles,
@@ -155,7 +155,7 @@ ALLOWED = {
     "market_index.strategies": "from hypothesis import strategies as st\nfrom market_index.wire import read",
     "market_index_feeds.line_source": "import os\nfrom market_index import OrderBook, wire\nwire.read(OrderBook)",
     "market_index_feeds.nats.watch": "import nats\nfrom market_index_feeds import line_source\nline_source.open()",
-    "market_index_feeds.nats_address": "import nats.errors\nfrom market_index_feeds.nats import watch",
+    "market_index_feeds.nats.address": "import nats.errors\nfrom market_index_feeds.nats import watch",
     "market_index_feeds.sources": "from market_index_feeds.nats import watch",
     "market_index_http.app": "import starlette.routing, anyio\nfrom market_index.wire import read",
     "market_index_cli.main": "import click, uvicorn, market_index_http.app, market_index_feeds.sources",

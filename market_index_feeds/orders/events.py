@@ -143,7 +143,7 @@ def _spot(values: _Values) -> Spot:
         return Spot(pair, None)
     price = _text(values, "spot")
     try:
-        # The price of an ask is in quote per base; a ratio is converted.
+        # An ask has the unit of a spot price, quote per base. A ratio that is not a price is rounded up.
         return Spot(pair, Order.from_offer(pair, offered=pair.base, amount=0, price=price).level_price)
     except InvalidPrice as error:
         return Spot(pair, None, _fault_of("spot", price, error))

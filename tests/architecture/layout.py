@@ -57,10 +57,6 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
         "errors that servers report",
     ),
     "market_index_feeds/nats/publisher.py": ("tests/market_index_feeds/nats/test_writes.py", "writes of a publisher"),
-    "market_index_feeds/nats/retry.py": (
-        "tests/market_index_feeds/nats/test_opening.py",
-        "retries while no server responds",
-    ),
     "market_index_http/app.py": ("tests/market_index_http/test_contract.py", "every rule of the contract"),
     "market_index_http/compression.py": ("tests/market_index_http/test_bodies.py", "how bodies are compressed"),
     "market_index_http/endpoints.py": ("tests/market_index_http/test_contract.py", "every rule of the contract"),

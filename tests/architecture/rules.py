@@ -107,9 +107,9 @@ def media(graph: Graph) -> Iterator[str]:
 
 
 def medium_of(module: str) -> str:
-    """Return the medium that a module of the feeds belongs to, such as nats for `nats` and `nats_address`."""
+    """Return the medium that a module of the feeds belongs to, such as nats for `nats.address`; empty for others."""
     package, _, rest = module.partition(".")
-    medium = rest.partition(".")[0].partition("_")[0]
+    medium = rest.partition(".")[0]
     return medium if package == "market_index_feeds" and medium in MEDIA else ""
 
 

@@ -53,7 +53,7 @@ def live_and_app(request: pytest.FixtureRequest) -> tuple[LiveIndex, Starlette]:
 @pytest.mark.parametrize("target", [LIST, BOOK, UPPER])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
-def test_both_endpoints_send_it_also_with_304(
+def test_both_endpoints_send_freshness_also_with_304(
     live_and_app: tuple[LiveIndex, Starlette], target: str, method: str, coding: str
 ):
     _, app = live_and_app

@@ -131,10 +131,15 @@ class TestOpening:
         open_store(path).close()
         assert {one.name for one in path.parent.iterdir()} == {"market.db", "market.db-lock"}
 
-    def test_standard_input_is_no_store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    @pytest.mark.parametrize(
+        ("target", "got"), [("-", "'-'"), ("orders:market.db", "events of orders: 'orders:market.db'")]
+    )
+    def test_only_a_file_or_a_bucket_is_a_store(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, got: str
+    ):
         monkeypatch.chdir(tmp_path)
-        with pytest.raises(StoreError, match=r"a store must be a file such as market.db, or a bucket, got '-'"):
-            open_store("-")
+        with pytest.raises(StoreError, match=f"a store must be a file such as market.db, or a bucket, got {got}"):
+            open_store(target)
         assert list(tmp_path.iterdir()) == []
 
     def test_a_later_schema_that_is_only_in_the_log_is_noticed(self, store: Store, path: Path):
