@@ -37,7 +37,7 @@ answered, within up to 10 seconds |
 | 4 | `serve`: the address cannot be listened on |
 | 5 | `publish`, `pairs`: a line, a row, a value, or a book that is too large was rejected, or `publish` left \
 out books without a commit line, or events without a block, or the state of the orders is unknown at the end; \
-everything else was done |
+everything else was done. Also BOOKS has no order book for --replace or --as-of: then nothing was changed |
 """
 
 
