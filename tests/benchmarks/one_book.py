@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import order_book as order_book_extension
 from sortedcontainers import SortedDict
@@ -19,6 +19,9 @@ from tests.benchmarks.figures import Row, alone, compared, divided, interleaved
 from tests.benchmarks.report import Group
 
 CHANGES: Final = 200
+
+Stream: TypeAlias = list[tuple[str, int]]
+Top: TypeAlias = list[tuple[Decimal, int]]
 
 TITLE: Final = "One book"
 ABOUT: Final = """
@@ -46,52 +49,55 @@ def applying(levels: int, *, quick: bool) -> Iterator[Row]:
     one = book(random.Random(8), levels)
     stream = changes(one, CHANGES)
     start = {level.price: level.accumulated_liquidity for level in one.bids}
-
-    def with_apply() -> Any:
-        current, top = one, one.bids[:20]
-        for change in stream:
-            current = current.apply(bids=(change,))
-            top = current.bids[:20]
-        return [(level.price, level.accumulated_liquidity) for level in top]
-
-    def with_sorted_dict() -> Any:
-        current = SortedDict(start)
-        top: Any = []
-        for text, amount in stream:
-            at = Decimal(text)
-            if amount:
-                current[at] = amount
-            else:
-                current.pop(at, None)
-            top = current.items()[-20:]
-        return top[::-1]
-
-    def with_extension() -> Any:
-        current = order_book_extension.OrderBook()
-        for at, amount in start.items():
-            current.bids[at] = amount
-        top: Any = []
-        for text, amount in stream:
-            at = Decimal(text)
-            if amount:
-                current.bids[at] = amount
-            elif at in current.bids:
-                del current.bids[at]
-            top = [current.bids.index(number) for number in range(min(20, len(current.bids)))]
-        return top
-
-    assert with_apply() == with_sorted_dict() == with_extension()
     contenders = {
-        "apply, bids[:20]": with_apply,
-        "sortedcontainers": with_sorted_dict,
-        "order-book (C)": with_extension,
+        "apply, bids[:20]": partial(with_apply, one, stream),
+        "sortedcontainers": partial(with_sorted_dict, start, stream),
+        "order-book (C)": partial(with_extension, start, stream),
     }
+    first, *others = [contender() for contender in contenders.values()]
+    assert all(first == other for other in others)
     seconds = divided(interleaved(contenders, quick=quick), len(stream))
     work = f"one change, then the top 20, in {levels:,} levels"
     yield compared(
         work, "µs", seconds, "apply, bids[:20]", "sortedcontainers", scale=1e6, at_most=0.9, headline=levels == 500
     )
     yield compared(work, "µs", seconds, "apply, bids[:20]", "order-book (C)", scale=1e6)
+
+
+def with_apply(one: OrderBook, stream: Stream) -> Top:
+    current, top = one, one.bids[:20]
+    for change in stream:
+        current = current.apply(bids=(change,))
+        top = current.bids[:20]
+    return [(level.price, level.accumulated_liquidity) for level in top]
+
+
+def with_sorted_dict(start: dict[Decimal, int], stream: Stream) -> Top:
+    current = SortedDict(start)
+    top: Top = []
+    for text, amount in stream:
+        at = Decimal(text)
+        if amount:
+            current[at] = amount
+        else:
+            current.pop(at, None)
+        top = current.items()[-20:]
+    return top[::-1]
+
+
+def with_extension(start: dict[Decimal, int], stream: Stream) -> Top:
+    current = order_book_extension.OrderBook()
+    for at, amount in start.items():
+        current.bids[at] = amount
+    top: Top = []
+    for text, amount in stream:
+        at = Decimal(text)
+        if amount:
+            current.bids[at] = amount
+        elif at in current.bids:
+            del current.bids[at]
+        top = [current.bids.index(number) for number in range(min(20, len(current.bids)))]
+    return top
 
 
 def applying_many(*, quick: bool) -> Iterator[Row]:

@@ -110,6 +110,10 @@ def without_extras(home: Path, wheel: Path, store: Path) -> None:
             f"pip install 'market-index[{extra}]'",
             f"{module} names the extra that it needs",
         )
+    expect_typed(home)
+
+
+def expect_typed(home: Path) -> None:
     for package in ("market_index", "market_index_feeds", "market_index_http", "market_index_cli"):
         (typed,) = home.glob(f"lib/python3*/site-packages/{package}/py.typed")
         expect(typed.read_bytes(), b"", f"{package} is typed")
