@@ -53,7 +53,7 @@ class Body:
     The response is compressed if the client prefers gzip, and 304 if `If-None-Match` contains its entity tag.
 
     Args:
-        content: The uncompressed body; None to join it from the parts when it is first read.
+        content: The uncompressed body.
         digest: Identifies the content; it becomes the entity tag, with the suffix `-gzip` for the gzip form.
         cache_control: The value of Cache-Control.
         parts: The parts of the content, to join the gzip form from cached pieces; empty to compress it as a whole.
@@ -62,21 +62,11 @@ class Body:
         spelled: Applied to the content when it is sent; it must not change the length.
     """
 
-    __slots__ = (
-        "_compressing",
-        "_content",
-        "_gzip",
-        "_gzip_etag",
-        "_headers",
-        "_length",
-        "_parts",
-        "_spelled",
-        "digest",
-    )
+    __slots__ = ("_compressing", "_gzip", "_gzip_etag", "_headers", "_parts", "_spelled", "content", "digest")
 
     def __init__(
         self,
-        content: bytes | None,
+        content: bytes,
         digest: str,
         cache_control: bytes,
         *,
@@ -85,29 +75,20 @@ class Body:
         fields: Fields = JSON_FIELDS,
         spelled: Callable[[bytes], bytes] | None = None,
     ) -> None:
+        self.content: bytes = content
         self.digest: str = digest
-        self._content = content
-        self._length = _length_of(parts) if content is None else len(content)
         self._headers = (
             (b"etag", f'"{digest}"'.encode("ascii")),
             (b"cache-control", cache_control),
             _VARY,
             *fields,
-            (b"content-length", b"%d" % self._length),
+            (b"content-length", b"%d" % len(content)),
         )
-        self._gzip_etag = f'"{digest}-gzip"'.encode("ascii") if compress and self._length >= MIN_GZIP_BYTES else None
+        self._gzip_etag = f'"{digest}-gzip"'.encode("ascii") if compress and len(content) >= MIN_GZIP_BYTES else None
         self._gzip: bytes | None = None
         self._parts = parts
         self._spelled = spelled
         self._compressing = Lock()
-
-    @property
-    def content(self) -> bytes:
-        """The uncompressed body."""
-        content = self._content
-        if content is None:
-            content = self._content = text_of(self._parts)
-        return content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
@@ -132,7 +113,7 @@ class Body:
             elif name == b"if-none-match":
                 if_none_match += b"," + value
         # A new list for each response: middleware may add to it.
-        headers, content = [*self._headers], b""
+        headers, content = [*self._headers], self.content
         gzip_etag = self._gzip_etag if accept_encoding and prefers_gzip(accept_encoding) else None
         if gzip_etag is not None:
             headers[0] = (b"etag", gzip_etag)
@@ -151,8 +132,8 @@ class Body:
         headers += fields
         if scope["method"] == "HEAD":
             content = b""
-        elif gzip_etag is None:
-            content = self.content if self._spelled is None else self._spelled(self.content)
+        elif self._spelled is not None:
+            content = self._spelled(content)
         return (
             {"type": "http.response.start", "status": 200, "headers": headers},
             {"type": "http.response.body", "body": content},
@@ -160,10 +141,10 @@ class Body:
 
     def _compress_quickly(self) -> bytes | None:
         """Compress the content, or return None if that takes long or another thread does it."""
-        if not compression.is_quick(self._length, self._parts) or not self._compressing.acquire(blocking=False):
+        if not compression.is_quick(self.content, self._parts) or not self._compressing.acquire(blocking=False):
             return None
         try:
-            self._gzip = self._gzip or compression.gzip_body(self._content, self._parts)
+            self._gzip = self._gzip or compression.gzip_body(self.content, self._parts)
             return self._gzip
         finally:
             self._compressing.release()
@@ -172,12 +153,8 @@ class Body:
         """Compress the content once, however many threads and event loops call this."""
         with self._compressing:
             if self._gzip is None:
-                self._gzip = compression.gzip_body(self._content, self._parts)
+                self._gzip = compression.gzip_body(self.content, self._parts)
             return self._gzip
-
-
-def _length_of(parts: Sequence[EncodedPart]) -> int:
-    return sum([len(part.text) for part in parts])
 
 
 @final
@@ -290,10 +267,10 @@ class Bodies:
         return body
 
     def _body(self, parts: tuple[EncodedPart, ...], digest: str) -> Body:
-        if _length_of(parts) >= LARGE_BODY_BYTES:
-            return Body(None, digest, self._cache_control, parts=parts)
-        # The parts of a small body would store its text twice.
-        return Body(text_of(parts), digest, self._cache_control)
+        content = text_of(parts)
+        # Parts are used for large bodies only; those of a small one would store its text twice.
+        parts = parts if len(content) >= LARGE_BODY_BYTES else ()
+        return Body(content, digest, self._cache_control, parts=parts)
 
     def _forget(self, cached: _CachedBody) -> None:
         """Drop the body of a book that was freed. A replaced reference is never called back."""

@@ -37,31 +37,25 @@ _MODULUS: Final = 2**32
 _deflated: Final[WeakKeyDictionary[EncodedPart, bytes]] = WeakKeyDictionary()
 
 
-def is_quick(length: int, parts: Collection[EncodedPart]) -> bool:
-    """Whether the event loop may compress a content of this length: it is small, or most of its parts are cached."""
+def is_quick(content: bytes, parts: Collection[EncodedPart]) -> bool:
+    """Whether the event loop may compress the content: it is small, or most of its parts are cached."""
     if not parts:
-        return length < LARGE_BODY_BYTES
-    left = MAX_DEFLATED_ON_LOOP - length // _CHECKSUM_SPEED
+        return len(content) < LARGE_BODY_BYTES
+    left = MAX_DEFLATED_ON_LOOP - len(content) // _CHECKSUM_SPEED
     return left > 0 and sum([len(part.text) for part in set(parts) if part not in _deflated]) <= left
 
 
-def gzip_body(content: bytes | None, parts: Collection[EncodedPart]) -> bytes:
+def gzip_body(content: bytes, parts: Collection[EncodedPart]) -> bytes:
     """Return the content as one gzip member: joined from its parts, or compressed as a whole if there are none.
-
-    The content itself is read only if there are no parts.
 
     Each part is deflated separately and ends with a full flush, so it does not depend on the parts before it
     (RFC 1951). Its deflated form is cached for as long as the part exists. Only the CRC is computed over all parts.
     """
     if not parts:
-        return gzip.compress(content or b"", GZIP_LEVEL, mtime=0)
+        return gzip.compress(content, GZIP_LEVEL, mtime=0)
     # A separator occurs between all others, and is looked up once.
     pieces = {part: _deflated_part(part) for part in set(parts)}
-    checksum = length = 0
-    for part in parts:
-        checksum = zlib.crc32(part.text, checksum)
-        length += len(part.text)
-    trailer = struct.pack("<LL", checksum, length % _MODULUS)
+    trailer = struct.pack("<LL", zlib.crc32(content), len(content) % _MODULUS)
     return b"".join((_HEADER, *[pieces[part] for part in parts], _LAST_BLOCK, trailer))
 
 
