@@ -23,6 +23,9 @@ A smaller body is compressed as a whole, which takes less than a millisecond and
 MAX_DEFLATED_ON_LOOP: Final = 128 * 1024
 """The most bytes to deflate on the event loop, which takes 1 to 2 ms; a thread compresses what takes longer."""
 
+MAX_PARTS_ON_LOOP: Final = 2_000
+"""The most parts to look up and join on the event loop; a list of 30,000 pairs has half as many."""
+
 _CHECKSUM_SPEED: Final = 32
 """How many bytes are checked and copied, at least, in the time in which one is deflated."""
 
@@ -42,7 +45,9 @@ def is_quick(content: bytes, parts: Collection[EncodedPart]) -> bool:
     if not parts:
         return len(content) < LARGE_BODY_BYTES
     left = MAX_DEFLATED_ON_LOOP - len(content) // _CHECKSUM_SPEED
-    return left > 0 and sum([len(part.text) for part in set(parts) if part not in _deflated]) <= left
+    if left <= 0 or len(parts) > MAX_PARTS_ON_LOOP:
+        return False
+    return sum([len(part.text) for part in set(parts) if part not in _deflated]) <= left
 
 
 def gzip_body(content: bytes, parts: Collection[EncodedPart]) -> bytes:

@@ -5,15 +5,16 @@ Theory of operation
     Python does so whenever a feed has replaced enough of them. Their memory is freed without it: books, orders and
     indexes refer to older values only, so they form no cycles.
 
-    A collection that frees nothing therefore excludes what it inspected from later ones (`gc.freeze`), so a collection
-    inspects only what is new. While cycles are made, as by errors of a NATS client that reconnects, collections find
-    them, nothing is excluded, and the next collections inspect it again.
+    A collection of all generations that frees nothing therefore excludes what it inspected from later ones
+    (`gc.freeze`). Collections of all generations are frequent, so each inspects the few objects that are new. While one
+    frees a cycle, nothing is excluded, and the next one inspects the same objects again.
 
-    A cycle that is excluded and becomes garbage later is never freed. Connections and requests make no cycles, however
-    they end: `test_no_connection_leaves_a_garbage_cycle`.
+    A cycle that is excluded while it is in use is never freed afterwards. Connections and requests form no cycles,
+    however they end: `test_no_connection_leaves_a_garbage_cycle`. The clients of NATS and HTTP services do, and a feed
+    replaces them when it reconnects. So only a feed without a URL excludes objects.
 
     The event loop and the thread that applies changes take turns in the interpreter. A thread that waits for its turn
-    asks for it after the switch interval. Python's interval of 5 ms is longer than the work of most events.
+    requests it after the switch interval. Python's interval of 5 ms is longer than the work of most events.
 """
 
 from __future__ import annotations
@@ -26,20 +27,33 @@ from typing import Any, Final
 
 _SWITCH_SECONDS: Final = 0.0005
 
+_ALL_GENERATIONS: Final = 2
+
+_NEW_OBJECTS: Final = 700
+"""How many new objects start a collection, as by default. Each third collection is one of all generations."""
+
 
 @contextmanager
-def short_pauses() -> Iterator[None]:
-    """Shorten garbage collections, and the time for which a thread waits for another one."""
-    interval = sys.getswitchinterval()
+def short_pauses(source: str) -> Iterator[None]:
+    """Shorten garbage collections, and the time for which a thread waits for another one.
+
+    `source` is the name of the feed. A feed with a URL keeps the garbage collections of Python.
+    """
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    gc.callbacks.append(_freeze_unless_freed)
+    excludes = "://" not in source
+    if excludes:
+        gc.set_threshold(_NEW_OBJECTS, 0, 0)
+        gc.callbacks.append(_freeze_unless_freed)
     try:
         yield
     finally:
-        gc.callbacks.remove(_freeze_unless_freed)
+        if excludes:
+            gc.callbacks.remove(_freeze_unless_freed)
+            gc.set_threshold(*thresholds)
         sys.setswitchinterval(interval)
 
 
 def _freeze_unless_freed(phase: str, collection: Mapping[str, Any]) -> None:
-    if phase == "stop" and not collection["collected"]:
+    if phase == "stop" and collection["generation"] == _ALL_GENERATIONS and not collection["collected"]:
         gc.freeze()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from collections.abc import Callable
@@ -87,7 +88,7 @@ def _serve(
         any_origin=bool(settings.cors_origins),
         on_listening=on_listening,
     )
-    with short_pauses(), ended_by_signals(server.end):
+    with short_pauses(feed.source), ended_by_signals(server.end):
         with loading_progress(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)
         click.echo(f"{name}{feed.source}: {len(live.current)} pairs, {feed.rejected} {feed.record} rejected", err=True)
@@ -95,6 +96,8 @@ def _serve(
         with listen_errors(host, port):
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()
+        # What was loaded has no cycles, and inspecting all of it blocks all threads for as long as it is large.
+        gc.freeze()
         server.run([listener])
 
 

@@ -94,6 +94,11 @@ class TestCompression:
         assert compression.is_quick(content[: 2**20], [part])
         assert not compression.is_quick(content, [part])
 
+    def test_very_many_parts_are_not_joined_on_the_event_loop(self):
+        part = wire.EncodedPart(b"x")
+        assert compression.is_quick(bytes(2_000), [part] * 2_000)
+        assert not compression.is_quick(bytes(2_001), [part] * 2_001)
+
     def test_the_event_loop_does_not_wait_for_a_thread_that_compresses(self, monkeypatch: pytest.MonkeyPatch):
         body = Body(b"x" * MIN_GZIP_BYTES, "tag", b"no-cache")
         compressing, go_on = threading.Event(), threading.Event()
