@@ -5,9 +5,9 @@ Theory of operation
     Python does so whenever a feed has replaced enough of them. Their memory is freed without it: books, orders and
     indexes refer to older values only, so they form no cycles.
 
-    A collection of all generations that frees nothing therefore excludes what it inspected from later ones
-    (`gc.freeze`). Collections of all generations are frequent, so each inspects the few objects that are new. While one
-    frees a cycle, nothing is excluded, and the next one inspects the same objects again.
+    A collection that frees nothing therefore excludes what it inspected from later ones (`gc.freeze`), so each inspects
+    only the few objects that are new. Once one frees a cycle, older generations contain objects that the next one does
+    not inspect. Then nothing is excluded until a collection of all generations, which is soon, frees nothing.
 
     A cycle that is excluded while it is in use is never freed afterwards. Connections and requests form no cycles,
     however they end: `test_no_connection_leaves_a_garbage_cycle`. The clients of NATS and HTTP services do, and a feed
@@ -25,12 +25,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from attrs import define
+
 _SWITCH_SECONDS: Final = 0.0005
 
 _ALL_GENERATIONS: Final = 2
 
 _NEW_OBJECTS: Final = 700
-"""How many new objects start a collection, as by default. Each third collection is one of all generations."""
+"""How many new objects start a collection, as by default."""
 
 
 @contextmanager
@@ -39,21 +41,32 @@ def short_pauses(source: str) -> Iterator[None]:
 
     `source` is the name of the feed. A feed with a URL keeps the garbage collections of Python.
     """
-    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    interval, thresholds, freeze = sys.getswitchinterval(), gc.get_threshold(), _Freeze()
     sys.setswitchinterval(_SWITCH_SECONDS)
     excludes = "://" not in source
     if excludes:
+        # Objects that survive a collection are inspected by the next one, together with the next older generation.
         gc.set_threshold(_NEW_OBJECTS, 0, 0)
-        gc.callbacks.append(_freeze_unless_freed)
+        gc.callbacks.append(freeze)
     try:
         yield
     finally:
         if excludes:
-            gc.callbacks.remove(_freeze_unless_freed)
+            gc.callbacks.remove(freeze)
             gc.set_threshold(*thresholds)
         sys.setswitchinterval(interval)
 
 
-def _freeze_unless_freed(phase: str, collection: Mapping[str, Any]) -> None:
-    if phase == "stop" and collection["generation"] == _ALL_GENERATIONS and not collection["collected"]:
-        gc.freeze()
+@define(eq=False)
+class _Freeze:
+    """Called before and after each collection: excludes what it inspected if it freed nothing."""
+
+    older_are_empty: bool = False
+    """Whether all objects that are not excluded are younger than the last collection."""
+
+    def __call__(self, phase: str, collection: Mapping[str, Any]) -> None:
+        if phase == "stop":
+            inspected_all = self.older_are_empty or collection["generation"] == _ALL_GENERATIONS
+            self.older_are_empty = inspected_all and not collection["collected"]
+            if self.older_are_empty:
+                gc.freeze()
