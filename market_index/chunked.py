@@ -44,11 +44,12 @@ MAX_UNSPLIT: Final = 64
 class KeyOrder(Generic[K, V]):
     """How keys are sorted and hashed, and when values count as unchanged.
 
-    `sort_key` maps a key to a value that rises, None if the keys rise themselves. `hashes` returns one non-negative
-    integer per key. It must be the same in every process and well mixed in its lowest six bits. `is_same` tells that a
-    value replaces itself; None is the value of an absent key. `keeps_item` tells that the cached item of a value is
-    valid for its replacement too. `new_item` returns the item of a new value where a chunk has items; without it the
-    item is None until it is computed.
+    Args:
+        hashes: Returns one non-negative integer per key, the same in every process, with well mixed lowest six bits.
+        is_same: Whether a new value equals the old one, so that the chunk is kept; None is the value of an absent key.
+        sort_key: Maps a key to its sort value; None if keys are sorted by themselves.
+        keeps_item: Whether the cached item of a value is also valid for its replacement.
+        new_item: Returns the item of a new value in a chunk that has items; None if the item is computed later.
     """
 
     hashes: Callable[[Iterable[K]], Iterable[int]]
@@ -60,10 +61,10 @@ class KeyOrder(Generic[K, V]):
 
 @final
 class Chunk(Generic[K, V]):
-    """Neighbouring keys and their values, never changed once shared.
+    """Adjacent keys and their values, which never change once the chunk is shared.
 
-    `items` and `encoded` are caches, None until computed. Among the items of a pair list, single ones are None until
-    they are computed; those of levels are all there.
+    `items` and `encoded` are caches, None until computed. In a chunk of a pair list, single items may be None until
+    they are computed. A chunk of levels has all items or none.
     """
 
     __slots__ = ("encoded", "items", "keys", "values")
@@ -132,9 +133,9 @@ class Chunk(Generic[K, V]):
 class Chunked(Generic[K, V]):
     """Immutable base class of sorted keys and values in chunks.
 
-    `_changed` and `_head` derive others of the same class that share its chunks. They do not validate: a subclass gives
-    keys and values their meaning and accepts only valid ones. `_bounds` are the sort keys of the last keys of all
-    chunks but the last, so that a bisection finds the chunk of a key. `_size` is the number of keys.
+    `_changed` and `_head` return objects of the same class that share chunks with this one. They do not validate: a
+    subclass defines keys and values, and accepts only valid ones. `_bounds` has the sort key of the last key of each
+    chunk but the last, so that a bisection finds the chunk of a key. `_size` is the number of keys.
     """
 
     __slots__ = ("_bounds", "_chunks", "_order", "_size")
@@ -153,7 +154,11 @@ class Chunked(Generic[K, V]):
             chunks = [whole[start:end] for start, end in pairwise([0, *ends, size])]
             last_keys = [keys[end - 1] for end in ends]
             bounds = tuple(last_keys if order.sort_key is None else map(order.sort_key, last_keys))
-        self._order, self._chunks, self._bounds, self._size = order, chunks, bounds, size
+        # By slot: a subclass may be frozen.
+        _set_order(self, order)
+        _set_chunks(self, chunks)
+        _set_bounds(self, bounds)
+        _set_size(self, size)
 
     @property
     def chunks(self) -> tuple[Chunk[K, V], ...]:
@@ -245,25 +250,33 @@ class Chunked(Generic[K, V]):
         return self._derived([*self._chunks[:at], self._chunks[at][:left]], self._bounds[:at], count)
 
     def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], size: int) -> Self:
-        """Return the sequence of these chunks, joined if it is small.
+        """Return the sequence of these chunks, joined into one if it is small.
 
         The constructor is skipped because this runs for every message of a stream.
         """
         if size <= MAX_UNSPLIT and len(chunks) > 1:
             chunks, bounds = [reduce(Chunk.__add__, chunks)], _NO_BOUNDS
-        derived: Self = _new(type(self))
-        derived._order, derived._chunks, derived._bounds, derived._size = self._order, chunks, bounds, size
+        derived = _new(type(self))
+        # By slot: a subclass may be frozen.
+        _set_order(derived, self._order)
+        _set_chunks(derived, chunks)
+        _set_bounds(derived, bounds)
+        _set_size(derived, size)
         return derived
 
 
 _NO_BOUNDS: Final[tuple[Any, ...]] = ()
 _new: Final = object.__new__
+_set_order: Final = Chunked.__dict__["_order"].__set__
+_set_chunks: Final = Chunked.__dict__["_chunks"].__set__
+_set_bounds: Final = Chunked.__dict__["_bounds"].__set__
+_set_size: Final = Chunked.__dict__["_size"].__set__
 
 
 def _settled(
     order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], at: int, position: int, *, is_new: bool
 ) -> tuple[Any, ...]:
-    """Split or join chunks where a key is new in a chunk or was removed from it, and return the bounds."""
+    """Split or join the chunk at `at` after a key was added or removed at `position`, and return the bounds."""
     chunk = chunks[at]
     if is_new:
         key = chunk.keys[position]

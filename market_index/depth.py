@@ -92,7 +92,7 @@ def totals(levels: Levels) -> tuple[int, Decimal]:
 
 
 def liquidity(levels: Levels) -> Liquidity:
-    """Return the liquidity of these levels."""
+    """Return the total liquidity of the levels."""
     return Liquidity(*totals(levels))
 
 

@@ -13,6 +13,8 @@ from operator import is_
 from typing import Any, Final, Self, final
 from zlib import crc32
 
+from attrs import field, frozen
+
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, safe_repr
 from market_index.freshness import UNKNOWN, Freshness
@@ -34,6 +36,7 @@ _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
 
 
 @final
+@frozen(init=False, eq=False, repr=False)
 class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     """Every tracked pair and its order book: an immutable mapping from `Pair` to `OrderBook`, in ledger order.
 
@@ -59,8 +62,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         InvalidFreshness: `as_of` or `published_at` is invalid.
     """
 
-    __slots__ = ("__weakref__", "_freshness")
-    _freshness: Freshness
+    freshness: Freshness = field(init=False)
 
     def __init__(
         self, books: Iterable[OrderBook] = (), as_of: str | None = None, published_at: datetime | None = None
@@ -68,12 +70,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         by_key = _by_key(books)
         keys = sorted(by_key)
         super().__init__(_ORDER, Chunk(keys, [by_key[key] for key in keys]))
-        self._freshness = UNKNOWN.changed(as_of, published_at)
-
-    @property
-    def freshness(self) -> Freshness:
-        """What the books reflect and when they were published."""
-        return self._freshness
+        _set_freshness(self, UNKNOWN.changed(as_of, published_at))
 
     @property
     def as_of(self) -> str | None:
@@ -125,8 +122,8 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         # Usually it is the same object, and comparing by identity takes a tenth of the time.
         if freshness is self.freshness or freshness == self.freshness:
             return self
-        following: Self = self._derived(self._chunks, self._bounds, self._size)
-        following._freshness = freshness
+        following = self._derived(self._chunks, self._bounds, self._size)
+        _set_freshness(following, freshness)
         return following
 
     def changes_since(self, earlier: MarketIndex) -> tuple[tuple[OrderBook, ...], tuple[Pair, ...]]:
@@ -193,10 +190,14 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         return chain.from_iterable([chunk.values for chunk in self._chunks])
 
     def _derived(self, chunks: list[Chunk[LedgerOrder, OrderBook]], bounds: tuple[Any, ...], size: int) -> Self:
-        """Return the index of these chunks, with the same freshness."""
-        derived: Self = super()._derived(chunks, bounds, size)
-        derived._freshness = self._freshness
+        """Return the index of these chunks, with this freshness."""
+        derived = super()._derived(chunks, bounds, size)
+        _set_freshness(derived, self.freshness)
         return derived
+
+
+# By slot: the class is frozen.
+_set_freshness: Final = MarketIndex.__dict__["freshness"].__set__
 
 
 def _key(pair: Pair) -> LedgerOrder:

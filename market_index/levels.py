@@ -100,6 +100,7 @@ def _order(side: Side) -> KeyOrder[Decimal, int]:
 
 
 @final
+@frozen(init=False, eq=False, repr=False, weakref_slot=False)
 class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
     """One side of a book: an immutable sequence of `PriceLevel`, best price first, one level per price.
 
@@ -114,8 +115,6 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         TypeError: `side` is not a `Side`.
         InvalidOrderBook: An element is not a `PriceLevel`, or prices are out of order; the message names the place.
     """
-
-    __slots__ = ()
 
     def __init__(self, side: Side, levels: Iterable[PriceLevel] = ()) -> None:
         require_side(side)
@@ -200,7 +199,7 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         return _level(chunk.keys[position], chunk.values[position])
 
     def _between(self, start: int, stop: int) -> list[PriceLevel]:
-        """Return the levels from one position to another, and create no others than those of their chunks."""
+        """Return the levels from one position to another, creating only the levels of the chunks that contain them."""
         items: list[PriceLevel] = []
         chunks = iter(self._chunks)
         while stop > 0:

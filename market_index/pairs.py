@@ -15,9 +15,9 @@ from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPairLis
 from market_index.prices import to_price
 
 LedgerOrder: TypeAlias = bytes
-"""The sort key of a pair: base policy id, base asset name, quote policy id, quote asset name (decision 9).
+"""The sort key of a pair: policy id and asset name of the base, then of the quote (decision 9).
 
-One object of bytes: a lookup among many pairs mostly waits for memory, and a tuple of four objects reads more of it.
+It is one object because a lookup among many pairs mostly waits for memory, and a tuple has more objects to read.
 """
 
 
@@ -47,7 +47,7 @@ class Pair:
 
     @property
     def ledger_order(self) -> LedgerOrder:
-        """The pair as bytes that sort as the pair does, and differ from those of every other pair."""
+        """The sort key of the pair: bytes that sort as pairs do, and differ between pairs."""
         base, quote = self.base, self.quote
         if not base.policy_id:
             return b"\0%b%b" % (quote.policy_id, quote.asset_name)

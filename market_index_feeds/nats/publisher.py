@@ -67,7 +67,8 @@ class Publisher:
     """Writes to one bucket, from one task at a time.
 
     `sequences` has the last known sequence of each key. A key is in `unacknowledged` while a write of an earlier
-    attempt or call may still be stored under it. `written` counts the acknowledged writes.
+    attempt or call may still be stored under it. `written` counts the acknowledged writes, and `listed` the keys that
+    the last attempt of `stored` has read.
     """
 
     def __init__(self, address: Address, target: str, wait: float) -> None:

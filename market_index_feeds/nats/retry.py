@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @frozen
 class RetryTimeouts:
-    """How long work on a bucket is retried, in seconds.
+    """How long work on a bucket is retried without progress, in seconds.
 
     `answer` applies if a server is reachable but does not answer: the servers may still elect a leader. `connect`
     applies if no server is reachable.
@@ -31,13 +31,23 @@ OPENING: Final = RetryTimeouts(connect=5.0, answer=20.0)
 """How long opening a bucket is retried. Once it is open, a feed retries without end."""
 
 
-async def retry(work: Callable[[], Awaitable[T]], timeouts: RetryTimeouts) -> T:
-    """Return the result of the work, retried while no server answers. Raises the last `Unreachable` or `Lost`."""
-    began, backoff = monotonic(), 0.0
+async def retry(
+    work: Callable[[], Awaitable[T]], timeouts: RetryTimeouts, progress: Callable[[], int] = lambda: 0
+) -> T:
+    """Return the result of the work, retried while no server answers.
+
+    `progress` returns how far the last attempt came. The timeout restarts after an attempt that came further than all
+    attempts before it. So a long read may be interrupted more often, and work without progress ends.
+
+    Raises the last `Unreachable` or `Lost`.
+    """
+    began, backoff, furthest = monotonic(), 0.0, 0
     while True:
         try:
             return await work()
         except (Unreachable, Lost) as error:
+            if progress() > furthest:
+                began, backoff, furthest = monotonic(), 0.0, progress()
             backoff = next_backoff(backoff)
             seconds = timeouts.answer if isinstance(error, Unanswered) else timeouts.connect
             if monotonic() + backoff > began + seconds:

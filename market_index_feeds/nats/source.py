@@ -111,7 +111,8 @@ class NatsSource(Source):
         """Yield a snapshot, and return the watch that delivers the changes after it."""
         contents = _Contents(self._live)
         timeouts = RetryTimeouts(0, 0) if self._was_delivered else self._opening
-        watch = loop.run(retry(lambda: self._read(contents), timeouts), contents.reporter(progress))
+        reading = retry(lambda: self._read(contents), timeouts, lambda: contents.messages)
+        watch = loop.run(reading, contents.reporter(progress))
         self._freshness = UNKNOWN
         yield Snapshot(
             books=contents.books.values(),
@@ -173,7 +174,7 @@ class _Contents:
     """The content of messages, by key. If a key repeats, its last message wins.
 
     `identities` has the messages of `books`. A message that is already live is not decoded; its key is in `unchanged`.
-    `freshness` is that of the last freshness message, None if there was none.
+    `freshness` is that of the last freshness message, None if there was none. `messages` counts the added messages.
     """
 
     def __init__(self, live: dict[str, Identity]) -> None:

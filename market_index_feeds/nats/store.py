@@ -120,7 +120,7 @@ class NatsStore(Store):
         """
         records = _records(map(require_book, books))
         with self._locked() as run:
-            revision, stored = run(retry(self._publisher.stored, self._timeouts))
+            revision, stored = run(retry(self._publisher.stored, self._timeouts, lambda: self._publisher.listed))
             written = self._changed(records, stored)
             deleted = self._dropped(records, stored, keep)
             self._publisher.sequences = {key: last.sequence for key, last in stored.items()}

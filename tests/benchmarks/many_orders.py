@@ -1,9 +1,9 @@
 """One process with very many orders: `python -m tests.benchmarks.many_orders`, ten minutes and the time to load them.
 
 A producer writes events to the standard input of `market-index serve orders:-`: first all orders, then blocks of
-changes. Each block text is the time of the monotonic clock at which it was written, so the header Market-Index-As-Of of
-an answer says how long its books took to be served. One client asks for one order book after the other and another one
-now and then for the pair list in gzip. `tests.benchmarks.observed` records how long the event loop was blocked.
+changes. The text of a block is the monotonic time when it was written, so the header Market-Index-As-Of of a response
+shows how long its books took to be served. One client requests one order book after another, and a second one sometimes
+the pair list in gzip. `tests.benchmarks.observed` records how long the event loop was blocked.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ def until_caught_up(port: int) -> None:
     while True:
         # A new connection each time: a server that loads may close one that is idle.
         with closing(Client(port)) as client:
-            as_of = client.ask("/trading-view/pair-list", "HEAD").headers.get("market-index-as-of")
+            as_of = client.request("/trading-view/pair-list", "HEAD").headers.get("market-index-as-of")
         if as_of is not None and time.monotonic() - int(as_of) / 1e9 < CAUGHT_UP_SECONDS:
             return
         time.sleep(CAUGHT_UP_SECONDS)

@@ -129,7 +129,7 @@ class TestCredentials:
             assert len(open_feed(f"{server.url}/books").read()) == 0
 
     def test_a_file_of_credentials_is_accepted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        configuration, creds = nats.accounts(tmp_path)
+        configuration, creds = nats_security.accounts(tmp_path)
         with nats.served(tmp_path / "jwt", configuration) as server:
             with pytest.raises(StoreError, match="rejects the credentials"):
                 open_store(f"{server.url}/books")

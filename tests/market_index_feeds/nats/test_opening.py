@@ -75,7 +75,7 @@ class TestOpening:
 
     @pytest.mark.parametrize("text", ["\x1b]0;owned\x07", "x" * 1000])
     def test_the_text_of_a_server_is_escaped_and_cut(self, text: str):
-        with nats.listening(f"-ERR '{text}'\r\n".encode()) as port, pytest.raises(FeedError) as raised:
+        with links.listening(f"-ERR '{text}'\r\n".encode()) as port, pytest.raises(FeedError) as raised:
             feed_with_short_timeouts(f"nats://127.0.0.1:{port}/books").read()
         assert str(raised.value).isprintable()
         assert len(str(raised.value)) < 300

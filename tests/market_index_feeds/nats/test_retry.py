@@ -15,12 +15,12 @@ from market_index_feeds.nats.bucket import Message
 from market_index_feeds.nats.errors import Lost
 from market_index_feeds.nats.publisher import Change, Publisher
 from market_index_feeds.nats.records import key_of, record_of
-from market_index_feeds.nats.retry import Patience, retry
+from market_index_feeds.nats.retry import RetryTimeouts, retry
 from market_index_feeds.nats.watch import Watch
 from market_index_feeds.nats.writes import WriteState
 from tests.market_index_feeds.made_up import book, pair, spots
 
-ONE_ATTEMPT = Patience(connect=5, answer=5)
+ONE_ATTEMPT = RetryTimeouts(connect=5, answer=5)
 """Shorter than an attempt takes by the clock of `Clock`."""
 
 ATTEMPT_SECONDS = 100

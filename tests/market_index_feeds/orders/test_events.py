@@ -62,7 +62,7 @@ PLACE: dict[str, Any] = {"place": "a#0", **IDENTIFIERS, "offered": "base", "amou
         (PLACE | {"place": "\n"}, "place must be 1 to 200 printable ASCII characters, got '\\n'"),
         (PLACE | {"place": "é"}, "place must be 1 to 200 printable ASCII characters, got 'é'"),
         (PLACE | {"base": None}, "base must be a string, got None"),
-        (PLACE | {"base": "lovelace"}, "base: 'lovelace' is not an asset identifier: it is not ADA and has no colon"),
+        (PLACE | {"base": "lovelace"}, "base: an asset identifier must be ADA or policy:name in hex, got 'lovelace'"),
         (
             PLACE | {"base": "ADA", "quote": "ADA", "price": "x"},
             "price must be a decimal or a ratio such as 7/29000, got 'x'",
