@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
-from getpass import getuser
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +30,7 @@ from tests.benchmarks.http_servers import (
     missing,
     serving,
 )
+from tests.benchmarks.nginx import configuration
 from tests.benchmarks.report import Group
 from tests.nats import spare_port
 
@@ -250,25 +250,12 @@ def granian(data: Data) -> list[Contender]:
     ]
 
 
-NGINX_CONF: Final = """
-user {user};
-worker_processes 1;
-daemon off;
-pid {folder}/nginx.pid;
-error_log {folder}/error.log;
-events {{ worker_connections 1024; }}
-http {{
-    access_log off;
+NGINX_HTTP: Final = """
     sendfile on;
     tcp_nopush on;
     open_file_cache max=100;
     keepalive_requests 1000000000;
     default_type application/json;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
     map_hash_bucket_size 256;
     map $arg_base $book {{ "{small}" small; "{large}" large; }}
     server {{
@@ -277,7 +264,6 @@ http {{
         location = /trading-view/order-book {{ try_files /$book =404; }}
         location = /trading-view/pair-list {{ try_files /list =404; }}
     }}
-}}
 """
 
 
@@ -286,7 +272,8 @@ def nginx(data: Data) -> list[Contender]:
         (data.folder / name).write_bytes(target.expected or b"")
     port, file = spare_port(), data.folder / "nginx.conf"
     small, large = data.small.pair.base, data.large.pair.base
-    file.write_text(NGINX_CONF.format(user=getuser(), folder=data.folder, port=port, small=small, large=large))
+    http = NGINX_HTTP.format(folder=data.folder, port=port, small=small, large=large)
+    file.write_text(configuration(data.folder, http))
     command = ("nginx", "-c", str(file), "-p", str(data.folder))
     return [data.python(OURS, "market_index", data.targets), Contender(NGINX, command, data.targets, port=port)]
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from getpass import getuser
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from market_index_feeds import open_store
 from tests.benchmarks.books import books
 from tests.benchmarks.figures import Row, alone, not_measured, percentile
 from tests.benchmarks.http_servers import missing
+from tests.benchmarks.nginx import configuration
 from tests.benchmarks.report import Group
 from tests.benchmarks.seen import ROOT, publish_spot, seen_after
 from tests.benchmarks.whole_path import serving
@@ -107,20 +107,7 @@ def leaf(folder: Path, *, times: int) -> Iterator[Row]:
     yield alone("from a publish to where a replica behind a leaf node has it: p50", "ms", [percentile(after, 50)])
 
 
-NGINX: Final = """
-user {user};
-worker_processes 1;
-daemon off;
-pid {folder}/nginx.pid;
-error_log {folder}/error.log;
-events {{ worker_connections 1024; }}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
+NGINX_HTTP: Final = """
     proxy_cache_path {folder}/cache keys_zone=books:10m;
     upstream replica {{ server 127.0.0.1:{replica}; keepalive 16; }}
     server {{
@@ -136,7 +123,6 @@ http {{
             proxy_cache_use_stale updating error timeout;
         }}
     }}
-}}
 """
 
 
@@ -163,8 +149,8 @@ def cached(folder: Path, *, rounds: int, seconds: int) -> Iterator[Row]:
 
 @contextmanager
 def cache(folder: Path, replica: int, path: str) -> Iterator[int]:
-    port, configuration = spare_port(), folder / "nginx.conf"
-    configuration.write_text(NGINX.format(user=getuser(), folder=folder, replica=replica, port=port))
+    port, file = spare_port(), folder / "nginx.conf"
+    file.write_text(configuration(folder, NGINX_HTTP.format(folder=folder, replica=replica, port=port)))
 
     def answers() -> bool:
         try:
@@ -172,7 +158,7 @@ def cache(folder: Path, replica: int, path: str) -> Iterator[int]:
         except OSError:
             return False
 
-    command = ["nginx", "-c", str(configuration), "-p", str(folder)]
+    command = ["nginx", "-c", str(file), "-p", str(folder)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
             eventually(answers)
