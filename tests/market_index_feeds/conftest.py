@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from market_index import LiveIndex
-from market_index_feeds import Feed, Store, open_feed
+from market_index_feeds import Feed, Store, backoff, open_feed, open_store, relay
 from tests.market_index_feeds.made_up import book
 
 
@@ -30,3 +31,17 @@ def feed(store: Store, live: LiveIndex) -> Iterator[Feed]:
     with open_feed(store.target) as feed:
         feed.start(live)
         yield feed
+
+
+@pytest.fixture
+def quick_relay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let relays check and retry often."""
+    monkeypatch.setattr(relay, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.1)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[Store]:
+    """A store that a relay follows."""
+    with open_store(tmp_path / "market.db", synchronous="normal") as store:
+        yield store

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -14,8 +13,7 @@ from typing import Any
 import pytest
 
 from market_index import MarketIndex, OrderBook, wire
-from market_index_feeds import Relay, Store, StoreError, backoff, open_feed, open_store
-from market_index_feeds import relay as relay_module
+from market_index_feeds import Relay, Store, StoreError, open_feed, open_store
 from market_index_feeds.nats.bucket import configuration
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair
@@ -23,17 +21,7 @@ from tests.market_index_feeds.media import Bucket, File
 from tests.market_index_feeds.relays import await_spots, read, read_or_none, relaying
 from tests.waiting import DEADLINE_SECONDS, eventually
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_module, "CHECK_SECONDS", 0.05)
-    monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.1)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "market.db", synchronous="normal") as store:
-        yield store
+pytestmark = pytest.mark.usefixtures("quick_relay")
 
 
 def test_the_store_is_made_the_same_and_kept_the_same(source: Store, bucket: str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,24 +9,13 @@ import pytest
 
 from market_index import Freshness
 from market_index.freshness import UNKNOWN
-from market_index_feeds import Store, backoff, open_feed, open_store
-from market_index_feeds import relay as relay_module
+from market_index_feeds import Store, open_feed, open_store
 from tests.market_index_feeds.made_up import book, pair
 from tests.market_index_feeds.media import File
 from tests.market_index_feeds.relays import await_spots, read, relaying
 from tests.waiting import eventually
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_module, "CHECK_SECONDS", 0.05)
-    monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.1)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "market.db", synchronous="normal") as store:
-        yield store
+pytestmark = pytest.mark.usefixtures("quick_relay")
 
 
 FRESH = [Freshness(f"slot {number}", datetime(2026, 11, 22, tzinfo=UTC) + timedelta(number)) for number in range(9)]
