@@ -363,8 +363,7 @@ def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
     price, amount = entry
     try:
         price = to_price(price)
-        if type(amount) is not int or not 0 <= amount <= MAX_LIQUIDITY:
-            reject_amount("the amount", amount)
+        require_amount("the amount", amount)
     except MarketIndexError as error:
         raise error.at(f"{side.value}s[{position}]") from None
     return price, amount
