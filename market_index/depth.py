@@ -121,17 +121,17 @@ def grouped(levels: Levels, step: Decimal) -> Levels:
         return EXACT.add(whole, _ONE) if rest and side is Side.ASK else whole
 
     prices: list[Decimal] = []
-    totals = array("Q")
+    amounts = array("Q")
     for whole, cell in groupby(zip(levels.prices, levels.amounts, strict=True), key=multiple):
-        cell_prices, amounts = zip(*cell, strict=True)
+        cell_prices, cell_amounts = zip(*cell, strict=True)
         try:
             price = to_price(EXACT.multiply(whole, step))
         except InvalidPrice:
             # The multiple is not a price: it is zero, or has too many digits.
             price = cell_prices[-1]
-        total = sum(amounts)
+        total = sum(cell_amounts)
         if total > MAX_LIQUIDITY:
             reject_total(side, price, total)
         prices.append(price)
-        totals.append(total)
-    return levels_of_columns(side, prices, totals)
+        amounts.append(total)
+    return levels_of_columns(side, prices, amounts)

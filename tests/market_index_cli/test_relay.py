@@ -40,7 +40,7 @@ def test_a_killed_relay_does_not_damage_the_store(bucket: str, tmp_path: Path):
         source.publish(*(book(number, 1) for number in range(200)))
         for spot in range(2, 8):
             with running(tmp_path, store, bucket, command="relay") as relay:
-                eventually(lambda: "relaying" in relay.stderr)  # it is over when the loop goes on
+                eventually(lambda: "relaying" in relay.stderr)  # each round starts a relay and kills it
                 source.publish(*(book(number, spot) for number in range(200)))
                 time.sleep(0.01 * spot)  # the kill comes at another moment of the relaying each time
                 relay.process.kill()
