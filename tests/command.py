@@ -62,17 +62,19 @@ def invoke(*arguments: object, **environment: str) -> subprocess.CompletedProces
 
 @contextmanager
 def _own_signals_and_logging() -> Iterator[None]:
-    """Hide the log handlers of pytest from the command, and restore its signal handler and log levels at the end."""
-    root = logging.getLogger()
+    """Hide the log handlers of pytest from the command; at the end, restore signal handler, log levels and filters."""
+    root, limited = logging.getLogger(), logging.getLogger("uvicorn.error")
     loggers = [root, *map(logging.getLogger, ("market_index_feeds", "uvicorn.access"))]
     levels = [logger.level for logger in loggers]
     handlers, root.handlers = root.handlers, []
+    filters = limited.filters.copy()
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, on_sigterm)
         root.handlers = handlers
+        limited.filters = filters
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
