@@ -55,13 +55,13 @@ def run(*arguments: object, stdin: str | None = None, **environment: str) -> sub
 def invoke(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in this process, which takes a tenth of the time."""
     runner = CliRunner(env=environment, catch_exceptions=False)
-    with _own_signals_and_logging():
+    with own_signals_and_logging():
         result = runner.invoke(main, [*map(str, arguments)], prog_name=COMMAND.name)
     return subprocess.CompletedProcess("market-index", result.exit_code, result.stdout, result.stderr)
 
 
 @contextmanager
-def _own_signals_and_logging() -> Iterator[None]:
+def own_signals_and_logging() -> Iterator[None]:
     """Hide the log handlers of pytest from the command; at the end, restore signal handler, log levels and filters."""
     root, limited = logging.getLogger(), logging.getLogger("uvicorn.error")
     loggers = [root, *map(logging.getLogger, ("market_index_feeds", "uvicorn.access"))]

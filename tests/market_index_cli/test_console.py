@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from market_index_cli.console import OncePerSecond
-from market_index_cli.errors import EXIT_FEED
-from tests.command import invoke
 
 
 @contextmanager
@@ -42,8 +39,3 @@ def test_every_traceback_is_logged(caplog: pytest.LogCaptureFixture):
             logger.error("Exception in ASGI application", exc_info=error)
     assert "ValueError: one" in caplog.text
     assert "KeyError: 'two'" in caplog.text
-
-
-def test_a_command_run_within_a_test_leaves_no_filter_to_the_next_test(tmp_path: Path):
-    assert invoke("relay", tmp_path / "missing.ndjson", tmp_path / "market.db").returncode == EXIT_FEED
-    assert not logging.getLogger("uvicorn.error").filters

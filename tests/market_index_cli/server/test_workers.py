@@ -20,7 +20,7 @@ from market_index import OrderBook, wire
 from market_index_cli.server import serving, workers
 from market_index_cli.server.connection import Limits
 from market_index_feeds import open_feed, open_store
-from tests.command import SAMPLE, Running, invoke, run, running
+from tests.command import SAMPLE, Running, invoke, own_signals_and_logging, run, running
 from tests.market_index_feeds.made_up import pair
 from tests.service import Client, Service
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -277,7 +277,7 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         workers=2,
         page=True,
     )
-    with pytest.raises(SystemExit) as ended:
+    with own_signals_and_logging(), pytest.raises(SystemExit) as ended:
         serving.serve_as_worker(settings, listener, lambda: None)
     return ended.value.code
 
