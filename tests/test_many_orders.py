@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+import signal
 import time
 from asyncio import AbstractEventLoop
 from pathlib import Path
@@ -12,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.benchmarks.many_orders import Resting
-from tests.benchmarks.observed import BEAT_SECONDS, Observed, Recorder
+from tests.benchmarks.observed import BEAT_SECONDS, Observed, Recorder, idle
 
 
 def test_a_blocked_loop_is_late_for_each_beat_that_was_due(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -27,6 +29,19 @@ def test_a_blocked_loop_is_late_for_each_beat_that_was_due(monkeypatch: pytest.M
     delays = [call.args[0] for call in loop.call_later.call_args_list]
     assert delays == pytest.approx([BEAT_SECONDS, 0.5 * BEAT_SECONDS])
     assert observed.since(100 + BEAT_SECONDS).late == observed.late[1:]
+
+
+def test_an_idle_process_records_until_it_is_terminated(tmp_path: Path):
+    recorded = tmp_path / "idle.json"
+
+    async def terminated() -> None:
+        recording = asyncio.create_task(idle(recorded))
+        await asyncio.sleep(0)  # the task starts to wait for the signal
+        signal.raise_signal(signal.SIGTERM)
+        await recording
+
+    asyncio.run(terminated())
+    assert Observed.load(recorded).late[0] == 0
 
 
 def test_changes_keep_the_number_of_orders():

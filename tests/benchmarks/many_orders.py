@@ -66,7 +66,8 @@ long a request waits that arrives at any time. The causes, and what bounds them 
   lasts for the switch interval, which `market-index serve` sets to half a millisecond. A single step that does not
   return to the interpreter, as copying a list or decoding a line, takes its time.
 - *The machine*. The producer, the two threads of the server and the clients share the cores. While a thread that has
-  the turn waits for a core, the other one waits too. With two cores this is the largest part.
+  the turn waits for a core, the other one waits too. With two cores this is the largest part. An idle process, whose
+  event loop has nothing but the same beat, shows how long the machine alone makes a process wait.
 
 From a written block until it is served it takes at least the processor time to read, apply and publish it; the part
 *Orders by id* has these rates.
@@ -238,10 +239,12 @@ def rows(load: Load) -> Iterator[Row]:
     """Load the orders, then measure until the time is over."""
     producing = [sys.executable, "-m", "tests.benchmarks.many_orders", "--produce", *load.arguments]
     with tempfile.TemporaryDirectory() as folder:
-        recorded = Path(folder, "observed.json")
-        serving = [sys.executable, "-m", "tests.benchmarks.observed", str(recorded), "serve", "orders:-", "--port", "0"]
+        recorded, recorded_idle = Path(folder, "observed.json"), Path(folder, "idle.json")
+        observing = [sys.executable, "-m", "tests.benchmarks.observed"]
+        serving = [*observing, str(recorded), "serve", "orders:-", "--port", "0"]
         begun = time.monotonic()
         with (
+            subprocess.Popen([*observing, str(recorded_idle)], cwd=ROOT) as idle,
             subprocess.Popen(producing, cwd=ROOT, stdout=subprocess.PIPE) as producer,
             subprocess.Popen(serving, cwd=ROOT, stdin=producer.stdout, stderr=subprocess.PIPE, text=True) as server,
         ):
@@ -254,14 +257,16 @@ def rows(load: Load) -> Iterator[Row]:
                 yield alone(f"{load}: from the first event until the server keeps up", "s", [loaded - begun])
                 reader, lists, sampled = under_load(load, port, server.pid)
             finally:
+                idle.terminate()
                 producer.kill()
                 server.terminate()
                 ended = time.monotonic()
         yield alone(f"{load}: from SIGTERM to the end of the process", "s", [time.monotonic() - ended])
-        observed = Observed.load(recorded).since(loaded)
+        observed, observed_idle = (Observed.load(one).since(loaded) for one in (recorded, recorded_idle))
     yield from answered(load, reader, lists)
     yield from used(load, sampled)
     yield from blocked(load, observed)
+    yield from percentiles(f"{load}: an idle process on the same machine: event loop blocked", observed_idle.late)
 
 
 def until_caught_up(port: int) -> None:

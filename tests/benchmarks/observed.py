@@ -1,5 +1,7 @@
 """Runs `market-index` and records what blocks its event loop: `python -m tests.benchmarks.observed FILE serve FEED …`.
 
+Without a command, the event loop does nothing else until SIGTERM: it is late only if the machine is.
+
 A beat of the event loop is due every two milliseconds. How late each one is, is how long a request that arrives then
 has to wait for the event loop: a loop that was blocked for 20 ms is late for ten beats. Garbage collections are
 recorded too, because they block all threads. The file is written when the command ends. All times are seconds of the
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import signal
 import socket
 import sys
 import time
@@ -98,5 +101,17 @@ def run(path: Path, arguments: list[str]) -> None:
         recorder.write(path)
 
 
+async def idle(path: Path) -> None:
+    """Do nothing until SIGTERM, and write what was recorded."""
+    loop, ended, recorder = asyncio.get_running_loop(), asyncio.Event(), Recorder()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    recorder.beat(loop)
+    await ended.wait()
+    recorder.write(path)
+
+
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), sys.argv[2:])
+    if arguments := sys.argv[2:]:
+        run(Path(sys.argv[1]), arguments)
+    else:
+        asyncio.run(idle(Path(sys.argv[1])))
