@@ -310,7 +310,7 @@ def groups(*, quick: bool) -> dict[str, Group]:
                 *all_three(FASTAPI, 4, 12, 10, headline=BOOK_50),
                 *all_three(LITESTAR, headline=BOOK_50),
                 *all_three(STARLETTE),
-                *all_three(ROUTED, 1.1, None, 1.1),
+                *all_three(ROUTED, 1.1, None, None),
             ],
         ),
         "go": group(go, [*all_three(GO, 1, 3, None), *all_three(GO_PREBUILT, headline=BOOK_50)], needs=("go",)),
