@@ -46,14 +46,14 @@ class KeyOrder(Generic[K, V]):
 
     Args:
         hashes: Returns one non-negative integer per key, the same in every process, with well mixed lowest six bits.
-        is_same: Whether a new value equals the old one, so that the chunk is kept; None is the value of an absent key.
+        is_same: Whether a new value equals the old one, so that the chunk is kept.
         sort_key: Maps a key to its sort value; None if keys are sorted by themselves.
         keeps_item: Whether the cached item of a value is also valid for its replacement.
         new_item: Returns the item of a new value in a chunk that has items; None if the item is computed later.
     """
 
     hashes: Callable[[Iterable[K]], Iterable[int]]
-    is_same: Callable[[V | None, V | None], bool]
+    is_same: Callable[[V, V], bool]
     sort_key: Callable[[Any], Any] | None = None
     keeps_item: Callable[[V, V], bool] | None = None
     new_item: Callable[[K, V], Any] = lambda _, __: None
@@ -185,10 +185,10 @@ class Chunked(Generic[K, V]):
         """
         if not self._size:
             return self._filled(changes)
-        order, chunks, bounds, size = self._order, self._chunks, self._bounds, self._size
+        order, bounds, size = self._order, self._bounds, self._size
         sort_key, is_split = order.sort_key, size > MAX_UNSPLIT
-        # The positions of the chunks that this call has copied, and so may change.
-        copied: set[int] = set()
+        # A chunk at its place in `shared` is copied before it is changed, and so is the list if it is `shared`.
+        chunks = shared = self._chunks
         for key, value in changes:
             sought: Any = key if sort_key is None else sort_key(key)
             at = bisect_left(bounds, sought) if bounds else 0
@@ -196,12 +196,12 @@ class Chunked(Generic[K, V]):
             keys = chunk.keys
             position = bisect_left(keys, sought, key=sort_key)
             is_present = position < len(keys) and keys[position] == key
-            if order.is_same(chunk.values[position] if is_present else None, value or None):
+            # Nothing changes if the value stays the same, or if the key to remove is absent.
+            if order.is_same(chunk.values[position], value) if is_present and value else not (is_present or value):
                 continue
-            if at not in copied:
-                chunks = chunks.copy() if chunks is self._chunks else chunks
+            if chunk is shared[at]:
+                chunks = shared.copy() if chunks is shared else chunks
                 chunks[at] = chunk = chunk.copy()
-                copied.add(at)
             if is_present and value:
                 chunk.replace(position, value, order)
                 continue
@@ -213,12 +213,11 @@ class Chunked(Generic[K, V]):
             if is_split:
                 settled = _settled(order, chunks, bounds, at, position, is_new=bool(value))
                 if settled is not bounds:
-                    bounds = settled
-                    copied.clear()
+                    bounds, shared = settled, chunks
             elif size > MAX_UNSPLIT:
                 split = Chunked(order, chunk)
-                chunks, bounds, is_split = split._chunks, split._bounds, True
-                copied.clear()
+                chunks = shared = split._chunks
+                bounds, is_split = split._bounds, True
         return self if chunks is self._chunks else self._derived(chunks, bounds, size)
 
     def _filled(self, changes: Iterable[tuple[K, V | None]]) -> Self:
