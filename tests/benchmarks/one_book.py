@@ -6,7 +6,7 @@ import random
 from bisect import bisect_left
 from collections.abc import Iterator
 from decimal import Decimal
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Final, TypeAlias
 
 import order_book as order_book_extension
@@ -30,11 +30,16 @@ Each change sets, adds or removes one bid, and the best levels are read after ea
 sorts them once. *Decimal and bisect* reads each price and finds its place in one list, and does nothing else.
 
 One change reads and validates a price and an amount, finds and copies a chunk, and creates a level, a side and a book.
-None of these steps takes more than a fifth of the time. One function that does all of them, on objects that are not
-frozen, was faster than sortedcontainers, but it would be a second way to change a book, and values are immutable.
+None of these steps takes more than a fifth of the time. One function that does all of them took 0.8 of the time of
+sortedcontainers in 50 levels, 0.92 in 500 and 0.85 in 5,000. It would be a second way to change a book, in one module
+that sets the slots of all classes. Changing a chunk in the loop over the changes, instead of by methods, saved a
+twentieth or less.
 
-Of many changes at once, reading the prices and finding their places takes a third of the time or more. A chunk is
-copied once per call. The rest is the copies, the new levels, and the hashes of new prices.
+Of many changes at once, reading the prices, creating the levels and finding their places takes 120 µs, and the least
+code that also changes the chunks takes 0.7 of the time. Two more designs were measured. Gathering the changes by chunk
+took the same time for many changes, because a chunk has two of them on average, and a tenth more for one change.
+Reading by column saved a twentieth. Each batch follows the batch before, as in a stream: if all versions are kept, the
+garbage collector adds a fifth.
 """
 
 
@@ -107,7 +112,7 @@ def applying_many(*, quick: bool) -> Iterator[Row]:
     falling = [price.copy_negate() for price in one.bids.prices]
     ours, floor = "apply", "Decimal and bisect"
     contenders = {
-        ours: lambda: [one.apply(bids=batch) for batch in batches],
+        ours: lambda: reduce(lambda current, batch: current.apply(bids=batch), batches, one),
         floor: lambda: [bisect_left(falling, Decimal(text).copy_negate()) for batch in batches for text, _ in batch],
     }
     seconds = divided(interleaved(contenders, quick=quick), len(batches))
