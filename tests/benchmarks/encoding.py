@@ -31,9 +31,9 @@ TITLE: Final = "Encoding and decoding"
 ABOUT: Final = f"""
 One book of {LEVELS} levels a side is decoded and encoded. *msgspec* and *pydantic* decode into typed objects and
 check no more than types; *json.loads* makes dicts, lists and texts. Rows that are validated are decoded one by one,
-as a feed does. A chunk is encoded by columns, with one template for all its levels. One f-string per level, a join of
-texts, and short separators that are replaced afterwards were slower. *Its numbers alone* are formatted without keys or
-chunks: no encoder in Python does less.
+as a feed does. A chunk is encoded by columns: its prices are joined to a template of bytes for its amounts. A template
+of text for all its numbers took 1.4 times as long, as did one for all chunks of a book, and one f-string per level; a
+join of prices, amounts and keys took 1.2 times as long. *Its numbers alone* are formatted without keys or chunks.
 
 After one change in a book of {DEEP:,} levels a side, the body with its ETag is compared with encoding all levels again,
 and its gzip with `gzip.compress` of the whole at the same level.
@@ -139,10 +139,10 @@ def encoding(*, quick: bool) -> Iterator[Row]:
     struct, model = msgspec.json.decode(text, type=StructBook), ModelBook.model_validate_json(text)
     assert msgspec.json.encode(struct) == model.model_dump_json().encode() == text
     prices, amounts = (*one.bids.prices, *one.asks.prices), (*one.bids.amounts, *one.asks.amounts)
-    numbers, template = "its numbers alone", "%s" * len(prices) + "%d" * len(amounts)
+    numbers, template = "its numbers alone", b"%d" * len(amounts)
     contenders: dict[str, Any] = {
         "order_book_to_json": Prepared(partial(forget_encoded, one), wire.order_book_to_json),
-        numbers: lambda: template % (*map(EXACT.to_sci_string, prices), *amounts),
+        numbers: lambda: ("".join(map(EXACT.to_sci_string, prices)), template % amounts),
         "msgspec": lambda: msgspec.json.encode(struct),
         "pydantic": model.model_dump_json,
     }

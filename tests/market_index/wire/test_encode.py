@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, localcontext
 from hashlib import blake2b
 from typing import Any
 
@@ -79,6 +79,13 @@ def test_sides_of_several_chunks_are_in_the_shape_of_the_contract():
         assert json.loads(wire.order_book_to_json(book))["asks"] == expected
         counts.add(len(book.asks.chunks))
     assert {1, 2, 3} <= counts
+
+
+@given(order_books())
+def test_an_order_book_has_one_text_in_every_decimal_context(book: OrderBook):
+    with localcontext(Context(prec=1, capitals=0, traps=[Inexact])):
+        text = wire.order_book_to_json(book)
+    assert text == wire.order_book_to_json(wire.order_book_from_json(text))
 
 
 class TestParts:
