@@ -30,8 +30,11 @@ from market_index_feeds.sqlite.file import SCHEMA_VERSION, Unusable, connect, lo
 MAX_RUNS: Final = 1000
 """How many runs a file keeps. A follower of an older run reads the whole file again."""
 
-_PAIRS_PER_QUERY: Final = 500
-"""How many pairs one query names. SQLite before 3.32 allows 999."""
+_PAIRS_PER_BATCH: Final = 128
+"""How many pairs one query names, and how many rows are then written: so few that they stay in the processor's cache.
+
+SQLite before 3.32 allows 999 parameters.
+"""
 
 _DIGEST_BYTES: Final = 16
 _MODULUS: Final = 256**_DIGEST_BYTES
@@ -103,22 +106,14 @@ class Change:
     def put(self, bodies: Mapping[str, bytes | None]) -> None:
         """Store the JSON of books under their pairs; None retracts the pair."""
         pairs = list(bodies)
-        for start in range(0, len(pairs), _PAIRS_PER_QUERY):
-            some = pairs[start : start + _PAIRS_PER_QUERY]
+        revision = self.revision
+        for start in range(0, len(pairs), _PAIRS_PER_BATCH):
+            some = pairs[start : start + _PAIRS_PER_BATCH]
             before = self.connection.execute(f"{DIGESTS} WHERE pair IN ({', '.join('?' * len(some))})", some)
             self.total -= sum_of(digest for (digest,) in before)
-        revision = self.revision
-        rows = [
-            (
-                pair,
-                revision,
-                digest_of(revision, body or pair.encode("ascii")),
-                None if body is None else str(body, "ascii"),
-            )
-            for pair, body in bodies.items()
-        ]
-        self.total += sum_of(digest for _, _, digest, _ in rows)
-        self.connection.executemany(_PUT, rows)
+            rows = [_row(pair, revision, bodies[pair]) for pair in some]
+            self.total += sum_of(digest for _, _, digest, _ in rows)
+            self.connection.executemany(_PUT, rows)
 
     def finish(self) -> None:
         """Store the position, the sum of digests, and the freshness."""
@@ -127,6 +122,11 @@ class Change:
         published_at = None if time is None else format_time(time)
         run = self.position.revision, total, self.freshness.as_of, published_at, self.position.token
         self.connection.execute("UPDATE runs SET last = ?, total = ?, as_of = ?, published_at = ? WHERE token = ?", run)
+
+
+def _row(pair: str, revision: int, body: bytes | None) -> tuple[str, int, bytes, str | None]:
+    digest = digest_of(revision, body or pair.encode("ascii"))
+    return pair, revision, digest, None if body is None else str(body, "ascii")
 
 
 def digest_of(revision: int, content: bytes) -> bytes:

@@ -55,6 +55,9 @@ _Identities: TypeAlias = tuple[Identity | None, Identity | None, Identity | None
 
 _ROWS_PER_BATCH: Final = 256
 
+_PAGE_CACHE_KIB: Final = 16_384
+"""The maximum size of the page cache. In SQLite's 2 MiB, a call with 1,000 books of 6 kB reads and writes pages twice."""
+
 _CLOSE_WAIT_SECONDS: Final = 0.1
 """Timeout of `close` for other processes. Afterwards the last process that has the file open copies the log."""
 
@@ -114,6 +117,8 @@ class SqliteStore(Store):
             connection.create_function("digest_of", 2, _digest_of_text, deterministic=True)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {synchronous}")
+            # A negative size is in KiB.
+            connection.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
             connection.execute(_CREATE_STAGED)
             last_run(connection)
             self._identities = file, *self._current_identities()[1:]
