@@ -77,8 +77,8 @@ def cumulative(levels: Levels) -> tuple[CumulativeLevel, ...]:
     """Return the running totals of the levels of a side."""
     prices, amounts = levels.prices, levels.amounts
     with localcontext(EXACT):
-        quotes = tuple(accumulate(map(mul, prices, amounts)))
-    return tuple(rows(CumulativeLevel, len(prices), prices, accumulate(amounts), plain_column(quotes)))
+        quotes = plain_column(accumulate(map(mul, prices, amounts)))
+        return tuple(rows(CumulativeLevel, len(prices), prices, accumulate(amounts), quotes))
 
 
 def totals(levels: Levels) -> tuple[int, Decimal]:

@@ -56,7 +56,7 @@ _Identities: TypeAlias = tuple[Identity | None, Identity | None, Identity | None
 _ROWS_PER_BATCH: Final = 256
 
 _PAGE_CACHE_KIB: Final = 16_384
-"""The maximum size of the page cache. In SQLite's 2 MiB, a call with 1,000 books of 6 kB reads and writes pages twice."""
+"""The maximum size of the page cache. With SQLite's 2 MiB, a call with 1,000 books of 6 kB reads each page twice."""
 
 _CLOSE_WAIT_SECONDS: Final = 0.1
 """Timeout of `close` for other processes. Afterwards the last process that has the file open copies the log."""

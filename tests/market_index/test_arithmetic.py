@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index.arithmetic import EXACT, plain
+from market_index.arithmetic import EXACT, plain, plain_column
 
 
 @given(st.integers(-(10**40), 10**40), st.integers(-40, 40))
@@ -21,6 +21,7 @@ def test_a_plain_number_is_equal_and_has_no_trailing_zeros_after_the_point(coeff
     _, digits, places = result.as_tuple()
     assert Fraction(result) == Fraction(number)
     assert places == 0 or (isinstance(places, int) and places < 0 and digits[-1] != 0)
+    assert number < 0 or [*map(str, plain_column([number, number]))] == [str(result)] * 2
 
 
 @pytest.mark.parametrize(
