@@ -61,11 +61,23 @@ NEVER_PUBLISHED: Final = Position(b"", 0)
 
 @frozen
 class Run:
-    """The last run of a file: its position, the sum of the digests of all rows, and the freshness."""
+    """The last run of a file: its position, the sum of the digests of all rows, and the texts of the freshness."""
 
     position: Position
     total: int
-    freshness: Freshness
+    as_of: bytes | None = None
+    published_at: bytes | None = None
+
+    @property
+    def freshness(self) -> Freshness:
+        """The freshness, parsed lazily; unknown if it is invalid, or if the file has schema 1."""
+        as_of, published_at = (
+            one if one is None else str(one, "ascii", "replace") for one in (self.as_of, self.published_at)
+        )
+        try:
+            return Freshness(as_of, None if published_at is None else parse_time(published_at))
+        except InvalidFreshness:
+            return UNKNOWN
 
 
 class Change:
@@ -85,10 +97,10 @@ class Change:
         self.connection = connection
         self.position: Position = Position(last.token if continues else secrets.token_bytes(16), last.revision + 1)
         self.total: int = run.total
-        self.freshness_before: Freshness = run.freshness
+        self.run_before: Run = run
         self.freshness: Freshness = freshness
-        if keeps_as_of:
-            self.freshness = freshness.changed(as_of=self.freshness_before.as_of)
+        if keeps_as_of and run.as_of is not None:
+            self.freshness = freshness.changed(as_of=run.freshness.as_of)
         if not continues:
             connection.execute(
                 "INSERT INTO runs VALUES (?, ?, ?, ?, NULL, NULL)", (*[self.revision] * 2, self.position.token, b"")
@@ -140,17 +152,12 @@ def sum_of(digests: Iterable[bytes]) -> int:
 
 
 def last_run(connection: sqlite3.Connection) -> Run:
-    """Return the last run of the file. The freshness is unknown if it is invalid, or if the file has schema 1."""
+    """Return the last run of the file."""
     row = connection.execute("SELECT * FROM runs ORDER BY first DESC LIMIT 1").fetchone()
     if row is None:
-        return Run(NEVER_PUBLISHED, 0, UNKNOWN)
+        return Run(NEVER_PUBLISHED, 0)
     _, last, token, total, *times = row
-    as_of, published_at = (one if one is None else str(one, "ascii", "replace") for one in times or (None, None))
-    try:
-        freshness = Freshness(as_of, None if published_at is None else parse_time(published_at))
-    except InvalidFreshness:
-        freshness = UNKNOWN
-    return Run(Position(token, last), int.from_bytes(total), freshness)
+    return Run(Position(token, last), int.from_bytes(total), *times)
 
 
 def reaches(connection: sqlite3.Connection, position: Position) -> bool:

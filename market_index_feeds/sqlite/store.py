@@ -211,7 +211,7 @@ class SqliteStore(Store):
             published = change.connection.execute(_PUBLISH_STAGED, {"revision": revision, "number": number}).rowcount
             # Computed again, which repairs a sum that was wrong before.
             before, change.total = change.total, sum_of(one for (one,) in change.connection.execute(DIGESTS))
-            if not (published or dropped) and change.total == before and freshness == change.freshness_before:
+            if not (published or dropped) and change.total == before and freshness == change.run_before.freshness:
                 change.connection.execute("ROLLBACK")
                 revision -= 1
                 self._expected_position = last_run(change.connection).position
