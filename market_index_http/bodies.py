@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from threading import Lock
 from typing import Final, TypeAlias, TypeVar, final
@@ -46,7 +46,23 @@ Messages: TypeAlias = tuple[Message, Message]
 """The two messages of an ASGI response: its start, and its body."""
 
 
-@final
+def constant_fields(cache_control: bytes, content_fields: Fields = JSON_FIELDS) -> Fields:
+    """Return the header fields of a body that do not depend on its content: those for caches, and the given ones."""
+    return (b"cache-control", cache_control), _VARY, *content_fields
+
+
+@lru_cache(maxsize=1024)
+def _with_length(fields: Fields, length: int) -> Fields:
+    """Return the fields and Content-Length, the same object for bodies of equal length."""
+    return *fields, _content_length(length)
+
+
+# Formatting a number takes longer than finding it.
+@lru_cache(maxsize=1024)
+def _content_length(length: int) -> tuple[bytes, bytes]:
+    return b"content-length", b"%d" % length
+
+
 class Body:
     """One body, as an ASGI application that responds to GET and HEAD with it.
 
@@ -55,40 +71,25 @@ class Body:
     Args:
         content: The uncompressed body.
         digest: Identifies the content; it becomes the entity tag, with the suffix `-gzip` for the gzip form.
-        cache_control: The value of Cache-Control.
-        parts: The parts of the content, to join the gzip form from cached pieces; empty to compress it as a whole.
-        compress: Whether the body may be compressed.
-        fields: Further header fields, which must include the content type.
-        spelled: Applied to the content when it is sent; it must not change the length.
+        fields: The header fields that do not depend on the content, from `constant_fields`.
     """
 
-    __slots__ = ("_compressing", "_gzip", "_gzip_etag", "_headers", "_parts", "_spelled", "content", "digest")
+    # There is one for each small book. So rare attributes are in subclasses, bodies share equal header fields, and the
+    # other fields are created for each response.
+    __slots__ = ("_etag", "_fields", "_gzip", "content")
+    _parts: Sequence[EncodedPart] = ()
+    _spelled: Callable[[bytes], bytes] | None = None
 
-    def __init__(
-        self,
-        content: bytes,
-        digest: str,
-        cache_control: bytes,
-        *,
-        parts: Sequence[EncodedPart] = (),
-        compress: bool = True,
-        fields: Fields = JSON_FIELDS,
-        spelled: Callable[[bytes], bytes] | None = None,
-    ) -> None:
+    def __init__(self, content: bytes, digest: str, fields: Fields) -> None:
         self.content: bytes = content
-        self.digest: str = digest
-        self._headers = (
-            (b"etag", f'"{digest}"'.encode("ascii")),
-            (b"cache-control", cache_control),
-            _VARY,
-            *fields,
-            (b"content-length", b"%d" % len(content)),
-        )
-        self._gzip_etag = f'"{digest}-gzip"'.encode("ascii") if compress and len(content) >= MIN_GZIP_BYTES else None
+        self._etag = f'"{digest}"'.encode("ascii")
+        self._fields = _with_length(fields, len(content))
         self._gzip: bytes | None = None
-        self._parts = parts
-        self._spelled = spelled
-        self._compressing = Lock()
+
+    @property
+    def digest(self) -> str:
+        """The digest in the entity tag."""
+        return self._etag[1:-1].decode("ascii")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
@@ -109,27 +110,32 @@ class Body:
         accept_encoding, if_none_match = b"", b""
         for name, value in scope["headers"]:
             if name == b"accept-encoding":
-                accept_encoding += b"," + value
+                accept_encoding = accept_encoding + b"," + value if accept_encoding else value
             elif name == b"if-none-match":
                 if_none_match += b"," + value
+        etag, content = self._etag, self.content
+        is_compressed = (
+            accept_encoding != b""
+            and prefers_gzip(accept_encoding)
+            and (self._gzip is not None or (len(content) >= MIN_GZIP_BYTES and self._spelled is None))
+        )
+        if is_compressed:
+            etag = etag[:-1] + b'-gzip"'
         # A new list for each response: middleware may add to it.
-        headers, content = [*self._headers], self.content
-        gzip_etag = self._gzip_etag if accept_encoding and prefers_gzip(accept_encoding) else None
-        if gzip_etag is not None:
-            headers[0] = (b"etag", gzip_etag)
-        if if_none_match and names_entity_tag(if_none_match, headers[0][1]):
+        if if_none_match and names_entity_tag(if_none_match, etag):
+            headers = [(b"etag", etag), *self._fields[:2], *fields]
             return (
-                {"type": "http.response.start", "status": 304, "headers": [*headers[:3], *fields]},
+                {"type": "http.response.start", "status": 304, "headers": headers},
                 {"type": "http.response.body", "body": b""},
             )
-        if gzip_etag is not None:
+        if is_compressed:
             compressed = self._gzip or self._compress_quickly()
             if compressed is None:
                 return None
             content = compressed
-            headers[-1] = (b"content-length", b"%d" % len(content))
-            headers.append(_GZIP)
-        headers += fields
+            headers = [(b"etag", etag), *self._fields[:-1], _content_length(len(content)), _GZIP, *fields]
+        else:
+            headers = [(b"etag", etag), *self._fields, *fields]
         if scope["method"] == "HEAD":
             content = b""
         elif self._spelled is not None:
@@ -140,21 +146,55 @@ class Body:
         )
 
     def _compress_quickly(self) -> bytes | None:
-        """Compress the content, or return None if that takes long or another thread does it."""
-        if not compression.is_quick(self.content, self._parts) or not self._compressing.acquire(blocking=False):
-            return None
-        try:
-            self._gzip = self._gzip or compression.gzip_body(self.content, self._parts)
-            return self._gzip
-        finally:
-            self._compressing.release()
+        """Compress the content, or return None if that takes long."""
+        # Without the lock of a subclass: at worst, a thread does the same.
+        return Body._compress(self) if compression.is_quick(self.content, self._parts) else None
+
+    def _compress(self) -> bytes:
+        self._gzip = compressed = compression.gzip_body(self.content, self._parts)
+        return compressed
+
+
+@final
+class LargeBody(Body):
+    """A body that may be large: a thread compresses it.
+
+    Args:
+        content: As of `Body`.
+        digest: As of `Body`.
+        fields: As of `Body`.
+        parts: The parts of the content, to join the gzip form from cached pieces; empty to compress it as a whole.
+    """
+
+    __slots__ = ("_compressing", "_parts")
+
+    def __init__(self, content: bytes, digest: str, fields: Fields, parts: Sequence[EncodedPart] = ()) -> None:
+        super().__init__(content, digest, fields)
+        self._parts = parts
+        self._compressing = Lock()
 
     def _compress(self) -> bytes:
         """Compress the content once, however many threads and event loops call this."""
         with self._compressing:
-            if self._gzip is None:
-                self._gzip = compression.gzip_body(self.content, self._parts)
-            return self._gzip
+            return self._gzip or super()._compress()
+
+
+@final
+class SpelledBody(Body):
+    """A body that is made from another one when it is sent, and not compressed.
+
+    Args:
+        content: As of `Body`: the content of the other body.
+        digest: As of `Body`.
+        fields: As of `Body`.
+        spelled: Applied to the content; it must not change the length.
+    """
+
+    __slots__ = ("_spelled",)
+
+    def __init__(self, content: bytes, digest: str, fields: Fields, spelled: Callable[[bytes], bytes]) -> None:
+        super().__init__(content, digest, fields)
+        self._spelled = spelled
 
 
 @final
@@ -197,8 +237,10 @@ class Bodies:
             raise ValueError(
                 f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}"
             )
-        self._cache_control = b"no-cache" if max_age is None else b"max-age=%d" % max_age
+        self._fields = constant_fields(b"no-cache" if max_age is None else b"max-age=%d" % max_age)
         self._order_books: dict[Pair, _CachedBody] = {}
+        # A bound method would be one more object for each book.
+        self._forget = partial(_forget, self._order_books)
         # One tuple, so that a thread never sees an index with the body of another one.
         self._pair_list: tuple[ref[MarketIndex], Body] | None = None
         self._encoding = Lock()
@@ -251,7 +293,7 @@ class Bodies:
         """
         digest = blake2b(f"{body.digest} {base}/{quote}".encode("ascii"), digest_size=16).hexdigest()
         spelled = partial(with_identifiers, pair=pair, base=base, quote=quote)
-        return Body(body.content, digest, self._cache_control, compress=False, spelled=spelled)
+        return SpelledBody(body.content, digest, self._fields, spelled)
 
     def pair_list(self, index: MarketIndex) -> Body:
         """Return the body of the pair list; the previous body if the list did not change."""
@@ -268,10 +310,12 @@ class Bodies:
 
     def _body(self, parts: tuple[EncodedPart, ...], digest: str) -> Body:
         content = text_of(parts)
-        # Parts are used for large bodies only; those of a small one would store its text twice.
-        parts = parts if len(content) >= LARGE_BODY_BYTES else ()
-        return Body(content, digest, self._cache_control, parts=parts)
+        if len(content) >= LARGE_BODY_BYTES:
+            return LargeBody(content, digest, self._fields, parts)
+        # Without the parts, which would store its text twice.
+        return Body(content, digest, self._fields)
 
-    def _forget(self, cached: _CachedBody) -> None:
-        """Drop the body of a book that was freed. A replaced reference is never called back."""
-        self._order_books.pop(cached.pair, None)
+
+def _forget(order_books: dict[Pair, _CachedBody], cached: _CachedBody) -> None:
+    """Drop the body of a book that was freed. A replaced reference is never called back."""
+    order_books.pop(cached.pair, None)

@@ -1,6 +1,6 @@
 """Encoding of order books, pair lists and errors as JSON.
 
-Bodies are encoded in parts that are cached on chunks. Versions that share a chunk share its encoded part.
+Large bodies are encoded in parts that are cached on chunks. Versions that share a chunk share its encoded part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from market_index.assets import AssetId
 from market_index.chunked import Chunk
 from market_index.freshness import Freshness, format_time
 from market_index.index import MarketIndex
-from market_index.levels import Levels
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo
 from market_index.prices import price_text
@@ -37,8 +36,8 @@ _DIGEST_BYTES: Final = 16
 class EncodedPart:
     """A part of a JSON body: its text, and a digest of the text.
 
-    If a side has several chunks, every body has the same `EncodedPart` object for the same chunk. Callers can cache
-    derived results weakly by it, because parts compare by identity. Equal texts have equal digests.
+    A book of one chunk a side is one part. Otherwise, every body has the same `EncodedPart` object for the same chunk.
+    Callers can cache derived results weakly by it, because parts compare by identity. Equal texts have equal digests.
     """
 
     text: bytes
@@ -67,8 +66,17 @@ _ARRAY_AND_OBJECT_END: Final = EncodedPart(b"]}")
 def encoded_order_book(book: OrderBook) -> tuple[EncodedPart, ...]:
     """Return the response body of the order-book endpoint in parts: one line of ASCII."""
     start = f'{_identifiers(book.pair.base, book.pair.quote)},"spot":{_price_to_json(book.spot)},"bids":['
-    bids, asks = _level_parts(book.bids), _level_parts(book.asks)
-    return EncodedPart(start.encode("ascii")), *bids, _BIDS_TO_ASKS, *asks, _ARRAY_AND_OBJECT_END
+    bids, asks = book.bids.chunks, book.asks.chunks
+    if len(bids) == len(asks) == 1:
+        # Most books. It is not cached, and one part: several small ones fragment the memory between the bodies.
+        return (EncodedPart(f'{start}{_levels_json(bids[0])}],"asks":[{_levels_json(asks[0])}]}}'.encode("ascii")),)
+    return (
+        EncodedPart(start.encode("ascii")),
+        *_level_parts(bids),
+        _BIDS_TO_ASKS,
+        *_level_parts(asks),
+        _ARRAY_AND_OBJECT_END,
+    )
 
 
 def with_identifiers(text: bytes, pair: Pair, base: str, quote: str) -> bytes:
@@ -137,19 +145,8 @@ def freshness_to_json(freshness: Freshness) -> bytes:
     return f'{{"as_of":{as_of},"published_at":{published_at}}}'.encode("ascii")
 
 
-def _level_parts(levels: Levels) -> list[EncodedPart]:
-    chunks = [chunk for chunk in levels.chunks if chunk.keys]
-    if len(chunks) == 1:
-        # Not cached: most books are this small, and 10,000 of them would use 5.4 instead of 3.9 times their JSON.
-        return [chunks[0].encoded or _encode_levels(chunks[0])]
-    return _with_commas([_cached_levels(chunk) for chunk in chunks])
-
-
-def _cached_levels(chunk: Chunk[Decimal, int]) -> EncodedPart:
-    if chunk.encoded is None:
-        chunk.encoded = _encode_levels(chunk)
-    part: EncodedPart = chunk.encoded
-    return part
+def _level_parts(chunks: Iterable[Chunk[Decimal, int]]) -> list[EncodedPart]:
+    return _with_commas([chunk.encoded or _encode_levels(chunk) for chunk in chunks if chunk.keys])
 
 
 def _with_commas(parts: list[EncodedPart]) -> list[EncodedPart]:
@@ -161,14 +158,23 @@ def _with_commas(parts: list[EncodedPart]) -> list[EncodedPart]:
 
 
 def _encode_levels(chunk: Chunk[Decimal, int]) -> EncodedPart:
-    """Encode a chunk of levels."""
-    prices = _BETWEEN_PRICES.join(map(EXACT.to_sci_string, chunk.keys))
+    """Encode a chunk of levels, and cache the text on it."""
+    chunk.encoded = part = EncodedPart(_levels_json(chunk).encode("ascii"))
+    return part
+
+
+def _levels_json(chunk: Chunk[Decimal, int]) -> str:
+    """Return the JSON of a chunk of levels, separated by commas."""
+    text = _levels_text(list(map(EXACT.to_sci_string, chunk.keys)), chunk.values)
     # Only the exponent of a small number contains an E.
-    if "E" in prices:
-        prices = _BETWEEN_PRICES.join(map(price_text, chunk.keys))
-    # The joined prices are the template of the amounts, as bytes: Python fills these faster than a str.
-    template = f'{{"price":"{prices}","accumulated_liquidity":%d}}'.encode("ascii")
-    return EncodedPart(template % tuple(chunk.values))
+    return _levels_text(list(map(price_text, chunk.keys)), chunk.values) if "E" in text else text
+
+
+def _levels_text(prices: list[str], amounts: MutableSequence[int]) -> str:
+    # One template for all levels takes half the time of formatting each level.
+    fields: list[str | int] = [0] * (2 * len(prices))
+    fields[::2], fields[1::2] = prices, amounts
+    return (_LEVEL * len(prices) % tuple(fields))[1:]
 
 
 def _encode_entries(chunk: Chunk[LedgerOrder, OrderBook]) -> EncodedPart:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -13,12 +14,13 @@ import pytest
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index_http import bodies, compression, create_app
-from market_index_http.bodies import Bodies, Body
+from market_index_http.bodies import Bodies, Body, LargeBody, SpelledBody, constant_fields
 from market_index_http.compression import LARGE_BODY_BYTES
 from tests.asgi import request
 from tests.market_index_http.books import LARGE, MIDDLE, SMALL, book, numbered_pair
 
 CONTENT = b"content " * 100
+FIELDS = constant_fields(b"no-cache")
 ACCEPTS_GZIP = (b"accept-encoding", b"gzip")
 
 
@@ -34,7 +36,7 @@ def answer(body: Body, *headers: tuple[bytes, bytes], method: str = "GET") -> tu
 class TestMessages:
     """The messages for one request."""
 
-    BODY = Body(CONTENT, "tag", b"max-age=5")
+    BODY = Body(CONTENT, "tag", constant_fields(b"max-age=5"))
     PLAIN = (
         (b"etag", b'"tag"'),
         (b"cache-control", b"max-age=5"),
@@ -88,10 +90,10 @@ class TestMessages:
         answer(self.BODY, ACCEPTS_GZIP)[1].clear()
         assert answer(self.BODY)[1] == [*self.PLAIN]
 
-    def test_a_body_has_the_given_fields_and_compression_can_be_disabled(self):
-        body = Body(CONTENT, "tag", b"no-cache", compress=False, fields=((b"content-type", b"text/css"),))
+    def test_a_spelled_body_is_not_compressed_and_has_the_given_fields(self):
+        body = SpelledBody(CONTENT, "tag", constant_fields(b"no-cache", ((b"content-type", b"text/css"),)), bytes.upper)
         _, headers, content = answer(body, ACCEPTS_GZIP)
-        assert content == CONTENT
+        assert content == CONTENT.upper()
         assert headers == [
             (b"etag", b'"tag"'),
             (b"cache-control", b"no-cache"),
@@ -101,7 +103,7 @@ class TestMessages:
         ]
 
     def test_a_large_body_is_compressed_before_it_is_sent(self):
-        body = Body(b"x" * LARGE_BODY_BYTES, "tag", b"no-cache")
+        body = LargeBody(b"x" * LARGE_BODY_BYTES, "tag", FIELDS)
         assert body.messages({"method": "GET", "headers": [ACCEPTS_GZIP]}) is None
         response = request(body, "/", headers={"accept-encoding": "gzip"})
         assert (response.status, gzip.decompress(response.body)) == (200, b"x" * LARGE_BODY_BYTES)
@@ -116,7 +118,7 @@ class TestMessages:
 
         monkeypatch.setattr(compression, "gzip_body", packed)
         parts = wire.encoded_order_book(MIDDLE)
-        body = Body(CONTENT, "tag", b"no-cache", parts=parts)
+        body = LargeBody(CONTENT, "tag", FIELDS, parts)
         assert [answer(body, ACCEPTS_GZIP)[2] for _ in range(2)] == [b"packed", b"packed"]
         assert compressed == [(CONTENT, parts)]
 
@@ -179,6 +181,22 @@ class TestCache:
         size = len(wire.order_book_to_json(MIDDLE))
         monkeypatch.setattr(bodies, "LARGE_BODY_BYTES", size + offset)
         assert len(Bodies().order_book(MIDDLE)._parts) == (0 if offset else len(wire.encoded_order_book(MIDDLE)))
+
+    def test_the_body_of_a_small_book_takes_few_blocks_of_memory(self):
+        cache, small = Bodies(), [book(number) for number in range(2, 300)]
+        cache.order_book(small[0])
+        before = sys.getallocatedblocks()
+        for one in small:
+            cache.order_book(one)
+        # The weak reference, the body, its content and its entity tag.
+        assert (sys.getallocatedblocks() - before) / len(small) < 5
+
+    def test_small_bodies_of_one_length_share_their_header_fields(self):
+        cache = Bodies()
+        one, other = cache.order_book(book(2)), cache.order_book(book(3))
+        assert len(one.content) == len(other.content)
+        assert one.content != other.content
+        assert one._fields is other._fields
 
     def test_the_body_of_a_freed_book_may_be_dropped_twice(self):
         cache = Bodies()

@@ -110,6 +110,14 @@ class TestParts:
     def test_the_parts_of_a_pair_list_are_the_body(self, index: MarketIndex):
         assert wire.text_of(wire.encoded_pair_list(index)) == wire.pair_list_to_json(index.pair_list())
 
+    @pytest.mark.parametrize("count", [0, 1, 64])
+    def test_a_book_of_one_chunk_a_side_is_one_part(self, count: int):
+        levels = [(str(price), price) for price in range(1, count + 1)]
+        book = OrderBook.from_levels(PAIR, bids=levels, asks=levels)
+        (part,) = wire.encoded_order_book(book)
+        assert part.text == wire.order_book_to_json(book)
+        assert wire.order_book_from_json(part.text) == book
+
     def test_the_text_of_a_small_side_is_not_cached(self):
         book = OrderBook.from_levels(PAIR, bids=[("1", 1)])
         wire.order_book_to_json(book)
