@@ -14,14 +14,14 @@ Theory of operation
     costs as much as in one list.
 
     Results computed from a chunk are cached in its slots `items` (one object per value) and `encoded` (one for all
-    values). They are computed once for all versions that share the chunk, except the JSON of a book of one chunk a side
+    values). They are computed once for all versions that share the chunk, except the JSON of a side that is one chunk
     (see `market_index.wire.encode`). A change keeps the items of the other values.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, MutableSequence
 from functools import reduce
 from itertools import pairwise
 from operator import itemgetter
@@ -140,7 +140,7 @@ class Chunked(Generic[K, V]):
 
     __slots__ = ("_bounds", "_chunks", "_order", "_size")
     _order: KeyOrder[K, V]
-    _chunks: Sequence[Chunk[K, V]]
+    _chunks: list[Chunk[K, V]]
     _bounds: tuple[Any, ...]
     _size: int
 
@@ -148,9 +148,7 @@ class Chunked(Generic[K, V]):
         """Split a chunk of sorted, different keys at its boundaries."""
         keys = whole.keys
         size = len(keys)
-        # A tuple, which is smaller than a list: most books are one chunk a side.
-        chunks: Sequence[Chunk[K, V]] = (whole,)
-        bounds = _NO_BOUNDS
+        chunks, bounds = [whole], _NO_BOUNDS
         if size > MAX_UNSPLIT:
             ends = [end for end, mixed in enumerate(order.hashes(keys), 1) if not mixed & BOUNDARY_MASK]
             chunks = [whole[start:end] for start, end in pairwise([0, *ends, size])]
@@ -169,7 +167,7 @@ class Chunked(Generic[K, V]):
 
     def _has_same_content(self, other: Chunked[K, V]) -> bool:
         """Whether the other object has the same keys and values. Shared chunks are compared by identity."""
-        return self._order is other._order and self._size == other._size and self.chunks == other.chunks
+        return self._order is other._order and self._size == other._size and self._chunks == other._chunks
 
     def _find(self, key: K) -> tuple[Chunk[K, V], int] | None:
         """Return the chunk of a key and its position there, or None if the key is absent."""
@@ -190,8 +188,7 @@ class Chunked(Generic[K, V]):
         order, bounds, size = self._order, self._bounds, self._size
         sort_key, is_split = order.sort_key, size > MAX_UNSPLIT
         # A chunk at its place in `shared` is copied before it is changed, and so is the list if it is `shared`.
-        shared = self._chunks
-        chunks: list[Chunk[K, V]] = shared  # type: ignore[assignment]  # it becomes a list before it changes
+        chunks = shared = self._chunks
         for key, value in changes:
             sought: Any = key if sort_key is None else sort_key(key)
             at = bisect_left(bounds, sought) if bounds else 0
@@ -203,7 +200,7 @@ class Chunked(Generic[K, V]):
             if order.is_same(chunk.values[position], value) if is_present and value else not (is_present or value):
                 continue
             if chunk is shared[at]:
-                chunks = [*shared] if chunks is shared else chunks
+                chunks = shared.copy() if chunks is shared else chunks
                 chunks[at] = chunk = chunk.copy()
             if is_present and value:
                 chunk.replace(position, value, order)
@@ -219,7 +216,7 @@ class Chunked(Generic[K, V]):
                     bounds, shared = settled, chunks
             elif size > MAX_UNSPLIT:
                 split = Chunked(order, chunk)
-                chunks = shared = [*split._chunks]
+                chunks = shared = split._chunks
                 bounds, is_split = split._bounds, True
         return self if chunks is self._chunks else self._derived(chunks, bounds, size)
 
@@ -251,7 +248,7 @@ class Chunked(Generic[K, V]):
             at += 1
         return self._derived([*self._chunks[:at], self._chunks[at][:left]], self._bounds[:at], count)
 
-    def _derived(self, chunks: Sequence[Chunk[K, V]], bounds: tuple[Any, ...], size: int) -> Self:
+    def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], size: int) -> Self:
         """Return the sequence of these chunks, joined into one if it is small.
 
         The constructor is skipped because this runs for every message of a stream.

@@ -6,7 +6,7 @@ updated with every message of a stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 from operator import is_
@@ -189,7 +189,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     def _books(self) -> Iterator[OrderBook]:
         return chain.from_iterable([chunk.values for chunk in self._chunks])
 
-    def _derived(self, chunks: Sequence[Chunk[LedgerOrder, OrderBook]], bounds: tuple[Any, ...], size: int) -> Self:
+    def _derived(self, chunks: list[Chunk[LedgerOrder, OrderBook]], bounds: tuple[Any, ...], size: int) -> Self:
         """Return the index of these chunks, with this freshness."""
         derived = super()._derived(chunks, bounds, size)
         _set_freshness(derived, self.freshness)

@@ -27,7 +27,8 @@ bodies 0.31. The least code that stores these takes 3.6. Other objects of the si
 
 A lock, a digest and header fields of each body took another 0.26. The encoded parts of a small book, freed once they
 were joined, left gaps between the bodies, which took 0.17. The strategy Z_FILTERED made the gzip bodies 8 % smaller,
-and the gaps larger by the same amount. Without weak references to assets and pairs, 0.01 less is taken.
+and the gaps larger by the same amount. Without weak references to assets and pairs, 0.01 less would be taken, and with
+a tuple instead of a list for the chunks of a new side 0.03.
 """
 
 SERVED = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from decimal import Decimal
 from itertools import accumulate, pairwise, product
 from typing import Any
@@ -237,13 +236,6 @@ class TestSharing:
         book = OrderBook.from_levels(PAIR, asks=[("0.5", 1)])
         book.apply(asks=[(str(price), 1) for price in range(1, 10_001)])
         assert sum(copied) / len(copied) < 200
-
-    def test_a_small_side_takes_few_blocks_of_memory(self):
-        levels = [PriceLevel("1", 1)]
-        before = sys.getallocatedblocks()
-        sides = [Levels(Side.BID, levels) for _ in range(300)]
-        # The side, its tuple of chunks, a chunk, a list of prices and an array of amounts, each with its buffer.
-        assert (sys.getallocatedblocks() - before) / len(sides) < 7.5
 
     def test_one_change_encodes_one_chunk(self):
         book = deep_book(5_000)
