@@ -14,7 +14,7 @@ Theory of operation
     costs as much as in one list.
 
     Results computed from a chunk are cached in its slots `items` (one object per value) and `encoded` (one for all
-    values). They are computed once for all versions that share the chunk, except the JSON of a side that is one chunk
+    values). They are computed once for all versions that share the chunk, except the JSON of a book of one chunk a side
     (see `market_index.wire.encode`). A change keeps the items of the other values.
 """
 

@@ -157,7 +157,7 @@ class Body:
 
 @final
 class LargeBody(Body):
-    """A body that may be large: a thread compresses it.
+    """A body that may be large: a thread compresses it, unless that is quick.
 
     Args:
         content: As of `Body`.
@@ -174,7 +174,7 @@ class LargeBody(Body):
         self._compressing = Lock()
 
     def _compress(self) -> bytes:
-        """Compress the content once, however many threads and event loops call this."""
+        """Compress the content once, however many threads call this."""
         with self._compressing:
             return self._gzip or super()._compress()
 

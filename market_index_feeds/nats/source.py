@@ -15,7 +15,6 @@ from typing import TypeAlias
 from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, PairNotFound
 from market_index.freshness import UNKNOWN
 from market_index_feeds.errors import FeedError, Unavailable, reason_of
-from market_index_feeds.full_collections import full_collections_postponed
 from market_index_feeds.medium import Delta, Names, Progress, Rejected, Snapshot, Source, Update
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message
@@ -159,9 +158,8 @@ class NatsSource(Source):
         watch = await Watch.open(await self._cluster.connect())
         contents.restart(watch.stored.length)
         try:
-            with full_collections_postponed:
-                while watch.state is not WatchState.IN_SYNC:
-                    contents.add(await watch.next())
+            while watch.state is not WatchState.IN_SYNC:
+                contents.add(await watch.next())
         except BaseException:
             await watch.close()
             await self._cluster.disconnect()

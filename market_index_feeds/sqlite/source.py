@@ -16,7 +16,6 @@ from typing import Final
 
 from market_index import Freshness, MarketIndexError, OrderBook, Pair, PairNotFound
 from market_index_feeds.errors import FeedError, Unavailable
-from market_index_feeds.full_collections import full_collections_postponed
 from market_index_feeds.medium import Delta, Progress, Rejected, Snapshot, Source, Update
 from market_index_feeds.opened import shown_name
 from market_index_feeds.sqlite.file import (
@@ -201,15 +200,14 @@ class SqliteSource(Source):
         read: list[OrderBook | Rejected] = []
         done = total = 0
         cursor = connection.execute(ALL_ROWS)
-        with full_collections_postponed:
-            while rows := cursor.fetchmany(_ROWS_PER_BATCH):
-                # In batches, so that not all rows are in memory at the same time as the books.
-                total += sum_of(digest for *_, digest in rows)
-                stored = [row for row in rows if row[2] is not None]
-                read += map(read_row, stored)
-                done += sum(len(row[2]) for row in stored)
-                if progress is not None:
-                    progress(done, int(size))
+        while rows := cursor.fetchmany(_ROWS_PER_BATCH):
+            # In batches, so that not all rows are in memory at the same time as the books.
+            total += sum_of(digest for *_, digest in rows)
+            stored = [row for row in rows if row[2] is not None]
+            read += map(read_row, stored)
+            done += sum(len(row[2]) for row in stored)
+            if progress is not None:
+                progress(done, int(size))
         require_total(total, run.total)
         books, rejected = _separate(read)
         revisions = f"from revision {before.revision} to {position.revision}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import shutil
 import signal
 from itertools import count
@@ -24,7 +23,7 @@ from market_index_feeds import (
     open_feed,
     open_store,
 )
-from market_index_feeds.nats import connection, open_nats_store, source, watch
+from market_index_feeds.nats import connection, open_nats_store, watch
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.bucket import State, state_of
 from market_index_feeds.nats.connection import Connection
@@ -267,27 +266,6 @@ class TestNoticing:
 
         asyncio.run(lifespan())
         assert spots(live) == {1: "1", 2: "2"}
-
-    def test_full_garbage_collections_are_postponed_while_it_is_read(
-        self, store: Store, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
-    ):
-        store.publish(book(1, 1))
-        before = gc.get_threshold()
-        while_read: list[tuple[int, int, int]] = []
-        read = source._Contents.add
-
-        def add(self: Any, messages: Any) -> None:
-            while_read.append(gc.get_threshold())
-            read(self, messages)
-            if len(while_read) == 1:
-                raise Unreachable("for the test")
-
-        monkeypatch.setattr(source._Contents, "add", add)
-        with open_feed(bucket) as feed:
-            feed.start(live)
-            assert gc.get_threshold() == before
-        assert spots(live) == {1: "1"}
-        assert while_read[0] == while_read[1] == (*before[:2], 2**31 - 1), "the first read fails, the next does not"
 
     @pytest.mark.parametrize(
         "error", [OSError(24, "Too many open files"), RuntimeError("Too many open files, and threads")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sqlite3
 from datetime import UTC, datetime
@@ -61,14 +60,6 @@ class TestFollowing:
         assert total == plain(path, "SELECT sum(length(body)) FROM books")[0][0]
         assert [done for done, _ in reported] == sorted(done for done, _ in reported)
         assert len(reported) == 3
-
-    def test_full_garbage_collections_are_postponed_while_it_is_loaded(self, store: Store, path: Path):
-        store.publish(*map(book, range(300)))
-        before = gc.get_threshold()
-        while_loaded: list[tuple[int, int, int]] = []
-        open_feed(path).read(lambda *_: while_loaded.append(gc.get_threshold()))
-        assert while_loaded == [(*before[:2], 2**31 - 1)] * 2
-        assert gc.get_threshold() == before
 
     def test_missing_rows_are_noticed_and_replace_repairs_the_file(self, store: Store, path: Path):
         store.publish(book(1, 1), book(2, 2))
