@@ -23,7 +23,7 @@ JSON and as gzip. An import is the processor time of a new process, once its int
 
 As multiples of the JSON, prices as `Decimal` take 1.79, their lists 0.18, amounts 0.13, JSON bodies 1.02 and gzip
 bodies 0.31; a program that stores nothing else takes 3.6. Other objects of the sides take 0.23, books with their pairs
-0.16, cached bodies 0.09, cached queries and dicts 0.08, free memory and the rest of the process 0.07.
+0.16, cached bodies 0.09, cached queries and dicts 0.08; free memory and the rest of the process are what remains.
 
 A lock, a digest and header fields of each body took another 0.26. The encoded parts of a small book, freed once they
 were joined, left gaps between the bodies, which took 0.17. The strategy Z_FILTERED made the gzip bodies 8 % smaller,

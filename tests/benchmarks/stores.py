@@ -38,9 +38,8 @@ another process has it.
 60 µs for one of 1,000 books in one call is out of reach on this disk. Encoding takes 24 µs, of which 18 are for the
 numbers alone, and *bare SQLite* 35 to 40 more for text that was encoded before: 13 to write the rows, 25 to write the
 log, sync it and copy it into the file. The digests of the new rows take 9, those of the old ones at most 5. Pages of
-8 KiB instead of 4 gained a tenth, and so did a page cache of 16 MiB with batches of 128 rows. One template of bytes for
-both sides would gain 3 µs. Updates by row number instead of upserts gained nothing. Copying the log a quarter as often
-would gain 8, for a log of 32 MB.
+8 KiB instead of 4 gained a tenth, and so did a page cache of 16 MiB with batches of 128 rows. Updates by row
+number instead of upserts gained nothing. Copying the log a quarter as often would gain 8, for a log of 32 MB.
 
 A publish of one book writes three pages, 25 kB, and calls fdatasync once: the row of the book, the index by revision,
 and the run. *append and fdatasync* writes 6 kB. With FULL, a publish takes 450 µs of processor time, *bare SQLite* 120;

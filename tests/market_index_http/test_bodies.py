@@ -161,11 +161,11 @@ def test_another_spelling_is_copied_only_when_it_is_sent(client: Client, monkeyp
 
 def test_each_value_is_encoded_once(monkeypatch: pytest.MonkeyPatch):
     sides, entries, packings = (
-        Counted(encode._levels_json),
+        Counted(encode._levels_template),
         Counted(encode._entry),
         Counted(compression.gzip_body),
     )
-    monkeypatch.setattr(encode, "_levels_json", sides)
+    monkeypatch.setattr(encode, "_levels_template", sides)
     monkeypatch.setattr(encode, "_entry", entries)
     monkeypatch.setattr(compression, "gzip_body", packings)
     live = LiveIndex([book(number) for number in range(500)])
