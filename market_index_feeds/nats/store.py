@@ -49,7 +49,7 @@ class NatsStore(Store):
         self._lock = RLock()
         # The revision of the bucket at the last `replace`, and the number of writes acknowledged before.
         self._replaced: tuple[int, int] | None = None
-        self._is_open = self._is_calling_keep = False
+        self._is_open = self._is_calling_keep = self._is_closing = False
         self._work: Future[Any] = Future()
         try:
             self._loop: EventLoop | None = EventLoop(f"store {self.target}")
@@ -90,6 +90,8 @@ class NatsStore(Store):
         """Disconnect. If another thread is writing, its call raises. Closing twice does no harm."""
         if self._loop is not None and not self._loop.is_ours:
             return
+        # Before the cancellation: work that another thread starts meanwhile is cancelled by that thread.
+        self._is_closing = True
         self._work.cancel()
         with self._lock:
             loop, self._loop = self._loop, None
@@ -181,6 +183,8 @@ class NatsStore(Store):
             work.close()
             raise StoreError(f"{self.target} is closed")
         self._work = future = loop.start(work)
+        if self._is_closing:
+            future.cancel()
         try:
             return future.result()
         except CancelledError:

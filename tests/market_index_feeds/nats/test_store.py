@@ -6,8 +6,9 @@ import asyncio
 import subprocess
 import sys
 import time
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from nats.aio.client import Client
@@ -24,6 +25,7 @@ from market_index_feeds import (
 )
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.bucket import configuration
+from market_index_feeds.nats.event_loop import EventLoop
 from market_index_feeds.nats.writes import InFlight
 from market_index_feeds.store import BookRejected
 from tests import nats
@@ -48,6 +50,27 @@ class TestClosing:
         assert "was closed during a change: unacknowledged writes may still be stored" in raised[0]
         with pytest.raises(StoreError, match="is closed"):
             store.publish(book(1, 1))
+
+    def test_closing_cancels_work_that_another_thread_has_just_started(
+        self, own_server: nats.Server, monkeypatch: pytest.MonkeyPatch
+    ):
+        store = open_store(f"{own_server.url}/books", wait=2)
+        own_server.stop()
+        cancelled, start = Event(), EventLoop.start
+        closing = Thread(target=store.close)
+
+        def start_and_close(loop: EventLoop, work: Any) -> Any:
+            future = start(loop, work)
+            monkeypatch.setattr(store, "_work", Mock(cancel=cancelled.set))
+            closing.start()
+            assert cancelled.wait(DEADLINE_SECONDS)
+            return future
+
+        monkeypatch.setattr(EventLoop, "start", start_and_close)
+        with pytest.raises(StoreError, match="was closed during a change"):
+            store.publish(book(1, 1))
+        closing.join(DEADLINE_SECONDS)
+        assert not closing.is_alive()
 
     def test_the_function_keep_may_close_the_store(self, store: Store):
         store.publish(book(1, 1))
