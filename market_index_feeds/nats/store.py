@@ -8,7 +8,7 @@ sequence in the bucket is the revision. The freshness of all books is a message 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from functools import partial
 from threading import RLock
@@ -49,8 +49,7 @@ class NatsStore(Store):
         self._lock = RLock()
         # The revision of the bucket at the last `replace`, and the number of writes acknowledged before.
         self._replaced: tuple[int, int] | None = None
-        self._is_open = self._is_calling_keep = self._is_closing = False
-        self._work: Future[Any] = Future()
+        self._is_open = self._is_calling_keep = False
         try:
             self._loop: EventLoop | None = EventLoop(f"store {self.target}")
         except (OSError, RuntimeError) as error:
@@ -88,15 +87,12 @@ class NatsStore(Store):
 
     def close(self) -> None:
         """Disconnect. If another thread is writing, its call raises. Closing twice does no harm."""
-        if self._loop is not None and not self._loop.is_ours:
-            return
-        # Before the cancellation: work that another thread starts meanwhile is cancelled by that thread.
-        self._is_closing = True
-        self._work.cancel()
-        with self._lock:
-            loop, self._loop = self._loop, None
-            if loop is not None:
-                loop.close(self._publisher.cluster.disconnect)
+        loop = self._loop
+        if loop is not None and loop.is_ours:
+            # Without the lock: it ends the work of the thread that holds it.
+            loop.close(self._publisher.cluster.disconnect)
+            with self._lock:
+                self._loop = None
 
     def _update(
         self, books: list[OrderBook], retract: set[Pair], freshness: Freshness, *, keeps_as_of: bool
@@ -182,11 +178,8 @@ class NatsStore(Store):
         if loop is None or self._loop is None:
             work.close()
             raise StoreError(f"{self.target} is closed")
-        self._work = future = loop.start(work)
-        if self._is_closing:
-            future.cancel()
         try:
-            return future.result()
+            return loop.run(work)
         except CancelledError:
             raise StoreError(
                 f"{self.target} was closed during a change: unacknowledged writes may still be stored"
@@ -194,9 +187,6 @@ class NatsStore(Store):
         except BUCKET_ERRORS as error:
             what = "was not written to" if self._is_open else "cannot be opened"
             raise StoreError(f"{self.target} {what}: {reason_of(error)}") from None
-        except BaseException:
-            future.cancel()
-            raise
 
     def _receipt(self, change: Change, receipt: Receipt) -> Receipt:
         """Return the receipt. Raises `BookTooLarge` or `BookRejected` with the receipt if some books were not written.
