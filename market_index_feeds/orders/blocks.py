@@ -16,8 +16,8 @@ Only a block or a rollback changes the visible state. A wrong book is worse than
 malformed or contradicts the state, no later event is reliable, so events are skipped until the producer sends its whole
 state again.
 
-The state of a block is an immutable value. It shares unchanged parts with the previous one. So the retained states need
-little memory, and a rollback only selects one of them.
+The state of a block is an immutable value that shares its unchanged parts with the state before. Therefore many states
+need little memory, and a rollback only selects one of them.
 """
 
 from __future__ import annotations
