@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from market_index_feeds import FeedError, open_feed
 from market_index_feeds.http import channel, connections, source
 from tests.faults import upstreams
 from tests.market_index_feeds.made_up import spots
-from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thread
 
 LIST = "/trading-view/pair-list"
 
@@ -32,8 +32,7 @@ def closed_while_loading(url: str, is_loading: Event) -> str:
     """Close a feed while another thread loads it, and return the error of that thread."""
     feed = open_feed(url)
     raised: list[str] = []
-    loading = Thread(target=lambda: raised.append(raised_in_thread(lambda: feed.start(LiveIndex()))))
-    loading.start()
+    loading = in_thread(lambda: raised.append(raised_in_thread(lambda: feed.start(LiveIndex()))))
     assert is_loading.wait(DEADLINE_SECONDS)
     feed.close()
     loading.join(DEADLINE_SECONDS)

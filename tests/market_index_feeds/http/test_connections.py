@@ -19,7 +19,7 @@ from market_index_http import create_app
 from tests.market_index_feeds.http.services import LIST, answering_in_bytes
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.service import served
-from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thread
 
 
 class TestSlow:
@@ -63,8 +63,7 @@ class TestSlow:
     def test_closing_interrupts_an_endless_response(self, dripping: str, asked: Event, live: LiveIndex):
         feed = open_feed(dripping)
         raised: list[str] = []
-        loading = Thread(target=lambda: raised.append(raised_in_thread(lambda: feed.start(live))))
-        loading.start()
+        loading = in_thread(lambda: raised.append(raised_in_thread(lambda: feed.start(live))))
         assert asked.wait(DEADLINE_SECONDS)
         feed.close()
         loading.join(DEADLINE_SECONDS)

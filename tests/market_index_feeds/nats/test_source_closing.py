@@ -6,7 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
-from threading import Event, Thread, Timer
+from threading import Event, Timer
 from threading import enumerate as enumerate_threads
 from typing import Any
 
@@ -124,8 +124,7 @@ class TestClosing:
         monkeypatch.setattr(Client, "request", swallowing)
         feed = open_feed(bucket)
         raised: list[str] = []
-        starting = Thread(target=lambda: raised.append(raised_in_thread(lambda: feed.start(live))))
-        starting.start()
+        starting = in_thread(lambda: raised.append(raised_in_thread(lambda: feed.start(live))))
         assert asked.wait(DEADLINE_SECONDS)
         feed.close()
         starting.join()

@@ -29,7 +29,7 @@ from market_index_feeds.nats.writes import InFlight
 from market_index_feeds.store import BookRejected
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thread
 
 
 class TestClosing:
@@ -37,8 +37,7 @@ class TestClosing:
         store = open_store(f"{own_server.url}/books", wait=600)
         own_server.stop()
         raised: list[str] = []
-        writing = Thread(target=lambda: raised.append(raised_in_thread(lambda: store.publish(book(1, 1)))))
-        writing.start()
+        writing = in_thread(lambda: raised.append(raised_in_thread(lambda: store.publish(book(1, 1)))))
         eventually(lambda: in_flight and in_flight[-1].writes)
         closing = [Thread(target=store.close) for _ in range(3)]
         for thread in closing:
