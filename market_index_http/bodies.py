@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import lru_cache, partial
 from hashlib import blake2b
+from itertools import chain
 from threading import Lock
-from typing import Final, TypeAlias, TypeVar, final
+from typing import Final, Generic, TypeAlias, TypeVar, final
 from weakref import ref
 
 from anyio import to_thread
@@ -26,7 +28,9 @@ from market_index.wire import (
 from market_index_http import compression
 from market_index_http.compression import LARGE_BODY_BYTES, MIN_GZIP_BYTES
 from market_index_http.negotiation import names_entity_tag, prefers_gzip
+from market_index_http.slices import PLAIN, Slices, groups_of
 
+C = TypeVar("C", bound=Sized)
 V = TypeVar("V", OrderBook, MarketIndex)
 
 MAX_AGE_SECONDS: Final = 2**31
@@ -42,8 +46,8 @@ JSON_FIELDS: Final[Fields] = ((b"content-type", b"application/json"),)
 _VARY: Final = (b"vary", b"Accept-Encoding")
 _GZIP: Final = (b"content-encoding", b"gzip")
 
-Messages: TypeAlias = tuple[Message, Message]
-"""The two messages of an ASGI response: its start, and its body."""
+Messages: TypeAlias = Iterable[Message]
+"""The messages of an ASGI response: its start, and one or more of its body."""
 
 
 def constant_fields(cache_control: bytes, content_fields: Fields = JSON_FIELDS) -> Fields:
@@ -63,33 +67,46 @@ def _content_length(length: int) -> tuple[bytes, bytes]:
     return b"content-length", b"%d" % length
 
 
-class Body:
+class Body(ABC, Generic[C]):
     """One body, as an ASGI application that responds to GET and HEAD with it.
 
     The response is compressed if the client prefers gzip, and 304 if `If-None-Match` contains its entity tag.
 
     Args:
-        content: The uncompressed body.
+        plain: The uncompressed content.
         digest: Identifies the content; it becomes the entity tag, with the suffix `-gzip` for the gzip form.
         fields: The header fields that do not depend on the content, from `constant_fields`.
     """
 
     # There is one for each small book. So rare attributes are in subclasses, bodies share equal header fields, and the
     # other fields are created for each response.
-    __slots__ = ("_etag", "_fields", "_gzip", "content")
-    _parts: Sequence[EncodedPart] = ()
-    _spelled: Callable[[bytes], bytes] | None = None
+    __slots__ = ("_etag", "_fields", "_gzip", "_plain")
 
-    def __init__(self, content: bytes, digest: str, fields: Fields) -> None:
-        self.content: bytes = content
+    def __init__(self, plain: C, digest: str, fields: Fields) -> None:
+        self._plain = plain
         self._etag = f'"{digest}"'.encode("ascii")
-        self._fields = _with_length(fields, len(content))
-        self._gzip: bytes | None = None
+        self._fields = _with_length(fields, len(plain))
+        self._gzip: C | None = None
 
     @property
     def digest(self) -> str:
         """The digest in the entity tag."""
         return self._etag[1:-1].decode("ascii")
+
+    @property
+    def _is_compressible(self) -> bool:
+        return True
+
+    @abstractmethod
+    def _compress_quickly(self) -> C | None:
+        """Compress the content, or return None if that takes long."""
+
+    def _compress(self) -> None:
+        """Compress the content, in a thread."""
+
+    @abstractmethod
+    def _messages(self, start: Message, content: C) -> Messages:
+        """Return the messages of a response with a content."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
@@ -113,12 +130,8 @@ class Body:
                 accept_encoding = accept_encoding + b"," + value if accept_encoding else value
             elif name == b"if-none-match":
                 if_none_match += b"," + value
-        etag, content = self._etag, self.content
-        is_compressed = (
-            accept_encoding != b""
-            and prefers_gzip(accept_encoding)
-            and (self._gzip is not None or (len(content) >= MIN_GZIP_BYTES and self._spelled is None))
-        )
+        etag, content = self._etag, self._plain
+        is_compressed = accept_encoding != b"" and prefers_gzip(accept_encoding) and self._is_compressible
         if is_compressed:
             etag = etag[:-1] + b'-gzip"'
         # A new list for each response: middleware may add to it.
@@ -136,65 +149,114 @@ class Body:
             headers = [(b"etag", etag), *self._fields[:-1], _content_length(len(content)), _GZIP, *fields]
         else:
             headers = [(b"etag", etag), *self._fields, *fields]
+        start: Message = {"type": "http.response.start", "status": 200, "headers": headers}
         if scope["method"] == "HEAD":
-            content = b""
-        elif self._spelled is not None:
-            content = self._spelled(content)
-        return (
-            {"type": "http.response.start", "status": 200, "headers": headers},
-            {"type": "http.response.body", "body": content},
-        )
+            return start, {"type": "http.response.body", "body": b""}
+        return self._messages(start, content)
 
-    def _compress_quickly(self) -> bytes | None:
-        """Compress the content, or return None if that takes long."""
-        # Without the lock of a subclass: at worst, a thread does the same.
-        return Body._compress(self) if compression.is_quick(self.content, self._parts) else None
 
-    def _compress(self) -> bytes:
-        self._gzip = compressed = compression.gzip_body(self.content, self._parts)
+@final
+class SmallBody(Body[bytes]):
+    """A body that is sent in one message. It is compressed on the event loop."""
+
+    __slots__ = ()
+
+    @property
+    def content(self) -> Slices:
+        """The uncompressed content."""
+        return Slices((EncodedPart(self._plain),))
+
+    @property
+    def _is_compressible(self) -> bool:
+        return len(self._plain) >= MIN_GZIP_BYTES
+
+    def _compress_quickly(self) -> bytes:
+        self._gzip = compressed = compression.gzip_whole(self._plain)
         return compressed
 
+    def _messages(self, start: Message, content: bytes) -> Messages:
+        return start, {"type": "http.response.body", "body": content}
+
 
 @final
-class LargeBody(Body):
-    """A body that may be large: a thread compresses it, unless that is quick.
+class LargeBody(Body[Slices]):
+    """A body that is sent in slices. A thread compresses it, unless most of its parts are compressed already.
 
     Args:
-        content: As of `Body`.
-        digest: As of `Body`.
-        fields: As of `Body`.
-        parts: The parts of the content, to join the gzip form from cached pieces; empty to compress it as a whole.
+        parts: The parts of the content.
+        digest: As for `Body`.
+        fields: As for `Body`.
     """
 
-    __slots__ = ("_compressing", "_parts")
+    __slots__ = ("_compressing", "_groups")
 
-    def __init__(self, content: bytes, digest: str, fields: Fields, parts: Sequence[EncodedPart] = ()) -> None:
-        super().__init__(content, digest, fields)
-        self._parts = parts
+    def __init__(self, parts: Sequence[EncodedPart], digest: str, fields: Fields) -> None:
+        self._groups = groups_of(parts)
         self._compressing = Lock()
+        super().__init__(Slices([PLAIN[group] for group in self._groups]), digest, fields)
 
-    def _compress(self) -> bytes:
+    @property
+    def content(self) -> Slices:
+        """The uncompressed content."""
+        return self._plain
+
+    def _compress_quickly(self) -> Slices | None:
+        if not compression.is_quick(len(self._plain), self._groups):
+            return None
+        # Without the lock: at worst, a thread does the same.
+        self._gzip = compressed = compression.gzip_slices(self._plain, self._groups)
+        return compressed
+
+    def _compress(self) -> None:
         """Compress the content once, however many threads call this."""
         with self._compressing:
-            return self._gzip or super()._compress()
+            self._gzip = self._gzip or compression.gzip_slices(self._plain, self._groups)
+
+    def _messages(self, start: Message, content: Slices) -> Messages:
+        return _in_slices(start, content.texts())
 
 
 @final
-class SpelledBody(Body):
-    """A body that is made from another one when it is sent, and not compressed.
+class SpelledBody(Body[Slices]):
+    """A body whose start differs from that of another body. It is made when it is sent, and not compressed.
 
     Args:
-        content: As of `Body`: the content of the other body.
-        digest: As of `Body`.
-        fields: As of `Body`.
-        spelled: Applied to the content; it must not change the length.
+        plain: The content of the other body.
+        digest: As for `Body`.
+        fields: As for `Body`.
+        spelled: Applied to the first text of the content; it must not change the length.
     """
 
     __slots__ = ("_spelled",)
 
-    def __init__(self, content: bytes, digest: str, fields: Fields, spelled: Callable[[bytes], bytes]) -> None:
-        super().__init__(content, digest, fields)
+    def __init__(self, plain: Slices, digest: str, fields: Fields, spelled: Callable[[bytes], bytes]) -> None:
+        super().__init__(plain, digest, fields)
         self._spelled = spelled
+
+    @property
+    def _is_compressible(self) -> bool:
+        return False
+
+    def _compress_quickly(self) -> None:
+        """Return None: the body is not compressed."""
+
+    def _messages(self, start: Message, content: Slices) -> Messages:
+        texts = content.texts()
+        return _in_slices(start, chain((self._spelled(next(texts)),), texts))
+
+
+def _in_slices(start: Message, texts: Iterator[bytes]) -> Iterator[Message]:
+    """Yield the messages of a response whose content is sent in several texts."""
+    yield start
+    text = next(texts)
+    for following in texts:
+        yield {"type": "http.response.body", "body": text, "more_body": True}
+        text = following
+    yield {"type": "http.response.body", "body": text}
+
+
+AnyBody: TypeAlias = Body[bytes] | Body[Slices]
+EncodedBody: TypeAlias = SmallBody | LargeBody
 
 
 @final
@@ -202,7 +264,7 @@ class SpelledBody(Body):
 class FreshBody:
     """A body with the header fields of its index, as an ASGI application."""
 
-    body: Body
+    body: AnyBody
     fields: Fields
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -216,7 +278,7 @@ class _CachedBody(ref[OrderBook]):
     """A weak reference to a book, with its body. The cache must not keep the book alive."""
 
     __slots__ = ("body", "pair")
-    body: Body
+    body: EncodedBody
     pair: Pair
 
 
@@ -242,16 +304,16 @@ class Bodies:
         # A bound method would be one more object for each book.
         self._forget = partial(_forget, self._order_books)
         # One tuple, so that a thread never sees an index with the body of another one.
-        self._pair_list: tuple[ref[MarketIndex], Body] | None = None
+        self._pair_list: tuple[ref[MarketIndex], EncodedBody] | None = None
         self._encoding = Lock()
 
-    async def order_book_from_thread(self, book: OrderBook) -> Body:
+    async def order_book_from_thread(self, book: OrderBook) -> EncodedBody:
         """Return the body of a book; if it is large and not cached, encode it in a thread, once."""
         if not self.is_slow_book(book):
             return self.order_book(book)
         return await to_thread.run_sync(self._encode_once, self.order_book, book)
 
-    async def pair_list_from_thread(self, index: MarketIndex) -> Body:
+    async def pair_list_from_thread(self, index: MarketIndex) -> EncodedBody:
         """Return the body of the pair list; if it is large and not cached, encode it in a thread, once."""
         if not self.is_slow_list(index):
             return self.pair_list(index)
@@ -270,12 +332,12 @@ class Bodies:
             return False
         return self._pair_list is None or self._pair_list[0]() is not index
 
-    def _encode_once(self, encode: Callable[[V], Body], value: V) -> Body:
+    def _encode_once(self, encode: Callable[[V], EncodedBody], value: V) -> EncodedBody:
         # Threads that waited for the lock find the body in the cache.
         with self._encoding:
             return encode(value)
 
-    def order_book(self, book: OrderBook) -> Body:
+    def order_book(self, book: OrderBook) -> EncodedBody:
         """Return the body of a book, with canonical identifiers."""
         cached = self._order_books.get(book.pair)
         if cached is None or cached() is not book:
@@ -285,17 +347,17 @@ class Bodies:
             self._order_books[book.pair] = cached
         return cached.body
 
-    def respelled(self, body: Body, pair: Pair, base: str, quote: str) -> Body:
+    def respelled(self, body: EncodedBody, pair: Pair, base: str, quote: str) -> SpelledBody:
         """Return the body of a pair's book with the identifiers as the client spelled them.
 
-        The content is made from the cached body when it is sent. It is neither cached nor compressed, because there are
-        too many spellings to cache. Spellings differ only in letter case, so the length is the same.
+        It is made from the cached body when it is sent. It is neither cached nor compressed, because there are too many
+        spellings to cache. Spellings differ only in letter case, so the length is the same.
         """
         digest = blake2b(f"{body.digest} {base}/{quote}".encode("ascii"), digest_size=16).hexdigest()
         spelled = partial(with_identifiers, pair=pair, base=base, quote=quote)
         return SpelledBody(body.content, digest, self._fields, spelled)
 
-    def pair_list(self, index: MarketIndex) -> Body:
+    def pair_list(self, index: MarketIndex) -> EncodedBody:
         """Return the body of the pair list; the previous body if the list did not change."""
         before = self._pair_list
         if before is not None and before[0]() is index:
@@ -308,12 +370,10 @@ class Bodies:
         self._pair_list = ref(index), body
         return body
 
-    def _body(self, parts: tuple[EncodedPart, ...], digest: str) -> Body:
-        content = text_of(parts)
-        if len(content) >= LARGE_BODY_BYTES:
-            return LargeBody(content, digest, self._fields, parts)
-        # Without the parts, which would store its text twice.
-        return Body(content, digest, self._fields)
+    def _body(self, parts: tuple[EncodedPart, ...], digest: str) -> EncodedBody:
+        if sum([len(part.text) for part in parts]) >= LARGE_BODY_BYTES:
+            return LargeBody(parts, digest, self._fields)
+        return SmallBody(text_of(parts), digest, self._fields)
 
 
 def _forget(order_books: dict[Pair, _CachedBody], cached: _CachedBody) -> None:

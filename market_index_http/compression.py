@@ -10,6 +10,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from market_index.wire import EncodedPart
+from market_index_http.slices import Group, SliceCache, Slices
 
 MIN_GZIP_BYTES: Final = 512
 """A smaller body is not compressed."""
@@ -40,28 +41,44 @@ _MODULUS: Final = 2**32
 _deflated: Final[WeakKeyDictionary[EncodedPart, bytes]] = WeakKeyDictionary()
 
 
-def is_quick(content: bytes, parts: Collection[EncodedPart]) -> bool:
-    """Whether the event loop may compress the content: it is small, or most of its parts are cached."""
-    if not parts:
-        return len(content) < LARGE_BODY_BYTES
-    left = MAX_DEFLATED_ON_LOOP - len(content) // _CHECKSUM_SPEED
-    if left <= 0 or len(parts) > MAX_PARTS_ON_LOOP:
+def is_quick(length: int, groups: Collection[Group]) -> bool:
+    """Whether the event loop may compress a content: most of its parts are cached, or it is small.
+
+    Args:
+        length: The length of the content in bytes.
+        groups: The parts of its slices.
+    """
+    left = MAX_DEFLATED_ON_LOOP - length // _CHECKSUM_SPEED
+    if left <= 0 or sum(map(len, groups)) > MAX_PARTS_ON_LOOP:
         return False
-    return sum([len(part.text) for part in set(parts) if part not in _deflated]) <= left
+    parts = {part for group in groups if group not in _DEFLATED_SLICES for part in group}
+    return sum([len(part.text) for part in parts if part not in _deflated]) <= left
 
 
-def gzip_body(content: bytes, parts: Collection[EncodedPart]) -> bytes:
-    """Return the content as one gzip member: joined from its parts, or compressed as a whole if there are none.
+def gzip_whole(content: bytes) -> bytes:
+    """Return a content as one gzip member."""
+    return gzip.compress(content, GZIP_LEVEL, mtime=0)
+
+
+def gzip_slices(content: Slices, groups: Collection[Group]) -> Slices:
+    """Return a content as one gzip member.
 
     Each part is deflated separately and ends with a full flush, so it does not depend on the parts before it
     (RFC 1951). Its deflated form is cached for as long as the part exists. Only the CRC is computed over all parts.
+
+    Args:
+        content: The content.
+        groups: The parts of its slices.
     """
-    if not parts:
-        return gzip.compress(content, GZIP_LEVEL, mtime=0)
-    # A separator occurs between all others, and is looked up once.
-    pieces = {part: _deflated_part(part) for part in set(parts)}
-    trailer = struct.pack("<LL", zlib.crc32(content), len(content) % _MODULUS)
-    return b"".join((_HEADER, *[pieces[part] for part in parts], _LAST_BLOCK, trailer))
+    checksum = 0
+    for one in content.slices:
+        checksum = zlib.crc32(one.text, checksum)
+    slices = [_DEFLATED_SLICES[group] for group in groups]
+    # Two more messages would take longer than two copies of a slice.
+    slices[0] = EncodedPart(_HEADER + slices[0].text)
+    trailer = _LAST_BLOCK + struct.pack("<LL", checksum, len(content) % _MODULUS)
+    slices[-1] = EncodedPart(slices[-1].text + trailer)
+    return Slices(slices)
 
 
 def _deflated_part(part: EncodedPart) -> bytes:
@@ -74,3 +91,6 @@ def _deflated_part(part: EncodedPart) -> bytes:
 def _deflate(text: bytes) -> bytes:
     compressor = zlib.compressobj(GZIP_LEVEL, wbits=-zlib.MAX_WBITS)
     return compressor.compress(text) + compressor.flush(zlib.Z_FULL_FLUSH)
+
+
+_DEFLATED_SLICES: Final = SliceCache(lambda group: b"".join(map(_deflated_part, group)))

@@ -34,12 +34,11 @@ class Endpoints:
             book = index.order_book(Pair(base_asset, quote_asset))
         except PairNotFound:
             raise HTTPException(404, f"Pair {base}/{quote} not found") from None
-        body = await self._bodies.order_book_from_thread(book)
+        body, fields = await self._bodies.order_book_from_thread(book), freshness_fields(index.freshness)
         if (base, quote) != (str(base_asset), str(quote_asset)):
-            body = self._bodies.respelled(body, book.pair, base, quote)
-        else:
-            self.fast_path.remember(request.scope["query_string"], book.pair)
-        return FreshBody(body, freshness_fields(index.freshness))
+            return FreshBody(self._bodies.respelled(body, book.pair, base, quote), fields)
+        self.fast_path.remember(request.scope["query_string"], book.pair)
+        return FreshBody(body, fields)
 
 
 def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:

@@ -26,7 +26,7 @@ from weakref import ref
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import LiveIndex, MarketIndex, Pair
-from market_index_http.bodies import Bodies, Body, Messages
+from market_index_http.bodies import Bodies, EncodedBody, Messages
 from market_index_http.freshness import freshness_fields
 from market_index_http.routes import ORDER_BOOK_PATH, PAIR_LIST_PATH
 
@@ -44,7 +44,7 @@ class _IndexCache:
 
     def __init__(self, index: MarketIndex) -> None:
         self.index = ref(index)
-        self.bodies: dict[bytes, Body] = {}
+        self.bodies: dict[bytes, EncodedBody] = {}
         self.fields = freshness_fields(index.freshness)
 
 
@@ -65,9 +65,8 @@ class FastPath:
             if messages is None:
                 await routed(scope, receive, send)
             else:
-                start, body = messages
-                await send(start)
-                await send(body)
+                for message in messages:
+                    await send(message)
 
         return app
 
@@ -100,10 +99,10 @@ class FastPath:
                 self._pairs.clear()
             self._pairs[query] = pair
 
-    def _pair_list(self, index: MarketIndex) -> Body | None:
+    def _pair_list(self, index: MarketIndex) -> EncodedBody | None:
         return None if self._bodies.is_slow_list(index) else self._bodies.pair_list(index)
 
-    def _order_book(self, index: MarketIndex, current: _IndexCache, query: bytes) -> Body | None:
+    def _order_book(self, index: MarketIndex, current: _IndexCache, query: bytes) -> EncodedBody | None:
         body = current.bodies.get(query)
         if body is None:
             pair = self._pairs.get(query)

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from market_index.wire import EncodedPart
 from market_index_http.bodies import JSON_FIELDS, LargeBody, constant_fields
 
 PAIR_LIST_PATH: Final = "/trading-view/pair-list"
@@ -47,7 +48,8 @@ def file_route(path: str, content: bytes, headers: tuple[tuple[bytes, bytes], ..
         content: The body of every response.
         headers: Header fields of the content, with lower-case names. They must include the content type.
     """
-    body = LargeBody(content, sha256(content).hexdigest(), constant_fields(b"no-cache", headers))
+    parts = (EncodedPart(content),)
+    body = LargeBody(parts, sha256(content).hexdigest(), constant_fields(b"no-cache", headers))
 
     async def answer(_: Request) -> LargeBody:
         return body

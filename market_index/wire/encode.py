@@ -85,7 +85,7 @@ def with_identifiers(text: bytes, pair: Pair, base: str, quote: str) -> bytes:
     """Return the JSON of an order book with other texts as identifiers, to echo a request (decision 7).
 
     Args:
-        text: The JSON of a book, as `order_book_to_json` returns it.
+        text: The JSON of a book, as `order_book_to_json` returns it, or the start of it.
         pair: The pair of the book.
         base: The text that replaces the canonical identifier of the base.
         quote: The text that replaces the canonical identifier of the quote.

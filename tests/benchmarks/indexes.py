@@ -14,9 +14,8 @@ import immutables
 import rpds
 
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, PairInfo
-from market_index.wire import encoded_pair_list, text_of
-from market_index_http.bodies import Bodies
-from market_index_http.compression import GZIP_LEVEL, gzip_body
+from market_index_http.bodies import Bodies, LargeBody
+from market_index_http.compression import GZIP_LEVEL
 from tests.benchmarks.books import books
 from tests.benchmarks.figures import Prepared, Row, alone, compared, divided, interleaved
 from tests.benchmarks.report import Group
@@ -152,17 +151,16 @@ def pair_list(size: int, *, quick: bool) -> Iterator[Row]:
         return live.current
 
     def publish_and_encode() -> Any:
-        parts = encoded_pair_list(publish())
-        return text_of(parts), parts
+        return bodies.pair_list(publish())
 
-    content = bodies.pair_list(publish()).content
+    content = b"".join(bodies.pair_list(publish()).content.texts())
     assert content == dumped(live.current)
-    gzipped, whole = gzip_body(*publish_and_encode()), compressed(content)
+    gzipped, whole = compress(publish_and_encode()), compressed(content)
     contenders: dict[str, Any] = {
-        "Bodies.pair_list": Prepared(publish, lambda index: bodies.pair_list(index).content),
+        "Bodies.pair_list": Prepared(publish, bodies.pair_list),
         "a copy of its bytes": lambda: bytearray(content),
         "json.dumps": Prepared(publish, dumped),
-        "gzip_body": Prepared(publish_and_encode, lambda made: gzip_body(*made)),
+        "LargeBody": Prepared(publish_and_encode, compress),
         "compressed whole": lambda: compressed(content),
     }
     seconds = interleaved(contenders, quick=quick)
@@ -173,10 +171,16 @@ def pair_list(size: int, *, quick: bool) -> Iterator[Row]:
         yield compared(work, "ms", seconds, "Bodies.pair_list", peer, scale=1e3, headline=headline)
     work += ", gzip"
     yield compared(
-        work, "ms", seconds, "gzip_body", "compressed whole", scale=1e3, at_most=1 / 10, headline=size == 10_000
+        work, "ms", seconds, "LargeBody", "compressed whole", scale=1e3, at_most=1 / 10, headline=size == 10_000
     )
-    sizes = {"gzip_body": [len(gzipped) / 1e3], "compressed whole": [len(whole) / 1e3]}
-    yield compared(f"{work}: its size", "kB", sizes, "gzip_body", "compressed whole", at_most=1.06)
+    sizes = {"LargeBody": [len(gzipped) / 1e3], "compressed whole": [len(whole) / 1e3]}
+    yield compared(f"{work}: its size", "kB", sizes, "LargeBody", "compressed whole", at_most=1.06)
+
+
+def compress(body: LargeBody) -> Any:
+    """Compress a body that is not compressed yet."""
+    body._compress()
+    return body._gzip
 
 
 def compressed(content: bytes) -> bytes:

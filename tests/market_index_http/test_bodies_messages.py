@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import sys
 import threading
-from collections.abc import Sequence
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -14,29 +14,31 @@ import pytest
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index_http import bodies, compression, create_app
-from market_index_http.bodies import Bodies, Body, LargeBody, SpelledBody, constant_fields
-from market_index_http.compression import LARGE_BODY_BYTES
+from market_index_http.bodies import AnyBody, Bodies, LargeBody, SmallBody, SpelledBody, constant_fields
+from market_index_http.slices import Slices
 from tests.asgi import request
-from tests.market_index_http.books import LARGE, MIDDLE, SMALL, book, numbered_pair
+from tests.market_index_http.books import LARGE, MIDDLE, SMALL, book, content_of, numbered_pair
 
 CONTENT = b"content " * 100
 FIELDS = constant_fields(b"no-cache")
 ACCEPTS_GZIP = (b"accept-encoding", b"gzip")
 
 
-def answer(body: Body, *headers: tuple[bytes, bytes], method: str = "GET") -> tuple[int, list[Any], bytes]:
+def answer(body: AnyBody, *headers: tuple[bytes, bytes], method: str = "GET") -> tuple[int, list[Any], bytes]:
     """Return the status, the headers and the content of the response."""
     messages = body.messages({"method": method, "headers": headers})
     assert messages is not None
-    start, content = messages
-    assert (start["type"], content["type"]) == ("http.response.start", "http.response.body")
-    return start["status"], start["headers"], content["body"]
+    start, *contents = messages
+    assert start["type"] == "http.response.start"
+    assert {content["type"] for content in contents} == {"http.response.body"}
+    assert [content.get("more_body", False) for content in contents] == [True] * (len(contents) - 1) + [False]
+    return start["status"], start["headers"], b"".join(content["body"] for content in contents)
 
 
 class TestMessages:
     """The messages for one request."""
 
-    BODY = Body(CONTENT, "tag", constant_fields(b"max-age=5"))
+    BODY = SmallBody(CONTENT, "tag", constant_fields(b"max-age=5"))
     PLAIN = (
         (b"etag", b'"tag"'),
         (b"cache-control", b"max-age=5"),
@@ -91,7 +93,12 @@ class TestMessages:
         assert answer(self.BODY)[1] == [*self.PLAIN]
 
     def test_a_spelled_body_is_not_compressed_and_has_the_given_fields(self):
-        body = SpelledBody(CONTENT, "tag", constant_fields(b"no-cache", ((b"content-type", b"text/css"),)), bytes.upper)
+        body = SpelledBody(
+            Slices((wire.EncodedPart(CONTENT),)),
+            "tag",
+            constant_fields(b"no-cache", ((b"content-type", b"text/css"),)),
+            bytes.upper,
+        )
         _, headers, content = answer(body, ACCEPTS_GZIP)
         assert content == CONTENT.upper()
         assert headers == [
@@ -103,24 +110,55 @@ class TestMessages:
         ]
 
     def test_a_large_body_is_compressed_before_it_is_sent(self):
-        body = LargeBody(b"x" * LARGE_BODY_BYTES, "tag", FIELDS)
+        content = b"x" * (compression.MAX_DEFLATED_ON_LOOP + 1)
+        body = LargeBody((wire.EncodedPart(content),), "tag", FIELDS)
         assert body.messages({"method": "GET", "headers": [ACCEPTS_GZIP]}) is None
         response = request(body, "/", headers={"accept-encoding": "gzip"})
-        assert (response.status, gzip.decompress(response.body)) == (200, b"x" * LARGE_BODY_BYTES)
+        assert (response.status, gzip.decompress(response.body)) == (200, content)
         assert answer(body, ACCEPTS_GZIP)[2] == response.body
 
-    def test_a_body_is_compressed_once_and_from_its_parts(self, monkeypatch: pytest.MonkeyPatch):
+    def test_a_large_body_is_compressed_once(self, monkeypatch: pytest.MonkeyPatch):
         compressed: list[object] = []
 
-        def packed(content: bytes, parts: Sequence[wire.EncodedPart]) -> bytes:
-            compressed.append((content, parts))
-            return b"packed"
+        def packed(content: Slices, groups: object) -> Slices:
+            compressed.append(b"".join(content.texts()))
+            return Slices((wire.EncodedPart(b"packed"),))
 
-        monkeypatch.setattr(compression, "gzip_body", packed)
+        monkeypatch.setattr(compression, "gzip_slices", packed)
         parts = wire.encoded_order_book(MIDDLE)
-        body = LargeBody(CONTENT, "tag", FIELDS, parts)
+        body = LargeBody(parts, "tag", FIELDS)
         assert [answer(body, ACCEPTS_GZIP)[2] for _ in range(2)] == [b"packed", b"packed"]
-        assert compressed == [(CONTENT, parts)]
+        assert compressed == [wire.text_of(parts)]
+
+    @pytest.mark.parametrize("method", ["GET", "HEAD"])
+    def test_a_large_body_is_sent_in_slices(self, method: str):
+        parts = wire.encoded_order_book(LARGE)
+        body = LargeBody(parts, "tag", FIELDS)
+        status, headers, content = answer(body, method=method)
+        assert (status, content) == (200, wire.order_book_to_json(LARGE) if method == "GET" else b"")
+        assert dict(headers)[b"content-length"] == b"%d" % len(wire.order_book_to_json(LARGE))
+        assert list(body.messages({"method": method, "headers": []}) or ())[1].get("more_body", False) is (
+            method == "GET"
+        )
+
+    def test_responses_that_clients_do_not_read_share_the_content_of_all_versions(self):
+        one, cache, waiting = book(3, 20_000), Bodies(), []
+        base = str(one.pair.base).upper()
+        cache.order_book(one)
+        tracemalloc.start()
+        try:
+            for amount in range(1, 21):
+                one = one.apply(bids=[("0.000001", amount)])
+                body = cache.order_book(one)
+                for answering in (body, cache.respelled(body, one.pair, base, "ADA")):
+                    messages = iter(answering.messages({"method": "GET", "headers": []}) or ())
+                    waiting.append((messages, next(messages)))
+            grown = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        contents = [b"".join(message["body"] for message in messages) for messages, _ in waiting]
+        assert len(set(contents)) == len(waiting) == 40
+        assert grown < 8 * len(contents[0])
 
 
 class TestCache:
@@ -146,7 +184,7 @@ class TestCache:
     def test_a_book_is_encoded_once(self):
         cache, equal = Bodies(), book(2)
         body = cache.order_book(MIDDLE)
-        assert body.content == wire.order_book_to_json(MIDDLE)
+        assert content_of(body) == wire.order_book_to_json(MIDDLE)
         assert body.digest == wire.digest_of(wire.encoded_order_book(MIDDLE)).hex()
         assert cache.order_book(MIDDLE) is body
         assert cache.order_book(equal) is not body
@@ -155,12 +193,12 @@ class TestCache:
     def test_a_pair_list_is_cached_until_a_spot_price_changes(self):
         cache, index = Bodies(), MarketIndex([SMALL, MIDDLE])
         body = cache.pair_list(index)
-        assert body.content == wire.pair_list_to_json(index.pair_list())
+        assert content_of(body) == wire.pair_list_to_json(index.pair_list())
         assert body.digest == wire.digest_of(wire.encoded_pair_list(index)).hex()
         assert cache.pair_list(index) is body
         assert cache.pair_list(index.with_books(SMALL.apply(bids=[("0.000001", 9)]))) is body
         changed = index.with_books(SMALL.apply(spot="9"))
-        assert cache.pair_list(changed).content == wire.pair_list_to_json(changed.pair_list())
+        assert content_of(cache.pair_list(changed)) == wire.pair_list_to_json(changed.pair_list())
 
     def test_each_spelling_has_its_own_tag(self):
         cache = Bodies()
@@ -172,15 +210,15 @@ class TestCache:
         assert len({one.digest for one in (body, changed, *spelled)}) == 6
         assert {len(one.digest) for one in (body, *spelled)} == {32}
         assert cache.respelled(body, pair, bases[0], "ADA").digest == spelled[0].digest
-        content = wire.with_identifiers(body.content, pair, bases[0], "ADA")
-        assert content != body.content
+        content = wire.with_identifiers(content_of(body), pair, bases[0], "ADA")
+        assert content != content_of(body)
         assert answer(spelled[0], ACCEPTS_GZIP)[2] == content
 
     @pytest.mark.parametrize("offset", [0, 1])
     def test_only_a_large_body_keeps_its_parts(self, monkeypatch: pytest.MonkeyPatch, offset: int):
         size = len(wire.order_book_to_json(MIDDLE))
         monkeypatch.setattr(bodies, "LARGE_BODY_BYTES", size + offset)
-        assert len(Bodies().order_book(MIDDLE)._parts) == (0 if offset else len(wire.encoded_order_book(MIDDLE)))
+        assert type(Bodies().order_book(MIDDLE)) is (SmallBody if offset else LargeBody)
 
     def test_the_body_of_a_small_book_takes_few_blocks_of_memory(self):
         cache, small = Bodies(), [book(number) for number in range(2, 300)]
@@ -194,8 +232,8 @@ class TestCache:
     def test_small_bodies_of_one_length_share_their_header_fields(self):
         cache = Bodies()
         one, other = cache.order_book(book(2)), cache.order_book(book(3))
-        assert len(one.content) == len(other.content)
-        assert one.content != other.content
+        assert len(content_of(one)) == len(content_of(other))
+        assert content_of(one) != content_of(other)
         assert one._fields is other._fields
 
     def test_the_body_of_a_freed_book_may_be_dropped_twice(self):
@@ -248,6 +286,6 @@ class TestThreads:
         cache, few = Bodies(), index.without(numbered_pair(1))
         books = [asyncio.run(cache.order_book_from_thread(one)) for one in (MIDDLE, LARGE)]
         lists = [asyncio.run(cache.pair_list_from_thread(one)) for one in (few, index)]
-        assert [one.content for one in books] == [wire.order_book_to_json(one) for one in (MIDDLE, LARGE)]
-        assert [one.content for one in lists] == [wire.pair_list_to_json(one.pair_list()) for one in (few, index)]
+        assert [content_of(one) for one in books] == [wire.order_book_to_json(one) for one in (MIDDLE, LARGE)]
+        assert [content_of(one) for one in lists] == [wire.pair_list_to_json(one.pair_list()) for one in (few, index)]
         assert [thread == threading.get_ident() for thread in threads] == [True, False, True, False]

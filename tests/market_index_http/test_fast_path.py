@@ -74,14 +74,15 @@ class TestCachedQueries:
             assert service.request(PAIR_LIST).status == 404
 
     def test_a_failed_compression_is_500_and_later_requests_succeed(self, monkeypatch: pytest.MonkeyPatch):
-        def failing(content: bytes, parts: object) -> bytes:
+        def failing(*_: object) -> bytes:
             raise RuntimeError("a secret detail")
 
         app = create_app(LiveIndex([MIDDLE, LARGE]))
         with served(app) as service:
             client = Client(service.port)
             plain = {one.pair: fetch(client, target(one.pair)).body for one in (MIDDLE, LARGE)}
-            monkeypatch.setattr(compression, "gzip_body", failing)
+            monkeypatch.setattr(compression, "gzip_whole", failing)
+            monkeypatch.setattr(compression, "gzip_slices", failing)
             for one in (MIDDLE, LARGE):
                 for _ in range(2):
                     answer = fetch(client, target(one.pair), accept_encoding="gzip")

@@ -1,0 +1,61 @@
+"""Slices contain all parts in order, and a change of one part affects few of them."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import wire
+from market_index_http import slices
+from market_index_http.compression import gzip_slices
+from market_index_http.slices import PLAIN, Slices, groups_of
+from tests.market_index_http.books import book
+
+
+def parts_of(count: int, start: int = 0) -> list[wire.EncodedPart]:
+    return [wire.EncodedPart(b"%08d" % number) for number in range(start, start + count)]
+
+
+def sliced(parts: list[wire.EncodedPart]) -> Slices:
+    return Slices([PLAIN[group] for group in groups_of(parts)])
+
+
+@given(st.lists(st.binary(max_size=3).map(wire.EncodedPart), min_size=1, max_size=600))
+def test_slices_contain_all_parts_in_order(parts: list[wire.EncodedPart]):
+    content, groups = sliced(parts), groups_of(parts)
+    assert b"".join(content.texts()) == wire.text_of(parts)
+    assert len(content) == len(wire.text_of(parts))
+    assert gzip.decompress(b"".join(gzip_slices(content, groups).texts())) == wire.text_of(parts)
+    assert all(64 <= len(group) <= 128 for group in groups[:-1])
+
+
+def test_a_new_part_changes_few_slices():
+    parts = parts_of(20_000)
+    before = sliced(parts)
+    for at in range(0, 20_000, 997):
+        after = sliced([*parts[:at], wire.EncodedPart(b"new"), *parts[at:]])
+        known = set(before.slices)
+        assert sum(one not in known for one in after.slices) <= 8
+
+
+def test_a_slice_exists_as_long_as_a_content_or_a_response_that_refers_to_it():
+    parts = parts_of(300)
+    before = sliced(parts)
+    assert sliced(parts).slices[0] is before.slices[0]
+    sending = before.texts()
+    first, length = next(sending), len(before)
+    del before
+    assert len(first) + sum(map(len, sending)) == length
+    del sending
+    assert groups_of(parts)[0] not in PLAIN
+
+
+def test_no_message_is_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(slices, "MAX_MESSAGE_BYTES", 1_000)
+    content = sliced(list(wire.encoded_order_book(book(3, 1_500))))
+    texts = list(content.texts())
+    assert max(map(len, texts)) == 1_000
+    assert b"".join(texts) == wire.order_book_to_json(book(3, 1_500))
