@@ -137,6 +137,16 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     help="How long a connection may be idle after a response.",
 )
 @click.option(
+    "--send-timeout",
+    default=30,
+    metavar="SECONDS",
+    envvar="MARKET_INDEX_SEND_TIMEOUT",
+    show_default=True,
+    show_envvar=True,
+    type=click.IntRange(1, 86_400),
+    help="How long a client may accept no byte of a response before it is disconnected, on Linux.",
+)
+@click.option(
     "--max-connections",
     default=None,
     metavar="N",
@@ -169,6 +179,7 @@ def serve(
     allowed_hosts: tuple[str, ...],
     head_timeout: int,
     keep_alive_timeout: int,
+    send_timeout: int,
     max_connections: int | None,
     page: bool,
 ) -> None:
@@ -183,7 +194,7 @@ def serve(
     with server_imports():
         from market_index_cli.server.connection import Limits, connections_allowed  # noqa: PLC0415  # no web stack elsewhere
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
-    limits = Limits(head_timeout, keep_alive_timeout, max_connections or connections_allowed())
+    limits = Limits(head_timeout, keep_alive_timeout, send_timeout, max_connections or connections_allowed())
     settings = Settings(
         source, history, access_log, max_age, max_stale, max_quiet, cors_origins, allowed_hosts, limits, workers, page
     )

@@ -5,7 +5,8 @@ Theory of operation
     because sending thousands of parts takes longer than sending a few slices. After `_MIN_PARTS` parts, a slice ends at
     the first part whose digest has three zero bits, or after `_MAX_PARTS`. So slices depend on the content, as chunks
     do: a change affects the slice that contains it and seldom the ones after it. All others are the same objects in
-    both versions. A slice exists as long as a body or a response that is still being sent refers to it.
+    all versions of a content, also in those that were decoded one after the other and share no chunk. A slice exists as
+    long as a body or a response that is still being sent refers to it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, final
 from weakref import WeakValueDictionary
 
-from market_index.wire import EncodedPart, text_of
+from market_index.wire import EncodedPart, digest_of, text_of
 
 MAX_MESSAGE_BYTES: Final = 512 * 1024
 """The most bytes to send in one message. The event loop of Python 3.11 copies what a socket does not take."""
@@ -64,19 +65,20 @@ def groups_of(parts: Sequence[EncodedPart]) -> list[Group]:
 
 @final
 class SliceCache:
-    """The slices that exist, by their parts. `join` makes the text of a slice."""
+    """The slices that exist, by the digest of their parts. `join` makes the text of a slice."""
 
     def __init__(self, join: Callable[[Group], bytes]) -> None:
         self._join = join
-        self._slices: WeakValueDictionary[Group, EncodedPart] = WeakValueDictionary()
+        self._slices: WeakValueDictionary[bytes, EncodedPart] = WeakValueDictionary()
 
     def __contains__(self, group: Group) -> bool:
-        return group in self._slices
+        return digest_of(group) in self._slices
 
     def __getitem__(self, group: Group) -> EncodedPart:
-        found = self._slices.get(group)
+        digest = digest_of(group)
+        found = self._slices.get(digest)
         if found is None:
-            found = self._slices[group] = EncodedPart(self._join(group))
+            found = self._slices[digest] = EncodedPart(self._join(group))
         return found
 
 

@@ -15,7 +15,8 @@ Theory of operation
       dropped, and the client can read the response in the meantime.
     - A connection whose client has not read the whole response gets another deadline.
     The server checks the deadlines at each tick, because a timer per response would cost more time than all other
-    limits.
+    limits. Only the kernel knows whether a client accepts data, so it closes a connection that accepts none
+    (`TCP_USER_TIMEOUT`, `http_server`).
 
     Number: above the limit, the connection that has waited longest is closed, whether it waits for a request or for a
     client that does not read. If no connection waits, the new connection gets 503 before its request is read. So
@@ -76,6 +77,8 @@ class Limits:
     """The time for a request head, from its first byte or from the start of the connection."""
     keep_alive_seconds: int = 5
     """How long a connection may be idle after a response."""
+    send_seconds: int = 30
+    """How long a client may accept no byte of a response, on Linux."""
     connections: int = field(factory=connections_allowed)
     """The most open connections."""
 

@@ -47,6 +47,17 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+def limit_sending(listener: socket.socket, seconds: int) -> None:
+    """Let the kernel close accepted connections whose client accepts no byte for so long. It does nothing but on Linux.
+
+    The time starts when the buffers of both sides are full, or data is not acknowledged (tcp(7), TCP_USER_TIMEOUT).
+    """
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None:
+        # Accepted sockets inherit it.
+        listener.setsockopt(socket.IPPROTO_TCP, option, seconds * 1000)
+
+
 class Server(uvicorn.Server):
     """Serves one app, and calls `on_listening` with each socket once it listens.
 
@@ -63,6 +74,7 @@ class Server(uvicorn.Server):
         on_listening: Callable[[socket.socket], object] | None = None,
     ) -> None:
         limits = limits or Limits()
+        self._send_seconds = limits.send_seconds
         self._waiting: Waiting = {}
         super().__init__(
             uvicorn.Config(
@@ -88,6 +100,7 @@ class Server(uvicorn.Server):
         for listener in sockets or ():
             # The kernel uses the last backlog that was set, the event loop the first one.
             listener.listen(_BACKLOG)
+            limit_sending(listener, self._send_seconds)
             if self._on_listening is not None:
                 self._on_listening(listener)
 

@@ -42,17 +42,21 @@ class Target:
     store: Store
     port: int
 
-    @property
-    def peak_mib(self) -> float:
-        """The peak memory of the process in MiB."""
-        lines = Path(f"/proc/{self.running.process.pid}/status").read_text().splitlines()
-        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
+    def memory_mib(self, field: str = "VmRSS") -> float:
+        """Return the memory of the process in MiB; with VmHWM its peak."""
+        return memory_mib(self.running.process.pid, field)
 
     def publish(self, spot: int) -> None:
         self.store.publish(book(1, spot))
 
     def shows(self, client: Client, spot: int) -> bool:
         return bool(client.request(PAIR_LIST).json["pairs"][0]["last_spot"] == str(spot))
+
+
+def memory_mib(process: int | str = "self", field: str = "VmRSS") -> float:
+    """Return the memory of a process in MiB; with VmHWM its peak."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(field))) / 1024
 
 
 @contextmanager
@@ -161,7 +165,7 @@ def head_bytes(command: Path, piece: bytes, most: int) -> str:
         with observer.observing(), closing(Client(attacked.port)) as hostile:
             hostile.socket.sendall(HEAD)
             sent = sent_until_closed(hostile, piece, most)
-        return f"{sent / MIB:.1f} MiB sent, peak memory {attacked.peak_mib:.0f} MiB; {observer.figures}"
+        return f"{sent / MIB:.1f} MiB sent, peak memory {attacked.memory_mib('VmHWM'):.0f} MiB; {observer.figures}"
 
 
 def many_fields(command: Path) -> str:
@@ -258,6 +262,40 @@ def huge_book(command: Path) -> str:
         return f"{len(body) / 1e6:.1f} MB; {observer.figures}"
 
 
+def unread(command: Path, *, publishes: bool) -> str:
+    """Request a book of 15 MB on 100 sockets, with identifiers in upper case, and read nothing."""
+    levels = [(f"0.{number:012}", 2**60 + number) for number in range(1, 115_001)]
+    huge = OrderBook.from_levels(
+        pair(0xABCD), bids=levels, asks=[(f"1{price[1:]}", amount) for price, amount in levels]
+    )
+    upper = f"/trading-view/order-book?base={huge.pair.base}&quote=ADA".replace("abcd", "ABCD")
+    with target(huge, command=command) as attacked, ExitStack() as stack:
+        reader, honest = (stack.enter_context(closing(Client(attacked.port))) for _ in range(2))
+        size = len(reader.request(upper).body)
+        before, observer = attacked.memory_mib(), Observer(honest, "/healthz")
+        with observer.observing():
+            for number in range(1, 101):
+                hostile = stack.enter_context(closing(Client(attacked.port)))
+                hostile.socket.sendall(f"GET {upper} HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+                assert hostile.socket.recv(1) == b"H"
+                if publishes:
+                    revision = attacked.store.publish(huge.apply(bids=[("0.000000000001", number)])).revision
+                    eventually(lambda: reader.request("/healthz").json["revision"] == revision)  # noqa: B023  # at once
+        return (
+            f"{size / 1e6:.1f} MB; {attacked.memory_mib() - before:.0f} MiB more memory; /healthz: {observer.figures}"
+        )
+
+
+def unread_spellings(command: Path) -> str:
+    """100 clients that do not read a book of 15 MB, which they requested in upper case."""
+    return unread(command, publishes=False)
+
+
+def unread_versions(command: Path) -> str:
+    """The same with a publish between the requests. Each version is decoded, which takes a second by itself."""
+    return unread(command, publishes=True)
+
+
 ATTACKS: Final[tuple[Callable[[Path], str], ...]] = (
     many_fields,
     one_field,
@@ -266,6 +304,8 @@ ATTACKS: Final[tuple[Callable[[Path], str], ...]] = (
     burst_on_asyncio,
     spellings,
     huge_book,
+    unread_spellings,
+    unread_versions,
 )
 
 

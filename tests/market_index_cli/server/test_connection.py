@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
-from market_index import LiveIndex, OrderBook
+from market_index import LiveIndex, OrderBook, wire
 from market_index_cli.server.connection import (
     MAX_HEAD_BYTES,
     MAX_PARAMETERS,
@@ -42,6 +42,17 @@ def deep_book() -> tuple[LiveIndex, bytes]:
     book = OrderBook.from_levels(pair(1), bids=[(str(price), 2**60) for price in range(1, 150_000)])
     target = f"/trading-view/order-book?base={book.pair.base}&quote=ADA"
     return LiveIndex([book]), f"GET {target} HTTP/1.1\r\nHost: test\r\n".encode()
+
+
+DEEP = b"GET /deep HTTP/1.1\r\nHost: test\r\n"
+
+
+async def in_one_message(scope: Scope, receive: Receive, send: Send) -> None:
+    """Respond with one message that exceeds the buffers of a connection. No body of ours does, but other apps do."""
+    content = bytes(10_000_000)
+    headers = [(b"content-length", b"%d" % len(content))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
 
 
 class Slow:
@@ -226,17 +237,53 @@ class TestTime:
             overdue.set()
 
         monkeypatch.setattr(Connection, "close_or_wait", close_or_wait)
-        live, request = deep_book()
-        app = create_app(live)
-        limits = Limits(head_seconds=1, keep_alive_seconds=1)
-        with served(app, Server(app, limits=limits)) as service, closing(Client(service.port)) as client:
-            client.socket.sendall(request + b"Content-Length: 1000000\r\n\r\n")
+        server = Server(in_one_message, limits=Limits(head_seconds=1, keep_alive_seconds=1))
+        with served(in_one_message, server) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(DEEP + b"Content-Length: 1000000\r\n\r\n")
             assert client.socket.recv(1) == b"H"
             client.socket.sendall(sent)
             assert overdue.wait(DEADLINE_SECONDS)
             client.socket.sendall(sent)
             head, _, body = all_of(client.socket).partition(b"\r\n\r\n")
             assert head.endswith(b"content-length: %d" % len(body))
+
+    @pytest.mark.parametrize("loop", ["auto", "asyncio"])
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_a_client_that_accepts_nothing_is_closed(
+        self, count: int, loop: Literal["auto", "asyncio"], caplog: pytest.LogCaptureFixture
+    ):
+        live, request = deep_book()
+        app = create_app(live)
+        server = Server(app, limits=Limits(head_seconds=600, keep_alive_seconds=600, send_seconds=1))
+        server.config.loop = loop
+        with served(app, server) as service, closing(Client(service.port)) as client:
+            client.socket.sendall((request + b"\r\n") * count)
+            assert client.socket.recv(1) == b"H"
+            eventually(lambda: not server.server_state.connections)
+            eventually(lambda: not server.server_state.tasks)
+            assert not server._waiting
+        assert "Exception" not in caplog.text
+
+    @pytest.mark.thorough
+    def test_a_client_that_reads_slowly_gets_its_response(self):
+        live, request = deep_book()
+        app = create_app(live)
+        server = Server(app, limits=Limits(send_seconds=10))
+        with served(app, server) as service, closing(Client(service.port)) as client:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            client.socket.sendall(request + b"Connection: close\r\n\r\n")
+            received, resume = 0, Event()
+            while chunk := client.socket.recv(65536):
+                received += len(chunk)
+                # 15 s in total.
+                resume.wait(0.1)
+            (book,) = live.current.values()
+            assert received > len(wire.order_book_to_json(book))
+
+    def test_other_systems_have_no_time_limit_for_sending(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
+        with limited() as service, closing(Client(service.port)) as client:
+            assert client.request("/trading-view/pair-list").status == 200
 
     def test_a_client_that_sends_a_slow_body_gets_its_response(self):
         with limited(head_seconds=1) as service, closing(Client(service.port)) as client:
@@ -344,14 +391,12 @@ class TestNumber:
             assert "Exception" not in caplog.text
 
     def test_a_client_that_reads_late_gets_all_responses(self):
-        live, request = deep_book()
-        app = create_app(live)
-        server = Server(app)
-        with served(app, server) as service, closing(Client(service.port)) as client:
-            client.socket.sendall(request + b"\r\n")
+        server = Server(in_one_message)
+        with served(in_one_message, server) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(DEEP + b"\r\n")
             assert client.socket.recv(1, socket.MSG_PEEK) == b"H"
             eventually(lambda: not server.server_state.tasks)
-            client.socket.sendall(request + b"Connection: close\r\n\r\n")
+            client.socket.sendall(DEEP + b"Connection: close\r\n\r\n")
             eventually(lambda: server.server_state.tasks)
             assert len(server._waiting) == 1
             assert statuses(all_of(client.socket)) == [b"200", b"200"]
