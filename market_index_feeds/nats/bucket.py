@@ -8,25 +8,24 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from market_index_feeds.nats.errors import Unanswered
+from market_index_feeds.nats.errors import Misconfigured, Unanswered, shown_text
 
 OPERATION_HEADER: Final = "KV-Operation"
 _MARKER_HEADER: Final = "Nats-Marker-Reason"
+_NANOSECONDS: Final = 1_000_000_000
 
 
 @frozen
 class State:
     """A bucket at one moment: its creation time, the sequence of its last message, its number of keys, its bytes.
 
-    A deleted key counts as long as the message that deleted it is stored. `discards_above` is the limit above which the
-    servers delete the oldest message to store a new one; empty if they never do.
+    A deleted key counts as long as the message that deleted it is stored.
     """
 
     created: str
     last_sequence: int
     keys: int
     length: int
-    discards_above: str = ""
 
 
 @frozen(slots=True, eq=False)
@@ -66,20 +65,41 @@ def configuration(bucket: str, replicas: int) -> dict[str, object]:
 
 
 def state_of(answer: Mapping[str, Any]) -> State:
-    """Return the state that a server reports. Raises `Unanswered` if the server cannot know it."""
+    """Return the state that a server reports.
+
+    Raises:
+        Unanswered: The server cannot know it.
+        Misconfigured: The bucket does not store exactly the last value of each key.
+    """
     if not answer.get("cluster", {"leader": "alone"}).get("leader"):
         # A server that lost its disk reports an empty bucket until it has found the others.
         raise Unanswered("the servers have not agreed who leads")
+    _require_last_values(answer["config"])
     state = answer["state"]
-    limits = _discards_above(answer.get("config", {}))
-    return State(answer["created"], state["last_seq"], state.get("num_subjects", 0), state["bytes"], limits)
+    return State(answer["created"], state["last_seq"], state.get("num_subjects", 0), state["bytes"])
 
 
-def _discards_above(config: Mapping[str, Any]) -> str:
-    """Return the limits of a configuration above which the servers delete old messages."""
-    if config.get("discard") == "new":
-        return ""
-    return ", ".join(f"{name} {config[name]}" for name in ("max_bytes", "max_msgs") if config.get(name, -1) > 0)
+def _require_last_values(config: Mapping[str, Any]) -> None:
+    """Raise `Misconfigured` unless a bucket stores the last value of each key until it is overwritten or deleted.
+
+    With a history, the deletion of a key's last message makes an older value the last one, which no watch notices.
+    With the other settings, the servers acknowledge values and delete them later.
+    """
+    options: dict[str, str] = {}
+    if config["max_msgs_per_subject"] != 1:
+        options[f"max_msgs_per_subject {config['max_msgs_per_subject']}"] = "--max-msgs-per-subject=1"
+    if config["max_age"]:
+        options[f"max_age {config['max_age'] / _NANOSECONDS:g} s"] = "--max-age=0s"
+    if config["retention"] == "interest":
+        options["retention interest"] = "--retention=limits"
+    if config["discard"] == "old":
+        limits = [name for name in ("max_bytes", "max_msgs") if config[name] > 0]
+        options |= {f"{name} {config[name]}": "--discard=new" for name in limits}
+    if options:
+        raise Misconfigured(
+            f"the bucket must store the last value of each key, and nothing else, got {', '.join(options)}; "
+            f"run: nats stream edit {shown_text(config['name'])} {' '.join(dict.fromkeys(options.values()))}"
+        )
 
 
 def message_of(found: Mapping[str, Any], prefix: str) -> Message:

@@ -135,7 +135,11 @@ class Connection:
         return self._client.max_payload - _HEADER_BYTES
 
     async def state(self) -> State:
-        """Return the state of the bucket, from the server that leads. Raises `Unreachable`, or `NoBucket`."""
+        """Return the state of the bucket, from the server that leads.
+
+        Raises `Unreachable`, `NoBucket` or `Misconfigured`. So each reader and publisher that reads it checks the
+        configuration, also of a bucket that is created again or edited.
+        """
         return state_of(await self.request(f"STREAM.INFO.{self.stream}", None, REQUEST_SECONDS))
 
     async def create(self, replicas: int | None) -> None:

@@ -5,6 +5,7 @@
     Rejected            a server rejects a request; it has the server's error code
       └ NoMessage       no message is stored under a key
     NoBucket            the bucket does not exist
+    Misconfigured       the bucket does not store exactly the last value of each key
     Lost                a watch missed a message, or the bucket was replaced: it must be read again
 
 None of them leaves the package: a feed and a store raise `FeedError` and `StoreError`.
@@ -55,11 +56,15 @@ class NoBucket(Exception):
         super().__init__("there is no such bucket")
 
 
+class Misconfigured(Exception):
+    """The bucket does not store exactly the last value of each key."""
+
+
 class Lost(Exception):
     """The deliveries of a watch differ from the bucket, and will not become equal."""
 
 
-BUCKET_ERRORS: Final = (Unreachable, Rejected, NoBucket, Lost, OSError)
+BUCKET_ERRORS: Final = (Unreachable, Rejected, NoBucket, Misconfigured, Lost, OSError)
 """Every expected error of work on a bucket. `OSError`: credentials, certificates, or too many open files."""
 
 

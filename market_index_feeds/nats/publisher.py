@@ -82,31 +82,20 @@ class Publisher:
         self._wait = wait
 
     async def require_bucket(self, *, create: bool) -> None:
-        """Create the bucket if it does not exist. Raises `NoBucket` unless it is to be created.
-
-        Raises `StoreError` for a bucket that discards old messages: it would acknowledge books, and delete them later.
-        """
+        """Create the bucket if it does not exist. Raises `Misconfigured`, and `NoBucket` unless it is to be created."""
         connection = await self.cluster.connect()
         # A server that has just become the leader may not know the bucket yet.
         lookups = _LOOKUPS if connection.is_clustered and create else 1
         for lookup in range(lookups):
             await asyncio.sleep(_LOOKUP_SECONDS if lookup else 0)
             try:
-                state = await connection.state()
+                await connection.state()
             except NoBucket:
                 if not create:
                     raise
             else:
-                self._require_that_it_keeps_books(connection.stream, state.discards_above)
                 return
         await connection.create(self._replicas)
-
-    def _require_that_it_keeps_books(self, stream: str, limits: str) -> None:
-        if limits:
-            raise StoreError(
-                f"{self._target} cannot be opened: the bucket discards old books above its limits ({limits}); "
-                f"run: nats stream edit {stream} --discard=new, or --max-bytes=-1 --max-msgs=-1"
-            )
 
     async def state(self) -> State:
         """Return the state of the bucket."""

@@ -167,7 +167,9 @@ class NatsSource(Source):
         return watch
 
     async def _last(self, key: str) -> Message | None:
-        return await (await self._cluster.connect()).last(key)
+        connection = await self._cluster.connect()
+        await connection.state()  # raises Misconfigured
+        return await connection.last(key)
 
 
 class _Contents:

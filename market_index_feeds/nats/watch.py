@@ -88,7 +88,7 @@ class Watch:
 
     @classmethod
     async def open(cls, connection: Connection, *, headers_only: bool = False) -> Watch:
-        """Start to watch. Raises `Unreachable`, `NoBucket`, or `Rejected`."""
+        """Start to watch. Raises `Unreachable`, `NoBucket`, `Misconfigured` or `Rejected`."""
         watch = cls(connection, await connection.state())
         inbox = connection.new_inbox()
         name = inbox.rpartition(".")[2]
@@ -128,7 +128,7 @@ class Watch:
     async def next(self) -> list[Message]:
         """Wait for new messages and return them: none after a comparison that found no difference.
 
-        Raises `Lost`, `NoBucket`, `Rejected`, `Unreachable` or `OSError` once the watch has ended.
+        Raises one of `BUCKET_ERRORS` once the watch has ended.
         """
         await self._stirred.wait()
         self._stirred.clear()

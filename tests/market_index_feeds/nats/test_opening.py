@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 from threading import Event
@@ -56,22 +57,49 @@ class TestOpening:
             starting.join()
             server.kill()
 
-    @pytest.mark.parametrize("limit", ["max_bytes", "max_msgs"])
-    def test_a_bucket_that_discards_books_is_rejected_until_it_keeps_them(
-        self, bucket: str, nats_server: nats.Server, limit: str
+    @pytest.mark.parametrize(
+        ("settings", "given", "remedy", "repaired"),
+        [
+            ({"max_bytes": 5000, "discard": "old"}, "max_bytes 5000", "--discard=new", {"discard": "new"}),
+            ({"max_msgs": 20, "discard": "old"}, "max_msgs 20", "--discard=new", {"discard": "new"}),
+            ({"max_msgs_per_subject": 5}, "max_msgs_per_subject 5", "--max-msgs-per-subject=1", {}),
+            ({"max_msgs_per_subject": -1}, "max_msgs_per_subject -1", "--max-msgs-per-subject=1", {}),
+            ({"max_age": 3_600_000_000_000}, "max_age 3600 s", "--max-age=0s", {"max_age": 0}),
+            ({"retention": "interest"}, "retention interest", "--retention=limits", {}),
+            (
+                {"max_age": 500_000_000, "max_msgs_per_subject": 3, "duplicate_window": 500_000_000},
+                "max_msgs_per_subject 3, max_age 0.5 s",
+                "--max-msgs-per-subject=1 --max-age=0s",
+                {"max_age": 0},
+            ),
+        ],
+    )
+    def test_a_bucket_is_rejected_until_it_stores_exactly_the_last_book_of_each_pair(
+        self,
+        bucket: str,
+        nats_server: nats.Server,
+        settings: dict[str, object],
+        given: str,
+        remedy: str,
+        repaired: dict[str, object],
     ):
-        """The server would acknowledge all fifty books, and store only the last twenty-two."""
+        """The servers would acknowledge books and delete them later, or show an older book once the last is deleted."""
         name = nats.name_of(bucket)
-        config = configuration(name, 1) | {limit: 5000, "discard": "old"}
-        nats.request(nats_server, f"STREAM.CREATE.KV_{name}", config)
-        with pytest.raises(
-            StoreError, match=rf"discards old books .* \({limit} 5000\); run: nats stream edit KV_{name} "
-        ):
+        nats.request(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | settings)
+        reason = re.escape(
+            f"the bucket must store the last value of each key, and nothing else, got {given}; "
+            f"run: nats stream edit KV_{name} {remedy}"
+        )
+        with pytest.raises(StoreError, match=f"cannot be opened: {reason}$"):
             open_store(bucket)
-        assert len(open_feed(bucket).read()) == 0, "a feed may follow it"
-        for remedy in ({"discard": "new"}, {limit: -1}):
-            nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", config | remedy)
-            open_store(bucket).close()
+        with pytest.raises(FeedError, match=f"cannot be read: {reason}$"):
+            open_feed(bucket).read()
+        with pytest.raises(FeedError, match=f"cannot be read: {reason}$"):
+            open_feed(bucket).read_order_book(pair(1))
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | repaired)
+        with open_store(bucket) as store:
+            store.publish(book(1, 1))
+        assert spots(open_feed(bucket).read()) == {1: "1"}
 
     @pytest.mark.parametrize("text", ["\x1b]0;owned\x07", "x" * 1000])
     def test_the_text_of_a_server_is_escaped_and_cut(self, text: str):

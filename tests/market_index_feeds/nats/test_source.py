@@ -25,7 +25,7 @@ from market_index_feeds import (
 )
 from market_index_feeds.nats import connection, open_nats_store, watch
 from market_index_feeds.nats import records as nats_records
-from market_index_feeds.nats.bucket import State, state_of
+from market_index_feeds.nats.bucket import State, configuration, state_of
 from market_index_feeds.nats.connection import Connection
 from market_index_feeds.nats.errors import Unreachable
 from market_index_feeds.nats.watch import Watch
@@ -73,6 +73,28 @@ class TestNoticing:
             eventually(lambda: feed.revision == again.revision == 2)
         eventually(lambda: "recovered after" in logged.text)
         eventually(lambda: feed.age < 1)
+
+    def test_a_bucket_that_is_edited_to_keep_a_history_is_a_problem_until_it_is_repaired(
+        self,
+        store: Store,
+        feed: Feed,
+        bucket: str,
+        live: LiveIndex,
+        nats_server: nats.Server,
+        logged: pytest.LogCaptureFixture,
+    ):
+        """With a history, deleting the last message of a key would show its older book to new readers only."""
+        name = nats.name_of(bucket)
+        edited = configuration(name, 1) | {"max_msgs_per_subject": 5}
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", edited)
+        eventually(lambda: "got max_msgs_per_subject 5; run: nats stream edit" in logged.text)
+        with pytest.raises(StoreError, match="was not written to: the bucket must store the last value of each key"):
+            store.replace([book(1, 9)])
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", edited | {"max_msgs_per_subject": 1})
+        eventually(lambda: "recovered after" in logged.text)
+        store.replace([book(1, 9)])
+        eventually(lambda: spots(live) == {1: "9"})
 
     def test_a_bucket_that_is_deleted_and_created_again(
         self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
@@ -245,13 +267,19 @@ class TestNoticing:
         """The answer of a server with an emptied disk, for some fifty milliseconds, and that of a leader."""
         state = {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0}
         followers = [{"name": "n0", "current": True}, {"name": "n1", "current": False}]
-        alone: dict[str, Any] = {"created": "then", "state": state, "cluster": {"name": "three", "replicas": followers}}
+        alone: dict[str, Any] = {
+            "created": "then",
+            "config": {**configuration("books", 3), "max_age": 0, "retention": "limits"},
+            "state": state,
+            "cluster": {"name": "three", "replicas": followers},
+        }
         with pytest.raises(Unreachable, match="the servers have not agreed who leads"):
             state_of(alone)
         leading = {"name": "three", "leader": "n1", "replicas": followers[:1]}
         assert state_of(alone | {"cluster": leading}) == State("then", 0, 0, 0)
         full = {"bytes": 9, "last_seq": 7, "num_subjects": 5}
-        assert state_of({"created": "then", "state": full}) == State("then", 7, 5, 9)
+        single = {"created": "then", "config": alone["config"], "state": full}
+        assert state_of(single) == State("then", 7, 5, 9)
 
     def test_a_feed_that_is_started_in_an_event_loop(self, store: Store, bucket: str, live: LiveIndex):
         """For example, in the lifespan of an app."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
 from threading import Thread
 from typing import Any
 
 import pytest
 from nats.aio.client import Client
 
-from market_index import LiveIndex, OrderBook
+from market_index import OrderBook
 from market_index_feeds import (
     BookTooLarge,
     Receipt,
@@ -202,23 +201,6 @@ class TestOthers:
             pytest.raises(StoreBusy, match=r"others wrote .* 0\.4 seconds"),
         ):
             impatient.publish(book(1, 1))
-
-    def test_an_existing_bucket_with_a_history_is_used_unchanged(
-        self, bucket: str, nats_server: nats.Server, live: LiveIndex
-    ):
-        async def work(client: Client) -> None:
-            await client.jetstream().create_key_value(bucket=nats.name_of(bucket), history=5)
-
-        nats.plain(nats_server, work)
-        with open_store(bucket) as store, open_feed(bucket) as feed:
-            for spot in range(1, 4):
-                store.publish(book(1, spot), book(2, spot))
-            feed.start(live)
-            assert spots(live) == {1: "3", 2: "3"}
-            store.publish(book(1, 9))
-            eventually(lambda: spots(live) == {1: "9", 2: "3"})
-            shown_at = time.monotonic()
-            eventually(lambda: feed.age < time.monotonic() - shown_at)
 
     def test_a_forked_process_cannot_publish_and_changes_nothing(self, bucket: str):
         script = (
