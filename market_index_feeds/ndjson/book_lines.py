@@ -32,4 +32,6 @@ def _read(number: int, text: bytes) -> Content:
     except InvalidFreshness as error:
         return RejectedLine(number, str(error), Names.NONE)
     except MarketIndexError as error:
-        return RejectedLine(number, str(error), wire.pair_named_in(text) or Names.ANY)
+        reason = str(error)
+    # The decoded value is released with the error, so that it is not in memory twice.
+    return RejectedLine(number, reason, wire.pair_named_in(text) or Names.ANY)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
+
 import pytest
 
-from market_index import Freshness, OrderBook, Pair
+from market_index import Freshness, OrderBook, Pair, wire
 from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
 from market_index_feeds.medium import Names
@@ -49,6 +52,25 @@ def test_a_rejected_line_names_a_pair_or_any_but_a_commit_line_none(text: bytes,
     assert isinstance(rejected, RejectedLine)
     assert (rejected.number, rejected.names) == (1, names)
     assert rejected.pair == (pair(1) if names == pair(1) else None)
+
+
+def test_a_rejected_line_is_decoded_once_at_a_time():
+    """Its value was decoded again for the name of its pair, while the error still contained the first one."""
+    hostile = BAD.replace(b'"bids":0', b'"bids":[' + b"[]," * 50_000 + b"0]")
+    (rejected,) = contents(hostile)
+    assert isinstance(rejected, RejectedLine)
+    once = peak_of(lambda: wire.pair_named_in(hostile))
+    assert peak_of(lambda: contents(hostile)) < 1.5 * once
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Return the peak of the memory that some work allocates, in bytes."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
