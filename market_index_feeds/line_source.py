@@ -20,11 +20,12 @@ from typing import ClassVar, Final
 
 from attrs import evolve, frozen
 
+from market_index import wire
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.opened import shown_name
 from market_index_feeds.regular_files import open_regular, open_without_waiting
 
-MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+MAX_LINE_BYTES: Final = wire.MAX_ORDER_BOOK_BYTES
 """The maximum length of a line, without its newline. A longer line is rejected, and never in memory as a whole."""
 
 POLL_SECONDS: Final = 0.1

@@ -45,7 +45,7 @@ class Receipt:
 
 
 class BookTooLarge(StoreError):
-    """The servers of a store do not accept the books of `pairs` because of their size. These pairs are unchanged.
+    """The books of `pairs` are larger than readers, or the servers of the store, accept. These pairs are unchanged.
 
     Everything else was written; see `receipt`.
     """
@@ -68,13 +68,24 @@ class BookRejected(StoreError):
         self.receipt = receipt
 
 
+def too_large(target: str, pairs: tuple[Pair, ...], limit: str, receipt: Receipt) -> BookTooLarge:
+    """Return the error for books that exceed a limit, such as `16777216 bytes of JSON, got more`."""
+    others = f" and those of {len(pairs) - 1} others" if len(pairs) > 1 else ""
+    return BookTooLarge(
+        f"{target} does not accept the book of {pairs[0]}{others}: it must have at most {limit}; all else was written",
+        pairs,
+        receipt,
+    )
+
+
 class Store(Closeable):
     """A store, opened for publishing. Open it with `open_store`, and close it when done.
 
     In a file, each call is one atomic change: if it raises `StoreError`, nothing is written, unless the message says
     that the change was written or may be lost because files were removed meanwhile. In a bucket, each book is a change
-    of its own: all are stored when the call returns, and some may be stored when it raises. Any thread may call; calls
-    take turns. `target` is the name that the store was opened by, without credentials.
+    of its own: all are stored when the call returns, and some may be stored when it raises. `BookTooLarge` is an
+    exception to both: everything else is stored. Any thread may call; calls take turns. `target` is the name that the
+    store was opened by, without credentials.
     """
 
     def __init__(self, target: str) -> None:

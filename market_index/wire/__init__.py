@@ -17,6 +17,7 @@ True
 """
 
 from market_index.wire.decode import (
+    MAX_ORDER_BOOK_BYTES,
     freshness_from_json,
     is_freshness,
     object_from_json,
@@ -41,6 +42,7 @@ from market_index.wire.encode import (
 
 __all__ = [
     "AS_OF",
+    "MAX_ORDER_BOOK_BYTES",
     "PUBLISHED_AT",
     "EncodedPart",
     "digest_of",

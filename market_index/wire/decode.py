@@ -46,6 +46,12 @@ from market_index.wire.json_value import (
 
 T = TypeVar("T")
 
+MAX_ORDER_BOOK_BYTES: Final = 16 * 1024 * 1024
+"""The maximum size of the JSON of one order book in stores, and for feeds: more than 180,000 levels.
+
+`order_book_from_json` has no limit. Its caller can compare the size first, before it reads or inflates the whole text.
+"""
+
 
 def order_book_from_json(text: bytes | bytearray | memoryview) -> OrderBook:
     """Decode an order book from the JSON of the order-book endpoint; `spot`, `bids` and `asks` may be absent.

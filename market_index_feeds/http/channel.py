@@ -34,6 +34,10 @@ SLICE_SECONDS: Final = 0.1
 """The maximum delay until the close of the feed is noticed."""
 
 
+class TooLarge(Unavailable):
+    """A response has more bytes than its limit."""
+
+
 @define
 class Limits:
     """The limits of one exchange: a monotonic deadline, a number of bytes, and the close of the feed."""
@@ -58,10 +62,10 @@ class Limits:
             raise Unavailable(f"no response to {self.target} within {self.seconds:g} seconds")
 
     def count(self, length: int) -> int:
-        """Count received bytes, and return `length`. Raises `Unavailable` above the limit."""
+        """Count received bytes, and return `length`. Raises `TooLarge` above the limit."""
         self.bytes_received += length
         if self.bytes_received > self.max_bytes:
-            raise Unavailable(f"response to {self.target} must have at most {self.max_bytes} bytes, got more")
+            raise TooLarge(f"response to {self.target} must have at most {self.max_bytes} bytes, got more")
         return length
 
     def wait(self, connection: socket, event: int, seconds: float = inf) -> None:

@@ -98,7 +98,7 @@ class Connections:
             yield _result(queued.popleft(), progress)
 
     def get(self, target: str, etag: str, max_bytes: int) -> Response:
-        """Send a GET request for a target below the base URL. Raises `Unavailable` and `NotFound`.
+        """Send a GET request for a target below the base URL. Raises `Unavailable`, `NotFound` and `TooLarge`.
 
         A connection that the service has closed is replaced. `max_bytes` is the limit of the whole response.
         """

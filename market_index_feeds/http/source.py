@@ -17,7 +17,9 @@ from urllib.parse import urlencode
 
 from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, PairNotFound, wire
 from market_index.freshness import UNKNOWN
+from market_index_feeds.book_size import require_size
 from market_index_feeds.errors import FeedError, Unavailable
+from market_index_feeds.http.channel import TooLarge
 from market_index_feeds.http.connections import BaseUrl, Connections, NotFound, Response
 from market_index_feeds.http.freshness import oldest
 from market_index_feeds.medium import Delta, Progress, Rejected, Snapshot, Source, Update
@@ -35,8 +37,8 @@ MAX_PAIRS: Final = 20_000
 MAX_LIST_BYTES: Final = 8 * 1024 * 1024
 """The maximum size of a pair list, including the head of the response."""
 
-MAX_BOOK_BYTES: Final = 16 * 1024 * 1024
-"""The maximum size of an order book, including the head of the response: about that of a line in a file."""
+MAX_BOOK_RESPONSE_BYTES: Final = wire.MAX_ORDER_BOOK_BYTES + 256 * 1024
+"""The maximum size of the response with an order book: that of the book, and of the head and the chunks around it."""
 
 PAIR_LIST: Final = "/trading-view/pair-list"
 ORDER_BOOK: Final = "/trading-view/order-book"
@@ -186,7 +188,9 @@ class _Round:
     def add(self, pair: Pair, response: Response | Unavailable | None) -> None:
         """Add the response for one pair: an error if the request failed, None if the book was not found."""
         self.requested += 1
-        if isinstance(response, Unavailable):
+        if isinstance(response, TooLarge):
+            self._reject(pair, response.reason)
+        elif isinstance(response, Unavailable):
             self.problem = self.problem or response.reason
         elif response is None:
             self.missing.add(pair)
@@ -199,7 +203,7 @@ class _Round:
                     self.etags[pair] = response.etag
                 self.valid.add(pair)
             except MarketIndexError as error:
-                self.rejected[pair] = Rejected(f"the order book of {pair}", str(error), pair, pair)
+                self._reject(pair, str(error))
 
     def require_all(self, pairs: int) -> None:
         """Record a problem if fewer than `pairs` pairs were requested before the timeout of the round."""
@@ -213,8 +217,10 @@ class _Round:
         The first time is no fault: the service may drop a pair between its list and its book. The next list lacks it.
         """
         for pair in pairs:
-            reason = "not found, although the pair list contains the pair"
-            self.rejected[pair] = Rejected(f"the order book of {pair}", reason, pair, pair)
+            self._reject(pair, "not found, although the pair list contains the pair")
+
+    def _reject(self, pair: Pair, reason: str) -> None:
+        self.rejected[pair] = Rejected(f"the order book of {pair}", reason, pair, pair)
 
 
 def open_http_source(source: str) -> HttpSource:
@@ -230,7 +236,8 @@ def open_http_source(source: str) -> HttpSource:
 
 
 def _request(connections: Connections, pair: Pair, etag: str) -> Response:
-    return connections.get(f"{ORDER_BOOK}?{urlencode({'base': pair.base, 'quote': pair.quote})}", etag, MAX_BOOK_BYTES)
+    target = f"{ORDER_BOOK}?{urlencode({'base': pair.base, 'quote': pair.quote})}"
+    return connections.get(target, etag, MAX_BOOK_RESPONSE_BYTES)
 
 
 def _try_request(connections: Connections, pair: Pair, etag: str) -> Response | Unavailable | None:
@@ -245,7 +252,9 @@ def _try_request(connections: Connections, pair: Pair, etag: str) -> Response | 
 
 def _book(response: Response, pair: Pair) -> OrderBook:
     """Return the book of a response. Raises a `MarketIndexError` if it is not a valid book of the pair."""
-    book = wire.order_book_from_json(response.body or b"")
+    text = response.body or b""
+    require_size(text)
+    book = wire.order_book_from_json(text)
     if book.pair != pair:
         raise InvalidOrderBook(f"must be the book of the requested pair, got that of {book.pair}")
     return book

@@ -18,7 +18,7 @@ ROUND_SECONDS: Final = 5.0
 class Cluster:
     """The servers of an address, those that they report, and the connection to one of them.
 
-    `max_value_bytes` is the size of the largest value that the last connected server accepts.
+    `max_value_bytes` is that of the last connection.
     """
 
     def __init__(self, address: Address) -> None:

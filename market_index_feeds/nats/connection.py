@@ -21,6 +21,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as ClientSubscription
 
+from market_index import wire
 from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message, State, configuration, key_prefix, message_of, state_of, stream_name
@@ -131,8 +132,8 @@ class Connection:
 
     @property
     def max_value_bytes(self) -> int:
-        """The size of the largest value that the server accepts."""
-        return self._client.max_payload - _HEADER_BYTES
+        """The size of the largest value that the server and the readers accept."""
+        return min(self._client.max_payload - _HEADER_BYTES, wire.MAX_ORDER_BOOK_BYTES)
 
     async def state(self) -> State:
         """Return the state of the bucket, from the server that leads.

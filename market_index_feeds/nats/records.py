@@ -21,15 +21,13 @@ from market_index import (
     wire,
 )
 from market_index.errors import safe_repr
+from market_index_feeds.book_size import require_size
 
 DIGEST_HEADER: Final = "Market-Index-Digest"
 """The header with the digest of the text of a value. It detects damage and equal books."""
 
 FRESHNESS_KEY: Final = "freshness"
 """The key of the freshness of all books. It has no dot, so it names no pair, and a filter such as `*.ADA` skips it."""
-
-MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024
-"""The maximum size of an order book in JSON. It limits the memory that a hostile value takes when it is inflated."""
 
 _WORTH_COMPRESSING: Final = 256
 _LEVEL: Final = 1  # higher levels take up to twice the time to save another tenth
@@ -78,11 +76,11 @@ def pair_of(key: str) -> Pair | None:
 def record_of(book: OrderBook) -> Record:
     """Return the record of an order book: its JSON, deflated (zlib, RFC 1950) if that makes it shorter.
 
-    A text above `MAX_TEXT_LENGTH` is not deflated: no reader would inflate it, and no server accepts it otherwise.
+    A text above `wire.MAX_ORDER_BOOK_BYTES` is not deflated: no reader accepts it, and its size shows that.
     """
     text = wire.order_book_to_json(book)
     value = text
-    if _WORTH_COMPRESSING <= len(text) <= MAX_TEXT_LENGTH:
+    if _WORTH_COMPRESSING <= len(text) <= wire.MAX_ORDER_BOOK_BYTES:
         value = min(zlib.compress(text, _LEVEL), text, key=len)
     return Record(key_of(book.pair), value, digest_of(text))
 
@@ -98,9 +96,10 @@ def book_of(key: str, value: bytes, headers: Mapping[str, str] | None) -> OrderB
 
     Everything is validated, because any program may have written it. The digest is optional; it detects damage.
 
-    Raises `MarketIndexError` if the value is not a valid order book, has another digest, or is of another pair.
+    Raises `MarketIndexError` if the value is not a valid order book, too large, has another digest, or is of another
+    pair.
     """
-    text = _inflated(value) if value[:1] == _DEFLATED else value
+    text = _text_of(value)
     _require_digest(text, headers, InvalidOrderBook)
     book = wire.order_book_from_json(text)
     if key_of(book.pair) != key:
@@ -125,12 +124,14 @@ def _require_digest(text: bytes, headers: Mapping[str, str] | None, error: type[
         raise error(f"digest must be that of the text, got {safe_repr(digest)}: {safe_repr(text[:80])}")
 
 
-def _inflated(value: bytes) -> bytes:
+def _text_of(value: bytes) -> bytes:
+    is_deflated = value[:1] == _DEFLATED
     inflating = zlib.decompressobj()
     try:
-        text = inflating.decompress(value, MAX_TEXT_LENGTH)
+        text = inflating.decompress(value, wire.MAX_ORDER_BOOK_BYTES + 1) if is_deflated else value
     except zlib.error as error:
         raise InvalidOrderBook(f"cannot be inflated: {error}") from None
-    if not inflating.eof or inflating.unused_data:
-        raise InvalidOrderBook(f"deflated data must end where the value ends, and within {MAX_TEXT_LENGTH} bytes")
+    require_size(text)
+    if is_deflated and (not inflating.eof or inflating.unused_data):
+        raise InvalidOrderBook("deflated data must end where the value ends")
     return text

@@ -14,7 +14,7 @@ from functools import partial
 from threading import RLock
 from typing import Any, Final, TypeVar
 
-from market_index import Freshness, OrderBook, Pair
+from market_index import Freshness, OrderBook, Pair, wire
 from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.errors import BUCKET_ERRORS
@@ -25,7 +25,7 @@ from market_index_feeds.nats.records import Record, key_of, pair_of, record_of
 from market_index_feeds.nats.retry import OPENING, RetryTimeouts, retry
 from market_index_feeds.nats.writes import WriteState
 from market_index_feeds.opened import shown_name
-from market_index_feeds.store import BookRejected, BookTooLarge, Receipt, Store, StoreBusy, StoreError, require_book
+from market_index_feeds.store import BookRejected, Receipt, Store, StoreBusy, StoreError, require_book, too_large
 
 T = TypeVar("T")
 
@@ -204,14 +204,11 @@ class NatsStore(Store):
                 receipt,
             )
         if lengths:
-            pair, length = next(iter(lengths.items()))
-            others = f" and those of {len(lengths) - 1} others" if len(lengths) > 1 else ""
-            raise BookTooLarge(
-                f"{self.target} does not accept the book of {pair}{others}: it must have at most "
-                f"{self._publisher.cluster.max_value_bytes} bytes, deflated, got {length}; all else was written",
-                tuple(lengths),
-                receipt,
-            )
+            length = next(iter(lengths.values()))
+            limit = f"{self._publisher.cluster.max_value_bytes} bytes, deflated"
+            if length > wire.MAX_ORDER_BOOK_BYTES:
+                limit = f"{wire.MAX_ORDER_BOOK_BYTES} bytes of JSON"
+            raise too_large(self.target, tuple(lengths), f"{limit}, got {length}", receipt)
         self._freshness.require_accepted()
         return receipt
 

@@ -10,7 +10,7 @@ expected sequence is stored, and a write that arrives late never overwrites a ne
     QUEUED ──sent──▶ IN_FLIGHT ──the server stores it───────────────────▶ ACKNOWLEDGED
                          ├──another message is the last one of the key──▶ CONTESTED
                          ├──the connection ends, or no answer in time───▶ UNACKNOWLEDGED
-                         ├──it exceeds the limit of server or bucket────▶ TOO_LARGE
+                         ├──it exceeds the limit of a book or a server──▶ TOO_LARGE
                          ├──no stream takes it──────────────────────────▶ NO_STREAM
                          └──the server rejects it───────────────────────▶ REJECTED
 
@@ -57,7 +57,7 @@ class WriteState(Enum):
     ACKNOWLEDGED = "stored"
     CONTESTED = "not stored: another message is the last one of the key"
     UNACKNOWLEDGED = "sent without an answer: it may be stored, or be stored later"
-    TOO_LARGE = "not stored: it exceeds the limit of the server or of the bucket"
+    TOO_LARGE = "not stored: it exceeds the limit of books, of the server or of the bucket"
     NO_STREAM = "not stored: no stream takes it"
     REJECTED = "not stored: the server rejects it"
 

@@ -47,6 +47,8 @@ ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, digest = excluded
 # CAST: another program may have stored a value of any type.
 DIGESTS: Final = "SELECT CAST(digest AS BLOB) FROM books"
 
+_IS_STORED: Final = "SELECT 1 FROM books WHERE pair = ? AND body IS NOT NULL"
+
 
 @frozen
 class Position:
@@ -114,6 +116,10 @@ class Change:
     def revision(self) -> int:
         """The revision of the change."""
         return self.position.revision
+
+    def stored_among(self, pairs: Iterable[str]) -> list[str]:
+        """Return the pairs that have a book."""
+        return [pair for pair in pairs if self.connection.execute(_IS_STORED, (pair,)).fetchone()]
 
     def put(self, bodies: Mapping[str, bytes | None]) -> None:
         """Store the JSON of books under their pairs; None retracts the pair."""

@@ -6,26 +6,34 @@ from typing import Final, TypeAlias
 
 from market_index import AssetId, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
 from market_index.errors import safe_repr
+from market_index_feeds.book_size import require_size
 from market_index_feeds.medium import Names, Rejected
 from market_index_feeds.sqlite.revisions import digest_of
 
 Row: TypeAlias = tuple[bytes, int, bytes | None, bytes]
 """A pair, its revision, its book in JSON or None if it was retracted, and the digest."""
 
-# CAST: another program may have stored a value of any type.
-ALL_ROWS: Final = "SELECT CAST(pair AS TEXT), revision, CAST(body AS TEXT), CAST(digest AS BLOB) FROM books"
+# CAST: another program may have stored a value of any type. Of a body that is too large, one byte more is read.
+_BODY: Final = f"""
+CASE WHEN length(CAST(body AS BLOB)) > {wire.MAX_ORDER_BOOK_BYTES}
+THEN substr(CAST(body AS BLOB), 1, {wire.MAX_ORDER_BOOK_BYTES + 1}) ELSE CAST(body AS TEXT) END
+"""
+_COLUMNS: Final = f"SELECT CAST(pair AS TEXT), revision, {_BODY}, CAST(digest AS BLOB)"
+ALL_ROWS: Final = f"{_COLUMNS} FROM books"
 CHANGED_ROWS: Final = f"{ALL_ROWS} WHERE revision > ?"
 ONE_ROW: Final = f"{ALL_ROWS} WHERE pair = ? AND body IS NOT NULL"
 
 
-def row_of(book: OrderBook) -> tuple[str, bytes]:
-    """Return the pair and the JSON of a book, as they are stored."""
-    return str(book.pair), wire.order_book_to_json(book)
+def row_of(book: OrderBook) -> tuple[str, bytes | None]:
+    """Return the pair and the JSON of a book, as they are stored. The JSON is None if it is too large for readers."""
+    text = wire.order_book_to_json(book)
+    return str(book.pair), text if len(text) <= wire.MAX_ORDER_BOOK_BYTES else None
 
 
 def book_of(row: Row) -> OrderBook:
     """Return the book of a row. Raises a `MarketIndexError` if it is not a valid book of the row's pair."""
     text, revision, body, digest = row
+    require_size(body or b"")
     if body is None or type(revision) is not int or digest != digest_of(revision, body):
         raise InvalidOrderBook(
             f"must have the stored digest (it was damaged, or written by another program), got {safe_repr(body)}"

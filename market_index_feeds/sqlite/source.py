@@ -58,8 +58,6 @@ _READ_WAIT_SECONDS: Final = 1.0
 _RELEASE_SECONDS: Final = 0.05
 """How long other followers have to close a file after it was replaced."""
 
-_ROWS_PER_BATCH: Final = 256
-
 _VERSION: Final = "PRAGMA data_version"
 
 
@@ -199,13 +197,12 @@ class SqliteSource(Source):
         (size,) = connection.execute("SELECT total(length(body)) FROM books").fetchone()
         read: list[OrderBook | Rejected] = []
         done = total = 0
-        cursor = connection.execute(ALL_ROWS)
-        while rows := cursor.fetchmany(_ROWS_PER_BATCH):
-            # In batches, so that not all rows are in memory at the same time as the books.
-            total += sum_of(digest for *_, digest in rows)
-            stored = [row for row in rows if row[2] is not None]
-            read += map(read_row, stored)
-            done += sum(len(row[2]) for row in stored)
+        for row in connection.execute(ALL_ROWS):
+            # One by one, because each may have 16 MiB.
+            total += sum_of(row[3:])
+            if row[2] is not None:
+                read.append(read_row(row))
+                done += len(row[2])
             if progress is not None:
                 progress(done, int(size))
         require_total(total, run.total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count, islice
 from pathlib import Path
@@ -12,7 +12,7 @@ from threading import RLock
 from time import monotonic
 from typing import Final, Literal, TypeAlias
 
-from market_index import Freshness, OrderBook, Pair
+from market_index import Freshness, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index_feeds.opened import shown_name
 from market_index_feeds.sqlite.file import (
@@ -41,8 +41,8 @@ from market_index_feeds.sqlite.revisions import (
     require_own_log,
     sum_of,
 )
-from market_index_feeds.sqlite.rows import ONE_ROW, pair_of, row_of
-from market_index_feeds.store import Receipt, Store, StoreBusy, StoreError, require_book
+from market_index_feeds.sqlite.rows import pair_of, row_of
+from market_index_feeds.store import Receipt, Store, StoreBusy, StoreError, require_book, too_large
 
 WAIT_SECONDS: Final = 5.0
 """The default timeout of a writer that waits for others."""
@@ -73,9 +73,12 @@ SELECT rowid, CAST(pair AS TEXT) FROM books
 WHERE body IS NOT NULL AND pair NOT IN (SELECT pair FROM temp.staged WHERE number = ?)
 """
 _RETRACT_ROW: Final = "UPDATE books SET revision = ?, digest = ?, body = NULL WHERE rowid = ?"
+# The body of a book that is too large is NULL.
+_STAGED_TOO_LARGE: Final = "SELECT pair FROM temp.staged WHERE number = ? AND body IS NULL"
 _PUBLISH_STAGED: Final = """
 INSERT INTO books (pair, revision, digest, body)
-SELECT pair, :revision, digest_of(:revision, body), body FROM temp.staged WHERE number = :number
+SELECT pair, :revision, digest_of(:revision, body), body FROM temp.staged
+WHERE number = :number AND body IS NOT NULL
 ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, digest = excluded.digest, body = excluded.body
 WHERE books.body IS NOT excluded.body OR books.digest IS NOT digest_of(books.revision, books.body)
 """
@@ -106,6 +109,8 @@ class SqliteStore(Store):
         self._own_position: Position | None = None
         # The last position of the file if only this store has written since its last `replace`; otherwise None.
         self._expected_position: Position | None = None
+        # The pairs whose stored book is older than the last published one, which was too large.
+        self._outdated: set[str] = set()
         self._connection: sqlite3.Connection | None = None
         with ExitStack() as stack:
             file = identity_if_any(path)
@@ -191,17 +196,22 @@ class SqliteStore(Store):
         self, books: list[OrderBook], retract: set[Pair], freshness: Freshness, *, keeps_as_of: bool
     ) -> Receipt:
         rows = dict(map(row_of, books))
+        fitting = {pair: body for pair, body in rows.items() if body is not None}
+        rejected = [pair for pair in rows if pair not in fitting]
         with self._change(freshness, keeps_as_of=keeps_as_of) as change:
-            stored = [pair for pair in map(str, retract) if change.connection.execute(ONE_ROW, (pair,)).fetchone()]
-            change.put(rows | dict.fromkeys(stored))
-        return Receipt(change.revision, len(rows), len(stored))
+            stored = change.stored_among(map(str, retract))
+            change.put(fitting | dict.fromkeys(stored))
+            self._note_outdated(change, (self._outdated - rows.keys()).union(rejected))
+        return self._receipt(Receipt(change.revision, len(fitting), len(stored)), rejected)
 
     def _stage(self, number: int, books: Iterable[OrderBook]) -> None:
         """Write the books into a temporary table, which other connections do not see."""
         rows = map(row_of, map(require_book, books))
         while some := list(islice(rows, _ROWS_PER_BATCH)):
             with self._connected() as connection, transaction(connection, "BEGIN"):
-                connection.executemany(_STAGE, ((number, pair, str(body, "ascii")) for pair, body in some))
+                connection.executemany(
+                    _STAGE, ((number, pair, None if body is None else str(body, "ascii")) for pair, body in some)
+                )
 
     def _replace_by_staged(self, number: int, keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
         """Make the staged books the whole content of the store, in one change."""
@@ -209,15 +219,31 @@ class SqliteStore(Store):
             dropped = self._drop_not_staged(change, number, keep)
             revision = change.revision
             published = change.connection.execute(_PUBLISH_STAGED, {"revision": revision, "number": number}).rowcount
+            rejected = [str(pair, "ascii") for (pair,) in change.connection.execute(_STAGED_TOO_LARGE, (number,))]
+            self._note_outdated(change, rejected)
             # Computed again, which repairs a sum that was wrong before.
-            before, change.total = change.total, sum_of(one for (one,) in change.connection.execute(DIGESTS))
-            if not (published or dropped) and change.total == before and freshness == change.run_before.freshness:
+            change.total = sum_of(one for (one,) in change.connection.execute(DIGESTS))
+            before = change.run_before
+            if not (published or dropped) and (change.total, change.freshness) == (before.total, before.freshness):
                 change.connection.execute("ROLLBACK")
                 revision -= 1
                 self._expected_position = last_run(change.connection).position
         if self._expected_position is None or self._expected_position.revision != revision:
             self._expected_position = self._own_position
-        return Receipt(revision, published, dropped)
+        return self._receipt(Receipt(revision, published, dropped), rejected)
+
+    def _note_outdated(self, change: Change, pairs: Iterable[str]) -> None:
+        """Hide the as_of of a change while the stored books of some pairs are older than the last published ones."""
+        self._outdated = set(change.stored_among(pairs))
+        if self._outdated:
+            change.freshness = change.freshness.without_as_of()
+
+    def _receipt(self, receipt: Receipt, rejected: Collection[str]) -> Receipt:
+        """Return the receipt. Raises `BookTooLarge` with it if the books of some pairs were too large."""
+        if rejected:
+            pairs = tuple(pair for text in rejected if (pair := pair_of(text.encode("ascii"))) is not None)
+            raise too_large(self.target, pairs, f"{wire.MAX_ORDER_BOOK_BYTES} bytes of JSON, got more", receipt)
+        return receipt
 
     def _drop_not_staged(self, change: Change, number: int, keep: Callable[[Pair], bool]) -> int:
         """Retract the pairs that were not staged, unless `keep` returns True for them. Return how many."""

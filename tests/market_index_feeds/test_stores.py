@@ -23,9 +23,10 @@ from market_index import (
     Pair,
     PairNotFound,
     strategies,
+    wire,
 )
 from market_index.levels import MAX_LIQUIDITY
-from market_index_feeds import Feed, FeedError, Receipt, Store, StoreError, open_feed, open_store
+from market_index_feeds import BookTooLarge, Feed, FeedError, Receipt, Store, StoreError, open_feed, open_store
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.media import Bucket, File, Medium
@@ -199,6 +200,77 @@ class TestPublishing:
         open_store(medium.target).close()
         open_store(medium.target, make=False).close()
         assert len(read(medium)) == 0
+
+
+class TestLargeBooks:
+    """Books whose JSON is larger than `wire.MAX_ORDER_BOOK_BYTES`."""
+
+    LARGE = OrderBook.from_levels(pair(1), bids=[(f"0.{number:06}", number) for number in range(1, 500)])
+
+    @pytest.fixture(autouse=True)
+    def small_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(wire, "MAX_ORDER_BOOK_BYTES", 10_000)
+
+    def test_a_book_at_the_limit_is_stored(self, store: Store, medium: Medium, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(wire, "MAX_ORDER_BOOK_BYTES", len(wire.order_book_to_json(self.LARGE)))
+        store.publish(self.LARGE)
+        assert read(medium)[pair(1)] == self.LARGE
+
+    def test_a_book_above_the_limit_does_not_stop_others(self, store: Store, medium: Medium):
+        store.publish(book(1, 1), book(2, 2), book(3, 3))
+        reason = re.escape(f"does not accept the book of {pair(1)}: it must have at most 10000 bytes of JSON, got ")
+        with pytest.raises(BookTooLarge, match=reason) as raised:
+            store.update([self.LARGE, book(2, 9)], [pair(3)])
+        receipt = raised.value.receipt
+        assert (raised.value.pairs, receipt.published, receipt.retracted) == ((pair(1),), 1, 1)
+        assert receipt.revision == store.revision
+        assert spots(read(medium)) == {1: "1", 2: "9"}
+
+    def test_the_last_book_of_a_repeated_pair_counts(self, store: Store, medium: Medium):
+        for write in (store.publish, lambda *books: store.replace(books)):
+            with pytest.raises(BookTooLarge):
+                write(book(1, 1), self.LARGE)
+            assert spots(read(medium)) == {}
+            write(self.LARGE, book(1, 1))
+            assert spots(read(medium)) == {1: "1"}
+            store.retract(pair(1))
+
+    def test_replace_keeps_the_last_book_of_the_pair(self, store: Store, medium: Medium):
+        store.publish(book(1, 1), book(2, 2))
+        other = self.LARGE.apply(spot="5")
+        with pytest.raises(BookTooLarge, match="bytes of JSON, got") as raised:
+            store.replace([OrderBook(pair(7), other.bids), self.LARGE, book(3, 3)])
+        assert set(raised.value.pairs) == {pair(1), pair(7)}
+        assert "and those of 1 others" in str(raised.value)
+        assert (raised.value.receipt.published, raised.value.receipt.retracted) == (1, 1)
+        assert spots(read(medium)) == {1: "1", 3: "3"}
+
+    def test_the_as_of_is_not_known_while_an_older_book_is_stored(self, store: Store, medium: Medium):
+        store.publish(book(1, 1))
+        for write in (store.update, store.replace):
+            with pytest.raises(BookTooLarge):
+                write([self.LARGE], as_of="2")
+            assert read(medium).as_of is None
+            store.update([book(2, 2)], as_of="3")
+            assert read(medium).as_of is None
+            store.update([book(1, 3)], as_of="4")
+            assert read(medium).as_of == "4"
+        with pytest.raises(BookTooLarge):
+            store.publish(self.LARGE)
+        assert read(medium).as_of is None
+        store.update((), [pair(1)], as_of="5")
+        assert read(medium).as_of == "5"
+
+    def test_a_value_above_the_limit_is_rejected_by_readers(
+        self, store: Store, feed: Feed, medium: Medium, live: LiveIndex, logged: pytest.LogCaptureFixture
+    ):
+        medium.spoil(pair(1), wire.order_book_to_json(self.LARGE))
+        eventually(lambda: feed.rejected == 1)
+        assert "must have at most 10000 bytes of JSON, got more" in logged.text
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
+        assert spots(read(medium)) == {2: "2", 3: "3"}
+        with pytest.raises(FeedError, match="must have at most 10000 bytes of JSON, got more"):
+            open_feed(medium.target).read_order_book(pair(1))
 
 
 class TestReplacing:

@@ -111,6 +111,32 @@ def test_an_invalid_book_keeps_the_last_valid_one(live: LiveIndex, quick: pytest
         assert feed.rejected == 2
 
 
+@pytest.mark.parametrize("more", [1, 300_000], ids=["body", "response"])
+def test_a_book_that_is_too_large_affects_no_other_pair(
+    live: LiveIndex, quick: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, more: int
+):
+    text = wire.order_book_to_json(book(1, 1))
+    monkeypatch.setattr(wire, "MAX_ORDER_BOOK_BYTES", len(text))
+    monkeypatch.setattr(source, "MAX_BOOK_RESPONSE_BYTES", len(text) + 10_000)
+    large = {str(pair(1).base): text + b" " * more, str(pair(2).base): wire.order_book_to_json(book(2, 2))}
+
+    async def answer(request: Request) -> Response:
+        if request.url.path == LIST:
+            return Response(wire.pair_list_to_json(MarketIndex([book(1), book(2)]).pair_list()))
+        return Response(large[request.query_params["base"]])
+
+    service = served(Starlette(routes=[Route("/{path:path}", answer)]))
+    with service as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+        feed.start(live)
+        assert (spots(live), feed.current_rejections, feed.problem) == ({2: "2"}, 1, None)
+        assert f"the order book of {pair(1)} rejected: " in quick.text
+        assert "must have at most" in quick.text
+        with pytest.raises(FeedError, match="must have at most"):
+            open_feed(feed.source).read_order_book(pair(1))
+        large[str(pair(1).base)] = text
+        eventually(lambda: (spots(live), feed.current_rejections) == ({1: "1", 2: "2"}, 0))
+
+
 def test_a_pair_stays_rejected_while_requests_of_its_book_fail(live: LiveIndex, quick: pytest.LogCaptureFixture):
     first = str(pair(1).base)
     answers = {first: Response(b"nonsense"), str(pair(2).base): Response(wire.order_book_to_json(book(2, 2)))}

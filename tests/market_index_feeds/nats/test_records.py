@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 import zlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -61,26 +63,51 @@ class TestRecords:
         large = OrderBook.from_levels(pair(1), bids=[(f"0.{number:06}", number) for number in range(1, 500)])
         assert len(nats_records.record_of(large).value) < len(wire.order_book_to_json(large)) / 3
 
-    def test_damaged_and_hostile_values_are_rejected(self, monkeypatch: pytest.MonkeyPatch):
+    def test_damaged_and_hostile_values_are_rejected(self):
         record = nats_records.record_of(OrderBook.from_levels(pair(1), bids=[(f"0.{n:03}", n) for n in range(1, 50)]))
         digest = {nats_records.DIGEST_HEADER: record.digest}
         other = nats_records.record_of(book(2, 1))
-        monkeypatch.setattr(nats_records, "MAX_TEXT_LENGTH", 100_000)
         for value, headers, reason in [
             (zlib.compress(b"{}"), digest, "digest must be that of the text"),
             (record.value[:-1], digest, "must end where the value ends"),
             (record.value + b"x", digest, "must end where the value ends"),
             (b"x" + record.value[1:-9] + b"123456789", digest, "must end where the value ends"),
             (record.value[:2] + b"\xff" * 20, digest, "cannot be inflated: Error -3"),
-            (zlib.compress(bytes(100_001)), None, "within 100000 bytes"),
             (other.value, {nats_records.DIGEST_HEADER: other.digest}, "the book of the pair of its key"),
             (other.value, None, "the book of the pair of its key"),
         ]:
             with pytest.raises(InvalidOrderBook, match=reason):
                 nats_records.book_of(record.key, value, headers)
-        # A text that no reader would inflate is not deflated.
-        monkeypatch.setattr(nats_records, "MAX_TEXT_LENGTH", 100)
-        assert nats_records.record_of(book(1, 1)).value == wire.order_book_to_json(book(1, 1))
+
+    @pytest.mark.parametrize("deflate", [bytes, zlib.compress], ids=["plain", "deflated"])
+    def test_a_text_above_the_limit_is_rejected(
+        self, monkeypatch: pytest.MonkeyPatch, deflate: Callable[[bytes], bytes]
+    ):
+        record = nats_records.record_of(book(1, 1))
+        text = wire.order_book_to_json(book(1, 1))
+        monkeypatch.setattr(wire, "MAX_ORDER_BOOK_BYTES", len(text))
+        assert nats_records.book_of(record.key, deflate(text), None) == book(1, 1)
+        for longer in (text + b" ", text + b"{" * 10_000):
+            with pytest.raises(InvalidOrderBook, match=f"must have at most {len(text)} bytes of JSON, got more"):
+                nats_records.book_of(record.key, deflate(longer), None)
+
+    def test_a_small_value_that_inflates_to_much_takes_little_memory(self):
+        """65 kB of deflated JSON took 1.8 GB when they were decoded."""
+        value = zlib.compress(b"[" + b"[]," * (20 * 1024 * 1024) + b"[]]")
+        assert len(value) < 80_000
+        tracemalloc.start()
+        try:
+            with pytest.raises(InvalidOrderBook, match="must have at most 16777216 bytes of JSON"):
+                nats_records.book_of(nats_records.key_of(pair(1)), value, None)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 3 * wire.MAX_ORDER_BOOK_BYTES
+
+    def test_a_book_that_no_reader_accepts_is_not_deflated(self, monkeypatch: pytest.MonkeyPatch):
+        large = OrderBook.from_levels(pair(1), bids=[(f"0.{number:06}", number) for number in range(1, 500)])
+        monkeypatch.setattr(wire, "MAX_ORDER_BOOK_BYTES", 1000)
+        assert nats_records.record_of(large).value == wire.order_book_to_json(large)
 
     @given(st.binary(max_size=200), st.none() | st.just({nats_records.DIGEST_HEADER: "00"}))
     def test_only_errors_of_the_library_are_raised(self, value: bytes, headers: dict[str, str] | None):

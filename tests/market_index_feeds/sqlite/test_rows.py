@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 from typing import TypeAlias
@@ -11,7 +12,10 @@ import pytest
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, PairNotFound, wire
 from market_index_feeds import FeedError, Relay, Store, open_feed, open_store
+from market_index_feeds.sqlite.file import connect
+from market_index_feeds.sqlite.rows import ALL_ROWS
 from tests.market_index_feeds.made_up import book
+from tests.market_index_feeds.media import File
 from tests.market_index_feeds.sqlite.files import forge
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -116,3 +120,12 @@ def test_a_valid_book_in_upper_case_is_read(good: Store, path: Path):
     assert open_feed(path).read().order_book(PAIR) == NEXT
     with pytest.raises(PairNotFound):
         open_feed(path).read_order_book(book(9).pair)
+
+
+@pytest.mark.parametrize("more", [0, 1, 1_000_000])
+def test_of_a_body_above_the_limit_one_byte_more_is_read(good: Store, path: Path, more: int):
+    length = wire.MAX_ORDER_BOOK_BYTES + more
+    File(str(path)).spoil(PAIR, b"x" * length)
+    with closing(connect(path, "ro", 1)) as connection:
+        bodies = {row[0]: row[2] for row in connection.execute(ALL_ROWS)}
+    assert len(bodies[str(PAIR).encode()]) == min(length, wire.MAX_ORDER_BOOK_BYTES + 1)

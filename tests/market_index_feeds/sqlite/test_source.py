@@ -59,7 +59,7 @@ class TestFollowing:
         (total,) = {total for _, total in reported}
         assert total == plain(path, "SELECT sum(length(body)) FROM books")[0][0]
         assert [done for done, _ in reported] == sorted(done for done, _ in reported)
-        assert len(reported) == 3
+        assert len(reported) > 2
 
     def test_missing_rows_are_noticed_and_replace_repairs_the_file(self, store: Store, path: Path):
         store.publish(book(1, 1), book(2, 2))
