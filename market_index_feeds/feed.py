@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair
+from market_index.errors import safe_repr
 from market_index_feeds.follower import Follower
 from market_index_feeds.medium import Names, Progress, Source
 from market_index_feeds.opened import Closeable
@@ -124,9 +125,12 @@ class Feed(Closeable):
     def start(self, live: LiveIndex, progress: Progress | None = None) -> None:
         """Publish the content of the source into `live`, then follow the source in a thread until `close`.
 
-        Raises `FeedError` if the source cannot be read. Then nothing was published, and `start` may be called again.
-        Once started, the feed raises nothing: it logs problems, and live books stay live.
+        Raises `FeedError` if the source cannot be read, `TypeError` if `live` is not a `LiveIndex`. Then nothing was
+        published, and `start` may be called again. Once started, the feed raises nothing: it logs problems, and live
+        books stay live.
         """
+        if type(live) is not LiveIndex:
+            raise TypeError(f"live must be a LiveIndex, got {type(live).__name__}: {safe_repr(live)}")
         self._follower.start(live, progress)
 
     def read(self, progress: Progress | None = None) -> MarketIndex:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from market_index import LiveIndex, wire
 from market_index_http.bodies import Bodies
 from market_index_http.endpoints import Endpoints
-from market_index_http.routes import ORDER_BOOK_PATH, PAIR_LIST_PATH, ExactRoute, JsonResponse
+from market_index_http.routes import ORDER_BOOK_PATH, PAIR_LIST_PATH, ExactRoute, JsonResponse, require_live
 
 
 def create_app(live: LiveIndex, *, max_age: int | None = None) -> Starlette:
@@ -30,9 +30,10 @@ def create_app(live: LiveIndex, *, max_age: int | None = None) -> Starlette:
     ['/trading-view/order-book', '/trading-view/pair-list']
 
     Raises:
+        TypeError: `live` is not a `LiveIndex`.
         ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
     """
-    return _App(Endpoints(live, Bodies(max_age)))
+    return _App(Endpoints(require_live(live), Bodies(max_age)))
 
 
 class _App(Starlette):

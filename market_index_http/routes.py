@@ -12,11 +12,22 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from market_index import LiveIndex
+from market_index.errors import safe_repr
 from market_index.wire import EncodedPart
 from market_index_http.bodies import JSON_FIELDS, LargeBody, constant_fields
 
 PAIR_LIST_PATH: Final = "/trading-view/pair-list"
 ORDER_BOOK_PATH: Final = "/trading-view/order-book"
+
+
+def require_live(live: LiveIndex) -> LiveIndex:
+    """Return `live`. Raises `TypeError` if it is not a `LiveIndex`, such as the `MarketIndex` that it refers to."""
+    if type(live) is not LiveIndex:
+        raise TypeError(
+            f"live must be a LiveIndex, such as LiveIndex(books), got {type(live).__name__}: {safe_repr(live)}"
+        )
+    return live
 
 
 class ExactRoute(Route):

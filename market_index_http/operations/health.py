@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from market_index import LiveIndex
 from market_index.freshness import format_time
-from market_index_http.routes import ExactRoute, JsonResponse
+from market_index_http.routes import ExactRoute, JsonResponse, require_live
 
 HEALTH_PATH: Final = "/healthz"
 
@@ -58,7 +58,11 @@ def health_route(
     `max_stale` seconds, the publisher has published nothing for more than `max_quiet` seconds, or nothing was ever
     published. A limit of None is never exceeded. The pairs are served in all cases. The process id tells apart workers
     that share one address: each has its own feed.
+
+    Raises:
+        TypeError: `live` is not a `LiveIndex`.
     """
+    require_live(live)
 
     async def health(_: Request) -> JsonResponse:
         index, failed = live.current, list(_failed(feed, max_stale, max_quiet))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from market_index import Freshness, OrderBook, Pair
+from typing import Any
+
+import pytest
+
+from market_index import Freshness, MarketIndex, OrderBook, Pair
 from market_index_feeds import Feed
 from market_index_feeds.medium import Delta, Snapshot
 from tests.market_index_feeds.made_up import book, pair, spots
@@ -22,6 +26,14 @@ class Growing(Scripted):
         del pair
         self.slot += 1
         return book(1, self.slot)
+
+
+def test_only_a_live_index_is_filled():
+    feed = Feed(Scripted(Snapshot(books=[book(1)])))
+    not_live: Any = MarketIndex()
+    with pytest.raises(TypeError, match="live must be a LiveIndex, got MarketIndex: <MarketIndex: 0 pairs>"):
+        feed.start(not_live)
+    assert spots(feed.read()) == {1: None}
 
 
 class TestReading:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from runpy import run_path
 from typing import Any, Literal
 
 import pytest
@@ -14,9 +17,13 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
-from market_index_http import create_app
+from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair
+from market_index_feeds import open_feed
+from market_index_http import create_app, health_route
+from tests.command import SAMPLE
 from tests.service import served
+
+MOUNTING = Path(__file__).resolve().parents[2] / "docs" / "mounting.md"
 
 ONE = OrderBook.from_levels(Pair(AssetId(b"\x01" * 28, b"one"), ADA), bids=[("1", 1)])
 TWO = OrderBook.from_levels(Pair(AssetId(b"\x02" * 28, b"two"), ADA), bids=[("2", 2)])
@@ -107,3 +114,30 @@ def test_middleware_of_the_app_sees_every_request():
     with served(app) as service:
         for target in ("/trading-view/pair-list", "/trading-view/order-book", "/nowhere"):
             assert service.request(target).headers["x-stamp"] == "seen"
+
+
+@pytest.mark.parametrize("build", [create_app, lambda live: health_route(live, open_feed(SAMPLE))])
+def test_only_a_live_index_is_served(build: Callable[[Any], object]):
+    with pytest.raises(TypeError, match=r"live must be a LiveIndex, such as LiveIndex\(books\), got MarketIndex: <"):
+        build(MarketIndex([ONE]))
+
+
+def test_the_recipe_with_health_works_each_time_its_lifespan_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    found = re.search(r"^```python\n(# healthy.py\n.*?)^```$", MOUNTING.read_text(), re.DOTALL | re.MULTILINE)
+    assert found
+    monkeypatch.chdir(tmp_path)
+    program = run_path(str(written(tmp_path / "healthy.py", found[1])))
+    for rejected in (0, 1, 0):
+        written(tmp_path / "books.ndjson", "nonsense\n" * rejected + SAMPLE.read_text())
+        host = program["app"]
+        server = uvicorn.Server(uvicorn.Config(host, lifespan="on", ws="none", log_config=None))
+        with served(host, server) as service:
+            health = service.request("/api/healthz")
+            assert (health.status, health.json["pairs"]) == (200, 13)
+            assert health.json["current_rejections"] == rejected, "the feed that is open must answer"
+    assert len(program["api"].router.routes) == 3, "the pair list, the order book, and the description of the API"
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
