@@ -8,12 +8,14 @@ import sys
 def run() -> None:
     """Run the command. Without click, name the extra that installs it and exit with 2."""
     try:
+        from market_index_cli.descriptors import open_standard_streams  # noqa: PLC0415  # needs click, as main does
         from market_index_cli.main import main  # noqa: PLC0415  # click is an extra: report it if it is missing
     except ModuleNotFoundError as missing:
         if missing.name != "click":
             raise
         sys.stderr.write("market-index needs click, which comes with its extra: pip install 'market-index[cli]'\n")
         sys.exit(2)
+    open_standard_streams()
     main(prog_name="market-index")
 
 

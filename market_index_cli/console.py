@@ -60,7 +60,7 @@ def loading_progress(label: str, is_ending: Callable[[], bool] | None = None) ->
 
     Once `is_ending` returns True, the callback raises `SystemExit(0)` to interrupt the loading.
     """
-    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    on_terminal = sys.stderr.isatty()
     with ExitStack() as stack:
         bar: Any = None
 

@@ -15,10 +15,10 @@ EXIT_ABSENT: Final = 1
 """The pair is not tracked."""
 
 EXIT_USAGE: Final = 2
-"""Invalid arguments, or an extra is not installed."""
+"""Invalid arguments, an extra is not installed, or too few files may be open."""
 
 EXIT_FEED: Final = 3
-"""The feed or the store cannot be opened, read or written."""
+"""The feed or the store cannot be opened, read or written, or standard output cannot be written."""
 
 EXIT_LISTEN: Final = 4
 """The server cannot listen on the address."""
@@ -39,6 +39,18 @@ class ExtraMissing(click.ClickException):
     """The command needs packages that only an extra installs."""
 
     exit_code = EXIT_USAGE
+
+
+class OpenFilesLimited(click.ClickException):
+    """The limit of open files is too low for the command."""
+
+    exit_code = EXIT_USAGE
+
+
+class OutputFailed(click.ClickException):
+    """Standard output cannot be written."""
+
+    exit_code = EXIT_FEED
 
 
 class FeedFailed(click.ClickException):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from market_index_cli.descriptors import require_open_files
 from market_index_cli.publish import publish
 from market_index_cli.relay import relay
 from market_index_cli.retract import retract
@@ -21,6 +22,7 @@ def main() -> None:
     running service (http://127.0.0.1:8000). STORE is where books are published: a file such as market.db, or a bucket
     of NATS JetStream (nats://127.0.0.1:4222/books).
     """
+    require_open_files()
 
 
 for _command in (serve, publish, relay, retract, pairs, book):

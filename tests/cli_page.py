@@ -32,12 +32,16 @@ missing, the command names it. `python -m market_index_cli` runs the same comman
 | 0 | everything was done; `serve`, `relay`: ended by SIGTERM or Ctrl-C; requests in flight were \
 answered, within up to 10 seconds |
 | 1 | `book`, `retract`: there is no such pair; `publish`: it was interrupted |
-| 2 | wrong usage, or the extra `cli` or `server` is missing |
-| 3 | FEED or STORE cannot be opened, read or written, or the extra `nats` is missing |
+| 2 | wrong usage, the extra `cli` or `server` is missing, or too few files may be open (`ulimit -n`) |
+| 3 | FEED or STORE cannot be opened, read or written, standard output cannot be written, or the extra `nats` is \
+missing |
 | 4 | `serve`: the address cannot be listened on |
 | 5 | `publish`, `pairs`: a line, a row, a value, or a book that is too large was rejected, or `publish` left \
 out books without a commit line, or events without a block, or the state of the orders is unknown at the end; \
 everything else was done. Also BOOKS has no order book for --replace or --as-of: then nothing was changed |
+
+If standard output cannot be written, the changes that `publish` made before its report are stored.
+If standard error cannot be written, its messages are lost, and the command continues: `serve` serves without a log.
 """
 
 

@@ -28,8 +28,6 @@ Theory of operation
 
 from __future__ import annotations
 
-import os
-import sys
 from asyncio import Transport
 from enum import Enum, auto
 from math import inf
@@ -39,6 +37,7 @@ from attrs import field, frozen
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from market_index import wire
+from market_index_cli.descriptors import RESERVED_DESCRIPTORS, open_files_allowed
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Decision 25."""
@@ -48,9 +47,6 @@ MAX_TARGET_BYTES: Final = 8 * 1024
 
 MAX_PARAMETERS: Final = 32
 """Decision 25."""
-
-RESERVED_DESCRIPTORS: Final = 64
-"""File descriptors reserved for feeds, stores, logs and the event loop."""
 
 _HEAD_TOO_LARGE: Final = 431, f"The request head must have at most {MAX_HEAD_BYTES} bytes"
 
@@ -63,10 +59,7 @@ _LINGER_BYTES: Final = 1024 * 1024
 
 def connections_allowed() -> int:
     """Return how many connections the limit of open files (RLIMIT_NOFILE) allows, at least 1."""
-    sysconf = getattr(os, "sysconf", None)
-    open_files: int = sysconf("SC_OPEN_MAX") if sysconf else 1024
-    # A negative number means that there is no limit.
-    return sys.maxsize if open_files < 0 else max(1, open_files - RESERVED_DESCRIPTORS)
+    return max(1, open_files_allowed() - RESERVED_DESCRIPTORS)
 
 
 @frozen

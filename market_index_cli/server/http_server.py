@@ -11,7 +11,8 @@ from typing import Final, cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from market_index_cli.server.connection import RESERVED_DESCRIPTORS, Connection, Limits, Waiting, close_overdue
+from market_index_cli.descriptors import RESERVED_DESCRIPTORS
+from market_index_cli.server.connection import Connection, Limits, Waiting, close_overdue
 
 GRACE_SECONDS: Final = 10
 """How long a shutdown waits for responses in flight."""

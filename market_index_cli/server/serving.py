@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from market_index import LiveIndex
 from market_index_cli.console import loading_progress, log_with_times
+from market_index_cli.descriptors import require_open_files
 from market_index_cli.errors import feed_errors, listen_errors
 from market_index_cli.page.routes import page_routes
 from market_index_cli.server.allowed_hosts import AllowedHosts
@@ -52,6 +53,7 @@ def run(settings: Settings, host: str, port: int) -> int:
             return 0
         if not feed.followed_by_many:
             raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
+        require_open_files(settings.workers)
         feed.close()
         log_with_times(with_process=True)
         return supervise(partial(serve_as_worker, settings), listener, settings.workers, GRACE_SECONDS + 5)

@@ -19,6 +19,7 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Final, TypeAlias, cast
 
+from market_index_cli.descriptors import open_standard_streams
 from market_index_cli.signals import ended_by_signals
 
 LOG: Final = logging.getLogger("market_index_cli")
@@ -112,6 +113,7 @@ def _ending(exit_code: int) -> str:
 
 
 def _in_worker(work: Work, listener: socket.socket, served: Event, timeout: float) -> None:
+    open_standard_streams()
     Thread(target=_end_with_parent, args=(timeout,), daemon=True).start()
     work(listener, served.set)
 

@@ -21,7 +21,7 @@ from market_index.freshness import parse_time
 from market_index_feeds import open_store
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, run, running
 from tests.market_index_feeds.made_up import book, pair
-from tests.service import Client, Service
+from tests.service import Client
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 
@@ -173,25 +173,6 @@ def test_a_signal_ends_the_wait_for_a_stream(tmp_path: Path, number: signal.Sign
         eventually(lambda: "line 1 rejected" in command.stderr)
         assert command.end(number) == 0
         assert "Traceback" not in command.stderr
-
-
-def test_it_serves_without_a_standard_error(tmp_path: Path):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen(["sh", "-c", f"exec {COMMAND} serve {SAMPLE} --port {port} 2>&-"])
-    try:
-
-        def answers() -> bool:
-            assert process.poll() is None
-            try:
-                return Service(port).pair_list().status == 200
-            except ConnectionRefusedError:
-                return False
-
-        eventually(answers)
-    finally:
-        process.terminate()
-    assert process.wait(DEADLINE_SECONDS) == 0
 
 
 def test_flags_are_read_from_the_environment_too(tmp_path: Path):

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
 from market_index import LiveIndex, OrderBook, wire
+from market_index_cli.descriptors import RESERVED_DESCRIPTORS
 from market_index_cli.server.connection import (
     MAX_HEAD_BYTES,
     MAX_PARAMETERS,
     MAX_TARGET_BYTES,
-    RESERVED_DESCRIPTORS,
     Connection,
     Limits,
     connections_allowed,

@@ -1,0 +1,80 @@
+"""File descriptors of the command: its standard streams, and the limit of open files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import BufferedWriter, FileIO, TextIOWrapper
+from typing import Any, Final, TextIO
+
+from market_index_cli.errors import OpenFilesLimited, OutputFailed
+
+RESERVED_DESCRIPTORS: Final = 64
+"""File descriptors reserved for feeds, stores, logs and the event loop."""
+
+_DESCRIPTORS_PER_WORKER: Final = 2
+"""File descriptors that the supervisor has open for each worker."""
+
+
+def open_files_allowed() -> int:
+    """Return the limit of open files (RLIMIT_NOFILE)."""
+    sysconf = getattr(os, "sysconf", None)
+    open_files: int = sysconf("SC_OPEN_MAX") if sysconf else 1024
+    # A negative number means that there is no limit.
+    return sys.maxsize if open_files < 0 else open_files
+
+
+def require_open_files(workers: int = 0) -> None:
+    """Raise `OpenFilesLimited` if the limit of open files is too low for a command with this number of workers."""
+    required, allowed = RESERVED_DESCRIPTORS + workers * _DESCRIPTORS_PER_WORKER, open_files_allowed()
+    if allowed < required:
+        raise OpenFilesLimited(
+            f"the limit of open files must be at least {required}, got {allowed}: raise it (ulimit -n {4 * required})"
+        )
+
+
+def open_standard_streams() -> None:
+    """Open closed standard streams, so that no other file gets their numbers, and replace `sys.stdout` and `stderr`.
+
+    The first write to standard output that fails raises `OutputFailed`. What cannot be written to standard error is
+    lost: a server whose log is on a full disk continues to serve.
+    """
+    # For the wrong direction, so that using a closed stream is an error. Workers inherit them.
+    for descriptor, direction in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_RDONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, direction), True)  # noqa: FBT003  # it has no keyword
+    sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _text(_Errors(2, "w", closefd=False), sys.stderr)
+
+
+def _text(stream: FileIO, former: TextIO | None) -> TextIOWrapper:
+    encoding, errors = (None, None) if former is None else (former.encoding, former.errors)
+    return TextIOWrapper(BufferedWriter(stream), encoding, errors, line_buffering=True)
+
+
+class _Output(FileIO):
+    _has_failed = False
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:  # click ends the command without a message
+            raise
+        except OSError as error:
+            # What is buffered is written again at the end of the process.
+            if self._has_failed:
+                return len(data)
+            self._has_failed = True
+            raise OutputFailed(
+                f"standard output cannot be written: {error.strerror} (redirect it to another file, or to {os.devnull})"
+            ) from None
+
+
+class _Errors(FileIO):
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data) or len(data)
+        except OSError:
+            return len(data)
