@@ -231,13 +231,27 @@ def require_open(path: Path, *identities: Identity | None) -> None:
         )
 
 
-def reason_of(error: BaseException) -> str:
-    """Return the text of an error for a message, with a remedy where there is one."""
-    if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_CANTOPEN:
-        return f"{error} (its folder must be writable, because all processes that have it open share files there)"
+def reason_of(error: BaseException, path: Path) -> str:
+    """Return the text of an error of the store at `path` for a message, with a remedy where there is one."""
+    if isinstance(error, PermissionError):
+        return f"{error.strerror}{_missing_permission(path)}"
+    if isinstance(error, sqlite3.Error) and _code(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+        return f"{error}{_missing_permission(path)}"
     if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_IOERR:
         return f"{error} (if its log, -wal, was removed, end all publishers and readers that have it open)"
     return errors.reason_of(error)
+
+
+def _missing_permission(path: Path) -> str:
+    """Return the remedy if this user lacks a permission for the file or its folder, otherwise an empty text."""
+    exists = os.access(path, os.F_OK)
+    if exists and not os.access(path, os.R_OK):
+        return " (this user must be able to read the file)"
+    if not os.access(Path(os.path.realpath(path)).parent, os.W_OK | os.X_OK):
+        return " (this user must be able to write its folder, where all processes that have it open share files)"
+    if exists and not os.access(path, os.W_OK):
+        return " (this user must be able to write the file)"
+    return ""
 
 
 def is_busy(error: BaseException) -> bool:

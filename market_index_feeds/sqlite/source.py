@@ -79,7 +79,7 @@ class SqliteSource(Source):
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Yield the content of the file, then its changes. If the file is replaced, follow the new one."""
-        with _unavailable():
+        with self._unavailable():
             while not stop.is_set():
                 # Read before the file is opened, so that no later change is missed.
                 state = self._state()
@@ -88,7 +88,7 @@ class SqliteSource(Source):
 
     def read_order_book(self, pair: Pair) -> OrderBook | None:
         """Return the book of one pair without reading the others."""
-        with _unavailable():
+        with self._unavailable():
             require_store(self._path)
             with closing(connect(self._path, "ro", _READ_WAIT_SECONDS)) as connection:
                 row = connection.execute(ONE_ROW, (str(pair),)).fetchone()
@@ -101,10 +101,18 @@ class SqliteSource(Source):
 
     def read_freshness(self) -> Freshness:
         """Return the freshness of the last revision."""
-        with _unavailable():
+        with self._unavailable():
             require_store(self._path)
             with closing(connect(self._path, "ro", _READ_WAIT_SECONDS)) as connection:
                 return last_run(connection).freshness
+
+    @contextmanager
+    def _unavailable(self) -> Generator[None, None, None]:
+        """Convert errors of the file, of SQLite and of the file's format into `Unavailable`."""
+        try:
+            yield
+        except (OSError, sqlite3.Error, Unusable) as error:
+            raise Unavailable(reason_of(error, self._path)) from error
 
     def _connect(self) -> sqlite3.Connection:
         """Open the file at the path. Raises `Unusable` if it is not a store, or if the log is that of another file."""
@@ -218,15 +226,6 @@ class SqliteSource(Source):
         )
 
 
-@contextmanager
-def _unavailable() -> Generator[None, None, None]:
-    """Convert errors of SQLite and of the file's format into `Unavailable`."""
-    try:
-        yield
-    except (sqlite3.Error, Unusable) as error:
-        raise Unavailable(reason_of(error)) from error
-
-
 def _separate(read: list[OrderBook | Rejected]) -> tuple[list[OrderBook], list[Rejected]]:
     books = [one for one in read if isinstance(one, OrderBook)]
     return books, [one for one in read if isinstance(one, Rejected)]
@@ -235,11 +234,12 @@ def _separate(read: list[OrderBook | Rejected]) -> tuple[list[OrderBook], list[R
 def open_sqlite_source(source: str) -> SqliteSource:
     """Open a file for following. Raises `FeedError` if it is missing, or is not a store."""
     name = shown_name(source)
+    path = Path(source)
     try:
-        path = Path(source).absolute()  # the process may change its working directory
+        path = path.absolute()  # the process may change its working directory
         require_store(path)
     except (OSError, ValueError, sqlite3.Error, Unusable) as error:
-        raise FeedError(f"{name} cannot be opened: {reason_of(error)}") from None
+        raise FeedError(f"{name} cannot be opened: {reason_of(error, path)}") from None
     return SqliteSource(name, path)
 
 

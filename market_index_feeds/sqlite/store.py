@@ -291,10 +291,11 @@ class SqliteStore(Store):
             self._expected_position = self._own_position if continues else None
             self._repair_index(current)
         except OSError as error:
+            reason = reason_of(error, self._path)
             # Processes that use the index at the path do not see the change, and overwrite it.
             raise StoreError(
                 f"{self.target} was written to (revision {change.revision}), but its index (-shm) was replaced at the "
-                f"same time, and cannot be removed: {reason_of(error)}; the change may be lost unless all publishers "
+                f"same time, and cannot be removed: {reason}; the change may be lost unless all publishers "
                 f"and readers are ended and {self._index.name} is removed before the next publish"
             ) from error
 
@@ -321,7 +322,7 @@ class SqliteStore(Store):
         except (OSError, sqlite3.Error, Busy) as error:
             if isinstance(error, Busy) or is_busy(error):
                 raise self._busy() from error
-            raise StoreError(f"{self.target} was not written to: {reason_of(error)}") from error
+            raise StoreError(f"{self.target} was not written to: {reason_of(error, self._path)}") from error
         finally:
             self._lock.release()
 
@@ -384,12 +385,11 @@ def open_sqlite_store(target: str, *, wait: float, synchronous: Synchronous, mak
         raise ValueError(f"synchronous must be 'full' or 'normal', got {safe_repr(synchronous)}")
     if not wait >= 0:
         raise ValueError(f"wait must be 0 or more seconds, got {wait}")
-    name = shown_name(target)
+    name, path = shown_name(target), Path(target)
     try:
-        path = Path(target)
         if make and not path.exists():
             create(Path(os.path.realpath(path)))
         require_store(path)
         return SqliteStore(name, path, wait, synchronous)
     except (OSError, ValueError, sqlite3.Error, Unusable) as error:
-        raise StoreError(f"{name} cannot be opened: {reason_of(error)}") from None
+        raise StoreError(f"{name} cannot be opened: {reason_of(error, path)}") from None

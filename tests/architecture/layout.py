@@ -72,6 +72,7 @@ SUBJECTS: Mapping[str, str] = {
     "tests/market_index_cli/test_buckets.py": "all commands with buckets of NATS",
     "tests/market_index_cli/test_garbage.py": "all commands with records that contain no valid book",
     "tests/market_index_cli/test_orders.py": "all commands with events of orders",
+    "tests/market_index_cli/test_permissions.py": "all commands with files that the user may not read or write",
     "tests/market_index_cli/page/test_page_freshness.py": "the JavaScript module freshness.js",
     "tests/market_index_cli/page/test_page_modules.py": "the page's JavaScript modules",
     "tests/market_index_feeds/test_stores.py": "every store, and every feed that follows one",

@@ -96,5 +96,5 @@ def test_the_error_on_a_read_only_disk_contains_the_reason(small_disk: Path):
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(StoreError, match="Read-only file system"):
         open_store(path)
-    with pytest.raises(FeedError, match="its folder must be writable"):
+    with pytest.raises(FeedError, match="this user must be able to write its folder"):
         open_feed(path).read()
