@@ -86,7 +86,7 @@ def publish(
     A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the books before it in one change. After the first
     one, books wait for the next commit line. If BOOKS contains events of orders (orders:events.ndjson, or orders:-),
     each block is one change, and the first block retracts all pairs that it does not name. Without BOOKS, a heartbeat
-    is published: it shows that the publisher is alive.
+    is published into an existing STORE: it shows that the publisher is alive.
     """
     if books is not None:
         _require_lines(books)
@@ -97,7 +97,7 @@ def publish(
     log_plainly()
     with feed_errors():
         stream = None if books is None else open_book_stream(books, history=history)
-        with open_store(target, wait=wait, synchronous=synchronous) as store:
+        with open_store(target, wait=wait, synchronous=synchronous, make=stream is not None) as store:
             if stream is None:
                 receipt = store.update((), as_of=as_of)
                 click.echo(f"{store.target}: heartbeat published, revision {receipt.revision}")
@@ -130,7 +130,8 @@ def _require_lines(books: str) -> None:
         raise click.UsageError("BOOKS must be a file with one order book per line, or - for standard input, got a URL")
     if books != "-" and is_sqlite(books):
         raise click.UsageError(
-            f"BOOKS must be a file with one order book per line, or - for standard input, got a store: {books}"
+            f"BOOKS must be a file with one order book per line, or - for standard input, got a store: {books} "
+            "(STORE comes first: market-index publish market.db books.ndjson)"
         )
 
 

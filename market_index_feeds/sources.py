@@ -102,7 +102,8 @@ def open_store(
     """Open the store that `target` names, for publishing.
 
     `target` is a file (`market.db`), or a bucket of NATS JetStream (`nats://127.0.0.1:4222/books`, with the extra
-    `nats`). A store that does not exist is created, unless `make` is False.
+    `nats`). A store that does not exist is created, unless `make` is False. The name of a file must not end in
+    `.ndjson`, `.json` or `.csv`: such a name means a text file.
 
     Other processes may have the store open at the same time. The writers of a file take turns; one that waits longer
     than `wait` seconds raises `StoreBusy`. Acknowledged changes of a file survive a power cut. With

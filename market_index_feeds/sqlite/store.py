@@ -53,6 +53,9 @@ Synchronous: TypeAlias = Literal["full", "normal"]
 _Identities: TypeAlias = tuple[Identity | None, Identity | None, Identity | None]
 """The identities of the file, of its log and of its index; None for a file that does not exist."""
 
+_TEXT_SUFFIXES: Final = {".csv", ".json", ".ndjson"}
+"""The suffixes of text files, which a store cannot have."""
+
 _ROWS_PER_BATCH: Final = 256
 
 _PAGE_CACHE_KIB: Final = 16_384
@@ -376,6 +379,15 @@ def _digest_of_text(revision: int, text: str | None) -> bytes | None:
     return None if text is None else digest_of(revision, text.encode())
 
 
+def _require_store_name(path: Path) -> None:
+    if path.suffix.lower() in _TEXT_SUFFIXES:
+        name = shown_name(str(path))
+        raise Unusable(
+            f"a store must be a SQLite file such as {shown_name(path.stem)}.db, got the name of a text file "
+            f"(to publish its books: market-index publish market.db {name}; to serve them: market-index serve {name})"
+        )
+
+
 def open_sqlite_store(target: str, *, wait: float, synchronous: Synchronous, make: bool) -> SqliteStore:
     """Open a file for publishing. If there is none, it is created if `make` is true.
 
@@ -387,6 +399,7 @@ def open_sqlite_store(target: str, *, wait: float, synchronous: Synchronous, mak
         raise ValueError(f"wait must be 0 or more seconds, got {wait}")
     name, path = shown_name(target), Path(target)
     try:
+        _require_store_name(path)
         if make and not path.exists():
             create(Path(os.path.realpath(path)))
         require_store(path)

@@ -144,3 +144,11 @@ def require_one_line_without_credentials(done: CompletedProcess[str], nowhere: s
 
 def test_a_bucket_that_does_not_exist_is_one_line(bucket: str):
     assert invoke("pairs", bucket).stderr == f"Error: {bucket} cannot be read: there is no such bucket\n"
+
+
+def test_a_heartbeat_needs_an_existing_bucket(bucket: str):
+    done = invoke("publish", bucket)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"Error: {bucket} cannot be opened: there is no such bucket\n"
+    invoke("publish", bucket, SAMPLE)
+    assert invoke("publish", bucket).returncode == 0

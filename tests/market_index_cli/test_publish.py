@@ -44,6 +44,25 @@ def test_every_recorded_book_comes_back_as_plain_json_and_decimal_read_it(store:
             ]
 
 
+@pytest.mark.parametrize("arguments", [(), ("--as-of", "slot 145000000")])
+def test_a_heartbeat_needs_an_existing_store(store: Path, arguments: tuple[str, ...]):
+    done = invoke("publish", store, *arguments)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"Error: {store} cannot be opened: No such file or directory\n"
+    assert not list(store.parent.iterdir())
+    invoke("publish", store, SAMPLE)
+    done = invoke("publish", store, *arguments)
+    assert (done.returncode, done.stdout) == (0, f"{store}: heartbeat published, revision 2\n")
+
+
+@pytest.mark.parametrize("books", [(), (SAMPLE,)])
+def test_the_name_of_a_text_file_is_no_store(lines: Path, books: tuple[Path, ...]):
+    done = invoke("publish", lines, *books)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert f"to publish its books: market-index publish market.db {lines}; to serve them:" in done.stderr
+    assert not list(lines.parent.iterdir())
+
+
 def test_rejected_lines_are_named_and_do_not_stop_others(store: Path, lines: Path):
     lines.write_text(line(1, 1) + "nonsense\n" + line(2, 2) + line(3)[:40] + "\n" + line(4, 4) + line(5)[:-1])
     done = invoke("publish", store, lines)
@@ -168,7 +187,8 @@ def test_a_large_file_shows_progress_on_a_terminal(store: Path, lines: Path):
         (("market.db", "nowhere.ndjson"), "nowhere.ndjson cannot be opened: No such file or directory"),
         (("/sys/market.db", SAMPLE), "/sys/market.db cannot be opened: "),
         (("nowhere/market.db", SAMPLE), "nowhere/market.db cannot be opened: "),
-        ((SAMPLE, SAMPLE), "it must be a store, got a file that is not of SQLite"),
+        ((SAMPLE, SAMPLE), "a store must be a SQLite file such as order-books.db, got the name of a text file"),
+        ((__file__, SAMPLE), "it must be a store, got a file that is not of SQLite"),
         (("amqp://host/books", SAMPLE), "the scheme of a store must be nats or tls, got 'amqp'"),
     ],
 )
@@ -186,7 +206,10 @@ def test_a_target_or_file_that_cannot_be_opened_is_one_line_and_exit_code_3(
 
 @pytest.mark.parametrize(
     ("books", "reason"),
-    [("http://127.0.0.1:1", "got a URL"), ("market.db", "got a store: market.db")],
+    [
+        ("http://127.0.0.1:1", "got a URL"),
+        ("market.db", "got a store: market.db (STORE comes first: market-index publish market.db books.ndjson)"),
+    ],
 )
 def test_a_source_that_is_not_a_file_of_lines_is_wrong_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, books: str, reason: str

@@ -9,7 +9,7 @@ import pytest
 
 from market_index import Freshness, MarketIndex, OrderBook, wire
 from market_index.freshness import parse_time
-from market_index_feeds import BookTooLarge, Receipt, line_source, open_feed
+from market_index_feeds import BookTooLarge, Receipt, line_source, open_feed, open_store
 from market_index_feeds.sqlite.store import SqliteStore
 from tests.command import SAMPLE, invoke, line, run
 from tests.market_index_feeds.made_up import spots
@@ -102,7 +102,8 @@ class TestAsOf:
     def test_the_as_of_is_published_with_the_last_batch(
         self, store: Path, lines: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        invoke("publish", store, "--as-of", "slot 1")
+        with open_store(store) as opened:
+            opened.update((), as_of="slot 1")
         seen: list[MarketIndex] = []
         real = SqliteStore.update
 

@@ -142,3 +142,18 @@ class TestWriters:
         assert sorted(receipts) == [1, 2, 3, 4]
         assert {one.name for one in path.parent.iterdir()} == {"market.db", "market.db-lock"}
         assert len(spots(open_feed(path).read())) == 4
+
+
+@pytest.mark.parametrize("name", ["books.ndjson", "pairs.json", "Books.CSV"])
+def test_a_store_cannot_have_the_name_of_a_text_file(tmp_path: Path, name: str):
+    path = tmp_path / name
+    message = (
+        f"a store must be a SQLite file such as {path.stem}.db, got the name of a text file .*publish market.db {path}"
+    )
+    for make in (True, False):
+        with pytest.raises(StoreError, match=message):
+            open_store(path, make=make)
+    assert not path.exists()
+    path.write_text("{}\n")
+    with pytest.raises(StoreError, match=message):
+        open_store(path)
