@@ -203,3 +203,10 @@ class TestOpening:
     def test_a_disk_error_is_not_reported_as_another_format(self):
         with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
             file.read_header(Path("/proc/self/mem"))
+
+
+def test_an_error_names_no_permission_that_the_user_has(path: Path):
+    path.touch()
+    assert file.reason_of(PermissionError(13, "Permission denied"), path) == "Permission denied"
+    missing = path.parent / "nowhere" / path.name
+    assert "write its folder" in file.reason_of(PermissionError(13, "Permission denied"), missing)
