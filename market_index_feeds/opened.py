@@ -9,8 +9,7 @@ from typing import Final, Self
 
 from market_index.errors import safe_repr
 
-# A password may contain any character, also a slash or a question mark. A malformed URL may contain one, too.
-_USERINFO: Final = re.compile(r"(:/*|//).*@", re.DOTALL)
+_USERINFO_MARK: Final = re.compile(r":/*|//")
 
 
 class Closeable(ABC):
@@ -41,5 +40,8 @@ def without_credentials(url: str) -> str:
     >>> without_credentials("nats://publisher:secret@127.0.0.1:4222/books")
     'nats://127.0.0.1:4222/books'
     """
-    shown = _USERINFO.sub(r"\1", url, count=1)
+    # A password may contain any character, also a slash or a question mark. A malformed URL may contain one, too.
+    before, _, after = url.rpartition("@")
+    mark = _USERINFO_MARK.search(before)
+    shown = before[: mark.end()] + after if mark else url
     return shown.partition("?")[0] if "://" in shown else shown
