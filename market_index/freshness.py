@@ -18,7 +18,7 @@ __all__ = ["UNKNOWN", "Freshness", "format_time", "parse_time"]
 MAX_AS_OF_CHARACTERS: Final = 200
 """The maximum length of an `as_of`."""
 
-# RFC 3339, section 5.6. Python cannot represent leap seconds.
+# RFC 3339, section 5.6.
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII).fullmatch
 
 
@@ -29,7 +29,8 @@ def parse_time(text: str) -> datetime:
     datetime.datetime(2026, 11, 22, 3, 17, 3, 123000, tzinfo=datetime.timezone.utc)
 
     Raises:
-        InvalidFreshness: The text is not a time in RFC 3339, or not in the calendar of years 1 to 9999.
+        InvalidFreshness: The text is not a time in RFC 3339, or not in the calendar of years 1 to 9999. A leap second
+            (`23:59:60`) is not in this calendar: `datetime` cannot represent it.
     """
     found = _TIME(text) if type(text) is str else None
     if found is None:

@@ -106,6 +106,11 @@ class TestTimesAsText:
         with pytest.raises(InvalidFreshness, match=r"a time must exist in the calendar .*, got"):
             parse_time(text)
 
+    @pytest.mark.parametrize("text", ["2016-12-31T23:59:60Z", "2016-12-31T23:59:60.5Z", "2017-01-01T00:59:60+01:00"])
+    def test_a_leap_second_is_rejected(self, text: str):
+        with pytest.raises(InvalidFreshness, match=r"a time must exist in the calendar \(second must be in 0\.\.59"):
+            parse_time(text)
+
 
 class TestIndexes:
     TIME = datetime(2026, 11, 22, tzinfo=UTC)
