@@ -18,6 +18,7 @@ from market_index.errors import (
     InvalidPairList,
     InvalidPrice,
     MarketIndexError,
+    PriceOutOfRange,
 )
 from market_index.fills import SimulatedFill
 from market_index.freshness import Freshness
@@ -55,6 +56,7 @@ __all__ = [
     "PairInfo",
     "PairNotFound",
     "PriceLevel",
+    "PriceOutOfRange",
     "RestingOrders",
     "Side",
     "SimulatedFill",

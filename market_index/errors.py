@@ -4,6 +4,7 @@
     └── MarketIndexError
         ├── InvalidAssetId      (also a ValueError)
         ├── InvalidPrice        (also a ValueError)
+        │   └── PriceOutOfRange
         ├── InvalidOrderBook    (also a ValueError)
         ├── InvalidPairList     (also a ValueError)
         ├── InvalidFreshness    (also a ValueError)
@@ -30,6 +31,7 @@ __all__ = [
     "InvalidPairList",
     "InvalidPrice",
     "MarketIndexError",
+    "PriceOutOfRange",
     "safe_repr",
 ]
 
@@ -62,6 +64,13 @@ class InvalidAssetId(MarketIndexError, ValueError):
 
 class InvalidPrice(MarketIndexError, ValueError):
     """The value is not a price or a ratio, or is out of range."""
+
+
+class PriceOutOfRange(InvalidPrice):
+    """The value is a well-formed number, but not a price or a ratio: not above 0, too large, or of too many digits.
+
+    Anyone can place an order with such a price on the ledger. A malformed text is another `InvalidPrice`.
+    """
 
 
 class InvalidOrderBook(MarketIndexError, ValueError):

@@ -87,7 +87,9 @@ class Order:
 
         Raises:
             InvalidOrderBook: The pair cannot be tracked or lacks the asset, or the amount is not an int of 0 or more.
-            InvalidPrice: `price` is not a ratio, or the price in the pair is below 10^-28 or above 2^96-1.
+            PriceOutOfRange: `price` is not above 0, has more than 600 digits, or is below 10^-28 or above 2^96-1 in the
+                pair.
+            InvalidPrice: `price` is not a ratio.
         """
         require_trackable(pair)
         if type(amount) is not int or amount < 0:

@@ -39,12 +39,14 @@ from market_index.wire.encode import (
     text_of,
     with_identifiers,
 )
+from market_index.wire.json_value import Number
 
 __all__ = [
     "AS_OF",
     "MAX_ORDER_BOOK_BYTES",
     "PUBLISHED_AT",
     "EncodedPart",
+    "Number",
     "digest_of",
     "encoded_order_book",
     "encoded_pair_list",

@@ -139,7 +139,7 @@ def is_freshness(text: bytes) -> bool:
 def object_from_json(text: bytes | bytearray | memoryview) -> dict[str, object]:
     """Decode a JSON object without repeated keys, such as an event of a feed of orders.
 
-    A number that is not an integer, or has more than 40 digits, becomes an object whose `repr` is the text.
+    A number that is not an integer, or has too many digits to convert, becomes a `Number`.
 
     >>> object_from_json(b'{"block": "slot 145000000"}')
     {'block': 'slot 145000000'}

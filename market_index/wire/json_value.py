@@ -39,7 +39,11 @@ class Fault(Exception):
 
 @frozen(repr=False)
 class Number:
-    """The text of a JSON number that is not an integer, or has too many digits."""
+    """The text of a JSON number that is not an integer, or has too many digits to convert.
+
+    >>> Number("0.10")
+    0.10
+    """
 
     text: str
 

@@ -15,24 +15,38 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from market_index import AssetId, InvalidAssetId, InvalidOrderBook, InvalidPrice, Order, Pair, Side, wire
+from market_index import (
+    ADA,
+    AssetId,
+    InvalidAssetId,
+    InvalidOrderBook,
+    InvalidPrice,
+    Order,
+    Pair,
+    PriceOutOfRange,
+    Side,
+    wire,
+)
 from market_index.errors import safe_repr
 
 MAX_TEXT_CHARACTERS: Final = 200
 """The maximum length of an order id, and of the text of a block."""
 
-_HUGE_AMOUNT: Final = 10**40
-"""The value of every amount with more than 40 digits. A level shows at most 2^64-1."""
+_AMOUNT_DIGITS: Final = 50
+"""The first digits of an amount, which suffice: from 10^49 on, an offer pays for more than 2^64-1 at every price."""
+
+_MAX_COMMAS: Final = MAX_TEXT_CHARACTERS + 5
+"""The commas of an event: 5 between its 6 keys, and others only in its id. More would be slow to decode."""
 
 _MAX_CACHED_PAIRS: Final = 262_144
 
-# A decimal of decision 5 or a ratio, with an optional sign. `\Z`, because `$` also matches before a newline.
-_is_well_formed: Final = re.compile(
-    r"-?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+/[0-9]+)\Z", re.ASCII
-).match
-_is_amount: Final = re.compile(r"-?[0-9]+\Z", re.ASCII).match
+# `\Z`, because `$` also matches before a newline. Possessive, so that the time is linear in the length.
+_amount_parts: Final = re.compile(r"(-?)([0-9]++)\Z").match
 # Any number of bytes in hex: lengths are checked later.
-_is_asset: Final = re.compile(r"(?:ADA|(?:[0-9A-Fa-f]{2})*:(?:[0-9A-Fa-f]{2})*)\Z", re.ASCII).match
+_is_asset: Final = re.compile(r"(?:ADA|(?:[0-9A-Fa-f]{2})*+:(?:[0-9A-Fa-f]{2})*+)\Z").match
+
+_ANY_PAIR: Final = Pair(AssetId(bytes(28), b""), ADA)
+"""The pair with which the price of an order is checked whose own assets are not a pair."""
 
 
 @frozen
@@ -101,8 +115,10 @@ def read_event(text: bytes) -> Event:
     >>> read_event(b'{"remove": "51ab#0"}')
     Remove(order_id='51ab#0')
 
-    Raises `InvalidOrderBook` or `InvalidAssetId`, with the key and the value, if the line is malformed.
+    Raises `InvalidOrderBook`, `InvalidAssetId` or `InvalidPrice`, with the key and the value, if the line is malformed.
     """
+    if (commas := text.count(b",")) > _MAX_COMMAS:
+        raise InvalidOrderBook(f"an event must have at most {_MAX_COMMAS} commas, got {commas}: {safe_repr(text)}")
     values = wire.object_from_json(text)
     for kind, (keys, read) in _KINDS.items():
         if kind in values:
@@ -120,17 +136,12 @@ def _place(values: _Values) -> Place:
     except (InvalidAssetId, InvalidOrderBook) as error:
         if not all(_is_asset(_text(values, key)) for key in ("base", "quote")):
             raise
-        if _is_well_formed(price) is None:
-            raise _malformed_price("price", price) from None
+        _order("price", _ANY_PAIR, side, 0, price)
         return Place(order_id, None, str(error))
-    try:
-        offered = pair.base if side is Side.ASK else pair.quote
-        order = Order.from_offer(pair, offered=offered, amount=max(amount, 0), price=price)
-    except InvalidPrice as error:
-        return Place(order_id, Order(pair, side, "1", 0), _fault_of("price", price, error))
-    if amount < 0:
-        return Place(order_id, Order(pair, side, "1", 0), f"amount must be 0 or more, got {amount}")
-    return Place(order_id, order)
+    order, fault = _order("price", pair, side, max(amount, 0), price)
+    if fault is None and amount < 0:
+        fault = f"amount must be 0 or more, got {safe_repr(values['amount'])}"
+    return Place(order_id, order if fault is None else Order(pair, side, "1", 0), fault)
 
 
 def _remove(values: _Values) -> Remove:
@@ -141,12 +152,9 @@ def _spot(values: _Values) -> Spot:
     pair = _pair(values)
     if values["spot"] is None:
         return Spot(pair, None)
-    price = _text(values, "spot")
-    try:
-        # An ask has the unit of a spot price, quote per base. A ratio that is not a price is rounded up.
-        return Spot(pair, Order.from_offer(pair, offered=pair.base, amount=0, price=price).level_price)
-    except InvalidPrice as error:
-        return Spot(pair, None, _fault_of("spot", price, error))
+    # An ask has the unit of a spot price, quote per base. A ratio that is not a price is rounded up.
+    order, fault = _order("spot", pair, Side.ASK, 0, _text(values, "spot"))
+    return Spot(pair, None if order is None else order.level_price, fault)
 
 
 def _untrack(values: _Values) -> Untrack:
@@ -184,15 +192,15 @@ def _wrong_keys(kind: str, keys: frozenset[str], values: _Values) -> InvalidOrde
     return InvalidOrderBook(f"{kind}: {wrong}")
 
 
-def _fault_of(key: str, price: str, error: InvalidPrice) -> str:
-    """Return why a well-formed price is out of range. Raises `InvalidOrderBook` for a malformed one."""
-    if _is_well_formed(price) is None:
-        raise _malformed_price(key, price) from None
-    return str(error)
-
-
-def _malformed_price(key: str, price: str) -> InvalidOrderBook:
-    return InvalidOrderBook(f"{key} must be a decimal or a ratio such as 7/29000, got {safe_repr(price)}")
+def _order(key: str, pair: Pair, side: Side, amount: int, price: str) -> tuple[Order | None, str | None]:
+    """Return an order, or None and why its price is out of range. Raises `InvalidPrice` for a malformed one."""
+    try:
+        offered = pair.base if side is Side.ASK else pair.quote
+        return Order.from_offer(pair, offered=offered, amount=amount, price=price), None
+    except PriceOutOfRange as error:
+        return None, str(error)
+    except InvalidPrice as error:
+        raise error.at(key) from None
 
 
 def _text(values: _Values, key: str) -> str:
@@ -231,17 +239,16 @@ def _side(values: _Values) -> Side:
 
 
 def _amount(values: _Values) -> int:
-    """Return an amount. The digits of a huge one are not converted, because that takes long."""
+    """Return an amount. Only the first digits of a huge one are converted, because all would take long."""
     amount = values["amount"]
-    if type(amount) is int and abs(amount) < _HUGE_AMOUNT:
+    if type(amount) is int:
         return amount
-    if type(amount) is not str or _is_amount(amount) is None:
-        raise InvalidOrderBook(
-            f"amount must be a whole number of at most 40 digits, or a string of one, got {safe_repr(amount)}"
-        )
-    if len(amount) > len(str(_HUGE_AMOUNT)):
-        return -1 if amount.startswith("-") else _HUGE_AMOUNT
-    return int(amount)
+    text = amount.text if isinstance(amount, wire.Number) else amount
+    parts = _amount_parts(text) if type(text) is str else None
+    if parts is None:
+        raise InvalidOrderBook(f"amount must be a whole number, or a string of its digits, got {safe_repr(amount)}")
+    sign, digits = parts.groups()
+    return int(sign + (digits.lstrip("0") or "0")[:_AMOUNT_DIGITS])
 
 
 def _pair(values: _Values) -> Pair:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from market_index import InvalidPrice, MarketIndexError, format_price, parse_price
+from market_index import InvalidPrice, MarketIndexError, PriceOutOfRange, format_price, parse_price
 from market_index.errors import safe_repr
 from market_index.prices import parse_prices, to_price
 from market_index.strategies import invalid_price_texts, prices
@@ -223,6 +223,7 @@ def test_an_invalid_price_is_rejected_with_the_reason(text: str, reason: str):
     with pytest.raises(InvalidPrice) as raised:
         parse_price(text)
     assert reason in str(raised.value)
+    assert (type(raised.value) is PriceOutOfRange) == (reason != "ASCII digits")
     assert str(raised.value).removeprefix("a price must ").partition(", got ")[0] in RULES
     assert str(raised.value).endswith(f", got {safe_repr(text)}")
     assert isinstance(raised.value, MarketIndexError)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from market_index import InvalidPrice, format_price
+from market_index import InvalidPrice, PriceOutOfRange, format_price
 from market_index.errors import safe_repr
 from market_index.prices import rounded_price, to_price, to_price_or_ratio, to_ratio
 from market_index.strategies import prices, ratios
@@ -114,10 +114,11 @@ class TestToRatio:
         ("value", "rule"),
         [
             *[(text, "be ASCII digits with an optional point or one slash") for text in ("", "/", "1/", "/2")],
-            *[(text, "be ASCII digits with") for text in ("1/2/3", "1.5/2", "-1/2", "1/-2", "+1", "-1", " 1")],
+            *[(text, "be ASCII digits with") for text in ("1/2/3", "1.5/2", "--1/2", "1/-2", "+1", "-", " 1")],
             *[(text, "be ASCII digits with") for text in ("1\n", "1/2\n", "1 /2", "1_0", "١", "1/²", "NaN")],
             *[(text, "be ASCII digits with") for text in ("Infinity", "e5", "1e", ".", "0x1", "1e2/3", "½")],
-            *[(text, "be above 0") for text in ("0", "0.0", "0/7", "00/1", "0e5")],
+            *[(text, "be above 0") for text in ("0", "0.0", "0/7", "0" * 700, "0e5")],
+            *[(text, "be above 0") for text in ("-1", "-1/2", "-0", "-1/0", "-.5e3", f"-{'1' * 700}")],
             *[(text, "have a denominator above 0") for text in ("1/0", "0/0", "7/000")],
             *[(Decimal(text), "be finite") for text in ("NaN", "sNaN", "-NaN", "Infinity", "-Infinity")],
             *[(Decimal(text), "be above 0") for text in ("0", "-0", "-1", "-0.5", "0E+5")],
@@ -152,6 +153,20 @@ class TestToRatio:
     def test_a_number_of_too_many_digits_is_rejected_without_converting_it(self, value: Decimal | str):
         with pytest.raises(InvalidPrice, match="at most 600 digits"):
             to_ratio(value)
+
+    @pytest.mark.parametrize("text", ["2", "2/1", "0.2e1"])
+    def test_leading_zeros_do_not_count(self, text: str):
+        zeros = "0" * 10_000
+        assert to_ratio(zeros + text.replace("/", f"/{zeros}")) == 2
+
+    @pytest.mark.parametrize("text", ["0", "-1", "1/0", "1" * 700, "1e999", "-1e-999", "1e1000000000"])
+    def test_a_well_formed_ratio_is_distinguished_from_a_malformed_one(self, text: str):
+        with pytest.raises(PriceOutOfRange):
+            to_ratio(text)
+        for malformed in (f"{text}x", f" {text}", ""):
+            with pytest.raises(InvalidPrice) as raised:
+                to_ratio(malformed)
+            assert type(raised.value) is InvalidPrice
 
     @pytest.mark.parametrize("limit", [640, 0])
     def test_a_ratio_is_read_under_any_limit_of_python_for_digits(self, limit: int):

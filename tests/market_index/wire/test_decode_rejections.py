@@ -13,6 +13,7 @@ from market_index import (
     InvalidPairList,
     InvalidPrice,
     MarketIndexError,
+    PriceOutOfRange,
     wire,
 )
 from market_index.errors import safe_repr
@@ -111,11 +112,11 @@ REPEATED = b'{"base":"%s","quote":"ADA","bids":[{"price":"2","accumulated_liquid
             InvalidOrderBook,
             f"bids[0].{AMOUNT}, got {'9' * 79}…",
         ),
-        (encoded(with_level(price="0")), InvalidPrice, "bids[1].price: a price must be above 0, got '0'"),
+        (encoded(with_level(price="0")), PriceOutOfRange, "bids[1].price: a price must be above 0, got '0'"),
         (encoded(with_level(price="-1")), InvalidPrice, f"bids[1].price: {NOT_DIGITS} '-1'"),
         (
             encoded(with_level(price="1e1000000")),
-            InvalidPrice,
+            PriceOutOfRange,
             "bids[1].price: a price must be below 2^96, got '1e1000000'",
         ),
         (encoded(with_level(price="\ud800")), InvalidPrice, rf"bids[1].price: {NOT_DIGITS} '\ud800'"),
@@ -214,7 +215,7 @@ def test_a_text_that_is_not_json_is_rejected_with_the_position_and_the_rest(text
         ),
         (
             encoded({"pairs": [LIST["pairs"][0] | {"last_spot": "0"}]}),
-            InvalidPrice,
+            PriceOutOfRange,
             "pairs[0].last_spot: a price must be above 0, got '0'",
         ),
         (
