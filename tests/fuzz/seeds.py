@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -37,6 +38,11 @@ TOKENS: Final[dict[str, tuple[str, ...]]] = {
     "request-lines": (
         "GET ", "HEAD ", "POST ", PAIR_LIST_PATH, ORDER_BOOK_PATH, "base=", "quote=", "ADA", "%41", "%3A", "%3a", "%2f",
         "?", "&", "=", "+", "#", ";", "/", "//", "%00", "%0A", "%ff", "\xff", BOOK["base"], BOOK["base"].upper(),
+    ),
+    "times": (
+        "\x00", '"place"', '"base"', '"offered"', '"amount"', '"price"', '"spot"', '"bids"', '"as_of"', '"pairs"', "0",
+        "1", ".", "e", "/", "-", ":", "@", '"', "\\", r"\u0061", ",", "[", "]", "{", "}", "[],", '{"a":0},', '"a":0,',
+        "NaN", "0.1,", " ", "ab",
     ),
 }  # fmt: skip
 """The tokens from which inputs of each target are generated."""
@@ -133,8 +139,25 @@ def request_line_seeds() -> list[bytes]:
     return [f"{method} {target}".encode() for method in ("GET", "HEAD") for target in targets] + [b"POST /"]
 
 
+def time_seeds() -> list[bytes]:
+    """Return texts in which two NULs, written as `<` and `>` here, delimit the piece that is repeated."""
+    place = {"place": "a#0", "base": BOOK["base"], "quote": "ADA", "offered": "base", "amount": "1", "price": "2"}
+    stretched = [("place", "<a>"), ("amount", "<0>1"), ("amount", "-<1>"), ("price", "<1>/29000"), ("price", "1.<0>x")]
+    stretched += [("price", "1e<1>x"), ("base", "<ab>:"), ("base", ":<ab>x")]
+    texts = [json.dumps(place | {key: text}) for key, text in stretched]
+    texts += ['{"block": <[>', '{"bids": [<[],> 0]}', '{<"as_of":1,>"base":1}', '{"as_of": <1>}', '{"remove": <"a":0,>']
+    texts += [json.dumps({"spot": "<1>/7", "base": BOOK["base"], "quote": "ADA"})]
+    texts += [json.dumps(BOOK | {"spot": "0.<1>x"}), "2026-11-22T04:17:03.<1>", ":</>", "<:>", "<a>"]
+    texts += [f"<{line.decode()}>" for line in sample_lines()[:2]]
+    return [re.sub("[<>]", "\0", text).encode() for text in texts]
+
+
 SEEDS: Final = dict(
-    zip(TARGETS, (order_book_seeds, pair_list_seeds, asset_seeds, price_seeds, request_line_seeds), strict=True)
+    zip(
+        TARGETS,
+        (order_book_seeds, pair_list_seeds, asset_seeds, price_seeds, request_line_seeds, time_seeds),
+        strict=True,
+    )
 )
 
 

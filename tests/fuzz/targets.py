@@ -1,5 +1,7 @@
 """The fuzz targets: each passes an input to the library and to the grammar, and fails if the results differ.
 
+`times` has no grammar: it fails if a reader takes too long.
+
 An input can be any bytes. Any exception, including `AssertionError`, is a finding.
 """
 
@@ -8,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
+from time import thread_time
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -21,12 +25,16 @@ from market_index import (
     InvalidPairList,
     InvalidPrice,
     LiveIndex,
+    MarketIndexError,
     OrderBook,
     PairInfo,
     wire,
 )
+from market_index.freshness import parse_time
 from market_index.levels import Levels
 from market_index.prices import parse_price, parse_prices
+from market_index_feeds.opened import without_credentials
+from market_index_feeds.orders.events import read_event
 from market_index_http import create_app
 from tests.fuzz import grammar, request_grammar
 
@@ -122,12 +130,57 @@ def request_lines(data: bytes) -> None:
         assert request_grammar.body_is_right(body["body"], wanted), f"the body must be {wanted!r}, got {body['body']!r}"
 
 
+def times(data: bytes) -> None:
+    """Read a text in which the piece between the first two NULs is repeated, and bound the time for each length."""
+    before, piece, after, *_ = [*data.split(b"\0", 2), b"", b""]
+    for length in STRETCHED_BYTES if piece else ():
+        stretched = before + piece * (length // len(piece)) + after
+        for read in READERS:
+            bound = FLOOR_SECONDS + SECONDS_PER_BYTE * len(stretched)
+            assert any(seconds(read, stretched) < bound for _ in range(ATTEMPTS)), (
+                f"{read} must take less than {bound:.3f} s for {len(stretched)} bytes"
+            )
+
+
+STRETCHED_BYTES: Final = (4096, 16_384, 65_536)
+"""Rising, so that an input whose time is quadratic fails before it takes minutes."""
+
+FLOOR_SECONDS: Final = 0.05
+SECONDS_PER_BYTE: Final = 4e-6
+"""Four times the slowest input that is known, an order book with deeply nested arrays."""
+
+ATTEMPTS: Final = 5
+"""A garbage collection may fall into one attempt."""
+
+READERS: Final[tuple[Callable[[bytes], object], ...]] = (
+    read_event,
+    wire.order_book_from_json,
+    wire.pair_list_from_json,
+    wire.freshness_from_json,
+    wire.is_freshness,
+    wire.pair_named_in,
+    lambda data: AssetId.parse(text_of(data)),
+    lambda data: parse_price(text_of(data)),
+    lambda data: parse_time(text_of(data)),
+    lambda data: without_credentials(text_of(data)),
+)
+
+
+def seconds(read: Callable[[bytes], object], data: bytes) -> float:
+    """Return the seconds of CPU time that a reader takes to read or reject an input."""
+    start = thread_time()
+    with suppress(MarketIndexError):
+        read(data)
+    return thread_time() - start
+
+
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "order-books": order_books,
     "pair-lists": pair_lists,
     "assets": assets,
     "prices": prices,
     "request-lines": request_lines,
+    "times": times,
 }
 
 LIVE: Final = LiveIndex([wire.order_book_from_json(json.dumps(request_grammar.BOOK).encode())])
