@@ -76,8 +76,17 @@ class Feed(Closeable):
 
     @property
     def problem(self) -> str | None:
-        """Why the source, or a part of it, cannot be read now, as in the log; None while it is healthy."""
+        """Why the live books are not known to be those of the source, as in the log; None while it is healthy."""
         return self._follower.problem
+
+    @property
+    def is_retrying(self) -> bool:
+        """Whether the source cannot be read, and the feed tries again. False for all other problems.
+
+        Other problems last until the publisher publishes again: the state of the orders is unknown, the source contains
+        no order book, or a stream has ended.
+        """
+        return self._follower.is_retrying
 
     @property
     def quiet_age(self) -> float:

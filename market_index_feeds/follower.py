@@ -51,6 +51,9 @@ from market_index_feeds.rejections import RejectionLog
 
 LOG: Final = logging.getLogger(__name__)
 
+NO_ORDER_BOOK: Final = "contains no order book"
+"""The problem of a source that is blank, or of which every record was rejected."""
+
 CLOSE_SECONDS: Final = 1.5
 """Timeout of `close`: for an interrupt of the source, the lock, and the end of the thread."""
 
@@ -77,6 +80,7 @@ class Follower:
         self.rejected: int = 0
         self.revision: int | None = None
         self.is_whole: bool = False
+        self.is_retrying: bool = False
         self.unresolved: frozenset[Pair | Names] = frozenset()
         self._source = source
         self._ownership = Ownership()
@@ -319,7 +323,7 @@ class Follower:
         if update.problem is not None:
             self._report(f"cannot be read: {update.problem}")
         else:
-            self._report("contains no order book" if owned.is_blank else None)
+            self._report(update.unknown or (NO_ORDER_BOOK if self.publications.is_blank else None), is_retrying=False)
 
     def _note_retained(self) -> None:
         """Record since when books are retained: since the last time when the source was healthy."""
@@ -358,9 +362,10 @@ class Follower:
         if kept and not self._ownership.is_blank:
             LOG.warning("%s: keeping %d pairs that rejected or unfinished records may name", name, kept)
 
-    def _report(self, problem: str | None) -> None:
+    def _report(self, problem: str | None, *, is_retrying: bool = True) -> None:
         """Record the problem of the source, None if it is healthy; log it if it differs from the last one."""
         now = monotonic()
+        self.is_retrying = problem is not None and is_retrying
         if problem is None:
             self._healthy_at = now
         if problem == self._problem or self._stop.is_set():
@@ -370,7 +375,8 @@ class Follower:
             self._move(State.FAILING, State.FOLLOWING)
         else:
             self._failing_since = now if self._problem is None else self._failing_since
-            LOG.warning("%s: %s; keeping its %d pairs", self._source.name, problem, len(self._ownership))
+            kept = f"; keeping its {len(self._ownership)} pairs" if len(self._ownership) else ""
+            LOG.warning("%s: %s%s", self._source.name, problem, kept)
             self._move(State.FOLLOWING, State.FAILING)
         self._problem = problem
 
@@ -381,7 +387,8 @@ class Follower:
                 return
             self._state = State.ENDED
         name = self._source.name
+        self.is_retrying = False
+        self._problem = "has ended" if reason is None else f"cannot be read: {reason}"
         if reason is not None:
-            self._problem = f"cannot be read: {reason}"
             LOG.error("%s: cannot be read: %s", name, reason)
         LOG.info("%s ended: %d order books read, %d %s rejected", name, self.books, self.rejected, self._source.record)

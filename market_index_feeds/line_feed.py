@@ -78,7 +78,8 @@ class LineFeedSource(Source):
             unfinished=unfinished,
             is_whole=changes.is_whole and (content.knows_all_pairs or not has_more),
             has_more=has_more,
-            problem=batch.problem or content.problem,
+            problem=batch.problem,
+            unknown=content.problem,
         )
         # The content of a replaced file stays live until the content of the new file is known.
         is_waiting = self._files > 0 and content.problem is not None and not changes.is_publication
@@ -91,7 +92,6 @@ class LineFeedSource(Source):
             LOG.info("%s: line %d waits for its newline", self.name, batch.unfinished.number)
         if content.pending:
             LOG.info("%s: %d %ss wait for a %s", self.name, content.pending, content.pending_record, content.commit)
-        has_content = changes.books or changes.rejected_names or changes.is_publication
         return Snapshot(
             books=changes.books,
             rejected=changes.rejected,
@@ -103,7 +103,8 @@ class LineFeedSource(Source):
             is_whole=changes.is_whole,
             has_more=changes.has_more,
             problem=changes.problem,
-            is_blank=not has_content and unfinished is Names.NONE,
+            unknown=changes.unknown,
+            is_blank=not changes.books and not changes.is_publication,
             reload_reason="it was replaced or truncated" if self._files > 1 else None,
         )
 

@@ -81,7 +81,10 @@ class _Update:
     """Whether a caller that reads the source once must wait for further updates: true for a stream before its end."""
 
     problem: str | None = None
-    """Why the source, or a part of it, cannot be read now, although the generator continues."""
+    """Why the source, or a part of it, cannot be read now, although the generator continues and tries again."""
+
+    unknown: str | None = None
+    """Why the content is not known, although the source can be read: the publisher has to publish it again."""
 
 
 @frozen(kw_only=True)

@@ -58,6 +58,9 @@ _READ_WAIT_SECONDS: Final = 1.0
 _RELEASE_SECONDS: Final = 0.05
 """How long other followers have to close a file after it was replaced."""
 
+_MIN_BYTES: Final = 512
+"""The size of the smallest page of a SQLite file."""
+
 _VERSION: Final = "PRAGMA data_version"
 
 
@@ -250,6 +253,7 @@ def is_sqlite(source: str) -> bool:
         return True
     try:
         status = path.stat()
-        return stat.S_ISREG(status.st_mode) and status.st_size > 0 and read_header(path) is not None
+        # SQLite reads a file of one byte as an empty database.
+        return stat.S_ISREG(status.st_mode) and status.st_size >= _MIN_BYTES and read_header(path) is not None
     except (OSError, ValueError, sqlite3.Error):
         return False

@@ -38,7 +38,11 @@ class FeedStatus(Protocol):
 
     @property
     def problem(self) -> str | None:
-        """Why the source cannot be read now, or not all of it; None while it is healthy."""
+        """Why the live books are not known to be those of the source; None while it is healthy."""
+
+    @property
+    def is_retrying(self) -> bool:
+        """Whether the source cannot be read, and the feed tries again. False for all other problems."""
 
     @property
     def current_rejections(self) -> int:
@@ -54,10 +58,11 @@ def health_route(
 ) -> ExactRoute:
     """Return the route `/healthz`: the number of pairs, the state of the feed, and the process id.
 
-    The response is 503, with the failed checks in `error`, in three cases: the feed has not been healthy for more than
-    `max_stale` seconds, the publisher has published nothing for more than `max_quiet` seconds, or nothing was ever
-    published. A limit of None is never exceeded. The pairs are served in all cases. The process id tells apart workers
-    that share one address: each has its own feed.
+    The response is 503, with the failed checks in `error`, in these cases: the feed has not been healthy for more than
+    `max_stale` seconds, the publisher has published nothing for more than `max_quiet` seconds, nothing was ever
+    published, or the feed has a problem that does not pass by itself (see `FeedStatus.is_retrying`). A limit of None is
+    never exceeded. The pairs are served in all cases. The process id tells apart workers that share one address: each
+    has its own feed.
 
     Raises:
         TypeError: `live` is not a `LiveIndex`.
@@ -91,10 +96,11 @@ def health_route(
 
 def _failed(feed: FeedStatus, max_stale: float | None, max_quiet: float | None) -> Iterator[str]:
     """Yield the message of each failed check."""
-    age, quiet_age = feed.age, feed.quiet_age
+    age, quiet_age, problem = feed.age, feed.quiet_age, feed.problem
+    if problem is not None and not feed.is_retrying:
+        yield f"feed: {problem}"
     if max_stale is not None and age > max_stale:
         yield f"the feed was last healthy {age:.1f} seconds ago"
-    # A feed that became empty does not fail here: its books are served, and `age` shows how long it was unreadable.
     if quiet_age == inf:
         yield "nothing was ever published into the feed"
     elif max_quiet is not None and quiet_age > max_quiet:

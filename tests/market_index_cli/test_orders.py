@@ -139,7 +139,7 @@ def test_two_workers_serve_a_file_and_report_an_unknown_state(tmp_path: Path, ev
         assert set(processes(service).values()) == {None}
         append(events, place("b", 3) + block("slot 3") + rollback("slot 2"))
         append(events, rollback("slot 1"))
-        problem = "cannot be read: its state is unknown since line 11: block 'slot 1' must be retained for a rollback "
+        problem = "its state is unknown since line 11: block 'slot 1' must be retained for a rollback "
         eventually(lambda: all(str(one).startswith(problem) for one in processes(service).values()))
         answer = service.order_book(str(pair(1).base), str(ADA))
         assert answer.headers[wire.AS_OF.lower()] == "slot 2"

@@ -19,6 +19,7 @@ import pytest
 from market_index import ADA, AssetId, Pair
 from market_index.freshness import parse_time
 from market_index_feeds import open_store
+from tests import command as commands
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, run, running
 from tests.market_index_feeds.made_up import book, pair
 from tests.service import Client
@@ -117,6 +118,55 @@ def test_the_first_response_has_the_whole_file_on_standard_input(tmp_path: Path)
     with SAMPLE.open("rb") as sample, running(tmp_path, "-", "--port", 0, stdin=sample) as command:
         assert len(command.service.pair_list().json["pairs"]) == 13
         assert "standard input: 13 pairs, 0 lines rejected\n" in command.stderr
+
+
+BOOK = commands.line(1).encode()
+
+
+class TestHealth:
+    """What `/healthz` reports without any limit."""
+
+    def status(self, command: Running) -> tuple[int, object]:
+        answer = command.service.request("/healthz")
+        return answer.status, answer.json["problem"]
+
+    @pytest.mark.parametrize("name", ["-", "orders:-"])
+    def test_a_stream_that_has_ended_is_not_healthy(self, tmp_path: Path, name: str):
+        reading, writing = os.pipe()
+        with running(tmp_path, name, "--port", 0, stdin=reading) as command:
+            os.close(reading)
+            os.write(writing, b'{"reset": true}\n{"block": "slot 1"}\n' if name == "orders:-" else BOOK)
+            eventually(lambda: self.status(command) == (200, None))
+            os.close(writing)
+            eventually(lambda: self.status(command) == (503, "has ended"))
+            assert command.service.request("/healthz").json["error"] == "feed: has ended"
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"\n", b"nonsense\n", b'{"reset": true}\n{"block": "slot 1"}\n', BOOK[:9]]
+    )
+    def test_a_file_without_a_valid_line_is_not_healthy_until_it_has_one(self, tmp_path: Path, content: bytes):
+        path = tmp_path / "books.ndjson"
+        path.write_bytes(content)
+        with running(tmp_path, path, "--port", 0) as command:
+            assert self.status(command) == (503, "contains no order book")
+            with path.open("ab") as file:
+                file.write(b"\n" + BOOK)
+            eventually(lambda: self.status(command) == (200, None))
+
+    def test_a_stream_without_a_valid_line_is_not_healthy(self, tmp_path: Path):
+        reading, writing = os.pipe()
+        with running(tmp_path, "-", "--port", 0, stdin=reading) as command:
+            os.close(reading)
+            os.write(writing, b"nonsense\n")
+            eventually(lambda: "1 lines rejected" in command.stderr)
+            assert self.status(command) == (503, "contains no order book")
+            os.close(writing)
+
+    def test_a_store_is_healthy_from_its_first_publication_on(self, tmp_path: Path, store: Path):
+        with open_store(store) as publishing, running(tmp_path, store, "--port", 0) as command:
+            assert self.status(command) == (503, "contains no order book")
+            publishing.update(())
+            eventually(lambda: self.status(command) == (200, None))
 
 
 def is_listened_on(port: int) -> bool:

@@ -49,7 +49,7 @@ export class Freshness {
     if (report === null) return [State.UNKNOWN, ""];
     const elapsed = now - this.#requestedAt;
     const [age, quiet] = [report.age + elapsed, report.quiet + elapsed];
-    if (age > MAX_AGE_MILLISECONDS) return [State.STALE, `feed unreachable for ${duration(age)}`];
+    if (age > MAX_AGE_MILLISECONDS) return [State.STALE, `for ${duration(age)}: feed ${report.problem}`];
     if (report.quiet === null) return [State.QUIET, "nothing was published yet"];
     if (quiet > report.maxQuiet) return [State.QUIET, `no publication for ${duration(quiet)}`];
     if (!report.isHealthy) return [State.STALE, report.error];
@@ -74,6 +74,7 @@ function parse(response) {
     age: age * 1000,
     quiet: quiet === null ? null : quiet * 1000,
     maxQuiet: typeof maxQuiet === "number" ? maxQuiet * 1000 : MAX_QUIET_MILLISECONDS,
+    problem: response.problem ?? "unreachable",
     hasPublishTime: typeof response.published_at === "string",
     isHealthy: response.isHealthy,
     error: String(response.error ?? ""),

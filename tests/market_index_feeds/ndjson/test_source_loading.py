@@ -81,7 +81,7 @@ class TestLoading:
         ]
 
     def test_a_hostile_line_cannot_forge_the_log(self, path: Path, caplog: pytest.LogCaptureFixture):
-        load(path, b'{"base":"\\u000aforged\\u001b[2J"}\n' + b'{"a\\nforged":1}\n')
+        load(path, line(1) + b'{"base":"\\u000aforged\\u001b[2J"}\n' + b'{"a\\nforged":1}\n')
         assert len(caplog.records) == 2
         assert all(record.getMessage().isprintable() for record in caplog.records)
 

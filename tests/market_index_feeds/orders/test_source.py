@@ -85,12 +85,12 @@ class TestFiles:
             feed.start(live)
             append(path, remove("c") + place("d") + block("2"))
             problem = "its state is unknown since line 5: order 'c' must rest to be removed; waiting for a reset"
-            eventually(lambda: feed.problem == f"cannot be read: {problem}")
+            eventually(lambda: feed.problem == problem)
             age = feed.age
             eventually(lambda: feed.age > age + 0.1)
             assert (asks(live), live.current.as_of, feed.rejected) == ({1: 10, 2: 10}, "1", 1)
             assert f"{path} line 5 rejected: order 'c' must rest to be removed" in caplog.text
-            assert f"{path}: cannot be read: {problem}; keeping its 2 pairs" in caplog.text
+            assert f"{path}: {problem}; keeping its 2 pairs" in caplog.text
             # A producer that was killed in a line leaves this.
             append(path, b'{"place":"x","ba' + b"\n" + RESET + place("a", 3) + block("9"))
             eventually(lambda: (asks(live), live.current.as_of) == ({3: 10}, "9"))
@@ -160,7 +160,7 @@ class TestFiles:
         with open_feed(named(path)) as feed:
             feed.start(live)
             assert (asks(live), feed.age, feed.quiet_age, feed.is_blank, feed.is_whole) == ({}, inf, inf, True, False)
-            assert feed.problem == "cannot be read: its state is not known yet; waiting for a reset"
+            assert feed.problem == "its state is not known yet; waiting for a reset"
             append(path, RESET + place("a"))
             eventually(lambda: feed.problem is not None and "first block after its reset" in feed.problem)
             append(path, block("1"))

@@ -65,7 +65,7 @@ def test_it_fails_while_the_feed_is_too_old(service: Service, feed: FeedState, a
 
 
 def test_a_stale_response_has_the_error_and_the_whole_status(service: Service, feed: FeedState):
-    feed.age, feed.problem = 61.04, "cannot be read: it is damaged"
+    feed.age, feed.problem, feed.is_retrying = 61.04, "cannot be read: it is damaged", True
     assert service.request("/healthz").json == {
         "error": "the feed was last healthy 61.0 seconds ago",
         "pairs": 1,
@@ -80,6 +80,15 @@ def test_a_stale_response_has_the_error_and_the_whole_status(service: Service, f
         "oldest_retained_seconds": None,
         "process": os.getpid(),
     }
+
+
+@pytest.mark.parametrize("problem", ["has ended", "contains no order book", "its state is unknown since line 7"])
+def test_a_problem_that_does_not_pass_by_itself_fails_at_once(service: Service, feed: FeedState, problem: str):
+    feed.problem = problem
+    answer = service.request("/healthz")
+    assert (answer.status, answer.json["error"], answer.json["problem"]) == (503, f"feed: {problem}", problem)
+    feed.is_retrying = True
+    assert service.request("/healthz").status == 200
 
 
 @pytest.mark.parametrize(("quiet_age", "status"), [(30.0, 200), (30.001, 503), (inf, 503)])
