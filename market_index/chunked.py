@@ -10,8 +10,8 @@ Theory of operation
     chunk, because most books are that small and hashing their prices would take a tenth of the decoding time.
     Therefore the layout depends only on the keys: it is the same in every process and independent of history. Equal
     content has equal chunks, so comparison and digests work chunk by chunk. A new boundary splits one chunk, a removed
-    one joins two, and no other chunk changes. Chunk sizes vary. Keys can be chosen so that no chunk ends; then a change
-    costs as much as in one list.
+    one joins two, and no other chunk changes. Chunk sizes vary. Keys can be chosen so that no chunk ends, or that each
+    key is a chunk; then a change costs as much as in one list. The changes of one call share that cost.
 
     Results computed from a chunk are cached in its slots `items` (one object per value) and `encoded` (one for all
     values). They are computed once for all versions that share the chunk, except the JSON of a book of one chunk a side
@@ -20,10 +20,9 @@ Theory of operation
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, MutableSequence
-from functools import reduce
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, MutableSequence
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, final
 
@@ -86,16 +85,10 @@ class Chunk(Generic[K, V]):
         items = self.items
         return Chunk(self.keys[piece], self.values[piece], None if items is None else items[piece])
 
-    def __add__(self, other: Chunk[K, V]) -> Chunk[K, V]:
-        values = self.values[:]
-        values.extend(other.values)
-        items = None if self.items is None or other.items is None else self.items + other.items
-        return Chunk(self.keys + other.keys, values, items)
-
     def copy(self) -> Chunk[K, V]:
         """Return a chunk of the same content that may be changed until it is shared.
 
-        Both have one list of keys. `insert` and `remove` replace it.
+        Both have one list of keys. Replace it before `insert` and `remove`.
         """
         # Without the constructor, as in `_derived`.
         chunk, items = _new(Chunk), self.items
@@ -114,8 +107,7 @@ class Chunk(Generic[K, V]):
 
     def insert(self, position: int, key: K, value: V, order: KeyOrder[K, V]) -> None:
         """Insert a new key and its value at a position."""
-        self.keys = keys = self.keys.copy()
-        keys.insert(position, key)
+        self.keys.insert(position, key)
         self.values.insert(position, value)
         self.encoded = None
         if self.items is not None:
@@ -123,8 +115,7 @@ class Chunk(Generic[K, V]):
 
     def remove(self, position: int) -> None:
         """Remove the key at a position."""
-        self.keys = keys = self.keys.copy()
-        del keys[position], self.values[position]
+        del self.keys[position], self.values[position]
         self.encoded = None
         if self.items is not None:
             del self.items[position]
@@ -146,14 +137,8 @@ class Chunked(Generic[K, V]):
 
     def __init__(self, order: KeyOrder[K, V], whole: Chunk[K, V]) -> None:
         """Split a chunk of sorted, different keys at its boundaries."""
-        keys = whole.keys
-        size = len(keys)
-        chunks, bounds = [whole], _NO_BOUNDS
-        if size > MAX_UNSPLIT:
-            ends = [end for end, mixed in enumerate(order.hashes(keys), 1) if not mixed & BOUNDARY_MASK]
-            chunks = [whole[start:end] for start, end in pairwise([0, *ends, size])]
-            last_keys = [keys[end - 1] for end in ends]
-            bounds = tuple(last_keys if order.sort_key is None else map(order.sort_key, last_keys))
+        size = len(whole.keys)
+        chunks, bounds = _split(order, whole) if size > MAX_UNSPLIT else ([whole], _NO_BOUNDS)
         # By slot: a subclass may be frozen.
         _set_order(self, order)
         _set_chunks(self, chunks)
@@ -177,7 +162,7 @@ class Chunked(Generic[K, V]):
         position = bisect_left(chunk.keys, sought, key=sort_key)
         return (chunk, position) if position < len(chunk.keys) and chunk.keys[position] == key else None
 
-    def _changed(self, changes: Iterable[tuple[K, V | None]]) -> Self:
+    def _changed(self, changes: Collection[tuple[K, V | None]]) -> Self:
         """Return the sequence after setting each key to its value, or itself if nothing changes.
 
         A value of None or 0 removes the key; removing an absent key changes nothing. If a key repeats, the last change
@@ -187,9 +172,12 @@ class Chunked(Generic[K, V]):
             return self._filled(changes)
         order, bounds, size = self._order, self._bounds, self._size
         sort_key, is_split = order.sort_key, size > MAX_UNSPLIT
-        # A chunk at its place in `shared` is copied before it is changed, and so is the list if it is `shared`.
+        # A chunk at its place in `shared` is copied before it is changed, and so is the list.
         chunks = shared = self._chunks
-        for key, value in changes:
+        # Added and removed boundaries, and the places of their chunks, which are split and joined after all changes.
+        places: list[int] = []
+        ends: list[Any] = []
+        for key, value in changes if len(changes) < 2 else self._sorted(changes):
             sought: Any = key if sort_key is None else sort_key(key)
             at = bisect_left(bounds, sought) if bounds else 0
             chunk = chunks[at]
@@ -205,27 +193,27 @@ class Chunked(Generic[K, V]):
             if is_present and value:
                 chunk.replace(position, value, order)
                 continue
+            if keys is shared[at].keys:
+                chunk.keys = keys.copy()
             if value:
                 chunk.insert(position, key, value, order)
+                size += 1
+                is_end = is_split and _ends_chunk(order, key)
             else:
                 chunk.remove(position)
-            size += len(chunk.keys) - len(keys)
-            if is_split:
-                settled = _settled(order, chunks, bounds, at, position, is_new=bool(value))
-                if settled is not bounds:
-                    bounds, shared = settled, chunks
-            elif size > MAX_UNSPLIT:
-                split = Chunked(order, chunk)
-                chunks = shared = split._chunks
-                bounds, is_split = split._bounds, True
-        return self if chunks is self._chunks else self._derived(chunks, bounds, size)
+                size -= 1
+                is_end = position == len(chunk.keys) and at < len(bounds)
+            if is_end:
+                places.append(at)
+                ends.append(sought)
+        if ends or (size > MAX_UNSPLIT and not is_split):
+            chunks, bounds = _settled(order, chunks, bounds, places, ends) if is_split else _split(order, chunks[0])
+        return self if chunks is shared else self._derived(chunks, bounds, size)
 
-    def _filled(self, changes: Iterable[tuple[K, V | None]]) -> Self:
-        """Return this empty sequence after the changes. Sorting keys is faster than inserting them one by one."""
-        sort_key = self._order.sort_key
+    def _filled(self, changes: Collection[tuple[K, V | None]]) -> Self:
+        """Return this empty sequence after the changes. Columns are filled faster than keys are inserted one by one."""
         last: list[tuple[K, V | None]] = []
-        for change in sorted(changes, key=itemgetter(0) if sort_key is None else lambda change: sort_key(change[0])):
-            # The sort is stable: the last change of a key comes last.
+        for change in self._sorted(changes):
             if last and last[-1][0] == change[0]:
                 last[-1] = change
             else:
@@ -237,6 +225,14 @@ class Chunked(Generic[K, V]):
         values.extend([value for _, value in present])
         filled = Chunked(self._order, Chunk([key for key, _ in present], values))
         return self._derived(filled._chunks, filled._bounds, filled._size)
+
+    def _sorted(self, changes: Collection[tuple[K, V | None]]) -> list[tuple[K, V | None]]:
+        """Return the changes by key. The sort is stable: the last change of a key comes last.
+
+        Inserting keys in their order moves only the old keys of a chunk.
+        """
+        sort_key = self._order.sort_key
+        return sorted(changes, key=itemgetter(0) if sort_key is None else lambda change: sort_key(change[0]))
 
     def _head(self, count: int) -> Self:
         """Return the sequence of the first `count` keys, or itself if it has no more."""
@@ -254,7 +250,7 @@ class Chunked(Generic[K, V]):
         The constructor is skipped because this runs for every message of a stream.
         """
         if size <= MAX_UNSPLIT and len(chunks) > 1:
-            chunks, bounds = [reduce(Chunk.__add__, chunks)], _NO_BOUNDS
+            chunks, bounds = [_joined(chunks)], _NO_BOUNDS
         derived = _new(type(self))
         # By slot: a subclass may be frozen.
         _set_order(derived, self._order)
@@ -272,19 +268,54 @@ _set_bounds: Final = Chunked.__dict__["_bounds"].__set__
 _set_size: Final = Chunked.__dict__["_size"].__set__
 
 
+def _ends_chunk(order: KeyOrder[K, V], key: K) -> bool:
+    (mixed,) = order.hashes((key,))
+    return not mixed & BOUNDARY_MASK
+
+
+def _split(order: KeyOrder[K, V], whole: Chunk[K, V]) -> tuple[list[Chunk[K, V]], tuple[Any, ...]]:
+    """Return the pieces of a chunk, and the bounds between them. The last piece may be empty."""
+    keys = whole.keys
+    ends = [end for end, mixed in enumerate(order.hashes(keys), 1) if not mixed & BOUNDARY_MASK]
+    last_keys = [keys[end - 1] for end in ends]
+    bounds = tuple(last_keys if order.sort_key is None else map(order.sort_key, last_keys))
+    return [whole[start:end] for start, end in pairwise([0, *ends, len(keys)])], bounds
+
+
+def _joined(chunks: list[Chunk[K, V]]) -> Chunk[K, V]:
+    """Return the content of adjacent chunks as one."""
+    keys, values = list(chain.from_iterable([chunk.keys for chunk in chunks])), chunks[0].values[:]
+    for chunk in chunks[1:]:
+        values.extend(chunk.values)
+    items = [chunk.items for chunk in chunks if chunk.items is not None]
+    return Chunk(keys, values, list(chain.from_iterable(items)) if len(items) == len(chunks) else None)
+
+
 def _settled(
-    order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], at: int, position: int, *, is_new: bool
-) -> tuple[Any, ...]:
-    """Split or join the chunk at `at` after a key was added or removed at `position`, and return the bounds."""
-    chunk = chunks[at]
-    if is_new:
-        key = chunk.keys[position]
-        (mixed,) = order.hashes((key,))
-        if not mixed & BOUNDARY_MASK:
-            chunks[at : at + 1] = [chunk[: position + 1], chunk[position + 1 :]]
-            return *bounds[:at], key if order.sort_key is None else order.sort_key(key), *bounds[at:]
-    elif position == len(chunk.keys) and at < len(bounds):
-        # The removed key was the boundary.
-        chunks[at : at + 2] = [chunk + chunks[at + 1]]
-        return *bounds[:at], *bounds[at + 1 :]
-    return bounds
+    order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], places: list[int], ends: list[Any]
+) -> tuple[list[Chunk[K, V]], tuple[Any, ...]]:
+    """Return the chunks and their bounds after boundaries were added and removed, at rising places.
+
+    One pass, because copying the lists at each boundary takes quadratic time if every key is one.
+    """
+    settled: list[Chunk[K, V]] = []
+    settled_bounds: list[Any] = []
+    start = done = 0
+    while done < len(places):
+        # A chunk without its boundary is joined with the next one.
+        first = last = places[done]
+        while last < len(bounds) and not (chunks[last].keys and _ends_chunk(order, chunks[last].keys[-1])):
+            last += 1
+        following = bisect_right(places, last, done)
+        whole, cuts = _joined(chunks[first : last + 1]), [0]
+        settled_bounds += bounds[start:first]
+        for end in (*ends[done:following], *bounds[last : last + 1]):
+            cut = bisect_right(whole.keys, end, key=order.sort_key)
+            # A removed boundary is absent. One that changed twice was cut already.
+            if max(cuts[-1], bisect_left(whole.keys, end, key=order.sort_key)) < cut:
+                cuts.append(cut)
+                settled_bounds.append(end)
+        pieces = pairwise(cuts if last < len(bounds) else [*cuts, len(whole.keys)])
+        settled += [*chunks[start:first], *(whole[cut:end] for cut, end in pieces)]
+        start, done = last + 1, following
+    return settled + chunks[start:], (*settled_bounds, *bounds[start:])

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import chain
 from typing import Generic, TypeVar, final
@@ -31,7 +31,7 @@ class Table(Chunked[K, V], Mapping[K, V]):
 
     __slots__ = ()
 
-    def changed(self, changes: Iterable[tuple[K, V | None]]) -> Table[K, V]:
+    def changed(self, changes: Collection[tuple[K, V | None]]) -> Table[K, V]:
         """Return the mapping after setting each key to its value; None or 0 removes the key. The last change wins."""
         return self._changed(changes)
 

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ from market_index import (
     RestingOrders,
     Side,
 )
-from market_index.chunked import MAX_UNSPLIT
+from market_index.chunked import BOUNDARY_MASK, MAX_UNSPLIT
 from market_index.errors import safe_repr
 from market_index.strategies import order_ids, orders, prices, resting_orders
 from tests.market_index.models import books_of_orders
@@ -33,6 +34,8 @@ from tests.market_index.models import books_of_orders
 PAIRS = [Pair(AssetId(bytes(28), name), ADA) for name in (b"", b"A", b"B")]
 PAIR, OTHER, EMPTY = PAIRS
 LIMIT = 2**64 - 1
+ENDS = [text for text in map(str, range(1, 30_000)) if not crc32(text.encode()) & BOUNDARY_MASK]
+"""Ids, and prices, that end a chunk."""
 
 Spots = dict[Pair, Decimal | None]
 
@@ -171,6 +174,19 @@ class TestIndex:
         many = {str(number): ask(1, str(7 + number * (2**61 - 1))) for number in range(10_000)}
         resting = RestingOrders({"a": ask(1)}).apply(many)
         assert len(resting.index[PAIR].asks) == 10_001
+
+    @given(st.lists(st.sets(st.integers(0, 299), max_size=200), max_size=4))
+    def test_ids_and_prices_that_all_end_a_chunk_are_applied_like_others(self, steps: list[set[int]]):
+        by_id = {ends: ask(number + 1, ends) for number, ends in enumerate(ENDS[:150])}
+        resting = RestingOrders(by_id)
+        for step in steps:
+            removed = [ENDS[number] for number in step if ENDS[number] in by_id]
+            placed = {ENDS[number]: ask(number + 1, ENDS[number]) for number in step if ENDS[number] not in by_id}
+            resting = resting.apply(placed, removed)
+            by_id = {order_id: order for order_id, order in by_id.items() if order_id not in removed} | placed
+            assert resting == by_id
+            assert resting.index == books_of_orders(by_id, {PAIR: None})
+            assert len(resting.index[PAIR].asks.chunks) == (len(by_id) + 1 if len(by_id) > MAX_UNSPLIT else 1)
 
     def test_as_of_is_kept_unless_it_is_given(self):
         first = RestingOrders(as_of="block 1")

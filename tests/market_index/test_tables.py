@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index.chunked import Chunk, KeyOrder
+from market_index.chunked import BOUNDARY_MASK, Chunk, KeyOrder
 from market_index.tables import TABLES, Table, WideTable, text_hashes
 
 EMPTY: Table[str, int] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], []))
-keys = st.sampled_from(list(map(str, range(200)))) | st.text("ab#0", max_size=3)
-# Many keys at first, so that there are several chunks.
-starts = st.sampled_from([0, 50, 500]).map(lambda count: {f"{number:x}": 1 for number in range(count)})
+# Many keys at first, so that there are several chunks. Each of the others ends a chunk.
+ENDS = [text for text in map(str, range(10_000)) if not crc32(text.encode()) & BOUNDARY_MASK]
+starts = st.sampled_from([0, 50, 500]).map(lambda count: {f"{number:x}": 1 for number in range(count)}) | st.just(
+    dict.fromkeys(ENDS, 1)
+)
+keys = st.sampled_from(list(map(str, range(200)))) | st.text("ab#0", max_size=3) | st.sampled_from(ENDS)
 changes = st.lists(st.lists(st.tuples(keys, st.none() | st.integers(1, 9)), max_size=150), max_size=5)
 
 
