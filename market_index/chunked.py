@@ -154,6 +154,28 @@ class Chunked(Generic[K, V]):
         """Whether the other object has the same keys and values. Shared chunks are compared by identity."""
         return self._order is other._order and self._size == other._size and self._chunks == other._chunks
 
+    def _changes_since(self, earlier: Chunked[K, V]) -> tuple[list[V], list[V]]:
+        """Return the values that the earlier object lacks, and its values whose keys this object lacks.
+
+        Values are compared by identity. Shared chunks are skipped.
+        """
+        common = set(map(id, self._chunks)) & set(map(id, earlier._chunks))
+        twins = {id(chunk.keys): chunk for chunk in earlier._chunks if id(chunk) not in common}
+        changed: list[V] = []
+        others: list[Chunk[K, V]] = []
+        for chunk in self._chunks:
+            if id(chunk) in common:
+                continue
+            # A chunk in which no key was added or removed has the same list of keys.
+            twin = twins.pop(id(chunk.keys), None)
+            if twin is None:
+                others.append(chunk)
+            else:
+                changed += [now for now, before in zip(chunk.values, twin.values, strict=True) if now is not before]
+        before, now = _by_key(twins.values()), _by_key(others)
+        changed += [value for key, value in now.items() if before.get(key) is not value]
+        return changed, [value for key, value in before.items() if key not in now]
+
     def _find(self, key: K) -> tuple[Chunk[K, V], int] | None:
         """Return the chunk of a key and its position there, or None if the key is absent."""
         sort_key, bounds = self._order.sort_key, self._bounds
@@ -266,6 +288,10 @@ _set_order: Final = Chunked.__dict__["_order"].__set__
 _set_chunks: Final = Chunked.__dict__["_chunks"].__set__
 _set_bounds: Final = Chunked.__dict__["_bounds"].__set__
 _set_size: Final = Chunked.__dict__["_size"].__set__
+
+
+def _by_key(chunks: Iterable[Chunk[K, V]]) -> dict[K, V]:
+    return {key: value for chunk in chunks for key, value in zip(chunk.keys, chunk.values, strict=True)}
 
 
 def _ends_chunk(order: KeyOrder[K, V], key: K) -> bool:

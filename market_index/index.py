@@ -140,22 +140,8 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         >>> index.without(book.pair).changes_since(index) == ((), (book.pair,))
         True
         """
-        common = set(map(id, self._chunks)) & set(map(id, earlier._chunks))
-        twins = {id(chunk.keys): chunk for chunk in earlier._chunks if id(chunk) not in common}
-        published: list[OrderBook] = []
-        others: list[Chunk[LedgerOrder, OrderBook]] = []
-        for chunk in self._chunks:
-            if id(chunk) in common:
-                continue
-            # A chunk in which no pair was added or removed has the same list of keys.
-            twin = twins.pop(id(chunk.keys), None)
-            if twin is None:
-                others.append(chunk)
-            else:
-                published += [now for now, before in zip(chunk.values, twin.values, strict=True) if now is not before]
-        before, now = _books_of(twins.values()), _books_of(others)
-        published += [book for key, book in now.items() if before.get(key) is not book]
-        return tuple(published), tuple(book.pair for key, book in before.items() if key not in now)
+        books, removed = self._changes_since(earlier)
+        return tuple(books), tuple([book.pair for book in removed])
 
     def __getitem__(self, pair: Pair) -> OrderBook:
         if type(pair) is not Pair:
@@ -204,10 +190,6 @@ def _key(pair: Pair) -> LedgerOrder:
     if type(pair) is not Pair:
         raise TypeError(_not_a_pair(pair))
     return pair.ledger_order
-
-
-def _books_of(chunks: Iterable[Chunk[LedgerOrder, OrderBook]]) -> dict[LedgerOrder, OrderBook]:
-    return {key: book for chunk in chunks for key, book in zip(chunk.keys, chunk.values, strict=True)}
 
 
 def _not_a_pair(value: object) -> str:

@@ -55,7 +55,7 @@ class OrderNotFound(MarketIndexError, KeyError):
         return self
 
 
-_NO_ORDERS: Final[WideTable[Order]] = WideTable.of_empty(Table(KeyOrder(text_hashes, is_same=is_), Chunk([], [])))
+_NO_ORDERS: Final[WideTable[Order]] = WideTable()
 # A set of ids: each value is 1. An array is copied faster than a list.
 _NO_IDS: Final[Table[str, int]] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], array("B")))
 _NO_PAIRS: Final[Table[LedgerOrder, Table[str, int]]] = Table(KeyOrder(hashes, is_same=is_), Chunk([], []))

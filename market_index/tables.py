@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import chain
-from typing import Generic, TypeVar, final
+from operator import is_
+from typing import Any, Final, Generic, TypeVar, final
 from zlib import crc32
 
-from market_index.chunked import Chunked
+from market_index.chunked import Chunk, Chunked, KeyOrder
+
+__all__ = ["WideTable"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -39,6 +42,10 @@ class Table(Chunked[K, V], Mapping[K, V]):
         """Whether the other mapping has the same keys and values. Shared chunks are compared by identity."""
         return self._has_same_content(other)
 
+    def changes_since(self, earlier: Table[K, V]) -> tuple[list[V], list[V]]:
+        """Return the values that an earlier mapping lacks, and its values whose keys this mapping lacks."""
+        return self._changes_since(earlier)
+
     def __getitem__(self, key: K) -> V:
         found = self._find(key)
         if found is None:
@@ -52,32 +59,53 @@ class Table(Chunked[K, V], Mapping[K, V]):
         return self._size
 
 
+_EMPTY_TABLES: Final[list[Table[str, Any]]] = [Table(KeyOrder(text_hashes, is_same=is_), Chunk([], []))] * TABLES
+
+
 @final
 class WideTable(Mapping[str, V], Generic[V]):
     """An immutable sorted mapping in 256 tables, by the hash of the key, so that equal content has equal tables.
 
-    With a million keys in one `Table`, copying the list of chunks would take half the time of a change.
+    With a million keys in one `Table`, copying the list of chunks would take half the time of a change. Values are
+    compared by identity.
+
+    >>> table = WideTable().changed({"a": "first", "b": "second"})
+    >>> following = table.changed({"a": None, "c": "third"})
+    >>> dict(following), following.changes_since(table)
+    ({'b': 'second', 'c': 'third'}, (['third'], ['first']))
     """
 
     __slots__ = ("_tables",)
 
-    def __init__(self, tables: list[Table[str, V]]) -> None:
+    def __init__(self, tables: list[Table[str, V]] = _EMPTY_TABLES) -> None:
         self._tables = tables
 
-    @classmethod
-    def of_empty(cls, table: Table[str, V]) -> WideTable[V]:
-        """Return the empty mapping, all of whose tables are this empty table."""
-        return cls([table] * TABLES)
-
     def changed(self, changes: Mapping[str, V | None]) -> WideTable[V]:
-        """Return the mapping after setting each key to its value; None removes the key."""
+        """Return the mapping after setting each key to its value, or itself if it is the same; None removes the key."""
         by_table: dict[int, list[tuple[str, V | None]]] = {}
         for change in changes.items():
             by_table.setdefault(_table_of(change[0]), []).append(change)
-        tables = self._tables.copy()
+        tables = self._tables
         for at, in_table in by_table.items():
-            tables[at] = tables[at].changed(in_table)
-        return WideTable(tables)
+            table = tables[at].changed(in_table)
+            if table is not tables[at]:
+                tables = tables.copy() if tables is self._tables else tables
+                tables[at] = table
+        return self if tables is self._tables else WideTable(tables)
+
+    def changes_since(self, earlier: WideTable[V]) -> tuple[list[V], list[V]]:
+        """Return the values that an earlier mapping lacks, and its values whose keys this mapping lacks.
+
+        Shared chunks are skipped.
+        """
+        changed: list[V] = []
+        removed: list[V] = []
+        for now, before in zip(self._tables, earlier._tables, strict=True):
+            if now is not before:
+                differing, gone = now.changes_since(before)
+                changed += differing
+                removed += gone
+        return changed, removed
 
     def has_same_content(self, other: WideTable[V]) -> bool:
         """Whether the other mapping has the same keys and values. Shared chunks are compared by identity."""

@@ -15,11 +15,12 @@ from market_index_feeds.medium import Delta, Names, Rejected
 
 @frozen
 class RejectedLine:
-    """A rejected line: its number, the reason, and which pair it names."""
+    """A rejected line: its number, the reason, which pair it names, and its record if that can be overwritten."""
 
     number: int
     reason: str
     names: Pair | Names
+    record: str | None = None
 
     @property
     def pair(self) -> Pair | None:
@@ -28,7 +29,7 @@ class RejectedLine:
 
     def as_record(self) -> Rejected:
         """Return the rejection in the form of an update."""
-        return Rejected(f"line {self.number}", self.reason, self.names)
+        return Rejected(f"line {self.number}", self.reason, self.names, self.record)
 
 
 Reported: TypeAlias = RejectedLine | Freshness

@@ -23,18 +23,21 @@ need little memory, and a rollback only selects one of them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
 from enum import Enum
+from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from attrs import frozen
 
 from market_index import Freshness, InvalidOrderBook, MarketIndexError, Order, Pair, RestingOrders
 from market_index.errors import safe_repr
+from market_index.tables import WideTable
 from market_index_feeds.line_content import LineContent, RejectedLine, Reported, lines_of
 from market_index_feeds.line_source import LineBatch
-from market_index_feeds.medium import Delta, Names, Rejected
+from market_index_feeds.medium import Delta, Names
 from market_index_feeds.orders.events import (
     Block,
     Event,
@@ -61,20 +64,20 @@ class Phase(Enum):
 
 @frozen
 class _State:
-    """The orders at one moment, and the impossible ones among them: by order id, or by pair for its spot.
+    """The orders at one moment, and the lines of impossible orders and spot prices, by record.
 
     An order whose pair cannot be tracked is only in `faults`.
     """
 
     orders: RestingOrders
-    faults: Mapping[str | Pair, Rejected]
+    faults: WideTable[RejectedLine]
 
     def has_order(self, order_id: str) -> bool:
         """Whether an order with this id rests."""
-        return order_id in self.orders or order_id in self.faults
+        return order_id in self.orders or _order_record(order_id) in self.faults
 
 
-_EMPTY: Final = _State(RestingOrders(), {})
+_EMPTY: Final = _State(RestingOrders(), WideTable())
 
 
 class _PendingEvents:
@@ -87,7 +90,7 @@ class _PendingEvents:
         self._spots: dict[Pair, Decimal | None] = {}
         # The pairs of orders that later events removed or replaced. They are tracked nevertheless.
         self._pairs: set[Pair] = set()
-        self._faults: dict[str | Pair, Rejected] = {}
+        self._faults: dict[str, RejectedLine] = {}
 
     def place(self, event: Place, line: int) -> None:
         """Place an order."""
@@ -95,15 +98,16 @@ class _PendingEvents:
         self._withdraw(event.order_id)
         self._placed[event.order_id] = event.order
         if event.fault is not None:
-            self._add_fault(event.order_id, line, f"order {safe_repr(event.order_id)} has no liquidity: {event.fault}")
+            reason = f"order {safe_repr(event.order_id)} has no liquidity: {event.fault}"
+            self._add_fault(_order_record(event.order_id), line, reason)
         elif self._faults:
-            self._faults.pop(event.order_id, None)
+            self._faults.pop(_order_record(event.order_id), None)
 
     def remove(self, order_id: str, before: _State) -> None:
         """Remove an order. Raises `InvalidOrderBook` if there is none with this id."""
         self.events += 1
         was_placed = self._withdraw(order_id)
-        self._faults.pop(order_id, None)
+        self._faults.pop(_order_record(order_id), None)
         if order_id not in self._removed and before.has_order(order_id):
             self._removed.add(order_id)
         elif not was_placed:
@@ -120,13 +124,12 @@ class _PendingEvents:
         """Set the last executed price of a pair."""
         self.events += 1
         self._spots[event.pair] = event.price
-        self._faults.pop(event.pair, None)
+        self._faults.pop(_spot_record(event.pair), None)
         if event.fault is not None:
-            self._add_fault(event.pair, line, f"{event.pair} has no spot price: {event.fault}")
+            self._add_fault(_spot_record(event.pair), line, f"{event.pair} has no spot price: {event.fault}")
 
-    def _add_fault(self, key: str | Pair, line: int, reason: str) -> None:
-        kind = "order" if isinstance(key, str) else "spot"
-        self._faults[key] = Rejected(f"line {line}", reason, Names.NONE, record=(kind, key))
+    def _add_fault(self, record: str, line: int, reason: str) -> None:
+        self._faults[record] = RejectedLine(line, reason, Names.NONE, record)
 
     def applied_to(self, before: _State, as_of: str | None = None) -> _State:
         """Return the state after the events, which follow the state `before`."""
@@ -134,11 +137,9 @@ class _PendingEvents:
         placed = {order_id: order for order_id, order in self._placed.items() if order is not None}
         removed = self._removed.union(self._placed) if len(placed) < len(self._placed) else self._removed
         orders = before.orders.apply(placed, removed, tracked | self._spots, as_of, missing_ok=True)
-        # Blocks with equal faults share one mapping, because thousands of blocks are retained.
-        faults = before.faults
-        if gone := faults.keys() & {*self._placed, *self._removed, *self._spots}:
-            faults = {key: fault for key, fault in faults.items() if key not in gone}
-        return _State(orders, {**faults, **self._faults} if self._faults else faults)
+        records = chain(map(_order_record, {*self._placed, *self._removed}), map(_spot_record, self._spots))
+        ended: dict[str, None] = dict.fromkeys(records) if before.faults else {}
+        return _State(orders, before.faults.changed({**ended, **self._faults}))
 
 
 class Blocks(LineContent):
@@ -221,10 +222,7 @@ class Blocks(LineContent):
         events = self._pending.events + 1
         applied, self._pending = self._pending.applied_to(self._applied), _PendingEvents()
         self._pending.events = events
-        faults = applied.faults
-        if pair in faults:
-            faults = {key: fault for key, fault in faults.items() if key != pair}
-        self._applied = _State(applied.orders.untrack(pair), faults)
+        self._applied = _State(applied.orders.untrack(pair), applied.faults.changed({_spot_record(pair): None}))
 
     def _commit(self, text: str) -> Freshness:
         if text in self._blocks:
@@ -265,11 +263,12 @@ class Blocks(LineContent):
         """Return the difference between the visible state and the last delivered one."""
         now, before = self._visible, self._delivered
         books, removed = now.orders.index.changes_since(before.orders.index)
+        faults, corrected = now.faults.changes_since(before.faults)
         return Delta(
             books=books,
             removed=removed,
-            rejected=[fault for key, fault in now.faults.items() if before.faults.get(key) is not fault],
-            removed_records=[fault.record for key, fault in before.faults.items() if key not in now.faults],
+            rejected=[fault.as_record() for fault in sorted(faults, key=attrgetter("number"))],
+            removed_records=[fault.record for fault in corrected],
             freshness=now.orders.index.freshness if self._is_publication else None,
             is_publication=self._is_publication,
             is_whole=now is not _EMPTY,
@@ -283,6 +282,14 @@ class Blocks(LineContent):
         """Return no pair: unread lines have no effect on visible pairs before their block."""
         del batch
         return Names.NONE
+
+
+def _order_record(order_id: str) -> str:
+    return f"order {order_id}"
+
+
+def _spot_record(pair: Pair) -> str:
+    return f"spot {pair}"
 
 
 def _may_be_reset(text: bytes) -> bool:

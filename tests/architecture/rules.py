@@ -39,6 +39,7 @@ PUBLIC_MODULES = frozenset(
         "market_index.wire",
         "market_index.errors",
         "market_index.freshness",
+        "market_index.tables",
         "market_index.strategies",
         "market_index.stateful",
     }

@@ -13,6 +13,7 @@ from market_index.chunked import BOUNDARY_MASK, Chunk, KeyOrder
 from market_index.tables import TABLES, Table, WideTable, text_hashes
 
 EMPTY: Table[str, int] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], []))
+EMPTY_WIDE: WideTable[int] = WideTable()
 # Many keys at first, so that there are several chunks. Each of the others ends a chunk.
 ENDS = [text for text in map(str, range(10_000)) if not crc32(text.encode()) & BOUNDARY_MASK]
 starts = st.sampled_from([0, 50, 500]).map(lambda count: {f"{number:x}": 1 for number in range(count)}) | st.just(
@@ -24,7 +25,7 @@ changes = st.lists(st.lists(st.tuples(keys, st.none() | st.integers(1, 9)), max_
 
 @given(starts, changes)
 def test_both_change_like_a_dict(model: dict[str, int], steps: list[list[tuple[str, int | None]]]):
-    table, wide = EMPTY.changed(model.items()), WideTable.of_empty(EMPTY).changed(model)
+    table, wide = EMPTY.changed(model.items()), EMPTY_WIDE.changed(model)
     for step in steps:
         before, as_it_was = (table, wide), dict(model)
         for key, value in step:
@@ -38,19 +39,49 @@ def test_both_change_like_a_dict(model: dict[str, int], steps: list[list[tuple[s
         assert len(table) == len(wide) == len(model)
         fresh = EMPTY.changed(model.items())
         assert table.has_same_content(fresh)
-        assert wide.has_same_content(WideTable.of_empty(EMPTY).changed(model))
+        assert wide.has_same_content(EMPTY_WIDE.changed(model))
         assert table.has_same_content(before[0]) == wide.has_same_content(before[1]) == (model == as_it_was)
 
 
+values = st.builds(object)
+
+
+@given(
+    st.lists(st.dictionaries(keys, st.none() | values, max_size=150), max_size=4),
+    st.lists(st.dictionaries(keys, st.none() | values, max_size=150), max_size=4),
+)
+def test_the_difference_of_two_wide_tables_is_that_of_two_dicts(
+    before: list[dict[str, object]], after: list[dict[str, object]]
+):
+    table: WideTable[object] = WideTable()
+    start: dict[str, object | None] = dict.fromkeys(ENDS, "first")
+    versions, models = [table], [dict[str, object]()]
+    for step in (start, *before, *after):
+        following = {key: value for key, value in {**models[-1], **step}.items() if value is not None}
+        versions.append(versions[-1].changed(step))
+        models.append(following)
+    for earlier, later in ((0, -1), (-1, 0), (len(before), -1), (-1, len(before)), (-1, -1)):
+        changed, removed = versions[later].changes_since(versions[earlier])
+        now, then = models[later], models[earlier]
+        assert sorted(map(id, changed)) == sorted(id(now[key]) for key in now if then.get(key) is not now[key])
+        assert sorted(map(id, removed)) == sorted(id(then[key]) for key in then.keys() - now)
+
+
+def test_a_change_without_effect_returns_the_same_wide_table():
+    wide = EMPTY_WIDE.changed({"a": 1, "b": 2})
+    assert wide.changed({"a": 1, "c": None}) is wide
+    assert EMPTY_WIDE.changed({"a": None}) is EMPTY_WIDE
+
+
 def test_a_change_of_a_wide_table_shares_all_other_tables():
-    wide = WideTable.of_empty(EMPTY).changed(dict.fromkeys(map(str, range(1_000)), 1))
+    wide = EMPTY_WIDE.changed(dict.fromkeys(map(str, range(1_000)), 1))
     changed = wide.changed({"7": 2})
     differing = [at for at in range(TABLES) if wide._tables[at] is not changed._tables[at]]
     assert differing == [crc32(b"7") >> 24]
 
 
 def test_an_absent_key_is_a_key_error():
-    for mapping in (EMPTY, WideTable.of_empty(EMPTY), EMPTY.changed([("a", 1)])):
+    for mapping in (EMPTY, EMPTY_WIDE, EMPTY.changed([("a", 1)])):
         assert "b" not in mapping
         assert mapping.get("b") is None
         with pytest.raises(KeyError) as missing:

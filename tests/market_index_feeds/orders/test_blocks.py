@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from fractions import Fraction
 
 import pytest
@@ -14,7 +16,7 @@ from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
 from market_index_feeds.medium import Names
 from market_index_feeds.orders.blocks import Blocks, Phase
 from tests.market_index_feeds.made_up import pair
-from tests.market_index_feeds.orders.lines import RESET, block, event, place, remove, rollback, spot, untrack
+from tests.market_index_feeds.orders.lines import RESET, block, event, named, place, remove, rollback, spot, untrack
 from tests.market_index_feeds.orders.model import EVENTS, Book, Model, books_of
 
 SNEK = str(pair(1).base)
@@ -261,13 +263,13 @@ class TestFaults:
     def test_an_order_has_no_liquidity_but_rests(self):
         reader = Reader()
         reader.read(RESET, place("a", price="1e-30"), place("b"), block("1"))
-        assert (amounts(reader), reader.records) == ({2: 10}, {("order", "a")})
+        assert (amounts(reader), reader.records) == ({2: 10}, {"order a"})
         reader.read(remove("a"), place("b", price="0"))
-        assert reader.records == {("order", "a")}
+        assert reader.records == {"order a"}
         reader.read(block("2"))
-        assert (amounts(reader), reader.records) == ({}, {("order", "b")})
+        assert (amounts(reader), reader.records) == ({}, {"order b"})
         reader.read(rollback("1"))
-        assert (amounts(reader), reader.records) == ({2: 10}, {("order", "a")})
+        assert (amounts(reader), reader.records) == ({2: 10}, {"order a"})
         reader.read(place("a"), block("3"))
         assert (amounts(reader), reader.records) == ({2: 20}, set())
 
@@ -280,7 +282,7 @@ class TestFaults:
         reader = Reader()
         reader.read(RESET, spot(1, "2"), spot(2, "3"), block("1"), spot(1, "1/0"), spot(2, "0"), block("2"))
         assert reader.shown == {1: ({}, {}, None), 2: ({}, {}, None)}
-        assert reader.records == {("spot", pair(1)), ("spot", pair(2))}
+        assert reader.records == {f"spot {pair(1)}", f"spot {pair(2)}"}
         reader.read(spot(1, "0"), spot(1, "7"), untrack(2), block("3"))
         assert reader.shown == {1: ({}, {}, Fraction(7))}
         assert reader.records == set()
@@ -295,12 +297,40 @@ class TestFaults:
         assert order.reason == "order 'a' has no liquidity: a ratio must have a denominator above 0, got '1/0'"
         assert price.reason == f"{pair(2)} has no spot price: a ratio must be above 0, got '-1'"
 
+    def test_faults_are_reported_in_the_order_of_their_lines(self):
+        blocks, cutter = Blocks(), LineCutter()
+        odd = [place(f"order {number}", price="0") for number in range(100)]
+        list(blocks.read(LineBatch(list(cutter.feed(b"".join([RESET, *odd, block("1")]))), cutter.unfinished, 0)))
+        assert [fault.place for fault in blocks.changes().rejected] == [f"line {number}" for number in range(2, 102)]
+
+    @pytest.mark.parametrize("odd", [{"price": "0"}, {"base": "ADA"}])
+    def test_blocks_take_at_most_twice_the_memory_of_blocks_of_valid_orders(self, odd: dict[str, str]):
+        def allocated(**of: str) -> int:
+            blocks, cutter = Blocks(), LineCutter()
+            values = {**named(1), "offered": "base", "amount": 1, "price": "2", **of}
+
+            def read(*lines: bytes) -> None:
+                list(blocks.read(LineBatch(list(cutter.feed(b"".join(lines))), cutter.unfinished, 0)))
+                blocks.changes()
+                blocks.deliver()
+
+            read(RESET, *[event(place=f"{number}", **values) for number in range(5_000)], block("first"))
+            gc.collect()
+            tracemalloc.start()
+            for number in range(100):
+                read(event(place=f"new {number}", **values), block(f"{number}"))
+            size = tracemalloc.get_traced_memory()[0]
+            tracemalloc.stop()
+            return size
+
+        assert allocated(**odd) < 2 * allocated()
+
     def test_faults_are_those_of_the_state_after_a_reset(self):
         reader = Reader()
         reader.read(RESET, place("a", price="0"), block("1"), RESET, place("b", price="0"))
-        assert reader.records == {("order", "a")}
+        assert reader.records == {"order a"}
         reader.read(block("2"))
-        assert reader.records == {("order", "b")}
+        assert reader.records == {"order b"}
 
 
 # Compared with the model
@@ -315,7 +345,7 @@ def test_what_is_visible_equals_the_model(batches: list[list[bytes]], history: i
             model.apply(line)
         assert reader.shown == model.visible.books
         assert reader.as_of == model.as_of
-        assert reader.records == {("order", order_id) for order_id in model.visible.faulty}
+        assert reader.records == {f"order {order_id}" for order_id in model.visible.faulty}
         assert (reader.blocks.phase is Phase.UNKNOWN) == (model.working is None)
 
 
