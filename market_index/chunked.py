@@ -334,6 +334,7 @@ def _settled(
             last += 1
         following = bisect_right(places, last, done)
         whole, cuts = _joined(chunks[first : last + 1]), [0]
+        settled += chunks[start:first]
         settled_bounds += bounds[start:first]
         for end in (*ends[done:following], *bounds[last : last + 1]):
             cut = bisect_right(whole.keys, end, key=order.sort_key)
@@ -342,6 +343,8 @@ def _settled(
                 cuts.append(cut)
                 settled_bounds.append(end)
         pieces = pairwise(cuts if last < len(bounds) else [*cuts, len(whole.keys)])
-        settled += [*chunks[start:first], *(whole[cut:end] for cut, end in pieces)]
+        settled += [whole[cut:end] for cut, end in pieces]
         start, done = last + 1, following
-    return settled + chunks[start:], (*settled_bounds, *bounds[start:])
+    settled += chunks[start:]
+    settled_bounds += bounds[start:]
+    return settled, tuple(settled_bounds)
