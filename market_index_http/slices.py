@@ -2,27 +2,28 @@
 
 Theory of operation
     A content consists of parts, one per chunk and the separators between them. Adjacent parts are joined into slices,
-    because sending thousands of parts takes longer than sending a few slices. After `_MIN_PARTS` parts, a slice ends at
-    the first part whose digest has three zero bits, or after `_MAX_PARTS`. So slices depend on the content, as chunks
-    do: a change affects the slice that contains it and seldom the ones after it. All others are the same objects in
-    all versions of a content, also in those that were decoded one after the other and share no chunk. A slice exists as
-    long as a body or a response that is still being sent refers to it.
+    because sending thousands of parts takes longer than sending a few slices. After `MIN_SLICE_BYTES`, a slice ends at
+    the first part whose digest has three zero bits, or after `MAX_SLICE_BYTES`. So slices depend on the content, as
+    chunks do: a change affects the slice that contains it and seldom the ones after it. All others are the same objects
+    in all versions of a content, also in those that were decoded one after the other and share no chunk. A slice exists
+    as long as a body or a response that is still being sent refers to it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final, TypeAlias, final
 from weakref import WeakValueDictionary
 
 from market_index.wire import EncodedPart, digest_of, text_of
 
-MAX_MESSAGE_BYTES: Final = 512 * 1024
-"""The most bytes to send in one message. The event loop of Python 3.11 copies what a socket does not take."""
+MIN_SLICE_BYTES: Final = 128 * 1024
+MAX_SLICE_BYTES: Final = 512 * 1024
+"""The most bytes of a slice, unless it is one part, and of a message."""
 
 _BOUNDARY_MASK: Final = 0x07
-_MIN_PARTS: Final = 64
-_MAX_PARTS: Final = 128
 
 Group: TypeAlias = tuple[EncodedPart, ...]
 """The parts of one slice."""
@@ -42,24 +43,25 @@ class Slices:
         return self._length
 
     def texts(self) -> Iterator[bytes]:
-        """Yield the content in texts of at most `MAX_MESSAGE_BYTES`."""
+        """Yield the content in texts of at most `MAX_SLICE_BYTES`: the event loop of Python 3.11 copies unsent ones."""
         for one in self.slices:
             text = one.text
-            for start in range(0, len(text), MAX_MESSAGE_BYTES):
+            for start in range(0, len(text), MAX_SLICE_BYTES):
                 # A slice of all bytes is the same object.
-                yield text[start : start + MAX_MESSAGE_BYTES]
+                yield text[start : start + MAX_SLICE_BYTES]
 
 
 def groups_of(parts: Sequence[EncodedPart]) -> list[Group]:
     """Return the parts of each slice."""
+    ends = list(accumulate([len(part.text) for part in parts]))
     groups: list[Group] = []
-    start = 0
+    start = done = 0
     while start < len(parts):
-        last = min(start + _MAX_PARTS, len(parts)) - 1
-        candidates = range(start + _MIN_PARTS - 1, last)
-        end = 1 + next((at for at in candidates if not parts[at].digest[0] & _BOUNDARY_MASK), last)
-        groups.append(tuple(parts[start:end]))
-        start = end
+        last = max(bisect_right(ends, done + MAX_SLICE_BYTES) - 1, start)
+        first = min(max(bisect_left(ends, done + MIN_SLICE_BYTES), start), last)
+        last = next((at for at in range(first, last) if not parts[at].digest[0] & _BOUNDARY_MASK), last)
+        groups.append(tuple(parts[start : last + 1]))
+        start, done = last + 1, ends[last]
     return groups
 
 

@@ -9,6 +9,7 @@ import threading
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -16,11 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from market_index import LiveIndex, MarketIndex, OrderBook, Pair, wire
+from market_index.chunked import BOUNDARY_MASK
 from market_index.strategies import order_books, pairs
 from market_index.wire import encode
 from market_index_http import compression, create_app
 from market_index_http.bodies import Bodies, LargeBody, SmallBody, constant_fields
-from market_index_http.compression import LARGE_BODY_BYTES, MIN_GZIP_BYTES
+from market_index_http.compression import GZIP_LEVEL, LARGE_BODY_BYTES, MIN_GZIP_BYTES
 from market_index_http.slices import Group, Slices
 from tests.market_index_http.books import (
     LARGE,
@@ -132,6 +134,16 @@ class TestCompression:
         body = SmallBody(b"x" * size, "tag", FIELDS)
         start, _ = body.messages({"method": "GET", "headers": [(b"accept-encoding", b"gzip")]}) or ()
         assert ((b"content-encoding", b"gzip") in start["headers"]) is (size >= MIN_GZIP_BYTES)
+
+    def test_a_book_in_which_each_level_is_a_part_is_compressed_in_slices(self, client: Client, live: LiveIndex):
+        prices = [f"0.{price:06}1" for price in range(120_000)]
+        ends = [price for price in prices if not crc32(price.encode()) & BOUNDARY_MASK]
+        book = OrderBook.from_levels(numbered_pair(9), asks=[(price, 1) for price in ends])
+        assert len(book.asks.chunks) == len(ends) + 1 > 1_000
+        live.publish(book)
+        plain, packed = fetch(client, target(book.pair)), fetch(client, target(book.pair), accept_encoding="gzip")
+        assert gzip.decompress(packed.body) == plain.body
+        assert len(packed.body) < 1.1 * len(gzip.compress(plain.body, GZIP_LEVEL))
 
 
 def test_another_spelling_is_echoed_under_its_own_etag_and_is_never_stale(client: Client, live: LiveIndex):

@@ -5,14 +5,19 @@ from __future__ import annotations
 import gzip
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from market_index import wire
 from market_index_http import slices
 from market_index_http.compression import gzip_slices
 from market_index_http.slices import PLAIN, Slices, groups_of
-from tests.market_index_http.books import book
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "MIN_SLICE_BYTES", 128)
+    monkeypatch.setattr(slices, "MAX_SLICE_BYTES", 512)
 
 
 def parts_of(count: int, start: int = 0) -> list[wire.EncodedPart]:
@@ -23,13 +28,14 @@ def sliced(parts: list[wire.EncodedPart]) -> Slices:
     return Slices([PLAIN[group] for group in groups_of(parts)])
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.binary(max_size=3).map(wire.EncodedPart), min_size=1, max_size=600))
 def test_slices_contain_all_parts_in_order(parts: list[wire.EncodedPart]):
     content, groups = sliced(parts), groups_of(parts)
     assert b"".join(content.texts()) == wire.text_of(parts)
     assert len(content) == len(wire.text_of(parts))
     assert gzip.decompress(b"".join(gzip_slices(content, groups).texts())) == wire.text_of(parts)
-    assert all(64 <= len(group) <= 128 for group in groups[:-1])
+    assert all(128 <= len(wire.text_of(group)) <= 512 for group in groups[:-1])
 
 
 def test_a_new_part_changes_few_slices():
@@ -53,9 +59,7 @@ def test_a_slice_exists_as_long_as_a_content_or_a_response_that_refers_to_it():
     assert groups_of(parts)[0] not in PLAIN
 
 
-def test_no_message_is_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(slices, "MAX_MESSAGE_BYTES", 1_000)
-    content = sliced(list(wire.encoded_order_book(book(3, 1_500))))
-    texts = list(content.texts())
-    assert max(map(len, texts)) == 1_000
-    assert b"".join(texts) == wire.order_book_to_json(book(3, 1_500))
+def test_no_message_is_longer_than_the_limit():
+    content = sliced([wire.EncodedPart(b"x" * size) for size in (100, 1_300, 100, 512, 600)])
+    assert [len(one.text) for one in content.slices] == [100, 1_300, 100, 512, 600]
+    assert [len(text) for text in content.texts()] == [100, 512, 512, 276, 100, 512, 512, 88]
