@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -91,6 +92,34 @@ def test_a_text_is_cut_before_its_repr_is_computed():
     finally:
         tracemalloc.stop()
     assert peak < 100_000
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="ascii", min_codepoint=32), max_size=5),
+    lambda values: st.lists(values, max_size=4) | st.dictionaries(st.text("ab", max_size=2), values, max_size=4),
+)
+
+
+@given(VALUES)
+def test_the_repr_of_decoded_json_is_that_of_python_cut(value: object):
+    text = repr(value)
+    assert safe_repr(value) == (text if len(text) <= MAX_REPR_LENGTH else f"{text[: MAX_REPR_LENGTH - 1]}…")
+
+
+@pytest.mark.parametrize("shape", [list, lambda items: {"key": items}, lambda items: [[[items]]], dict.fromkeys])
+def test_only_the_first_items_of_decoded_json_are_represented(shape: Callable[[list[object]], object]):
+    represented: list[int] = []
+
+    class Item:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __repr__(self) -> str:
+            represented.append(self.number)
+            return "item"
+
+    assert len(safe_repr(shape([Item(number) for number in range(1_000)]))) == MAX_REPR_LENGTH
+    assert len(represented) <= MAX_REPR_LENGTH
 
 
 def test_a_repr_that_a_subclass_overrides_is_shown():
