@@ -11,7 +11,8 @@ Theory of operation
     Therefore the layout depends only on the keys: it is the same in every process and independent of history. Equal
     content has equal chunks, so comparison and digests work chunk by chunk. A new boundary splits one chunk, a removed
     one joins two, and no other chunk changes. Chunk sizes vary. Keys can be chosen so that no chunk ends, or that each
-    key is a chunk; then a change costs as much as in one list. The changes of one call share that cost.
+    key is a chunk; then a change costs as much as in one list. One call copies each list once, but each of its changes
+    moves the keys behind it in a chunk.
 
     Results computed from a chunk are cached in its slots `items` (one object per value) and `encoded` (one for all
     values). They are computed once for all versions that share the chunk, except the JSON of a book of one chunk a side

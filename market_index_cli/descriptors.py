@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Any, Final, TextIO
@@ -59,7 +60,11 @@ class _Output(FileIO):
 
     def write(self, data: Any, /) -> int:
         try:
-            return super().write(data)
+            written = super().write(data)
+            while written is None:
+                # Another process that shares the stream set O_NONBLOCK.
+                select.select([], [self], [])
+                written = super().write(data)
         except BrokenPipeError:  # click ends the command without a message
             raise
         except OSError as error:
@@ -70,6 +75,7 @@ class _Output(FileIO):
             raise OutputFailed(
                 f"standard output cannot be written: {error.strerror} (redirect it to another file, or to {os.devnull})"
             ) from None
+        return written
 
 
 class _Errors(FileIO):

@@ -119,6 +119,8 @@ def _publish_stream(store: Store, stream: BookStream, as_of: str | None, *, repl
         click.echo(f"{stream.source}: {stream.problem}", err=True)
     if rejected.hides_as_of:
         click.echo(f"{store.target}: as_of not recorded, because of what was rejected", err=True)
+    elif rejected.too_large and rejected.has_as_of:
+        click.echo(f"{store.target}: as_of not recorded while an older book of a rejected pair is stored", err=True)
     if rejected.count or rejected.too_large or stream.uncommitted or stream.problem:
         raise SystemExit(EXIT_REJECTED)
 
@@ -140,7 +142,7 @@ class _Rejections:
 
     def __init__(self) -> None:
         self.count = self.too_large = 0
-        self.hides_as_of = False
+        self.has_as_of = self.hides_as_of = False
         self.pairs: set[Pair | None] = set()
         self._numbers: list[int] = []
 
@@ -155,7 +157,8 @@ class _Rejections:
 
     def visible_as_of(self, as_of: str | None, *, is_current: bool) -> str | None:
         """Return the as_of; None if a book may be older than that because a newer one was rejected."""
-        if is_current and not self.too_large:
+        self.has_as_of = self.has_as_of or as_of is not None
+        if is_current:
             return as_of
         self.hides_as_of = self.hides_as_of or as_of is not None
         return None

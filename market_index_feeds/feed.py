@@ -80,13 +80,13 @@ class Feed(Closeable):
         return self._follower.problem
 
     @property
-    def is_retrying(self) -> bool:
-        """Whether the source cannot be read, and the feed tries again. False for all other problems.
+    def is_unknown(self) -> bool:
+        """Whether the content of the source is unknown until its publisher publishes again.
 
-        Other problems last until the publisher publishes again: the state of the orders is unknown, the source contains
-        no order book, or a stream has ended.
+        It is if the state of the orders is unknown, the source contains no order book, or a stream has ended. A source
+        that cannot be read, and is tried again, is only a `problem`.
         """
-        return self._follower.is_retrying
+        return self._follower.is_unknown
 
     @property
     def quiet_age(self) -> float:

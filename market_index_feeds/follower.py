@@ -52,7 +52,7 @@ from market_index_feeds.rejections import RejectionLog
 LOG: Final = logging.getLogger(__name__)
 
 NO_ORDER_BOOK: Final = "contains no order book"
-"""The problem of a source that is blank, or of which every record was rejected."""
+"""The problem of a source that is blank, or whose records were all rejected."""
 
 CLOSE_SECONDS: Final = 1.5
 """Timeout of `close`: for an interrupt of the source, the lock, and the end of the thread."""
@@ -80,7 +80,7 @@ class Follower:
         self.rejected: int = 0
         self.revision: int | None = None
         self.is_whole: bool = False
-        self.is_retrying: bool = False
+        self.is_unknown: bool = False
         self.unresolved: frozenset[Pair | Names] = frozenset()
         self._source = source
         self._ownership = Ownership()
@@ -113,7 +113,7 @@ class Follower:
 
     @property
     def problem(self) -> str | None:
-        """Why the source, or a part of it, cannot be read now; None while it is healthy."""
+        """Why the live books are not known to be those of the source; None while it is healthy."""
         return self._problem
 
     @property
@@ -323,7 +323,9 @@ class Follower:
         if update.problem is not None:
             self._report(f"cannot be read: {update.problem}")
         else:
-            self._report(update.unknown or (NO_ORDER_BOOK if self.publications.is_blank else None), is_retrying=False)
+            has_no_book = owned.is_blank and (owned.kept or self.publications.is_blank)
+            unknown = NO_ORDER_BOOK if has_no_book or owned.has_only_rejections else None
+            self._report(update.unknown or unknown, is_unknown=True)
 
     def _note_retained(self) -> None:
         """Record since when books are retained: since the last time when the source was healthy."""
@@ -362,10 +364,13 @@ class Follower:
         if kept and not self._ownership.is_blank:
             LOG.warning("%s: keeping %d pairs that rejected or unfinished records may name", name, kept)
 
-    def _report(self, problem: str | None, *, is_retrying: bool = True) -> None:
-        """Record the problem of the source, None if it is healthy; log it if it differs from the last one."""
+    def _report(self, problem: str | None, *, is_unknown: bool = False) -> None:
+        """Record the problem of the source, None if it is healthy; log it if it differs from the last one.
+
+        A content that is unknown remains so while the source cannot be read.
+        """
         now = monotonic()
-        self.is_retrying = problem is not None and is_retrying
+        self.is_unknown = problem is not None and (is_unknown or self.is_unknown)
         if problem is None:
             self._healthy_at = now
         if problem == self._problem or self._stop.is_set():
@@ -387,7 +392,7 @@ class Follower:
                 return
             self._state = State.ENDED
         name = self._source.name
-        self.is_retrying = False
+        self.is_unknown = True
         self._problem = "has ended" if reason is None else f"cannot be read: {reason}"
         if reason is not None:
             LOG.error("%s: cannot be read: %s", name, reason)

@@ -57,8 +57,13 @@ class Ownership:
 
     @property
     def is_blank(self) -> bool:
-        """Whether pairs are kept because the source is blank."""
-        return self._is_blank and bool(self._kept)
+        """Whether the source was blank when it was last read, and nothing was published into it since then."""
+        return self._is_blank
+
+    @property
+    def has_only_rejections(self) -> bool:
+        """Whether no pair belongs to the feed, although a record was rejected that names one or may name any."""
+        return not len(self) and not self.unresolved <= {Names.NONE}
 
     def replace(self, snapshot: Snapshot) -> set[Pair]:
         """Apply a snapshot, and return the pairs to retract."""
@@ -82,10 +87,9 @@ class Ownership:
         self._kept -= removed | published
         for record in (*removed, *published, *delta.removed_records):
             self._rejected.pop(record, None)
-        rejected = _rejected_by_record(delta)
-        self._rejected |= rejected
+        self._rejected |= _rejected_by_record(delta)
         self._unfinished = delta.unfinished
-        if published or removed or rejected or delta.is_publication or delta.unfinished is not Names.NONE:
+        if published or removed or delta.is_publication:
             self._is_blank = False
         return retracted | self._dropped()
 

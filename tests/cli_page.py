@@ -31,7 +31,8 @@ missing, the command names it. `python -m market_index_cli` runs the same comman
 |---|---|
 | 0 | everything was done; `serve`, `relay`: ended by SIGTERM or Ctrl-C; requests in flight were \
 answered, within up to 10 seconds |
-| 1 | `book`, `retract`: there is no such pair; `publish`: it was interrupted |
+| 1 | `book`, `retract`: there is no such pair; `publish`: it was interrupted; any: the reader of standard \
+output closed it, as `head` does |
 | 2 | wrong usage, the extra `cli` or `server` is missing, or too few files may be open (`ulimit -n`) |
 | 3 | FEED or STORE cannot be opened, read or written, standard output cannot be written, or the extra `nats` is \
 missing |

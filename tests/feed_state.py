@@ -14,6 +14,6 @@ class FeedState:
     quiet_age: float = 0.0
     change_age: float = 0.0
     problem: str | None = None
-    is_retrying: bool = False
+    is_unknown: bool = False
     current_rejections: int = 0
     retained_age: float | None = None

@@ -243,14 +243,18 @@ def reason_of(error: BaseException, path: Path) -> str:
 
 
 def _missing_permission(path: Path) -> str:
-    """Return the remedy if this user lacks a permission for the file or its folder, otherwise an empty text."""
+    """Return the remedy if this user lacks a permission for the file, its folder, or a file beside it."""
+    path = Path(os.path.realpath(path))
     exists = os.access(path, os.F_OK)
     if exists and not os.access(path, os.R_OK):
-        return " (this user must be able to read the file)"
-    if not os.access(Path(os.path.realpath(path)).parent, os.W_OK | os.X_OK):
+        return f" (this user must be able to read {path.name})"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
         return " (this user must be able to write its folder, where all processes that have it open share files)"
     if exists and not os.access(path, os.W_OK):
-        return " (this user must be able to write the file)"
+        return f" (this user must be able to write {path.name})"
+    for file in (Path(f"{path}{suffix}") for suffix in (*_BESIDE, "-lock")):
+        if os.access(file, os.F_OK) and not os.access(file, os.R_OK | os.W_OK):
+            return f" (this user must be able to read and write {file.name})"
     return ""
 
 

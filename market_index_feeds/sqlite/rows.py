@@ -13,7 +13,7 @@ from market_index_feeds.sqlite.revisions import digest_of
 Row: TypeAlias = tuple[bytes, int, bytes | None, bytes]
 """A pair, its revision, its book in JSON or None if it was retracted, and the digest."""
 
-# CAST: another program may have stored a value of any type. Of a body that is too large, one byte more is read.
+# CAST: another program may have stored a value of any type. Of a body that is too large, Python gets one byte more.
 _BODY: Final = f"""
 CASE WHEN length(CAST(body AS BLOB)) > {wire.MAX_ORDER_BOOK_BYTES}
 THEN substr(CAST(body AS BLOB), 1, {wire.MAX_ORDER_BOOK_BYTES + 1}) ELSE CAST(body AS TEXT) END

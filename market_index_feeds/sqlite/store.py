@@ -42,6 +42,7 @@ from market_index_feeds.sqlite.revisions import (
     sum_of,
 )
 from market_index_feeds.sqlite.rows import pair_of, row_of
+from market_index_feeds.sqlite.source import is_sqlite
 from market_index_feeds.store import Receipt, Store, StoreBusy, StoreError, require_book, too_large
 
 WAIT_SECONDS: Final = 5.0
@@ -53,8 +54,8 @@ Synchronous: TypeAlias = Literal["full", "normal"]
 _Identities: TypeAlias = tuple[Identity | None, Identity | None, Identity | None]
 """The identities of the file, of its log and of its index; None for a file that does not exist."""
 
-_TEXT_SUFFIXES: Final = {".csv", ".json", ".ndjson"}
-"""The suffixes of text files, which a store cannot have."""
+_TEXT_SUFFIXES: Final = (".csv", ".json", ".jsonl", ".ndjson")
+"""The suffixes of text files, which a new store cannot have."""
 
 _ROWS_PER_BATCH: Final = 256
 
@@ -204,7 +205,8 @@ class SqliteStore(Store):
         with self._change(freshness, keeps_as_of=keeps_as_of) as change:
             stored = change.stored_among(map(str, retract))
             change.put(fitting | dict.fromkeys(stored))
-            self._note_outdated(change, (self._outdated - rows.keys()).union(rejected))
+            outdated = _outdated(change, (self._outdated - rows.keys()).union(rejected))
+        self._outdated = outdated
         return self._receipt(Receipt(change.revision, len(fitting), len(stored)), rejected)
 
     def _stage(self, number: int, books: Iterable[OrderBook]) -> None:
@@ -223,7 +225,7 @@ class SqliteStore(Store):
             revision = change.revision
             published = change.connection.execute(_PUBLISH_STAGED, {"revision": revision, "number": number}).rowcount
             rejected = [str(pair, "ascii") for (pair,) in change.connection.execute(_STAGED_TOO_LARGE, (number,))]
-            self._note_outdated(change, rejected)
+            outdated = _outdated(change, rejected)
             # Computed again, which repairs a sum that was wrong before.
             change.total = sum_of(one for (one,) in change.connection.execute(DIGESTS))
             before = change.run_before
@@ -231,15 +233,10 @@ class SqliteStore(Store):
                 change.connection.execute("ROLLBACK")
                 revision -= 1
                 self._expected_position = last_run(change.connection).position
+        self._outdated = outdated
         if self._expected_position is None or self._expected_position.revision != revision:
             self._expected_position = self._own_position
         return self._receipt(Receipt(revision, published, dropped), rejected)
-
-    def _note_outdated(self, change: Change, pairs: Iterable[str]) -> None:
-        """Hide the as_of of a change while the stored books of some pairs are older than the last published ones."""
-        self._outdated = set(change.stored_among(pairs))
-        if self._outdated:
-            change.freshness = change.freshness.without_as_of()
 
     def _receipt(self, receipt: Receipt, rejected: Collection[str]) -> Receipt:
         """Return the receipt. Raises `BookTooLarge` with it if the books of some pairs were too large."""
@@ -354,6 +351,14 @@ class SqliteStore(Store):
         return identity_if_any(self._given), identity_if_any(self._log), identity_if_any(self._index)
 
 
+def _outdated(change: Change, pairs: Iterable[str]) -> set[str]:
+    """Return those of the pairs that have a stored book. It is outdated, so the as_of of the change is hidden."""
+    outdated = set(change.stored_among(pairs))
+    if outdated:
+        change.freshness = change.freshness.without_as_of()
+    return outdated
+
+
 class _KeepFailed(Exception):
     """Carries an exception of the caller's `keep` past the handlers of the store's own errors."""
 
@@ -380,7 +385,9 @@ def _digest_of_text(revision: int, text: str | None) -> bytes | None:
 
 
 def _require_store_name(path: Path) -> None:
-    if path.suffix.lower() in _TEXT_SUFFIXES:
+    """Raise `Unusable` if the file has the name of a text file, and is not of SQLite."""
+    names = path.name.lower(), Path(os.path.realpath(path)).name.lower()
+    if any(name.endswith(_TEXT_SUFFIXES) for name in names) and not is_sqlite(str(path)):
         name = shown_name(str(path))
         raise Unusable(
             f"a store must be a SQLite file such as {shown_name(path.stem)}.db, got the name of a text file "

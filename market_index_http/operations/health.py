@@ -41,8 +41,8 @@ class FeedStatus(Protocol):
         """Why the live books are not known to be those of the source; None while it is healthy."""
 
     @property
-    def is_retrying(self) -> bool:
-        """Whether the source cannot be read, and the feed tries again. False for all other problems."""
+    def is_unknown(self) -> bool:
+        """Whether the content of the source is unknown until its publisher publishes again. There is a problem then."""
 
     @property
     def current_rejections(self) -> int:
@@ -60,9 +60,8 @@ def health_route(
 
     The response is 503, with the failed checks in `error`, in these cases: the feed has not been healthy for more than
     `max_stale` seconds, the publisher has published nothing for more than `max_quiet` seconds, nothing was ever
-    published, or the feed has a problem that does not pass by itself (see `FeedStatus.is_retrying`). A limit of None is
-    never exceeded. The pairs are served in all cases. The process id tells apart workers that share one address: each
-    has its own feed.
+    published, or the content of the source is unknown. A limit of None is never exceeded. The pairs are served in all
+    cases. The process id tells apart workers that share one address: each has its own feed.
 
     Raises:
         TypeError: `live` is not a `LiveIndex`.
@@ -97,7 +96,7 @@ def health_route(
 def _failed(feed: FeedStatus, max_stale: float | None, max_quiet: float | None) -> Iterator[str]:
     """Yield the message of each failed check."""
     age, quiet_age, problem = feed.age, feed.quiet_age, feed.problem
-    if problem is not None and not feed.is_retrying:
+    if problem is not None and feed.is_unknown:
         yield f"feed: {problem}"
     if max_stale is not None and age > max_stale:
         yield f"the feed was last healthy {age:.1f} seconds ago"

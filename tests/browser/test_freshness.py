@@ -151,9 +151,9 @@ def test_a_feed_that_cannot_be_read_is_stale(browser: Browser, tmp_path: Path, s
         hidden = store.rename(store.with_name("hidden.db"))
         eventually(lambda: status_of(command.service) == 503)
         becomes(visit, "Stale")
-        reasons = r"^(the feed was last healthy \d+\.\d seconds ago|for \d+ s: feed cannot be read: .*)$"
+        reasons = r"^(the feed was last healthy \d+\.\d seconds ago|for \d+ s: cannot be read: .*)$"
         visit.shows("#age", re.compile(reasons))
-        visit.contains("#alert", "The service cannot read its feed. The data shown may be out of date.")
+        visit.contains("#alert", "The service cannot follow its feed. The data shown may be out of date.")
         visit.has_style(".content", "filter", "grayscale(1)")
         visit.shows("#as-of", "as of slot 144999999")
         hidden.rename(store)
@@ -166,7 +166,7 @@ def test_a_feed_that_is_unreachable_is_stale_without_any_limit(browser: Browser)
     with visited(browser, LiveIndex(sample()), feed) as visit:
         visit.open()
         visit.shows("#connection", "Stale")
-        visit.shows("#age", "for 5 min: feed unreachable")
+        visit.shows("#age", "for 5 min: unreachable")
 
 
 def test_a_store_that_was_never_published_into_is_not_live(browser: Browser, tmp_path: Path):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from attrs import frozen
@@ -82,7 +83,11 @@ class Server:
     def pairs(self) -> int:
         """The number of served pairs."""
         address = self.log.partition("listening on ")[2].split()[0]
-        with urlopen(f"{address}/healthz", timeout=5) as response:
+        try:
+            response = urlopen(f"{address}/healthz", timeout=5)
+        except HTTPError as unhealthy:
+            response = unhealthy
+        with response:
             return int(json.load(response)["pairs"])
 
     def ends(self, seconds: float) -> bool:

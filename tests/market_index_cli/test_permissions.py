@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(
     IS_SUPERUSER and shutil.which("setpriv") is None, reason="the superuser needs setpriv to give up privileges"
 )
 
-READ_FILE = "this user must be able to read the file"
-WRITE_FILE = "this user must be able to write the file"
+READ_FILE = "this user must be able to read market.db"
+WRITE_FILE = "this user must be able to write market.db"
 WRITE_FOLDER = "this user must be able to write its folder, where all processes that have it open share files"
 
 

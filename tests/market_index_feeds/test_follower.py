@@ -339,7 +339,7 @@ class TestFailing:
             eventually(lambda last=last: last in logged.text)  # type: ignore[misc]  # a default has no type
             follower.close()
             assert (source.opened, source.closed, spots(live)) == (1, 1, {1: None})
-            assert (follower.problem, follower.is_retrying) == (problem, False)
+            assert (follower.problem, follower.is_unknown) == (problem, True)
 
     def test_the_age_of_an_ended_source_increases(self, live: LiveIndex):
         """Its producer may have died, so its books are stale: `/healthz` answers 503 with `--max-stale`."""

@@ -20,7 +20,7 @@ export const State = Object.freeze({
   STALE: {
     name: "stale",
     label: "Stale",
-    warning: "The service cannot read its feed. The data shown may be out of date.",
+    warning: "The service cannot follow its feed. The data shown may be out of date.",
   },
   UNKNOWN: { name: "unknown", label: "Freshness not known", warning: "" },
 });
@@ -49,8 +49,10 @@ export class Freshness {
     if (report === null) return [State.UNKNOWN, ""];
     const elapsed = now - this.#requestedAt;
     const [age, quiet] = [report.age + elapsed, report.quiet + elapsed];
-    if (age > MAX_AGE_MILLISECONDS) return [State.STALE, `for ${duration(age)}: feed ${report.problem}`];
     if (report.quiet === null) return [State.QUIET, "nothing was published yet"];
+    if (report.age === null) return [State.STALE, report.error];
+    if (age > MAX_AGE_MILLISECONDS) return [State.STALE, `for ${duration(age)}: ${report.problem ?? "unreachable"}`];
+    if (!report.isHealthy && report.problem !== null) return [State.STALE, report.error];
     if (quiet > report.maxQuiet) return [State.QUIET, `no publication for ${duration(quiet)}`];
     if (!report.isHealthy) return [State.STALE, report.error];
     // Loaded books without a publish time may have any age, until a publication arrives.
@@ -69,12 +71,12 @@ export function duration(milliseconds) {
 /** Return the report in a response, in milliseconds; null if the response is not valid. */
 function parse(response) {
   const { quiet_seconds: quiet, age_seconds: age, max_quiet_seconds: maxQuiet } = response ?? {};
-  if (typeof age !== "number" || (quiet !== null && typeof quiet !== "number")) return null;
+  if (![age, quiet].every((seconds) => seconds === null || typeof seconds === "number")) return null;
   return {
-    age: age * 1000,
+    age: age === null ? null : age * 1000,
     quiet: quiet === null ? null : quiet * 1000,
     maxQuiet: typeof maxQuiet === "number" ? maxQuiet * 1000 : MAX_QUIET_MILLISECONDS,
-    problem: response.problem ?? "unreachable",
+    problem: response.problem ?? null,
     hasPublishTime: typeof response.published_at === "string",
     isHealthy: response.isHealthy,
     error: String(response.error ?? ""),

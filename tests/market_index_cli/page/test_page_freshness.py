@@ -83,11 +83,18 @@ def test_every_state_follows_from_the_last_response(tmp_path: Path):
         (FRESH | {"quiet_seconds": 61, "max_quiet_seconds": 300}, 0, ["live", "last publication 1 min ago"]),
         (FAILED | {"quiet_seconds": 11, "max_quiet_seconds": 10}, 0, ["quiet", "no publication for 11 s"]),
         (FAILED | {"quiet_seconds": None}, 0, ["quiet", "nothing was published yet"]),
-        (FRESH | {"age_seconds": 300}, 0, ["stale", "for 5 min: feed unreachable"]),
-        (FRESH, 16 * SECOND, ["stale", "for 16 s: feed unreachable"]),
-        (FAILED | {"age_seconds": 300, "quiet_seconds": 301}, 0, ["stale", "for 5 min: feed unreachable"]),
-        (FAILED | {"age_seconds": 20, "problem": "has ended"}, 0, ["stale", "for 20 s: feed has ended"]),
+        (FRESH | {"age_seconds": 300}, 0, ["stale", "for 5 min: unreachable"]),
+        (FRESH, 16 * SECOND, ["stale", "for 16 s: unreachable"]),
+        (FAILED | {"age_seconds": 300, "quiet_seconds": 301}, 0, ["stale", "for 5 min: unreachable"]),
+        (FAILED | {"age_seconds": 20, "problem": "has ended"}, 0, ["stale", "for 20 s: has ended"]),
         (FAILED | {"problem": "has ended", "error": "feed: has ended"}, 0, ["stale", "feed: has ended"]),
+        (
+            FAILED | {"problem": "has ended", "error": "feed: has ended", "quiet_seconds": 90},
+            0,
+            ["stale", "feed: has ended"],
+        ),
+        (FAILED | {"age_seconds": None, "error": "feed: has ended"}, 0, ["stale", "feed: has ended"]),
+        (FAILED | {"age_seconds": None, "quiet_seconds": None}, 0, ["quiet", "nothing was published yet"]),
         (
             FAILED | {"error": "the feed was last healthy 7 seconds ago"},
             0,
@@ -97,7 +104,7 @@ def test_every_state_follows_from_the_last_response(tmp_path: Path):
     ]
     # Without a valid status, or with that of an older service, the state is unknown.
     invalid = [None, {"isHealthy": True}, {"isHealthy": False, "error": "Not Found"}, {**FRESH, "quiet_seconds": "2"}]
-    invalid += [{key: value for key, value in FRESH.items() if key != "quiet_seconds"}, {**FRESH, "age_seconds": None}]
+    invalid += [{key: value for key, value in FRESH.items() if key != "quiet_seconds"}, {**FRESH, "age_seconds": "2"}]
     cases += [(response, 0, UNKNOWN) for response in invalid]
     # One process for all cases, because node takes a moment to start.
     found = evaluate(*([(response, 1000, 1000, elapsed)] for response, elapsed, _ in cases), folder=tmp_path)["visits"]

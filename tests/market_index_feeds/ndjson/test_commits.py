@@ -44,10 +44,6 @@ class Entry:
     bad: int | None = None
     commit: Freshness | None = None
 
-    @property
-    def is_content(self) -> bool:
-        return self.text != b"\n"
-
 
 def book_entry(number: int, spot: str) -> Entry:
     return Entry(line(number, spot), book=(number, spot))
@@ -104,7 +100,8 @@ class Model:
             pending.clear()
         unresolved = bad if committed is not None or unfinished is None else bad | {unfinished}
         self.kept -= books.keys()
-        if unfinished is not None or any(entry.is_content for entry in entries):
+        # A file without a visible book or a commit line retracts nothing.
+        if books or committed is not None:
             self.kept = {number for number in self.kept if ANY in unresolved or number in unresolved}
         self.live = {number: self.live[number] for number in self.kept} | books
         is_current = not self.kept and ANY not in bad and not bad & books.keys()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from market_index import LiveIndex, OrderBook, PairNotFound, wire
 from market_index_feeds import Feed, open_feed
+from market_index_feeds.medium import Names
 from tests.market_index_feeds.checks import await_check
 from tests.market_index_feeds.made_up import pair, spots
 from tests.market_index_feeds.ndjson.lines import line, rename_over
@@ -105,12 +106,31 @@ class TestFollowing:
         rename_over(path, line(7))
         eventually(lambda: 7 in spots(live))
 
-    def test_a_file_with_only_a_rejected_line_is_not_blank(self, feed: Feed, path: Path, live: LiveIndex):
-        rename_over(path, b"")
-        eventually(lambda: feed.is_blank)
+    @pytest.mark.parametrize("content", [b"", line(1).replace(b"[]", b"0"), b"nonsense\n", line(1)[:-1]])
+    def test_a_file_without_a_valid_line_retracts_nothing(
+        self, feed: Feed, path: Path, live: LiveIndex, content: bytes
+    ):
+        rename_over(path, content)
+        eventually(lambda: feed.is_unknown)
         with path.open("ab") as file:
-            file.write(line(1).replace(b"[]", b"0"))
-        eventually(lambda: set(spots(live)) == {1})
+            file.write(b"\nnonsense\n")
+        eventually(lambda: Names.ANY in feed.unresolved)
+        if content != line(1)[:-1]:
+            assert (set(spots(live)), feed.problem, feed.is_unknown) == ({1, 2, 3}, "contains no order book", True)
+        with path.open("ab") as file:
+            file.write(line(9))
+        eventually(lambda: 9 in spots(live))
+        eventually(lambda: (feed.problem, feed.is_unknown) == (None, False))
+        path.unlink()
+        eventually(lambda: feed.problem == "cannot be read: No such file or directory")
+        assert not feed.is_unknown
+
+    def test_a_blank_file_that_is_removed_is_still_unknown(self, feed: Feed, path: Path, live: LiveIndex):
+        rename_over(path, b"")
+        eventually(lambda: feed.is_unknown)
+        path.unlink()
+        eventually(lambda: feed.problem == "cannot be read: No such file or directory")
+        assert feed.is_unknown
 
     def test_a_missing_file_keeps_the_last_valid_index_and_is_logged_once(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture

@@ -65,7 +65,7 @@ def test_it_fails_while_the_feed_is_too_old(service: Service, feed: FeedState, a
 
 
 def test_a_stale_response_has_the_error_and_the_whole_status(service: Service, feed: FeedState):
-    feed.age, feed.problem, feed.is_retrying = 61.04, "cannot be read: it is damaged", True
+    feed.age, feed.problem = 61.04, "cannot be read: it is damaged"
     assert service.request("/healthz").json == {
         "error": "the feed was last healthy 61.0 seconds ago",
         "pairs": 1,
@@ -84,10 +84,10 @@ def test_a_stale_response_has_the_error_and_the_whole_status(service: Service, f
 
 @pytest.mark.parametrize("problem", ["has ended", "contains no order book", "its state is unknown since line 7"])
 def test_a_problem_that_does_not_pass_by_itself_fails_at_once(service: Service, feed: FeedState, problem: str):
-    feed.problem = problem
+    feed.problem, feed.is_unknown = problem, True
     answer = service.request("/healthz")
     assert (answer.status, answer.json["error"], answer.json["problem"]) == (503, f"feed: {problem}", problem)
-    feed.is_retrying = True
+    feed.is_unknown = False
     assert service.request("/healthz").status == 200
 
 

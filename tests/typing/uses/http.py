@@ -25,6 +25,7 @@ class MyFeed:
     quiet_age: float = 0.0
     change_age: float = 0.0
     problem: str | None = None
+    is_unknown: bool = False
     current_rejections: int = 0
     retained_age: float | None = None
 
