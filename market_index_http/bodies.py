@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import lru_cache, partial
 from hashlib import blake2b
-from itertools import chain
 from threading import Lock
 from typing import Final, Generic, TypeAlias, TypeVar, final
 from weakref import ref
@@ -22,6 +21,7 @@ from market_index.wire import (
     digest_of,
     encoded_order_book,
     encoded_pair_list,
+    shared_parts,
     text_of,
     with_identifiers,
 )
@@ -67,6 +67,20 @@ def _content_length(length: int) -> tuple[bytes, bytes]:
     return b"content-length", b"%d" % length
 
 
+@final
+@frozen
+class Response:
+    """A response, as an ASGI application. It refers only to its messages: a body that is replaced can be freed."""
+
+    messages: Messages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the messages."""
+        del scope, receive  # the request was read, and its body is ignored
+        for message in self.messages:
+            await send(message)
+
+
 class Body(ABC, Generic[C]):
     """One body, as an ASGI application that responds to GET and HEAD with it.
 
@@ -110,17 +124,16 @@ class Body(ABC, Generic[C]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
-        del receive  # the request body is ignored
-        await self.send(scope, send)
+        response = await self.response(scope)
+        await response(scope, receive, send)
 
-    async def send(self, scope: Scope, send: Send, fields: Fields = ()) -> None:
-        """Send the response, with header fields that do not depend on the body."""
+    async def response(self, scope: Scope, fields: Fields = ()) -> Response:
+        """Return the response, with header fields that do not depend on the body."""
         messages = self.messages(scope, fields)
         if messages is None:
             await to_thread.run_sync(self._compress)
             messages = self.messages(scope, fields)
-        for message in messages or ():
-            await send(message)
+        return Response(messages or ())
 
     def messages(self, scope: Scope, fields: Fields = ()) -> Messages | None:
         """Return the messages to send; None if a thread must compress the body first."""
@@ -164,7 +177,7 @@ class SmallBody(Body[bytes]):
     @property
     def content(self) -> Slices:
         """The uncompressed content."""
-        return Slices((EncodedPart(self._plain),))
+        return Slices([(EncodedPart(self._plain),)])
 
     @property
     def _is_compressible(self) -> bool:
@@ -188,12 +201,14 @@ class LargeBody(Body[Slices]):
         fields: As for `Body`.
     """
 
-    __slots__ = ("_compressing", "_groups")
+    __slots__ = ("_compressing", "_groups", "_held")
 
     def __init__(self, parts: Sequence[EncodedPart], digest: str, fields: Fields) -> None:
         self._groups = groups_of(parts)
+        # The slices of both forms exist as long as the body.
+        self._held = [PLAIN[group] for group in self._groups]
         self._compressing = Lock()
-        super().__init__(Slices([PLAIN[group] for group in self._groups]), digest, fields)
+        super().__init__(Slices(self._groups), digest, fields)
 
     @property
     def content(self) -> Slices:
@@ -204,13 +219,18 @@ class LargeBody(Body[Slices]):
         if not compression.is_quick(len(self._plain), self._groups):
             return None
         # Without the lock: at worst, a thread does the same.
-        self._gzip = compressed = compression.gzip_slices(self._plain, self._groups)
-        return compressed
+        return self._compress_slices()
 
     def _compress(self) -> None:
         """Compress the content once, however many threads call this."""
         with self._compressing:
-            self._gzip = self._gzip or compression.gzip_slices(self._plain, self._groups)
+            if self._gzip is None:
+                self._compress_slices()
+
+    def _compress_slices(self) -> Slices:
+        self._gzip = compressed = compression.gzip_slices(self._plain, self._groups)
+        self._held = [*self._held, *compressed.held()]
+        return compressed
 
     def _messages(self, start: Message, content: Slices) -> Messages:
         return _in_slices(start, content.texts())
@@ -241,36 +261,25 @@ class SpelledBody(Body[Slices]):
         """Return None: the body is not compressed."""
 
     def _messages(self, start: Message, content: Slices) -> Messages:
+        return _in_slices(start, self._texts(content))
+
+    def _texts(self, content: Slices) -> Iterator[bytes]:
         texts = content.texts()
-        return _in_slices(start, chain((self._spelled(next(texts)),), texts))
+        yield self._spelled(next(texts))
+        yield from texts
 
 
 def _in_slices(start: Message, texts: Iterator[bytes]) -> Iterator[Message]:
     """Yield the messages of a response whose content is sent in several texts."""
     yield start
-    text = next(texts)
+    text = next(texts, b"")
     for following in texts:
         yield {"type": "http.response.body", "body": text, "more_body": True}
         text = following
     yield {"type": "http.response.body", "body": text}
 
 
-AnyBody: TypeAlias = Body[bytes] | Body[Slices]
 EncodedBody: TypeAlias = SmallBody | LargeBody
-
-
-@final
-@frozen
-class FreshBody:
-    """A body with the header fields of its index, as an ASGI application."""
-
-    body: AnyBody
-    fields: Fields
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response."""
-        del receive  # the request body is ignored
-        await self.body.send(scope, send, self.fields)
 
 
 @final
@@ -343,6 +352,8 @@ class Bodies:
         if cached is None or cached() is not book:
             cached = _CachedBody(book, self._forget)
             parts = encoded_order_book(book)
+            if len(parts) > 1:
+                parts = shared_parts(parts)
             cached.pair, cached.body = book.pair, self._body(parts, digest_of(parts).hex())
             self._order_books[book.pair] = cached
         return cached.body

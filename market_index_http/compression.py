@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -65,7 +65,7 @@ def gzip_whole(content: bytes) -> bytes:
     return gzip.compress(content, GZIP_LEVEL, mtime=0)
 
 
-def gzip_slices(content: Slices, groups: Collection[Group]) -> Slices:
+def gzip_slices(content: Slices, groups: Sequence[Group]) -> Slices:
     """Return a content as one gzip member.
 
     Each part is deflated separately and ends with a full flush, so it does not depend on the parts before it
@@ -76,14 +76,10 @@ def gzip_slices(content: Slices, groups: Collection[Group]) -> Slices:
         groups: The parts of its slices.
     """
     checksum = 0
-    for one in content.slices:
+    for one in content.held():
         checksum = zlib.crc32(one.text, checksum)
-    slices = [_DEFLATED_SLICES[group] for group in groups]
-    # Two more messages would take longer than two copies of a slice.
-    slices[0] = EncodedPart(_HEADER + slices[0].text)
     trailer = _LAST_BLOCK + struct.pack("<LL", checksum, len(content) % _MODULUS)
-    slices[-1] = EncodedPart(slices[-1].text + trailer)
-    return Slices(slices)
+    return Slices(groups, _DEFLATED_SLICES, _HEADER, trailer)
 
 
 def _deflated_part(part: EncodedPart) -> bytes:

@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from market_index import AssetId, InvalidAssetId, LiveIndex, Pair, PairNotFound
 from market_index.errors import safe_repr
-from market_index_http.bodies import Bodies, FreshBody
+from market_index_http.bodies import Bodies, Response
 from market_index_http.fast_path import FastPath
 from market_index_http.freshness import freshness_fields
 
@@ -20,12 +20,13 @@ class Endpoints:
         self._live = live
         self._bodies = bodies
 
-    async def pair_list(self, _: Request) -> FreshBody:
+    async def pair_list(self, request: Request) -> Response:
         """Respond with every tracked pair."""
         index = self._live.current
-        return FreshBody(await self._bodies.pair_list_from_thread(index), freshness_fields(index.freshness))
+        body = await self._bodies.pair_list_from_thread(index)
+        return await body.response(request.scope, freshness_fields(index.freshness))
 
-    async def order_book(self, request: Request) -> FreshBody:
+    async def order_book(self, request: Request) -> Response:
         """Respond with the book of the pair that the query names."""
         base, base_asset = _asset(request, "base")
         quote, quote_asset = _asset(request, "quote")
@@ -36,9 +37,9 @@ class Endpoints:
             raise HTTPException(404, f"Pair {base}/{quote} not found") from None
         body, fields = await self._bodies.order_book_from_thread(book), freshness_fields(index.freshness)
         if (base, quote) != (str(base_asset), str(quote_asset)):
-            return FreshBody(self._bodies.respelled(body, book.pair, base, quote), fields)
+            return await self._bodies.respelled(body, book.pair, base, quote).response(request.scope, fields)
         self.fast_path.remember(request.scope["query_string"], book.pair)
-        return FreshBody(body, fields)
+        return await body.response(request.scope, fields)
 
 
 def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:

@@ -5,8 +5,10 @@ Theory of operation
     because sending thousands of parts takes longer than sending a few slices. After `MIN_SLICE_BYTES`, a slice ends at
     the first part whose digest has three zero bits, or after `MAX_SLICE_BYTES`. So slices depend on the content, as
     chunks do: a change affects the slice that contains it and seldom the ones after it. All others are the same objects
-    in all versions of a content, also in those that were decoded one after the other and share no chunk. A slice exists
-    as long as a body or a response that is still being sent refers to it.
+    in all versions of a content.
+
+    A body refers to its slices, so they are joined once. A response that is being sent refers only to the parts: it
+    joins the slices that no body refers to any more, one after the other.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from itertools import accumulate
 from typing import Final, TypeAlias, final
 from weakref import WeakValueDictionary
 
-from market_index.wire import EncodedPart, digest_of, text_of
+from market_index.wire import EncodedPart, text_of
 
-MIN_SLICE_BYTES: Final = 128 * 1024
+MIN_SLICE_BYTES: Final = 256 * 1024
 MAX_SLICE_BYTES: Final = 512 * 1024
 """The most bytes of a slice, unless it is one part, and of a message."""
 
@@ -27,28 +29,6 @@ _BOUNDARY_MASK: Final = 0x07
 
 Group: TypeAlias = tuple[EncodedPart, ...]
 """The parts of one slice."""
-
-
-@final
-class Slices:
-    """A content in slices. Its `len` is in bytes."""
-
-    __slots__ = ("_length", "slices")
-
-    def __init__(self, slices: Sequence[EncodedPart]) -> None:
-        self.slices: Sequence[EncodedPart] = slices
-        self._length = sum([len(one.text) for one in slices])
-
-    def __len__(self) -> int:
-        return self._length
-
-    def texts(self) -> Iterator[bytes]:
-        """Yield the content in texts of at most `MAX_SLICE_BYTES`: the event loop of Python 3.11 copies unsent ones."""
-        for one in self.slices:
-            text = one.text
-            for start in range(0, len(text), MAX_SLICE_BYTES):
-                # A slice of all bytes is the same object.
-                yield text[start : start + MAX_SLICE_BYTES]
 
 
 def groups_of(parts: Sequence[EncodedPart]) -> list[Group]:
@@ -67,22 +47,64 @@ def groups_of(parts: Sequence[EncodedPart]) -> list[Group]:
 
 @final
 class SliceCache:
-    """The slices that exist, by the digest of their parts. `join` makes the text of a slice."""
+    """The slices that exist, by their parts. `join` makes the text of a slice."""
 
     def __init__(self, join: Callable[[Group], bytes]) -> None:
         self._join = join
-        self._slices: WeakValueDictionary[bytes, EncodedPart] = WeakValueDictionary()
+        self._slices: WeakValueDictionary[Group, EncodedPart] = WeakValueDictionary()
 
     def __contains__(self, group: Group) -> bool:
-        return digest_of(group) in self._slices
+        return group in self._slices
 
     def __getitem__(self, group: Group) -> EncodedPart:
-        digest = digest_of(group)
-        found = self._slices.get(digest)
+        found = self._slices.get(group)
         if found is None:
-            found = self._slices[digest] = EncodedPart(self._join(group))
+            found = self._slices[group] = EncodedPart(self._join(group))
         return found
 
 
 PLAIN: Final = SliceCache(text_of)
 """The uncompressed slices."""
+
+
+@final
+class Slices:
+    """A content in slices, which exist while there are references to those that `held` returns. Its `len` is in bytes.
+
+    Args:
+        groups: The parts of each slice.
+        cache: The slices by their parts.
+        prefix: What precedes the first slice.
+        suffix: What follows the last slice.
+    """
+
+    __slots__ = ("_cache", "_groups", "_length", "_prefix", "_suffix")
+
+    def __init__(
+        self, groups: Sequence[Group], cache: SliceCache = PLAIN, prefix: bytes = b"", suffix: bytes = b""
+    ) -> None:
+        self._groups = groups
+        self._cache = cache
+        self._prefix = prefix
+        self._suffix = suffix
+        self._length = len(prefix) + sum([len(one.text) for one in self.held()]) + len(suffix)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def held(self) -> list[EncodedPart]:
+        """Return the slices."""
+        return [self._cache[group] for group in self._groups]
+
+    def texts(self) -> Iterator[bytes]:
+        """Yield the content in texts of at most `MAX_SLICE_BYTES`: the event loop of Python 3.11 copies unsent ones."""
+        last = len(self._groups) - 1
+        for position, group in enumerate(self._groups):
+            text = self._cache[group].text
+            if not position:
+                text = self._prefix + text
+            if position == last:
+                text += self._suffix
+            for start in range(0, len(text), MAX_SLICE_BYTES):
+                # A slice of all bytes is the same object.
+                yield text[start : start + MAX_SLICE_BYTES]

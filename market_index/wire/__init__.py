@@ -36,6 +36,7 @@ from market_index.wire.encode import (
     freshness_to_json,
     order_book_to_json,
     pair_list_to_json,
+    shared_parts,
     text_of,
     with_identifiers,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "pair_list_from_json",
     "pair_list_to_json",
     "pair_named_in",
+    "shared_parts",
     "text_of",
     "with_identifiers",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any, Final, final
+from weakref import WeakValueDictionary
 
 from attrs import field, frozen
 
@@ -52,6 +53,8 @@ class EncodedPart:
             _set_digest(self, digest)
         return digest
 
+
+_shared: Final[WeakValueDictionary[bytes, EncodedPart]] = WeakValueDictionary()
 
 # By slot: the class is frozen.
 _set_digest: Final = EncodedPart.__dict__["_digest"].__set__
@@ -99,6 +102,15 @@ def encoded_pair_list(index: MarketIndex) -> tuple[EncodedPart, ...]:
     """Return the response body of the pair-list endpoint in parts: one line of ASCII, pairs in ledger order."""
     parts = [chunk.encoded or _encode_entries(chunk) for chunk in index.chunks if chunk.keys]
     return _PAIR_LIST_START, *_with_commas(parts), _ARRAY_AND_OBJECT_END
+
+
+def shared_parts(parts: Iterable[EncodedPart]) -> tuple[EncodedPart, ...]:
+    """Return the parts, each replaced by an equal one that exists already.
+
+    Versions of a book that were decoded one after the other share no chunk, but most texts.
+    """
+    # A part with a digest was returned before.
+    return tuple([part if part._digest is not None else _shared.setdefault(part.digest, part) for part in parts])  # noqa: SLF001  # the slot of the property
 
 
 def text_of(parts: Iterable[EncodedPart]) -> bytes:

@@ -52,6 +52,9 @@ _HEAD_TOO_LARGE: Final = 431, f"The request head must have at most {MAX_HEAD_BYT
 
 _SLICE_BYTES: Final = 16 * 1024
 
+UNREAD_SECONDS: Final = 9.0
+"""How long a shutdown waits for clients to read. Then uvicorn cancels their responses, and logs an error for each."""
+
 _LINGER_SECONDS: Final = 1.0
 _LINGER_BYTES: Final = 1024 * 1024
 """How long and how much a rejected client may still send. If the socket were closed, it would lose the response."""
@@ -205,6 +208,15 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
         if self._state is _ANSWERING:
             self._waiting.pop(self, None)
+
+    def shutdown(self) -> None:
+        """Finish the response, unless the client does not read it in time. Called at the start of a shutdown."""
+        super().shutdown()
+        self.loop.call_later(UNREAD_SECONDS, self._abort_if_unread)
+
+    def _abort_if_unread(self) -> None:
+        if self.flow.write_paused:
+            self.transport.abort()
 
     def close_or_wait(self) -> None:
         """Close, or wait again if the client has not read the whole response.

@@ -15,7 +15,7 @@ from market_index_cli.descriptors import RESERVED_DESCRIPTORS
 from market_index_cli.server.connection import Connection, Limits, Waiting, close_overdue
 
 GRACE_SECONDS: Final = 10
-"""How long a shutdown waits for responses in flight."""
+"""How long a shutdown waits for responses in flight: longer than `UNREAD_SECONDS`."""
 
 _ACCEPTED_PER_TICK: Final = RESERVED_DESCRIPTORS // 8
 """The most connections that the event loop accepts per iteration. It takes four iterations to count and close them."""

@@ -10,13 +10,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from market_index import ADA, AssetId, Pair
+from market_index import ADA, AssetId, OrderBook, Pair, wire
 from market_index.freshness import parse_time
 from market_index_feeds import open_store
 from tests import command as commands
@@ -200,6 +201,22 @@ def test_a_response_in_flight_is_completed_after_a_signal(tmp_path: Path):
                 received += chunk
         assert received.partition(b"\r\n\r\n")[2] == body
         assert command.process.wait(DEADLINE_SECONDS) == 0
+
+
+@pytest.mark.thorough
+def test_a_signal_ends_a_server_whose_clients_do_not_read(tmp_path: Path):
+    deep = Pair(AssetId(b"\x01" * 28, b"deep"), ADA)
+    book = OrderBook.from_levels(deep, asks=[(str(price), 2**60) for price in range(1, 150_001)])
+    path = tmp_path / "deep.ndjson"
+    path.write_bytes(wire.order_book_to_json(book) + b"\n")
+    with running(tmp_path, path, "--port", 0) as command, ExitStack() as stack:
+        for _ in range(3):
+            client = stack.enter_context(closing(Client(command.service.port)))
+            request = f"GET /trading-view/order-book?base={deep.base}&quote=ADA HTTP/1.1\r\nHost: test\r\n\r\n"
+            client.socket.sendall(request.encode())
+            assert client.socket.recv(1) == b"H"
+        assert command.end() == 0
+        assert "Traceback" not in command.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import sys
 import threading
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index_http import bodies, compression, create_app
-from market_index_http.bodies import AnyBody, Bodies, LargeBody, SmallBody, SpelledBody, constant_fields
+from market_index_http.bodies import Bodies, Body, LargeBody, SmallBody, SpelledBody, constant_fields
 from market_index_http.slices import Slices
 from tests.asgi import request
 from tests.market_index_http.books import LARGE, MIDDLE, SMALL, book, content_of, numbered_pair
@@ -24,7 +26,7 @@ FIELDS = constant_fields(b"no-cache")
 ACCEPTS_GZIP = (b"accept-encoding", b"gzip")
 
 
-def answer(body: AnyBody, *headers: tuple[bytes, bytes], method: str = "GET") -> tuple[int, list[Any], bytes]:
+def answer(body: Body[Any], *headers: tuple[bytes, bytes], method: str = "GET") -> tuple[int, list[Any], bytes]:
     """Return the status, the headers and the content of the response."""
     messages = body.messages({"method": method, "headers": headers})
     assert messages is not None
@@ -33,6 +35,12 @@ def answer(body: AnyBody, *headers: tuple[bytes, bytes], method: str = "GET") ->
     assert {content["type"] for content in contents} == {"http.response.body"}
     assert [content.get("more_body", False) for content in contents] == [True] * (len(contents) - 1) + [False]
     return start["status"], start["headers"], b"".join(content["body"] for content in contents)
+
+
+def started(body: Body[Any], headers: list[tuple[bytes, bytes]]) -> tuple[Iterator[Any], Any]:
+    """Return a response of which only the start was sent, and the start."""
+    messages = iter(asyncio.run(body.response({"method": "GET", "headers": headers})).messages)
+    return messages, next(messages)
 
 
 class TestMessages:
@@ -94,7 +102,7 @@ class TestMessages:
 
     def test_a_spelled_body_is_not_compressed_and_has_the_given_fields(self):
         body = SpelledBody(
-            Slices((wire.EncodedPart(CONTENT),)),
+            Slices([(wire.EncodedPart(CONTENT),)]),
             "tag",
             constant_fields(b"no-cache", ((b"content-type", b"text/css"),)),
             bytes.upper,
@@ -122,7 +130,7 @@ class TestMessages:
 
         def packed(content: Slices, groups: object) -> Slices:
             compressed.append(b"".join(content.texts()))
-            return Slices((wire.EncodedPart(b"packed"),))
+            return Slices([(wire.EncodedPart(b"packed"),)])
 
         monkeypatch.setattr(compression, "gzip_slices", packed)
         parts = wire.encoded_order_book(MIDDLE)
@@ -132,33 +140,48 @@ class TestMessages:
 
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
     def test_a_large_body_is_sent_in_slices(self, method: str):
-        parts = wire.encoded_order_book(LARGE)
+        deep = book(3, 20_000)
+        parts = wire.encoded_order_book(deep)
         body = LargeBody(parts, "tag", FIELDS)
         status, headers, content = answer(body, method=method)
-        assert (status, content) == (200, wire.order_book_to_json(LARGE) if method == "GET" else b"")
-        assert dict(headers)[b"content-length"] == b"%d" % len(wire.order_book_to_json(LARGE))
+        assert (status, content) == (200, wire.order_book_to_json(deep) if method == "GET" else b"")
+        assert dict(headers)[b"content-length"] == b"%d" % len(wire.order_book_to_json(deep))
         assert list(body.messages({"method": method, "headers": []}) or ())[1].get("more_body", False) is (
             method == "GET"
         )
 
-    def test_responses_that_clients_do_not_read_share_the_content_of_all_versions(self):
-        one, cache, waiting = book(3, 20_000), Bodies(), []
+    @pytest.mark.parametrize("is_decoded", [False, True])
+    @pytest.mark.parametrize("accepted", [[], [ACCEPTS_GZIP]])
+    def test_responses_that_clients_do_not_read_share_the_content_of_all_versions(
+        self, is_decoded: bool, accepted: list[tuple[bytes, bytes]]
+    ):
+        one, cache, waiting = book(3, 10_000), Bodies(), []
         base = str(one.pair.base).upper()
-        cache.order_book(one)
+        current = cache.order_book(one)
+        current._compress()
+        length = len(wire.order_book_to_json(one))
         tracemalloc.start()
         try:
             for amount in range(1, 21):
-                one = one.apply(bids=[("0.000001", amount)])
-                body = cache.order_book(one)
-                for answering in (body, cache.respelled(body, one.pair, base, "ADA")):
-                    messages = iter(answering.messages({"method": "GET", "headers": []}) or ())
-                    waiting.append((messages, next(messages)))
+                # Changes everywhere, so that each slice differs.
+                one = one.apply(bids=[(f"0.{price:06}", amount) for price in range(1, 10_001, 500)])
+                if is_decoded:
+                    one = wire.order_book_from_json(wire.order_book_to_json(one))
+                previous, current = current, cache.order_book(one)
+                for answering in (current, cache.respelled(current, one.pair, base, "ADA")):
+                    waiting.append(started(answering, accepted))
+                assert previous is not current
+            gc.collect()
             grown = tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
+        assert grown < 8 * length
         contents = [b"".join(message["body"] for message in messages) for messages, _ in waiting]
         assert len(set(contents)) == len(waiting) == 40
-        assert grown < 8 * len(contents[0])
+        for content, (_, start) in zip(contents, waiting, strict=True):
+            assert dict(start["headers"])[b"content-length"] == b"%d" % len(content)
+        if accepted:
+            assert gzip.decompress(contents[-2]) == wire.order_book_to_json(one)
 
 
 class TestCache:
