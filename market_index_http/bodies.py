@@ -28,7 +28,7 @@ from market_index.wire import (
 from market_index_http import compression
 from market_index_http.compression import LARGE_BODY_BYTES, MIN_GZIP_BYTES
 from market_index_http.negotiation import names_entity_tag, prefers_gzip
-from market_index_http.slices import PLAIN, Slices, groups_of
+from market_index_http.slices import Slices, groups_of
 
 C = TypeVar("C", bound=Sized)
 V = TypeVar("V", OrderBook, MarketIndex)
@@ -201,12 +201,10 @@ class LargeBody(Body[Slices]):
         fields: As for `Body`.
     """
 
-    __slots__ = ("_compressing", "_groups", "_held")
+    __slots__ = ("_compressing", "_groups")
 
     def __init__(self, parts: Sequence[EncodedPart], digest: str, fields: Fields) -> None:
         self._groups = groups_of(parts)
-        # The slices of both forms exist as long as the body.
-        self._held = [PLAIN[group] for group in self._groups]
         self._compressing = Lock()
         super().__init__(Slices(self._groups), digest, fields)
 
@@ -219,18 +217,13 @@ class LargeBody(Body[Slices]):
         if not compression.is_quick(len(self._plain), self._groups):
             return None
         # Without the lock: at worst, a thread does the same.
-        return self._compress_slices()
+        self._gzip = compressed = compression.gzip_slices(self._plain, self._groups)
+        return compressed
 
     def _compress(self) -> None:
         """Compress the content once, however many threads call this."""
         with self._compressing:
-            if self._gzip is None:
-                self._compress_slices()
-
-    def _compress_slices(self) -> Slices:
-        self._gzip = compressed = compression.gzip_slices(self._plain, self._groups)
-        self._held = [*self._held, *compressed.held()]
-        return compressed
+            self._gzip = self._gzip or compression.gzip_slices(self._plain, self._groups)
 
     def _messages(self, start: Message, content: Slices) -> Messages:
         return _in_slices(start, content.texts())
@@ -261,12 +254,12 @@ class SpelledBody(Body[Slices]):
         """Return None: the body is not compressed."""
 
     def _messages(self, start: Message, content: Slices) -> Messages:
-        return _in_slices(start, self._texts(content))
+        return _in_slices(start, _respelled(self._spelled, content.texts()))
 
-    def _texts(self, content: Slices) -> Iterator[bytes]:
-        texts = content.texts()
-        yield self._spelled(next(texts))
-        yield from texts
+
+def _respelled(spelled: Callable[[bytes], bytes], texts: Iterator[bytes]) -> Iterator[bytes]:
+    yield spelled(next(texts))
+    yield from texts
 
 
 def _in_slices(start: Message, texts: Iterator[bytes]) -> Iterator[Message]:

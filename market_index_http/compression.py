@@ -76,7 +76,7 @@ def gzip_slices(content: Slices, groups: Sequence[Group]) -> Slices:
         groups: The parts of its slices.
     """
     checksum = 0
-    for one in content.held():
+    for one in content.slices:
         checksum = zlib.crc32(one.text, checksum)
     trailer = _LAST_BLOCK + struct.pack("<LL", checksum, len(content) % _MODULUS)
     return Slices(groups, _DEFLATED_SLICES, _HEADER, trailer)

@@ -23,7 +23,7 @@ from market_index.wire import EncodedPart, text_of
 
 MIN_SLICE_BYTES: Final = 256 * 1024
 MAX_SLICE_BYTES: Final = 512 * 1024
-"""The most bytes of a slice, unless it is one part, and of a message."""
+"""The most bytes of a message, which Python 3.11 copies if it is not sent, and of a slice, unless it is one part."""
 
 _BOUNDARY_MASK: Final = 0x07
 
@@ -69,7 +69,7 @@ PLAIN: Final = SliceCache(text_of)
 
 @final
 class Slices:
-    """A content in slices, which exist while there are references to those that `held` returns. Its `len` is in bytes.
+    """A content in slices, which exist at least as long as this object. Its `len` is in bytes.
 
     Args:
         groups: The parts of each slice.
@@ -78,7 +78,7 @@ class Slices:
         suffix: What follows the last slice.
     """
 
-    __slots__ = ("_cache", "_groups", "_length", "_prefix", "_suffix")
+    __slots__ = ("_cache", "_groups", "_length", "_prefix", "_suffix", "slices")
 
     def __init__(
         self, groups: Sequence[Group], cache: SliceCache = PLAIN, prefix: bytes = b"", suffix: bytes = b""
@@ -87,24 +87,25 @@ class Slices:
         self._cache = cache
         self._prefix = prefix
         self._suffix = suffix
-        self._length = len(prefix) + sum([len(one.text) for one in self.held()]) + len(suffix)
+        self.slices: list[EncodedPart] = [cache[group] for group in groups]
+        self._length = len(prefix) + sum([len(one.text) for one in self.slices]) + len(suffix)
 
     def __len__(self) -> int:
         return self._length
 
-    def held(self) -> list[EncodedPart]:
-        """Return the slices."""
-        return [self._cache[group] for group in self._groups]
-
     def texts(self) -> Iterator[bytes]:
-        """Yield the content in texts of at most `MAX_SLICE_BYTES`: the event loop of Python 3.11 copies unsent ones."""
-        last = len(self._groups) - 1
-        for position, group in enumerate(self._groups):
-            text = self._cache[group].text
-            if not position:
-                text = self._prefix + text
-            if position == last:
-                text += self._suffix
-            for start in range(0, len(text), MAX_SLICE_BYTES):
-                # A slice of all bytes is the same object.
-                yield text[start : start + MAX_SLICE_BYTES]
+        """Return an iterator over the content in texts of at most `MAX_SLICE_BYTES`, which holds only one slice."""
+        return _texts(self._groups, self._cache, self._prefix, self._suffix)
+
+
+def _texts(groups: Sequence[Group], cache: SliceCache, prefix: bytes, suffix: bytes) -> Iterator[bytes]:
+    last = len(groups) - 1
+    for position, group in enumerate(groups):
+        text = cache[group].text
+        if not position:
+            text = prefix + text
+        if position == last:
+            text += suffix
+        for start in range(0, len(text), MAX_SLICE_BYTES):
+            # A slice of all bytes is the same object.
+            yield text[start : start + MAX_SLICE_BYTES]

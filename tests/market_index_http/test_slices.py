@@ -40,25 +40,26 @@ def test_slices_contain_all_parts_in_order(parts: list[wire.EncodedPart]):
 
 def test_a_new_part_changes_few_slices():
     parts = parts_of(20_000)
-    known = set(sliced(parts).held())
+    before = sliced(parts)
+    known = set(before.slices)
     for at in range(0, 20_000, 997):
         after = sliced([*parts[:at], wire.EncodedPart(b"new"), *parts[at:]])
-        assert sum(one not in known for one in after.held()) <= 8
+        assert sum(one not in known for one in after.slices) <= 8
 
 
 def test_a_response_keeps_the_parts_but_not_the_slices():
     parts = parts_of(300)
-    held = sliced(parts).held()
-    assert sliced(parts).held()[0] is held[0]
-    sending = sliced(parts).texts()
+    content = sliced(parts)
+    assert sliced(parts).slices[0] is content.slices[0]
+    sending = content.texts()
     first = next(sending)
     assert groups_of(parts)[1] in PLAIN
-    del held
+    del content
     assert groups_of(parts)[1] not in PLAIN
     assert b"".join((first, *sending)) == wire.text_of(parts)
 
 
 def test_no_message_is_longer_than_the_limit():
     content = sliced([wire.EncodedPart(b"x" * size) for size in (100, 1_300, 100, 512, 600)])
-    assert [len(one.text) for one in content.held()] == [100, 1_300, 100, 512, 600]
+    assert [len(one.text) for one in content.slices] == [100, 1_300, 100, 512, 600]
     assert [len(text) for text in content.texts()] == [100, 512, 512, 276, 100, 512, 512, 88]
