@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from market_index_cli.descriptors import _Output
 from market_index_feeds import open_feed, open_store
 from tests.command import COMMAND, SAMPLE, invoke
 from tests.market_index_feeds.made_up import book
@@ -143,3 +145,21 @@ def test_64_file_descriptors_are_sufficient(store: Path):
     assert shell(f"ulimit -n 64; market-index pairs {store}").returncode == 0
     done = shell(f"ulimit -n 64; market-index publish {store} {SAMPLE}")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_standard_output_in_non_blocking_mode_is_waited_for(monkeypatch: pytest.MonkeyPatch):
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(4096))
+    waits: list[int] = []
+
+    def make_room(*_: object) -> None:
+        waits.append(len(os.read(reading, 2**20)))
+
+    monkeypatch.setattr("select.select", make_room)
+    with _Output(writing, "w") as output:
+        assert output.write(b"x") == 1
+    os.close(reading)
+    assert len(waits) == 1

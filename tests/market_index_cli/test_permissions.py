@@ -70,6 +70,16 @@ def test_an_unreadable_file_is_one_line_with_the_remedy(
     assert command == "serve" or run_denied(command, *stores, path, *options).returncode == 0
 
 
+def test_an_unusable_file_beside_a_store_is_named(folder: Path):
+    lock = folder / "market.db-lock"
+    lock.touch(0)
+    done = run_denied("publish", folder / "market.db")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.endswith(" (this user must be able to read and write market.db-lock)\n")
+    lock.unlink()
+    assert run_denied("publish", folder / "market.db").returncode == 0
+
+
 @pytest.mark.parametrize("arguments", [("pairs", "market.db"), ("publish", "market.db"), ("publish", "new.db", SAMPLE)])
 def test_a_store_in_a_read_only_folder_is_one_line_with_the_remedy(folder: Path, arguments: tuple[object, ...]):
     command, name, *others = arguments

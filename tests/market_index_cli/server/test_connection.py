@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Event
 from typing import Literal
+from unittest.mock import Mock
 
 import pytest
 from anyio import to_thread
@@ -279,6 +280,13 @@ class TestTime:
                 resume.wait(0.1)
             (book,) = live.current.values()
             assert received > len(wire.order_book_to_json(book))
+
+    @pytest.mark.parametrize("is_paused", [False, True])
+    def test_a_shutdown_disconnects_only_clients_that_do_not_read(self, is_paused: bool):
+        connection = Connection.__new__(Connection)
+        connection.flow, connection.transport = Mock(write_paused=is_paused), Mock()
+        connection._abort_if_unread()
+        assert connection.transport.abort.called is is_paused
 
     def test_other_systems_have_no_time_limit_for_sending(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
