@@ -175,7 +175,7 @@ class TestMessages:
             grown = tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
-        assert grown < 8 * length
+        assert grown < 16 * length
         contents = [b"".join(message["body"] for message in messages) for messages, _ in waiting]
         assert len(set(contents)) == len(waiting) == 40
         for content, (_, start) in zip(contents, waiting, strict=True):
