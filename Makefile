@@ -6,7 +6,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve browser test test-all test-faults test-matrix fuzz soak nightly mutants check docs wheel openapi bench clean
+.PHONY: help serve browser test test-all test-faults test-matrix fuzz search soak nightly mutants check docs wheel openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -74,14 +74,19 @@ FUZZ_SECONDS ?= 600
 fuzz: .venv/fuzz.installed ## compare the library with an independent grammar on random inputs, for ten minutes (FUZZ_SECONDS=60 for one)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(TARGET)
 
+SEARCH_DEPTH ?= 3
+
+search: .venv/check.installed ## search all histories of three faults for a feed or relay that breaks a promise, in two minutes (SEARCH_DEPTH=2 for seconds)
+	$(BIN)/python -m tests.market_index_feeds.search --depth $(SEARCH_DEPTH)
+
 SOAK_SECONDS ?= 1800
 
 soak: .venv/check.installed ## attack servers and their feeds for half an hour, and check all responses, memory and open files (SOAK_SECONDS=60 for a minute)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS)
 
-NIGHTLY := test-matrix fuzz soak test-faults
+NIGHTLY := test-matrix fuzz search soak test-faults
 
-nightly: ## run the tasks that take too long for each change: test-matrix, fuzz, soak, test-faults
+nightly: ## run the tasks that take too long for each change: test-matrix, fuzz, search, soak, test-faults
 	@failed=; for task in $(NIGHTLY); do \
 	  start=$$(date +%s); $(MAKE) $$task || failed="$$failed $$task"; \
 	  echo "nightly: $$task took $$(($$(date +%s) - start)) s"; \

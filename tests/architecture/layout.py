@@ -75,6 +75,7 @@ SUBJECTS: Mapping[str, str] = {
     "tests/market_index_cli/test_permissions.py": "all commands with files that the user may not read or write",
     "tests/market_index_cli/page/test_page_freshness.py": "the JavaScript module freshness.js",
     "tests/market_index_cli/page/test_page_modules.py": "the page's JavaScript modules",
+    "tests/market_index_feeds/test_search.py": "promises of feeds and relays after all short histories of faults",
     "tests/market_index_feeds/test_stores.py": "every store, and every feed that follows one",
     "tests/market_index_feeds/nats/test_credentials.py": "credentials and TLS, in addresses, connections and messages",
     "tests/market_index_feeds/nats/test_opening.py": "opening feeds and stores while servers are missing",
