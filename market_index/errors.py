@@ -14,7 +14,7 @@
         └── StoreError          in market_index_feeds
             ├── StoreBusy
             ├── Unacknowledged
-            └── BookTooLarge
+            └── BooksRejected
 
 A message states the rule, then the rejected value. Messages show values with `safe_repr`, which limits their length and
 escapes line breaks.

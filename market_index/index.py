@@ -16,7 +16,7 @@ from zlib import crc32
 from attrs import field, frozen
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
-from market_index.errors import InvalidOrderBook, safe_repr
+from market_index.errors import InvalidFreshness, InvalidOrderBook, safe_repr
 from market_index.freshness import UNKNOWN, Freshness
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
@@ -45,7 +45,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     books.
 
     `freshness` is what the books reflect and when they were published, if known. It is excluded from equality. Derived
-    indexes keep it unless `as_of` or `published_at` is given.
+    indexes keep it; `with_freshness` changes it.
 
     >>> from market_index import ADA, AssetId
     >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
@@ -54,7 +54,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     Decimal('0.0042')
     >>> len(index), book.pair in index, book.pair in index.without(book.pair), index == {book.pair: book}
     (1, True, False, True)
-    >>> index.with_books(book, as_of="slot 145000000").without(book.pair).as_of
+    >>> MarketIndex([book], as_of="slot 145000000").without(book.pair).as_of
     'slot 145000000'
 
     Raises:
@@ -95,33 +95,35 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         """Return the entry of every pair, in ledger order (decision 9)."""
         return tuple(PairInfo(book.pair.base, book.pair.quote, book.spot) for book in self._books())
 
-    def with_books(
-        self, *books: OrderBook, as_of: str | None = None, published_at: datetime | None = None
-    ) -> MarketIndex:
+    def with_books(self, *books: OrderBook) -> MarketIndex:
         """Return the index in which these books replace those of their pairs.
 
         Raises:
             InvalidOrderBook: A value is not an order book.
-            InvalidFreshness: `as_of` or `published_at` is invalid.
         """
-        freshness = self.freshness.changed(as_of, published_at)
-        return self._changed(_by_key(books).items()).with_freshness(freshness)
+        return self._changed(_by_key(books).items())
 
-    def without(self, *pairs: Pair, as_of: str | None = None, published_at: datetime | None = None) -> MarketIndex:
+    def without(self, *pairs: Pair) -> MarketIndex:
         """Return the index without these pairs; a pair that is not tracked is ignored.
 
         Raises:
             TypeError: A value is not a `Pair`.
-            InvalidFreshness: `as_of` or `published_at` is invalid.
         """
-        freshness = self.freshness.changed(as_of, published_at)
-        return self._changed([(_key(pair), None) for pair in pairs]).with_freshness(freshness)
+        return self._changed([(_key(pair), None) for pair in pairs])
 
     def with_freshness(self, freshness: Freshness) -> MarketIndex:
-        """Return the index with the same books and another freshness."""
+        """Return the index with the same books and another freshness.
+
+        Raises:
+            InvalidFreshness: The value is not a `Freshness`.
+        """
         # Usually it is the same object, and comparing by identity takes a tenth of the time.
         if freshness is self.freshness or freshness == self.freshness:
             return self
+        if type(freshness) is not Freshness:
+            raise InvalidFreshness(
+                f"freshness must be a Freshness, got {type(freshness).__name__}: {safe_repr(freshness)}"
+            )
         following = self._derived(self._chunks, self._bounds, self._size)
         _set_freshness(following, freshness)
         return following

@@ -7,15 +7,14 @@ atomically.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from threading import RLock
 from typing import Final, NoReturn, final
-from weakref import WeakSet, ref
+from weakref import WeakSet
 
 from market_index.errors import InvalidOrderBook, safe_repr
-from market_index.freshness import UNKNOWN, Freshness
+from market_index.freshness import Freshness
 from market_index.index import MarketIndex
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair
@@ -36,14 +35,11 @@ class LiveIndex:
     <MarketIndex: 1 pairs>
     """
 
-    __slots__ = ("__weakref__", "_current", "_is_shared", "_is_updating", "_lock", "_writer")
+    __slots__ = ("__weakref__", "_current", "_is_updating", "_lock")
 
     def __init__(self, books: Iterable[OrderBook] = ()) -> None:
         self._current = MarketIndex(books)
         self._lock, self._is_updating = RLock(), False
-        # The feed whose books it contains, or this object if callers published the books.
-        self._writer: ref[object] | None = ref(self) if self._current else None
-        self._is_shared = False
         _INSTANCES.add(self)
 
     @property
@@ -70,26 +66,31 @@ class LiveIndex:
         return self.update((), pairs)
 
     def update(
-        self,
-        publish: Iterable[OrderBook],
-        retract: Iterable[Pair] = (),
-        as_of: str | None = None,
-        published_at: datetime | None = None,
+        self, publish: Iterable[OrderBook], retract: Iterable[Pair] = (), freshness: Freshness | None = None
     ) -> MarketIndex:
         """Retract pairs and publish books atomically, and return the next index.
 
-        A pair in both stays, with its new book. `as_of` and `published_at` keep their values if they are None.
+        A pair in both stays, with its new book. `freshness` is that of all books of the index; None: unchanged.
 
         Raises:
             InvalidOrderBook: A value of `publish` is not an order book. Nothing is changed.
-            InvalidFreshness: `as_of` or `published_at` is invalid. Nothing is changed.
+            InvalidFreshness: `freshness` is not a `Freshness`. Nothing is changed.
             TypeError: A value of `retract` is not a `Pair`. Nothing is changed.
             RuntimeError: As `publish`.
         """
-        return self._update(self, publish, retract, lambda known: known.changed(as_of, published_at))
+        # Before the lock: an iterable of the caller may be slow, or may itself publish.
+        books, pairs = tuple(publish), tuple(retract)
+        with self._updating():
+            following = self._current.without(*pairs) if pairs else self._current
+            following = following.with_books(*books)
+            self._current = following if freshness is None else following.with_freshness(freshness)
+            return self._current
 
-    def show(self, index: MarketIndex) -> None:
+    def show(self, index: MarketIndex, instead_of: MarketIndex | None = None) -> bool:
         """Replace the whole index atomically: for a live index with a single writer.
+
+        With `instead_of`, it is replaced only if that is the current index, so that the caller learns of other writers.
+        Return whether it was replaced.
 
         Raises:
             InvalidOrderBook: The value is not a market index.
@@ -98,38 +99,10 @@ class LiveIndex:
         if type(index) is not MarketIndex:
             raise InvalidOrderBook(f"index must be a MarketIndex, got {type(index).__name__}: {safe_repr(index)}")
         with self._updating():
+            if instead_of is not None and self._current is not instead_of:
+                return False
             self._current = index
-            # No book of an earlier writer is left.
-            self._writer, self._is_shared = ref(self), False
-
-    def update_from(
-        self, feed: object, publish: Iterable[OrderBook], retract: Iterable[Pair], freshness: Freshness
-    ) -> MarketIndex:
-        """Update as `update` does, on behalf of a feed, whose books all have this freshness.
-
-        If there is another writer, the freshness of the whole index is unknown, and remains unknown.
-        """
-        return self._update(feed, publish, retract, lambda _: freshness)
-
-    def _update(
-        self,
-        writer: object,
-        publish: Iterable[OrderBook],
-        retract: Iterable[Pair],
-        after: Callable[[Freshness], Freshness],
-    ) -> MarketIndex:
-        # Before the lock: an iterable of the caller may be slow, or may itself publish.
-        books, pairs = tuple(publish), tuple(retract)
-        with self._updating():
-            current = following = self._current
-            is_shared = self._is_shared or (self._writer is not None and self._writer() is not writer)
-            freshness = after(current.freshness)
-            if pairs:
-                following = following.without(*pairs)
-            following = following.with_books(*books)
-            self._current = following.with_freshness(UNKNOWN if is_shared else freshness)
-            self._writer, self._is_shared = self._writer or ref(writer), is_shared
-            return self._current
+            return True
 
     @contextmanager
     def _updating(self) -> Iterator[None]:

@@ -151,8 +151,9 @@ class RestingOrders(Mapping[str, Order]):
             following = change.applied(before or OrderBook(change.pair), self._excess, excess)
             if following is not before:
                 books.append(following)
+        index = self.index.with_books(*books)
         return _resting_orders(
-            self.index.with_books(*books, as_of=as_of),
+            index.with_freshness(index.freshness.changed(as_of)),
             self._by_id.changed(changed),
             self._by_pair.changed(ids_by_pair),
             self._excess.changed(excess.items()),

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import click
+from attrs import define
 
-from market_index import Freshness, OrderBook, Pair
+from market_index import Freshness
 from market_index_cli.console import counted, loading_progress, log_plainly
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, NoOrderBook, feed_errors
 from market_index_cli.options import HISTORY, STORE, WAIT, AsOf
-from market_index_feeds import (
-    BookBatch,
-    BookStream,
-    BookTooLarge,
-    Receipt,
-    RejectedLine,
-    Store,
-    is_sqlite,
-    open_book_stream,
-    open_store,
-)
-
-_MAX_NUMBERS: Final = 20
-"""How many rejected lines a summary names by their numbers."""
+from market_index_feeds import BooksRejected, Feed, Receipt, Store, Update, is_sqlite, open_feed, open_store
 
 
 @click.command(
@@ -79,14 +67,14 @@ def publish(
 ) -> None:
     """Publish order books into STORE: those of BOOKS, a file with one per line, or - for standard input.
 
-    If STORE does not exist, it is created. Lines are published as they arrive, each batch in one change. An invalid
-    line is rejected, with its number and the reason, and does not affect the others. With --replace, the pair that it
-    names is not changed; if it names none, no pair is retracted. If BOOKS has no order book, nothing is replaced.
+    If STORE does not exist, it is created. A file is published in one change, and a stream as its lines arrive. An
+    invalid line is rejected, with its number and the reason, and does not affect the others. With --replace, no pair is
+    retracted then. If BOOKS has no order book, nothing is replaced.
 
     A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the books before it in one change. After the first
     one, books wait for the next commit line. If BOOKS contains events of orders (orders:events.ndjson, or orders:-),
-    each block is one change, and the first block retracts all pairs that it does not name. Without BOOKS, a heartbeat
-    is published into an existing STORE: it shows that the publisher is alive.
+    the first block retracts all pairs that it does not name. Commits or blocks that arrive together are one change.
+    Without BOOKS, a heartbeat is published into an existing STORE: it shows that the publisher is alive.
     """
     if books is not None:
         _require_lines(books)
@@ -96,33 +84,13 @@ def publish(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     log_plainly()
     with feed_errors():
-        stream = None if books is None else open_book_stream(books, history=history)
-        with open_store(target, wait=wait, synchronous=synchronous, make=stream is not None) as store:
-            if stream is None:
+        feed = None if books is None else open_feed(books, history=history, follow=False)
+        with open_store(target, wait=wait, synchronous=synchronous, make=feed is not None) as store:
+            if feed is None:
                 receipt = store.update((), as_of=as_of)
                 click.echo(f"{store.target}: heartbeat published, revision {receipt.revision}")
             else:
-                _publish_stream(store, stream, as_of, replace=replace)
-
-
-def _publish_stream(store: Store, stream: BookStream, as_of: str | None, *, replace: bool) -> None:
-    rejected = _Rejections()
-    try:
-        (_replace if replace else _publish)(store, stream, rejected, as_of)
-    finally:
-        if rejected.count:
-            click.echo(f"{stream.source}: {rejected}", err=True)
-    if stream.uncommitted:
-        uncommitted = counted(stream.uncommitted, stream.pending_record)
-        click.echo(f"{stream.source}: {uncommitted} after the last {stream.commit} not published", err=True)
-    if stream.problem:
-        click.echo(f"{stream.source}: {stream.problem}", err=True)
-    if rejected.hides_as_of:
-        click.echo(f"{store.target}: as_of not recorded, because of what was rejected", err=True)
-    elif rejected.too_large and rejected.has_as_of:
-        click.echo(f"{store.target}: as_of not recorded while an older book of a rejected pair is stored", err=True)
-    if rejected.count or rejected.too_large or stream.uncommitted or stream.problem:
-        raise SystemExit(EXIT_REJECTED)
+                _publish_all(_Publication(store, feed, as_of), replace=replace)
 
 
 def _require_lines(books: str) -> None:
@@ -137,157 +105,117 @@ def _require_lines(books: str) -> None:
         )
 
 
-class _Rejections:
-    """The rejected lines: their count, the numbers of the first ones, and the pairs that they name (None for any)."""
-
-    def __init__(self) -> None:
-        self.count = self.too_large = 0
-        self.has_as_of = self.hides_as_of = False
-        self.pairs: set[Pair | None] = set()
-        self._numbers: list[int] = []
-
-    def report_too_large(self, publish: Callable[[], Receipt]) -> Receipt:
-        """Publish, print which books were too large, and return the receipt."""
-        try:
-            return publish()
-        except BookTooLarge as error:
-            self.too_large += len(error.pairs)
-            click.echo(str(error), err=True)
-            return error.receipt
-
-    def visible_as_of(self, as_of: str | None, *, is_current: bool) -> str | None:
-        """Return the as_of; None if a book may be older than that because a newer one was rejected."""
-        self.has_as_of = self.has_as_of or as_of is not None
-        if is_current:
-            return as_of
-        self.hides_as_of = self.hides_as_of or as_of is not None
-        return None
-
-    def add(self, line: RejectedLine) -> None:
-        """Record a line, without its text: there may be many, each of several megabytes."""
-        self.count += 1
-        self.pairs.add(line.pair)
-        if len(self._numbers) < _MAX_NUMBERS:
-            self._numbers.append(line.number)
-
-    def __str__(self) -> str:
-        more = f" and {self.count - len(self._numbers)} more" if self.count > len(self._numbers) else ""
-        return f"{counted(self.count, 'line')} rejected: {', '.join(map(str, self._numbers))}{more}"
-
-
+@define
 class _Publication:
-    """Publishes batches into a store, and counts the changes."""
+    """The books of a feed that are published into a store, and what the summary says of it."""
 
-    def __init__(self, store: Store, rejected: _Rejections) -> None:
-        self._store = store
-        self._rejected = rejected
-        self.books: int = 0
-        self.retracted: int = 0
-        self._revision = store.revision
+    store: Store
+    feed: Feed
+    as_of: str | None
+    published: int = 0
+    retracted: int = 0
+    rejected_lines: int = 0
+    rejected_books: int = 0
+    has_as_of: bool = False
+    hides_as_of: bool = False
+    unknown: str | None = None
 
-    def add(
-        self,
-        books: list[OrderBook],
-        as_of: str | None = None,
-        freshness: Freshness | None = None,
-        removed: Collection[Pair] = (),
-        *,
-        is_whole: bool = False,
-    ) -> None:
-        """Publish one batch in one change. If it is whole, all other pairs are retracted."""
-        if is_whole:
-            write = partial(self._store.replace, books, freshness=freshness)
-        else:
-            write = partial(self._store.update, books, removed, as_of, freshness=freshness)
-        receipt = self._rejected.report_too_large(write)
-        self.books += receipt.published
+    def updates(self) -> Iterator[Update]:
+        """Yield the updates of the feed as they arrive, show progress on a terminal, and count rejected lines."""
+        with loading_progress(self.feed.source) as progress:
+            for update in self.feed.updates(progress):
+                if update.is_loading:
+                    self.rejected_lines += len(update.rejected)
+                else:
+                    self.unknown = update.unknown
+                    yield update
+
+    def freshness(self, given: Freshness | None) -> Freshness:
+        """Return the freshness to store: the given one, by default with the wall clock; no as_of if it may be wrong."""
+        if given is not None and self.as_of is not None:
+            raise click.UsageError(f"{self.feed.source} sets the as_of of its books: omit --as-of")
+        as_of = self.as_of if given is None else given.as_of
+        self.has_as_of = as_of is not None
+        self.hides_as_of = self.has_as_of and bool(self.feed.content.coverage.invalid)
+        as_of = None if self.hides_as_of else as_of
+        published_at = None if given is None else given.published_at
+        return Freshness(as_of, published_at or datetime.now(UTC))
+
+    def write(self, write: Callable[[], Receipt]) -> Receipt:
+        """Write, print which books were not accepted, and return the receipt."""
+        try:
+            receipt = write()
+        except BooksRejected as error:
+            receipt = error.receipt
+            self.rejected_books += len(error.pairs)
+            click.echo(str(error), err=True)
+        self.published += receipt.published
         self.retracted += receipt.retracted
-        self._revision = receipt.revision
-
-    def __str__(self) -> str:
-        retracted = f", {counted(self.retracted, 'pair')} retracted" if self.retracted else ""
-        books = counted(self.books, "order book")
-        return f"{self._store.target}: {books} published{retracted}, revision {self._revision}"
+        return receipt
 
 
-def _publish(store: Store, stream: BookStream, rejected: _Rejections, as_of: str | None) -> None:
-    publication, ended, is_whole = _Publication(store, rejected), False, stream.knows_all_pairs
-    # The last batch of a file is published together with the as_of.
-    last: list[OrderBook] = []
+def _publish_all(publication: _Publication, *, replace: bool) -> None:
+    feed = publication.feed
     try:
-        for batch in _batches(stream, rejected, as_of):
-            if batch.commit is not None:
-                freshness = _freshness(batch.commit, rejected, is_current=stream.is_current)
+        (_replace if replace else _publish)(publication)
+    finally:
+        if publication.rejected_lines:
+            click.echo(f"{feed.source}: {counted(publication.rejected_lines, 'line')} rejected", err=True)
+    if publication.hides_as_of:
+        click.echo(f"{publication.store.target}: as_of not recorded, because of what was rejected", err=True)
+    elif publication.has_as_of and publication.rejected_books:
+        click.echo(
+            f"{publication.store.target}: as_of not recorded while an older book of a rejected pair is stored", err=True
+        )
+    if publication.rejected_lines or publication.rejected_books or publication.unknown is not None:
+        raise SystemExit(EXIT_REJECTED)
+
+
+def _publish(publication: _Publication) -> None:
+    store, feed = publication.store, publication.feed
+    receipt, named_all, ended = Receipt(store.revision), False, False
+    try:
+        for update in publication.updates():
+            freshness, is_last = None, publication.as_of is not None and not update.has_more
+            if is_last:
+                _require_books(feed)
+            if is_last or update.freshness is not None:
+                freshness = publication.freshness(update.freshness)
+            if feed.content.coverage.names_all_pairs and not named_all:
                 # The stored books may be those of another stream, or of an earlier run of the producer.
-                publication.add(batch.books, freshness=freshness, removed=batch.removed, is_whole=is_whole)
-                is_whole = False
-            elif batch.books and as_of is not None and stream.size:
-                if last:
-                    publication.add(last)
-                last = batch.books
-            elif batch.books:
-                publication.add(batch.books)
-        if as_of is not None:
-            _require_books(stream)
-            publication.add(last, rejected.visible_as_of(as_of, is_current=stream.is_current))
+                named_all = True
+                write = partial(store.replace, feed.content.index.values())
+            elif update.books or update.removed or freshness is not None:
+                write = partial(store.update, update.books, update.removed)
+            else:
+                continue
+            receipt = publication.write(partial(write, freshness=freshness))
         ended = True
     finally:
-        if publication.books or publication.retracted or ended:
-            click.echo(str(publication))
+        if ended or publication.published or publication.retracted:
+            retracted = f", {counted(publication.retracted, 'pair')} retracted" if publication.retracted else ""
+            published = counted(publication.published, "order book")
+            click.echo(f"{store.target}: {published} published{retracted}, revision {receipt.revision}")
 
 
-def _replace(store: Store, stream: BookStream, rejected: _Rejections, as_of: str | None) -> None:
-    # In memory, because their as_of is known only at the end.
-    books: dict[Pair, OrderBook] = {}
-    commit, has_commit = Freshness(as_of), False
-    for batch in _batches(stream, rejected, as_of):
-        books.update((book.pair, book) for book in batch.books)
-        for pair in batch.removed:
-            del books[pair]
-        commit, has_commit = batch.commit or commit, has_commit or batch.commit is not None
-    _require_books(stream, has_commit=has_commit)
-    # If a commit names all pairs, rejected lines name no other pair.
-    hidden = set[Pair | None]() if stream.knows_all_pairs else rejected.pairs
-    kept = 0
-
-    def keep(pair: Pair) -> bool:
-        nonlocal kept
-        stays = None in hidden or pair in hidden
-        kept += stays
-        return stays
-
-    # A kept pair has an older book.
-    is_current = stream.is_current and hidden <= books.keys()
-    freshness = _freshness(commit, rejected, is_current=is_current)
-    receipt = rejected.report_too_large(lambda: store.replace(books.values(), keep, freshness=freshness))
-    because = f", {kept} kept because of rejected lines" if kept else ""
+def _replace(publication: _Publication) -> None:
+    store, feed = publication.store, publication.feed
+    given: Freshness | None = None
+    for update in publication.updates():
+        given = given if update.freshness is None else update.freshness
+    _require_books(feed)
+    content = feed.content
+    retract = content.coverage.retracted if content.coverage.invalid else None
+    freshness = publication.freshness(given)
+    receipt = publication.write(lambda: store.replace(content.index.values(), retract, freshness=freshness))
+    kept = f", {len(receipt.kept)} kept because of rejected lines" if receipt.kept else ""
     click.echo(
-        f"{store.target}: {counted(stream.books, 'order book')}, of which {receipt.published} are new, "
-        f"{counted(receipt.retracted, 'pair')} retracted{because}, revision {receipt.revision}"
+        f"{store.target}: {counted(feed.books, 'order book')}, of which {receipt.published} are new, "
+        f"{counted(receipt.retracted, 'pair')} retracted{kept}, revision {receipt.revision}"
     )
 
 
-def _freshness(commit: Freshness, rejected: _Rejections, *, is_current: bool) -> Freshness:
-    """Return the freshness to store: that of a commit line, by default with the wall clock of this machine."""
-    as_of = rejected.visible_as_of(commit.as_of, is_current=is_current)
-    return Freshness(as_of, commit.published_at or datetime.now(UTC))
-
-
-def _require_books(stream: BookStream, *, has_commit: bool = False) -> None:
+def _require_books(feed: Feed) -> None:
     # An empty state of the orders is valid.
-    if not stream.books and not (has_commit and stream.knows_all_pairs):
-        raise NoOrderBook(f"{stream.source} must contain an order book, got none: nothing was changed")
-
-
-def _batches(stream: BookStream, rejected: _Rejections, as_of: str | None) -> Iterator[BookBatch]:
-    """Yield the batches of a stream as they arrive, and show progress on a terminal."""
-    with loading_progress(stream.source) as progress:
-        for batch in stream.batches():
-            if batch.commit is not None and as_of is not None:
-                raise click.UsageError(
-                    f"{stream.source} has a {stream.commit}, which sets the as_of of the books: omit --as-of"
-                )
-            for line in batch.rejected:
-                rejected.add(line)
-            yield batch
-            progress(batch.offset, stream.size)
+    if not feed.books and not feed.content.coverage.is_complete:
+        raise NoOrderBook(f"{feed.source} must contain an order book, got none: nothing was changed")

@@ -28,8 +28,8 @@ def relay(source: str, target: str, *, history: int | None, wait: float) -> None
     """Follow FEED and publish its books into STORE, until a signal ends the relay.
 
     At the start and after every interruption, the whole of STORE is made the same as FEED: a pair that FEED does not
-    name is retracted, unless FEED has no book at all or rejected a record that may name the pair. No other program may
-    publish into STORE. While the servers of STORE do not answer, the relay retries.
+    name is retracted, unless FEED is not complete or contains an invalid record. No other program may publish into
+    STORE. While the servers of STORE do not answer, the relay retries.
     """
     log_with_times()
     with feed_errors(), open_feed(source, history=history) as feed:

@@ -12,31 +12,26 @@ A `Store` saves the books that are published into it. A `Relay` copies a feed in
 True
 """
 
-from market_index_feeds.book_stream import BookBatch, BookStream
 from market_index_feeds.errors import FeedError
 from market_index_feeds.feed import Feed
-from market_index_feeds.line_content import RejectedLine
-from market_index_feeds.medium import Progress
+from market_index_feeds.medium import Progress, Update
 from market_index_feeds.relay import Relay
-from market_index_feeds.sources import is_sqlite, open_book_stream, open_feed, open_store
-from market_index_feeds.store import BookTooLarge, Receipt, Store, StoreBusy, StoreError, Unacknowledged
+from market_index_feeds.sources import is_sqlite, open_feed, open_store
+from market_index_feeds.store import BooksRejected, Receipt, Store, StoreBusy, StoreError, Unacknowledged
 
 __all__ = [
-    "BookBatch",
-    "BookStream",
-    "BookTooLarge",
+    "BooksRejected",
     "Feed",
     "FeedError",
     "Progress",
     "Receipt",
-    "RejectedLine",
     "Relay",
     "Store",
     "StoreBusy",
     "StoreError",
     "Unacknowledged",
+    "Update",
     "is_sqlite",
-    "open_book_stream",
     "open_feed",
     "open_store",
 ]

@@ -10,15 +10,14 @@ class FeedError(MarketIndexError):
 
 
 class Unavailable(Exception):
-    """A `Source` cannot be read now. The follower retries, unless the error `is_final`.
+    """A `Source` cannot be read now. The feed tries again.
 
     `reason` completes the message "market.db cannot be read: ...".
     """
 
-    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.is_final = is_final
 
 
 def reason_of(error: BaseException) -> str:

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Hashable, Iterator
 from typing import ClassVar, TypeAlias
 
 from attrs import frozen
 
 from market_index import Freshness, Pair
 from market_index_feeds.line_source import MAX_LINE_BYTES, Line, LineBatch
-from market_index_feeds.medium import Delta, Names, Rejected
+from market_index_feeds.medium import Rejected, Unnamed, Update
 
 
 @frozen
 class RejectedLine:
-    """A rejected line: its number, the reason, which pair it names, and its record if that can be overwritten."""
+    """A rejected line: its number, the reason, what is `invalid` until it is overwritten, and its identity, if any.
+
+    `invalid` is None for a line that cannot contain an order book: it is only counted.
+    """
 
     number: int
     reason: str
-    names: Pair | Names
+    invalid: Pair | Unnamed | None = None
     record: str | None = None
-
-    @property
-    def pair(self) -> Pair | None:
-        """The pair that the line names; None if it names none, or may name any."""
-        return self.names if isinstance(self.names, Pair) else None
 
     def as_record(self) -> Rejected:
         """Return the rejection in the form of an update."""
-        return Rejected(f"line {self.number}", self.reason, self.names, self.record)
+        return Rejected(f"line {self.number}", self.reason, self.record)
 
 
 Reported: TypeAlias = RejectedLine | Freshness
@@ -45,9 +43,6 @@ class LineContent(ABC):
     pending_record: ClassVar[str]
     """The noun for a record that waits for such a line."""
 
-    knows_all_pairs: ClassVar[bool] = False
-    """Whether a commit names all pairs, so that neither a rejected line nor a later one names another pair."""
-
     @property
     def problem(self) -> str | None:
         """Why the current content is not known from the lines read so far; None if it is."""
@@ -58,7 +53,7 @@ class LineContent(ABC):
         """Read the lines of the next batch, and report each line that is rejected or makes others visible."""
 
     @abstractmethod
-    def changes(self) -> Delta:
+    def changes(self) -> Update:
         """Return what became visible since `deliver` was last called."""
 
     @abstractmethod
@@ -70,9 +65,15 @@ class LineContent(ABC):
     def pending(self) -> int:
         """The number of records that wait to become visible."""
 
+    @property
+    def pending_invalid(self) -> Collection[Hashable]:
+        """What is invalid of the records that wait to become visible."""
+        return ()
+
+    @property
     @abstractmethod
-    def unfinished(self, batch: LineBatch) -> Pair | Names:
-        """Return which pair the unread lines after a batch may name; `batch.unfinished` starts the first of them."""
+    def reads_on(self) -> bool:
+        """Whether the next line, of which only a part was read, may change what is visible now."""
 
 
 def lines_of(batch: LineBatch) -> Iterator[tuple[Line, str | None]]:

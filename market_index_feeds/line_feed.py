@@ -1,4 +1,4 @@
-"""The source of a feed for all media of lines: it follows a file or a stream, and yields snapshots and deltas."""
+"""The source of a feed for all media of lines: it follows a file or a stream."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Final
 
 from attrs import evolve
 
-from market_index import Pair
 from market_index_feeds.line_content import LineContent, RejectedLine
 from market_index_feeds.line_source import LineBatch, LineSource
-from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.medium import Progress, Rejected, Source, Unnamed, Update
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -21,8 +20,8 @@ LOG: Final = logging.getLogger(__name__)
 class LineFeedSource(Source):
     """A file or stream of lines.
 
-    The content of a file is a snapshot whenever it is opened, and each append is a delta. What a stream delivers up to
-    its first idle period is a snapshot, which is whole only at the end of the stream.
+    The whole content of a file is read whenever it is opened, and each append is an update. Of a stream, what it
+    delivers up to its first idle period counts as its whole content.
     """
 
     record = "lines"
@@ -37,30 +36,27 @@ class LineFeedSource(Source):
         # Kept between calls of `updates`: a stream delivers a batch again if its update was not delivered.
         self._content = new_content()
         self._offset = 0
+        self._is_blank = True
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
-        """Yield a snapshot of each file, and a delta for each batch of appended lines."""
-        is_loading = False
-        seen: tuple[int, bool] | None = None
-        unfinished: Pair | Names = Names.NONE
+        """Yield the whole content of each file, and the changes of each batch of appended lines."""
+        is_loading = is_rewritten = False
         with closing(self._lines.batches(stop)) as batches:
             for batch in batches:
                 if batch.is_start:
-                    is_loading, self._content, self._offset = True, self._new_content(), 0
+                    is_loading, is_rewritten = True, batch.is_rewritten
+                    if not self._lines.is_stream:
+                        self._content, self._offset, self._is_blank = self._new_content(), 0, True
                 if rejected := self._read(batch):
-                    yield Loading(rejected=rejected)
-                state = batch.offset, batch.is_caught_up
-                if state != seen or batch.is_end:
-                    seen, unfinished = state, self._content.unfinished(batch)
+                    yield Update(rejected=rejected, is_loading=True)
                 if is_loading and progress is not None:
-                    progress(*((0, 0) if self._lines.is_stream else (batch.offset, batch.size)))
+                    progress(batch.offset if batch.size else 0, batch.size)
                 if is_loading and not batch.is_caught_up:
                     continue
-                if batch.is_end:
-                    self._log_uncommitted()
-                update = self._update(batch, unfinished, is_loading=is_loading)
+                update = self._update(batch, is_loading=is_loading, is_rewritten=is_rewritten)
                 yield update
-                is_loading = is_loading and not isinstance(update, Snapshot)
+                is_loading = is_loading and not update.replaces_all
+                self._files += update.replaces_all
                 self._content.deliver()
 
     def _read(self, batch: LineBatch) -> list[Rejected]:
@@ -70,47 +66,37 @@ class LineFeedSource(Source):
         self._offset = batch.offset
         return [one.as_record() for one in self._content.read(batch) if isinstance(one, RejectedLine)]
 
-    def _update(self, batch: LineBatch, unfinished: Pair | Names, *, is_loading: bool) -> Snapshot | Delta:
-        content, has_more = self._content, self._lines.is_stream and not batch.is_end
-        changes = content.changes()
-        changes = evolve(
+    def _update(self, batch: LineBatch, *, is_loading: bool, is_rewritten: bool) -> Update:
+        content, changes = self._content, self._content.changes()
+        self._is_blank = self._is_blank and not changes.books and not changes.is_publication
+        # A file that is rewritten in place may not be whole yet, nor one whose lines wait, and a stream never is.
+        is_waiting = bool(content.pending or content.pending_invalid or not batch.is_finished)
+        is_whole_file = not (self._is_blank or is_waiting or is_rewritten or self._lines.is_stream)
+        is_unfinished = content.reads_on and not batch.is_finished
+        update = evolve(
             changes,
-            unfinished=unfinished,
-            is_whole=changes.is_whole and (content.knows_all_pairs or not has_more),
-            has_more=has_more,
+            is_complete=changes.is_complete or is_whole_file or None,
+            invalid=[
+                *changes.invalid,
+                *([Unnamed.UNFINISHED] if is_unfinished else []),
+                *(content.pending_invalid if batch.is_end else ()),
+            ],
+            resolved=[*changes.resolved, *([] if is_unfinished else [Unnamed.UNFINISHED])],
+            has_more=self._lines.is_stream and not batch.is_end,
             problem=batch.problem,
-            unknown=content.problem,
+            unknown=content.problem or (self._uncommitted() if batch.is_end else None),
         )
         # The content of a replaced file stays live until the content of the new file is known.
-        is_waiting = self._files > 0 and content.problem is not None and not changes.is_publication
-        return self._snapshot(batch, changes) if is_loading and not is_waiting else changes
-
-    def _snapshot(self, batch: LineBatch, changes: Delta) -> Snapshot:
-        self._files += 1
-        content, unfinished = self._content, changes.unfinished
-        if unfinished is not Names.NONE and batch.unfinished is not None:
+        if not is_loading or (self._files and content.problem is not None and not changes.is_publication):
+            return update
+        if is_unfinished and batch.unfinished is not None:
             LOG.info("%s: line %d waits for its newline", self.name, batch.unfinished.number)
         if content.pending:
             LOG.info("%s: %d %ss wait for a %s", self.name, content.pending, content.pending_record, content.commit)
-        return Snapshot(
-            books=changes.books,
-            rejected=changes.rejected,
-            rejected_names=changes.rejected_names,
-            unfinished=unfinished,
-            freshness=changes.freshness,
-            is_publication=changes.is_publication,
-            books_read=changes.books_read,
-            is_whole=changes.is_whole,
-            has_more=changes.has_more,
-            problem=changes.problem,
-            unknown=changes.unknown,
-            is_blank=not changes.books and not changes.is_publication,
-            reload_reason="it was replaced or truncated" if self._files > 1 else None,
-        )
+        reason = "it was replaced or truncated" if self._files else None
+        return evolve(update, replaces_all=True, is_blank=self._is_blank, reload_reason=reason)
 
-    def _log_uncommitted(self) -> None:
-        """Log how many records of a stream are not visible at its end."""
-        content = self._content
-        if pending := content.pending:
-            record, commit = content.pending_record, content.commit
-            LOG.warning("%s: %d %ss after the last %s are not served", self.name, pending, record, commit)
+    def _uncommitted(self) -> str | None:
+        """Return how many records are not visible at the end of a stream; None if all are."""
+        count, record, commit = self._content.pending, self._content.pending_record, self._content.commit
+        return f"ended while {count} {record}{'' if count == 1 else 's'} waited for a {commit}" if count else None

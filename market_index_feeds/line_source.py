@@ -70,6 +70,9 @@ class LineBatch:
     is_start: bool = False
     """Whether the lines are the first ones of a file. The lines of the previous file are gone then."""
 
+    is_rewritten: bool = False
+    """Whether they are the first ones of a file that was rewritten in place, so that it may not be whole yet."""
+
     is_end: bool = False
     """Whether no more lines follow."""
 
@@ -80,6 +83,11 @@ class LineBatch:
     def is_caught_up(self) -> bool:
         """Whether there was nothing more to read at that time."""
         return self.unfinished is not None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it ends with a newline, or nothing that follows can end it."""
+        return self.is_end or (self.unfinished is not None and self.unfinished.text == b"")
 
 
 class LineCutter:
@@ -141,41 +149,48 @@ class LineFile(LineSource):
     def __init__(self, name: str, path: Path) -> None:
         super().__init__(name)
         self._path = path
+        # The device and inode of the last file that was rewritten in place.
+        self._rewritten: tuple[int, int] | None = None
 
     def batches(self, stop: Event) -> Generator[LineBatch, None, None]:
         """Yield the content of the file, then what is appended; again from the start for each file that replaces it."""
         while not stop.is_set():
             with open_regular(self._path) as file:
-                yield from self._batches(file, stop)
+                status = os.fstat(file.fileno())
+                identity = status.st_dev, status.st_ino
+                if (yield from self._batches(file, stop, is_rewritten=identity == self._rewritten)):
+                    self._rewritten = identity
 
-    def _batches(self, file: FileIO, stop: Event) -> Generator[LineBatch, None, None]:
-        """Yield the lines of one open file until it is replaced, truncated or overwritten."""
+    def _batches(self, file: FileIO, stop: Event, *, is_rewritten: bool) -> Generator[LineBatch, None, bool]:
+        """Yield the lines of one open file until another replaces it, or it is rewritten in place. Return which."""
         cutter, offset, is_start, problem, tail = LineCutter(), 0, True, None, b""
         while not stop.is_set():
             chunk = file.read(_CHUNK_BYTES) or b""
             if not chunk and not is_start:
                 if stop.wait(POLL_SECONDS):
-                    return
-                problem = None
+                    break
+                is_replaced, problem = False, None
                 try:
-                    is_over = not self._is_at_path(file) or os.fstat(file.fileno()).st_size < offset
+                    is_replaced = not self._is_at_path(file)
                 except FileNotFoundError as error:
                     # It may still be appended to, by a program that has it open.
-                    is_over, problem = False, reason_of(error)
+                    problem = reason_of(error)
+                is_truncated = os.fstat(file.fileno()).st_size < offset
                 # Read again after the check, to miss nothing that was appended before the file was replaced.
                 chunk = file.read(_CHUNK_BYTES) or b""
-                if is_over and not chunk:
-                    return
+                if not chunk and (is_replaced or is_truncated):
+                    return not is_replaced
             # Checked after the read: the chunk may belong to other content.
             if os.pread(file.fileno(), len(tail), offset - len(tail)) != tail:
-                return
+                return True
             offset += len(chunk)
             tail = (tail + chunk)[-_TAIL_BYTES:]
             size = max(os.fstat(file.fileno()).st_size, offset)
             lines = list(cutter.feed(chunk))
             unfinished = cutter.unfinished if offset == size else None
-            yield LineBatch(lines, unfinished, offset, size, is_start, problem=problem)
+            yield LineBatch(lines, unfinished, offset, size, is_start, is_rewritten, problem=problem)
             is_start = False
+        return False
 
     def _is_at_path(self, file: FileIO) -> bool:
         return os.path.samestat(self._path.stat(), os.fstat(file.fileno()))
@@ -236,20 +251,17 @@ class LineStream(LineSource):
         chunk = _read_within(descriptor, STREAM_IDLE_SECONDS)
         self._offset += len(chunk or b"")
         lines = list(self._cutter.feed(chunk or b""))
-        unfinished = self._cutter.unfinished if not chunk or monotonic() > loaded_at else None
+        # A file has an end, and is one batch after the other until then.
+        is_caught_up = not chunk or (monotonic() > loaded_at and not self.size)
+        unfinished = self._cutter.unfinished if is_caught_up else None
         return LineBatch(lines, unfinished, self._offset, self.size, is_end=chunk == b"")
 
 
-def open_lines(source: str) -> LineFile | LineStream:
-    """Open a file or a pipe by its path, or standard input by `-`, for following. Raises `FeedError`."""
-    stream = open_stream(source)
-    if source == "-" or not Path(source).is_file():
-        return stream
-    return LineFile(stream.name, Path(source))
+def open_lines(source: str, *, follow: bool) -> LineFile | LineStream:
+    """Open a file or a pipe by its path, or standard input by `-`. Raises `FeedError`.
 
-
-def open_stream(source: str) -> LineStream:
-    """Open a file or a pipe by its path, or standard input by `-`, for reading once. Raises `FeedError`."""
+    A file that is not followed is read as a stream, to its end.
+    """
     if source == "-":
         try:
             os.read(_STANDARD_INPUT, 0)  # fails if it is closed or write-only
@@ -263,7 +275,7 @@ def open_stream(source: str) -> LineStream:
         raise FeedError(f"{name} cannot be opened: {reason_of(error)}") from None
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISREG(mode)):
         raise FeedError(f"{name} cannot be opened: it must be a regular file, a pipe or a character device")
-    return LineStream(name, source)
+    return LineFile(name, Path(source)) if follow and stat.S_ISREG(mode) else LineStream(name, source)
 
 
 def _read_within(descriptor: int, seconds: float) -> bytes | None:

@@ -1,7 +1,7 @@
-"""The interface of a medium: a `Source`, which yields its content as snapshots and deltas.
+"""The interface of a medium: a `Source`, which yields its content and its changes as updates.
 
-A source only reads. The `Follower` does what all feeds have in common: the thread, the pairs in the live index,
-retries, backoff, logging and counters. `docs/adding-a-medium.md` has an example.
+A source only reads. The `Feed` does what all feeds have in common: the thread, the pairs in the live index, retries,
+backoff, logging and counters. `docs/adding-a-medium.md` has an example.
 """
 
 from __future__ import annotations
@@ -24,49 +24,69 @@ An exception that it raises ends the loading.
 """
 
 
-class Names(Enum):
-    """What a rejected record names if that is not one known pair."""
+class Unnamed(Enum):
+    """The identities of invalid records that do not show of which pair they are."""
 
-    ANY = "any pair: its name cannot be read"
-    NONE = "no pair: its name is not that of a pair"
+    UNREADABLE = "the records whose pair cannot be read"
+    UNFINISHED = "the record that is still being written"
 
 
 @frozen
 class Rejected:
-    """A record that does not contain a valid order book. The pair that it `names` keeps its last valid book.
+    """A record that does not contain what it must.
 
     `place` and `reason` are for the log: "line 7 rejected: not JSON". `record` identifies a record that can be
-    overwritten, such as a row: it is the pair, if the record names one. The rejection of such a record is counted and
-    logged once, until the record is valid again. It is None for a record that cannot be overwritten, such as a line:
-    each rejection counts.
+    overwritten, such as a row, by its pair or by the name that it is stored under: its rejection is counted and logged
+    once, until the record is valid or removed. It is None for a record that cannot be overwritten, such as a line.
     """
 
     place: str
     reason: str
-    names: Pair | Names
     record: Hashable | None = None
 
 
 @frozen(kw_only=True)
-class _Update:
-    """The fields that snapshots and deltas have in common."""
+class Update:
+    """The whole content of a source, or its changes since the last update.
+
+    `Update()` means that a check found no change, and that the source is healthy.
+    """
 
     books: Collection[OrderBook] = ()
     """At most one per pair."""
 
+    removed: Collection[Pair] = ()
+    """The pairs that the source retracts. A pair that is also in `books` gets its book."""
+
+    replaces_all: bool = False
+    """Whether this is the whole content. A live pair that it neither names nor removes is absent."""
+
+    unchanged: Collection[Pair] = ()
+    """The pairs of a whole content whose books were not read again because they are unchanged."""
+
+    is_complete: bool | None = None
+    """Whether the source now names all pairs (decision 31). None: unchanged; unknown for a whole content."""
+
+    is_blank: bool = False
+    """Whether nothing was ever written to the source, of a whole content."""
+
+    invalid: Collection[Hashable] = ()
+    """The invalid records that may contain a newer book: the pair of each, or an `Unnamed`.
+
+    Of a whole content all of them, otherwise the new ones. One of a pair is resolved by the book or the removal of it.
+    """
+
+    resolved: Collection[Hashable] = ()
+    """The records that are no longer invalid or rejected, besides those of `books` and `removed`."""
+
     rejected: Collection[Rejected] = ()
-
-    rejected_names: Collection[Pair | Names] = ()
-    """What the records name that earlier `Loading` updates reported as rejected."""
-
-    unfinished: Pair | Names = Names.NONE
-    """What a record that is still being written may name."""
+    """The rejected records, for counters and the log. Of a whole content all of them, otherwise the new ones."""
 
     revision: int | None = None
     """The revision of the source; None if it has none, or if it is unchanged."""
 
     freshness: Freshness | None = None
-    """The freshness of the books of the source. None: not known for a snapshot, unchanged for a delta."""
+    """The freshness of the books of the source. None: unchanged; not known for a whole content."""
 
     is_publication: bool = False
     """Whether the publisher published, even if books, revision and freshness are unchanged."""
@@ -74,8 +94,8 @@ class _Update:
     books_read: int | None = None
     """The number of records that contained a book, if several were of one pair; None: one per book."""
 
-    is_whole: bool = True
-    """Whether every pair that the source names was read. False for a stream of books before its end."""
+    is_loading: bool = False
+    """Whether this only reports what is `rejected`, and the update that it belongs to follows."""
 
     has_more: bool = False
     """Whether a caller that reads the source once must wait for further updates: true for a stream before its end."""
@@ -86,47 +106,8 @@ class _Update:
     unknown: str | None = None
     """Why the content is not known, although the source can be read: the publisher has to publish it again."""
 
-
-@frozen(kw_only=True)
-class Snapshot(_Update):
-    """The whole content of the source.
-
-    Pairs that it does not name are retracted, except those that a rejected or unfinished record names or may name.
-    """
-
-    unchanged: Collection[Pair] = ()
-    """Pairs that the source still contains, but whose books were not read again because they are unchanged."""
-
-    is_blank: bool = False
-    """Whether nothing was ever written to the source. That is more likely a fault than the end of all markets, so no
-    pair is retracted until the source contains something."""
-
     reload_reason: str | None = None
-    """Why the whole source was read again, for the log: "it was replaced"."""
-
-
-@frozen(kw_only=True)
-class Delta(_Update):
-    """The changes since the last update. `Delta()` means that a check found no change, and the source is healthy."""
-
-    removed: Collection[Pair] = ()
-    """Removed pairs. If a pair is also in `books`, it gets its book."""
-
-    removed_records: Collection[Hashable] = ()
-    """The identities of rejected records that named no pair and were removed."""
-
-
-@frozen(kw_only=True)
-class Loading:
-    """Records that were rejected while an update is still being read; the update follows. Each has no `record`.
-
-    They are logged as they are found, so that they need no memory.
-    """
-
-    rejected: Collection[Rejected]
-
-
-Update: TypeAlias = Snapshot | Delta | Loading
+    """Why a whole content was read again, for the log: "it was replaced"."""
 
 
 class Source(ABC):
@@ -149,13 +130,13 @@ class Source(ABC):
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Open the source, and yield its content, then its changes. Closing the generator closes the source.
 
-        The first update is a `Snapshot`; `Loading` updates may precede it. `progress` is called while it is read. Every
-        check that finds no change yields `Delta()`. After `stop` is set, the generator returns soon. If it returns
+        The first update replaces all, besides those that are loading. `progress` is called while it is read. Every
+        check that finds no change yields `Update()`. After `stop` is set, the generator returns soon. If it returns
         before, the source has ended for good, as a stream does.
 
-        Raises `Unavailable` or `OSError` if the source cannot be read. After a backoff the follower calls `updates`
-        again, which may resume with a `Delta` or start with a `Snapshot`. An update is delivered only when the
-        generator is resumed after its `yield`, not when it is closed there.
+        Raises `Unavailable` or `OSError` if the source cannot be read. After a backoff the feed calls `updates` again,
+        which may resume with changes or with the whole content. An update is delivered only when the generator is
+        resumed after its `yield`, not when it is closed there.
         """
 
     def read_order_book(self, pair: Pair) -> OrderBook | None:

@@ -24,7 +24,7 @@ from typing import Final
 
 from market_index import Freshness
 from market_index.freshness import UNKNOWN
-from market_index_feeds.medium import Delta, Snapshot
+from market_index_feeds.medium import Update
 
 MAX_TIMES: Final = 64
 """How many publish times are remembered: more than the replicas of a service."""
@@ -51,7 +51,7 @@ class Publications:
         """Seconds since a publication last changed a book or a pair; infinite before the first."""
         return monotonic() - self._changed_at
 
-    def add(self, update: Snapshot | Delta, *, is_change: bool, is_late: bool) -> None:
+    def add(self, update: Update, *, is_change: bool, is_late: bool) -> None:
         """Add an update, which may be a publication.
 
         `is_change`: whether it changed the live index. `is_late`: whether it may have been published long before it was
@@ -59,13 +59,15 @@ class Publications:
         """
         freshness = update.freshness
         if freshness is None:
-            freshness = UNKNOWN if isinstance(update, Snapshot) else self.freshness
-        is_blank = isinstance(update, Snapshot) and (update.is_blank or update.revision == 0)
-        if isinstance(update, Snapshot):
-            self.is_blank = is_blank
+            freshness = UNKNOWN if update.replaces_all else self.freshness
+        if update.replaces_all:
+            self.is_blank = update.is_blank
+        elif is_change or freshness != UNKNOWN:
+            # Also without a publication: a relay may store again what was seen before.
+            self.is_blank = False
         is_first = self._last_at == -inf and not self.is_blank
         is_new = self._is_new(freshness, update.revision, is_change=is_change)
-        if not is_blank and (is_first or is_new or update.is_publication):
+        if not update.is_blank and (is_first or is_new or update.is_publication):
             self.is_blank = False
             # Not before the last one, even if the wall clocks say so.
             self._last_at = max(self._last_at, monotonic() - (_age(freshness) if is_late else 0))

@@ -11,13 +11,13 @@ Theory of operation
 - COMPARING: the whole store is made the same as the feed.
 - PUBLISHING: each change of the feed is published. If a pair changes several times in between, only its last book is.
   Once per second the store is checked: if another program has changed it, the next state is COMPARING. At each check,
-  books that the servers of the store rejected are published again, except those that are too large.
+  books that the servers of the store rejected are published again, except those that are too large. When the last one
+  is accepted, the next state is COMPARING too.
 - FAILING: the store cannot be opened or written to. After a backoff it is opened again and compared.
 
-The relay retracts no pair that the feed may still name: no pair before the feed had a book; no pair that a rejected
-record names or may name; and before the end of a stream, only pairs that the stream had and dropped. While the store
-contains such kept pairs, the as_of of its books is not known, and only the publish time of the feed is relayed.
-Otherwise the freshness of the feed is relayed unchanged, also if no book has changed.
+Until the feed is known to name all pairs, the relay retracts only those that its source retracted; `Coverage` decides
+both. While the store contains other pairs, the as_of of its books is not known, and only the publish time of the feed
+is relayed. Otherwise the freshness of the feed is relayed unchanged, also if no book has changed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Final
 
-from market_index import Freshness, LiveIndex, OrderBook, Pair
+from market_index import LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.feed import Feed
-from market_index_feeds.medium import Names, Progress
-from market_index_feeds.store import BookRejected, BookTooLarge, Receipt, Store, StoreError
+from market_index_feeds.medium import Progress
+from market_index_feeds.store import BooksRejected, Receipt, Store, StoreError
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -70,19 +70,14 @@ class Relay:
         # A flag that is polled, because a signal handler may set it. Setting an Event could deadlock: the handler may
         # interrupt a wait that holds the lock of the event.
         self._is_closing = False
-        # The index that the store was last made the same as.
-        self._relayed = self.live.current
-        self._seen: set[Pair] = set()
+        # The index that the store was last made the same as, and whether all pairs were named then.
+        self._relayed = MarketIndex()
+        self._named_all = False
         # The pairs that the store did not accept at the last attempt, and those of them to publish again.
         self._not_accepted: set[Pair] = set()
         self._rejected: set[Pair] = set()
-        # What rejected records named at the last comparison, and the pairs that were kept for that reason.
-        self._unresolved = self.feed.unresolved
-        self._kept: set[Pair] = set()
-        # The pairs of the store of which the feed had no book yet.
-        self._unread: set[Pair] = set()
-        # Whether the feed was whole at the last comparison.
-        self._was_whole = False
+        # The pairs of the store that the feed neither names nor has retracted.
+        self._kept: frozenset[Pair] = frozenset()
 
     def start(self, progress: Progress | None = None) -> Receipt:
         """Load the feed, open the store, and make it the same. Then call `run`.
@@ -143,11 +138,10 @@ class Relay:
         elif self._rejected:
             self._publish_again(self._store)
         self._publish_changes(self._store)
-        if self.feed.is_whole and not self._was_whole:
-            # Only now the pairs that it does not name are known.
-            self._state = RelayState.COMPARING
-        elif not all(_is_unresolved(pair, self.feed.unresolved) for pair in self._kept):
-            # The record that may have named the pair is valid now, or removed.
+        coverage = self.feed.content.coverage
+        is_new = coverage.names_all_pairs and not self._named_all
+        if is_new or not self._kept.isdisjoint(coverage.retracted):
+            # Only now the pairs to retract are known.
             self._state = RelayState.COMPARING
         elif not self._is_closing and not self._store.is_unchanged_by_others():
             LOG.warning("%s: changed by another program; making it the same as %s", self.target, self.feed.source)
@@ -163,7 +157,7 @@ class Relay:
         """Publish the changes of the feed until the next check."""
         until = monotonic() + CHECK_SECONDS
         while monotonic() < until and self._sleeps(POLL_SECONDS):
-            current = self.live.current
+            current = self.feed.content.index
             if current is not self._relayed:
                 before, self._relayed = self._relayed, current
                 self._publish(store, *current.changes_since(before))
@@ -175,71 +169,50 @@ class Relay:
 
     def _publish(self, store: Store, books: Collection[OrderBook] = (), gone: Collection[Pair] = ()) -> None:
         """Publish books and retract pairs, with the current freshness."""
-        pairs = {book.pair for book in books}
-        self._seen |= pairs
-        self._unread -= pairs
-        freshness = self._freshness()
-        self._write(lambda: store.update(books, gone, freshness=freshness), pairs.union(gone))
-
-    def _freshness(self) -> Freshness:
-        """Return the freshness of the store once it contains `_relayed`."""
+        pairs = {book.pair for book in books}.union(gone)
+        self._kept -= pairs
         freshness = self._relayed.freshness
-        return freshness.without_as_of() if self._unread else freshness
+        freshness = freshness.without_as_of() if self._kept else freshness
+        self._write(lambda: store.update(books, gone, freshness=freshness), pairs)
 
     def _compare(self, store: Store) -> Receipt:
         """Make the whole store the same as the feed."""
-        self._was_whole = self.feed.is_whole
-        self._kept.clear()
-        self._unread.clear()
-        # Read before the index, so that the index contains the book of every resolved pair.
-        self._unresolved = self.feed.unresolved
-        index = self._relayed = self.live.current
-        self._seen.update(index)
-        # Which pairs are kept is known only after the freshness is chosen.
-        may_keep = not (self._was_whole and self._seen and self._unresolved <= {Names.NONE})
-        freshness = index.freshness.without_as_of() if may_keep else index.freshness
+        content = self.feed.content
+        index, coverage = content.index, content.coverage
+        self._relayed = index
+        self._named_all = coverage.names_all_pairs
+        retract = None if self._named_all else coverage.retracted
         receipt = self._write(
-            lambda: store.replace(index.values(), self._is_kept, freshness=freshness), set(self._not_accepted)
+            lambda: store.replace(index.values(), retract, freshness=index.freshness), set(self._not_accepted)
         )
-        if freshness != self._freshness():
-            self._publish(store)
-        if not self._seen:
-            LOG.warning("%s: no order book yet; nothing of %s is retracted", self.feed.source, store.target)
+        self._kept = receipt.kept
+        if self._kept:
+            LOG.warning(
+                "%s: %d pairs are kept until %s names all pairs", store.target, len(self._kept), self.feed.source
+            )
         if self._state is RelayState.FAILING:
             LOG.info("%s: recovered (revision %d)", store.target, receipt.revision)
         self._state = RelayState.PUBLISHING
         return receipt
-
-    def _is_kept(self, pair: Pair) -> bool:
-        """Whether a pair of the store is kept although it is not in the index."""
-        is_kept = not self._seen or self._may_be_named(pair)
-        if is_kept:
-            self._unread.add(pair)
-        return is_kept
-
-    def _may_be_named(self, pair: Pair) -> bool:
-        """Whether the feed may name a pair of which it had no book yet."""
-        if pair in self._seen:
-            return False
-        if _is_unresolved(pair, self._unresolved):
-            self._kept.add(pair)
-        return pair in self._kept or not self._was_whole
 
     def _write(self, write: Callable[[], Receipt], pairs: set[Pair]) -> Receipt:
         """Write these pairs, and return the receipt. Log once which of them the store does not accept."""
         not_accepted, rejected = set[Pair](), set[Pair]()
         try:
             receipt = write()
-        except (BookTooLarge, BookRejected) as error:
+        except BooksRejected as error:
             # All other pairs were written.
             receipt, not_accepted = error.receipt, set(error.pairs)
-            rejected = not_accepted if isinstance(error, BookRejected) else rejected
+            rejected = not_accepted if error.can_retry else rejected
             if not not_accepted <= self._not_accepted:
                 LOG.warning("%s", error)
         accepted = self._not_accepted & pairs - not_accepted
         if accepted:
             LOG.info("%s: accepted %d pairs that were too large or rejected before", self.target, len(accepted))
         self._not_accepted = self._not_accepted - pairs | not_accepted
+        if accepted and not self._not_accepted:
+            # Only now the store can be marked as complete.
+            self._state = RelayState.COMPARING
         self._rejected = self._rejected - pairs | rejected
         return receipt
 
@@ -247,8 +220,3 @@ class Relay:
         store, self._store = self._store, None
         if store is not None:
             store.close()
-
-
-def _is_unresolved(pair: Pair, unresolved: frozenset[Pair | Names]) -> bool:
-    """Whether a rejected or unfinished record names a pair, or may name any."""
-    return pair in unresolved or Names.ANY in unresolved

@@ -9,17 +9,16 @@ from typing import Final
 
 from market_index import MarketIndexError
 from market_index.errors import safe_repr
-from market_index_feeds.book_stream import BookStream
 from market_index_feeds.errors import FeedError
 from market_index_feeds.feed import Feed
 from market_index_feeds.medium import Source
-from market_index_feeds.ndjson import open_ndjson_source, open_ndjson_stream
+from market_index_feeds.ndjson import open_ndjson_source
 from market_index_feeds.opened import shown_name
-from market_index_feeds.orders import DEFAULT_HISTORY, open_orders_source, open_orders_stream
+from market_index_feeds.orders import DEFAULT_HISTORY, open_orders_source
 from market_index_feeds.sqlite import WAIT_SECONDS, Synchronous, is_sqlite, open_sqlite_source, open_sqlite_store
 from market_index_feeds.store import Store, StoreError
 
-__all__ = ["is_sqlite", "open_book_stream", "open_feed", "open_store"]
+__all__ = ["is_sqlite", "open_feed", "open_store"]
 
 ORDERS: Final = "orders:"
 """The prefix of the name of a feed of orders. A path, or `-` for standard input, follows it."""
@@ -28,7 +27,7 @@ BUCKETS: Final = {"nats", "tls"}
 """The URL schemes of a bucket of NATS."""
 
 
-def open_feed(source: str | PathLike[str], *, history: int | None = None) -> Feed:
+def open_feed(source: str | PathLike[str], *, history: int | None = None, follow: bool = True) -> Feed:
     """Open the feed that `source` names.
 
     `source` is one of: a store (`market.db`, or `nats://127.0.0.1:4222/books` with the extra `nats`), a file with one
@@ -36,6 +35,7 @@ def open_feed(source: str | PathLike[str], *, history: int | None = None) -> Fee
     or the base URL of a running service (`http://127.0.0.1:8000`). Nothing is published before the feed is started.
 
     `history` is only for events of orders: how many blocks before the last one a rollback may go back; None: 2,160.
+    Without `follow`, a file of lines is read once, to its end: a last line without a newline is then rejected.
 
     >>> open_feed("nowhere/books.ndjson")
     Traceback (most recent call last):
@@ -45,9 +45,10 @@ def open_feed(source: str | PathLike[str], *, history: int | None = None) -> Fee
     """
     name = fspath(source)
     if name.startswith(ORDERS):
-        return Feed(open_orders_source(name.removeprefix(ORDERS), _history(name, history)))
-    _require_no_history(name, history)
-    return Feed(_open_source(name))
+        return Feed(open_orders_source(name.removeprefix(ORDERS), _history(name, history), follow=follow))
+    if history is not None:
+        raise FeedError(f"{shown_name(name)} cannot be opened: only a feed of orders, orders:PATH, has a history")
+    return Feed(_open_source(name, follow=follow))
 
 
 def _history(name: str, history: int | None) -> int:
@@ -60,15 +61,11 @@ def _history(name: str, history: int | None) -> int:
     return history
 
 
-def _require_no_history(name: str, history: int | None) -> None:
-    if history is not None:
-        raise FeedError(f"{shown_name(name)} cannot be opened: only a feed of orders, orders:PATH, has a history")
-
-
-def _open_source(name: str) -> Source:
+def _open_source(name: str, *, follow: bool) -> Source:
     scheme, mark, _ = name.partition("://")
     if not mark:
-        return open_sqlite_source(name) if name != "-" and is_sqlite(name) else open_ndjson_source(name)
+        is_store = name != "-" and is_sqlite(name)
+        return open_sqlite_source(name) if is_store else open_ndjson_source(name, follow=follow)
     if scheme.lower() in {"http", "https"}:
         from market_index_feeds.http import open_http_source  # noqa: PLC0415  # http.client, ssl and email load 20 modules
 
@@ -81,19 +78,6 @@ def _open_source(name: str) -> Source:
         f"{shown_name(name)} cannot be opened: the scheme of a feed must be http, https, nats or tls, "
         f"got {safe_repr(scheme)}"
     )
-
-
-def open_book_stream(source: str, *, history: int | None = None) -> BookStream:
-    """Open a file or a pipe of order books by its path, or standard input by `-`, for reading once, to its end.
-
-    With the prefix `orders:`, it contains events of orders, and `history` is as in `open_feed`.
-
-    Raises `FeedError` if it cannot be opened, or if `history` is given for order books.
-    """
-    if source.startswith(ORDERS):
-        return open_orders_stream(source.removeprefix(ORDERS), _history(source, history))
-    _require_no_history(source, history)
-    return open_ndjson_stream(source)
 
 
 def open_store(

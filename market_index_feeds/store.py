@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 
-from attrs import frozen
+from attrs import field, frozen
 
 from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair
 from market_index.errors import safe_repr
@@ -36,46 +36,49 @@ class Unacknowledged(StoreError):
 class Receipt:
     """What was written: the numbers of `published` books and `retracted` pairs, and the `revision` of the store.
 
-    The revisions of a store increase. If nothing changed, `revision` is that of the last change.
+    The revisions of a store increase. If nothing changed, `revision` is that of the last change. `kept` has the pairs
+    that `replace` found in the store, and was told neither to store nor to retract.
     """
 
     revision: int
     published: int = 0
     retracted: int = 0
+    kept: frozenset[Pair] = field(default=frozenset(), repr=False)
 
 
-class BookTooLarge(StoreError):
-    """The books of `pairs` are larger than readers, or the servers of the store, accept. These pairs are unchanged.
+class BooksRejected(StoreError):
+    """The books of `pairs`, or their removal, were not stored; these pairs are unchanged.
 
-    Everything else was written; see `receipt`.
+    Everything else was written; see `receipt`. `limit` is the limit that a book exceeds, such as `16777216 bytes of
+    JSON`, None if the servers of the store gave another reason.
     """
 
-    def __init__(self, message: str, pairs: tuple[Pair, ...], receipt: Receipt) -> None:
-        super().__init__(message, pairs, receipt)
+    def __init__(self, message: str, pairs: tuple[Pair, ...], receipt: Receipt, limit: str | None = None) -> None:
+        super().__init__(message, pairs, receipt, limit)
         self.pairs = pairs
         self.receipt = receipt
+        self.limit = limit
+
+    @property
+    def can_retry(self) -> bool:
+        """Whether the same books may be accepted later: if they exceed no limit."""
+        return self.limit is None
 
 
-class BookRejected(StoreError):
-    """The servers of a store reject the books of `pairs`, or their removal, for another reason than their size.
-
-    These pairs are unchanged; the books of some may also be too large. Everything else was written; see `receipt`.
-    """
-
-    def __init__(self, message: str, pairs: tuple[Pair, ...], receipt: Receipt) -> None:
-        super().__init__(message, pairs, receipt)
-        self.pairs = pairs
-        self.receipt = receipt
-
-
-def too_large(target: str, pairs: tuple[Pair, ...], limit: str, receipt: Receipt) -> BookTooLarge:
-    """Return the error for books that exceed a limit, such as `16777216 bytes of JSON, got more`."""
-    others = f" and those of {len(pairs) - 1} others" if len(pairs) > 1 else ""
-    return BookTooLarge(
-        f"{target} does not accept the book of {pairs[0]}{others}: it must have at most {limit}; all else was written",
+def too_large(target: str, pairs: tuple[Pair, ...], limit: str, receipt: Receipt, *, got: str) -> BooksRejected:
+    """Return the error for books that exceed a limit, such as `16777216 bytes of JSON`; `got` is the first size."""
+    return BooksRejected(
+        f"{target} does not accept the book of {shown_pairs(pairs)}: it must have at most {limit}, got {got}; "
+        "all else was written",
         pairs,
         receipt,
+        limit,
     )
+
+
+def shown_pairs(pairs: tuple[Pair, ...]) -> str:
+    """Return the text of some pairs for a message: the first one, and how many others there are."""
+    return f"{pairs[0]} and those of {len(pairs) - 1} others" if len(pairs) > 1 else str(pairs[0])
 
 
 class Store(Closeable):
@@ -83,7 +86,7 @@ class Store(Closeable):
 
     In a file, each call is one atomic change: if it raises `StoreError`, nothing is written, unless the message says
     that the change was written or may be lost because files were removed meanwhile. In a bucket, each book is a change
-    of its own: all are stored when the call returns, and some may be stored when it raises. `BookTooLarge` is an
+    of its own: all are stored when the call returns, and some may be stored when it raises. `BooksRejected` is an
     exception to both: everything else is stored. Any thread may call; calls take turns. `target` is the name that the
     store was opened by, without credentials.
     """
@@ -116,44 +119,43 @@ class Store(Closeable):
         books: Iterable[OrderBook],
         retract: Iterable[Pair] = (),
         as_of: str | None = None,
-        published_at: datetime | None = None,
         *,
         freshness: Freshness | None = None,
     ) -> Receipt:
         """Retract pairs and store books, in one revision. If a pair is in both, it gets its book.
 
-        `as_of` is what the books of the store reflect now, in terms of the publisher; None: unchanged. `published_at`
-        is the publish time; None: the wall clock of this machine. An update without books is a heartbeat: it shows that
-        the publisher is alive. A relay passes `freshness` instead of both, because a part of it may not be known.
+        `as_of` is what the books of the store reflect now, in terms of the publisher; None: unchanged. The publish time
+        is the wall clock of this machine, unless `freshness` is given instead of `as_of`. An update without books is a
+        heartbeat: it shows that the publisher is alive.
 
         Raises `StoreError`, `InvalidFreshness`, and `InvalidOrderBook` if a book is not an order book.
         """
-        given = _given_freshness(as_of, published_at, freshness)
         pairs = set(map(_require_pair, retract))
         checked = [require_book(book) for book in books]
         pairs -= {book.pair for book in checked}
-        keeps_as_of = as_of is None and freshness is None
-        return self._update(checked, pairs, given, keeps_as_of=keeps_as_of)
+        is_given = as_of is not None or freshness is not None
+        return self._update(checked, pairs, _given(as_of, freshness) if is_given else None)
 
     def replace(
         self,
         books: Iterable[OrderBook],
-        keep: Callable[[Pair], bool] = lambda _: False,
+        retract: Collection[Pair] | None = None,
         as_of: str | None = None,
-        published_at: datetime | None = None,
         *,
         freshness: Freshness | None = None,
     ) -> Receipt:
-        """Make these books the whole content of the store: every other pair is retracted unless `keep(pair)` is true.
+        """Make these books the whole content of the store, which is then marked as complete, if none is rejected.
 
-        All books are read before anything is changed; then `keep` is called with each other pair of the store. A book
-        that is equal to the stored one is not written again. An exception of the iterable or of `keep` is passed on,
-        and nothing is changed. `as_of`, `published_at` and `freshness` are as in `update`, except that an `as_of` of
-        None is stored: what the books reflect is not known.
+        Every other pair is retracted. With `retract`, only those of these pairs are; the others are kept, so the as_of
+        is not known, and the mark is unchanged. All books are read before anything is changed. A book that is equal to
+        the stored one is not written again. An exception of the iterable is passed on, and nothing is changed. `as_of`
+        and `freshness` are as in `update`, except that an `as_of` of None is stored: what the books reflect is not
+        known.
 
         Raises `StoreError`, `InvalidFreshness`, and `InvalidOrderBook` if a book is not an order book.
         """
-        return self._replace(books, keep, _given_freshness(as_of, published_at, freshness))
+        pairs = None if retract is None else frozenset(map(_require_pair, retract))
+        return self._replace(books, pairs, _given(as_of, freshness))
 
     @property
     @abstractmethod
@@ -168,23 +170,21 @@ class Store(Closeable):
         """
 
     @abstractmethod
-    def _update(
-        self, books: list[OrderBook], retract: set[Pair], freshness: Freshness, *, keeps_as_of: bool
-    ) -> Receipt:
-        """Update with validated arguments. With `keeps_as_of`, the stored as_of is kept, not that of `freshness`."""
+    def _update(self, books: list[OrderBook], retract: set[Pair], freshness: Freshness | None) -> Receipt:
+        """Update with validated arguments. Without a freshness, the as_of is kept, and the publish time is now."""
 
     @abstractmethod
-    def _replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
+    def _replace(self, books: Iterable[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
         """Replace, as `replace` describes. The books are not validated yet."""
 
 
-def _given_freshness(as_of: str | None, published_at: datetime | None, freshness: Freshness | None) -> Freshness:
+def _given(as_of: str | None, freshness: Freshness | None) -> Freshness:
     """Return the freshness that the caller gives, by default with the wall clock of this machine."""
-    if freshness is not None:
-        if (as_of, published_at) != (None, None):
-            raise TypeError("either freshness, or as_of and published_at must be given, got both")
-        return freshness
-    return Freshness(as_of, datetime.now(UTC) if published_at is None else published_at)
+    if freshness is None:
+        return Freshness(as_of, datetime.now(UTC))
+    if as_of is not None:
+        raise TypeError("either as_of or freshness must be given, got both")
+    return freshness
 
 
 def _require_pair(pair: Pair) -> Pair:

@@ -70,7 +70,8 @@ def widest() -> OrderBook:
 
 def app_with_page(live: LiveIndex, feed: FeedState | None = None) -> Starlette:
     """Return an app with the page, whose books were published just now."""
-    live.update((), published_at=datetime.now(UTC))
+    freshness = live.current.freshness.changed(published_at=datetime.now(UTC))
+    live.update((), freshness=freshness)
     app = create_app(live)
     app.router.routes.extend((*page_routes(), health_route(live, feed or FeedState())))
     return app

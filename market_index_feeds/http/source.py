@@ -22,7 +22,7 @@ from market_index_feeds.errors import FeedError, Unavailable
 from market_index_feeds.http.channel import TooLarge
 from market_index_feeds.http.connections import BaseUrl, Connections, NotFound, Response
 from market_index_feeds.http.freshness import oldest
-from market_index_feeds.medium import Delta, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.medium import Progress, Rejected, Source, Update
 from market_index_feeds.opened import shown_name
 
 POLL_SECONDS: Final = 1.0
@@ -70,7 +70,7 @@ class HttpSource(Source):
         self._freshness = UNKNOWN
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
-        """Yield a snapshot after each round that found a change."""
+        """Yield the whole content after each round that found a change."""
         with closing(Connections(self._url)) as self._connections:
             while not stop.is_set():
                 yield from self._round(self._connections, stop, progress)
@@ -118,13 +118,17 @@ class HttpSource(Source):
         read.require_all(len(pairs))
         rejected = self._rejected_after(read, pairs)
         freshness = self._freshness_after(read, len(pairs), is_first=is_first)
-        if read.is_empty and pairs == self._pairs and rejected == self._rejected:
-            yield Delta(freshness=freshness)
+        if not is_first and read.is_empty and pairs == self._pairs and rejected == self._rejected:
+            yield Update(freshness=freshness)
         else:
-            yield Snapshot(
+            yield Update(
                 books=read.books,
-                rejected=rejected.values(),
+                removed=set(self._pairs).difference(pairs),
+                replaces_all=True,
                 unchanged=pairs,
+                is_complete=True,
+                invalid=rejected,
+                rejected=rejected.values(),
                 problem=read.problem,
                 freshness=freshness,
             )
@@ -220,7 +224,7 @@ class _Round:
             self._reject(pair, "not found, although the pair list contains the pair")
 
     def _reject(self, pair: Pair, reason: str) -> None:
-        self.rejected[pair] = Rejected(f"the order book of {pair}", reason, pair, pair)
+        self.rejected[pair] = Rejected(f"the order book of {pair}", reason, pair)
 
 
 def open_http_source(source: str) -> HttpSource:

@@ -1,4 +1,4 @@
-"""The freshness of a bucket: one message, written after the books that it describes.
+"""What a bucket says of all its books, such as their freshness: one message, written after the books it describes.
 
 Theory of operation
 ===================
@@ -11,20 +11,21 @@ acknowledged. Until then, and if the change fails, later books have an earlier f
   also withdrawn before all books are replaced: while the relay was down, its source may have been rolled back.
 - If the servers do not accept a book, the bucket contains an outdated one. As long as it does, the as_of of all books
   is not known.
-- A change that keeps as_of takes it from the stored message. If another publisher writes at the same time, it takes it
-  again from the new message.
+- A change that keeps the as_of or the mark `complete` takes it from the stored message. If another publisher writes at
+  the same time, it takes it again from the new message.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 
 from market_index import Freshness, InvalidFreshness
 from market_index.freshness import UNKNOWN
 from market_index_feeds.nats.bucket import Message
 from market_index_feeds.nats.errors import NoBucket
 from market_index_feeds.nats.publisher import Change, Publisher
-from market_index_feeds.nats.records import FRESHNESS_KEY, Record, freshness_of, freshness_record
+from market_index_feeds.nats.records import FRESHNESS_KEY, Record, Statement, statement_of, statement_record
 from market_index_feeds.nats.retry import RetryTimeouts, retry
 from market_index_feeds.nats.writes import WriteState
 from market_index_feeds.store import StoreError
@@ -41,8 +42,8 @@ class BucketFreshness:
         self._publisher = publisher
         self._target = target
         self._timeouts = timeouts
-        # The stored freshness; None: it must be read.
-        self._stored: Freshness | None = None
+        # What is stored; None: it must be read.
+        self._stored: Statement | None = None
         # The keys of stored books that are older than the last published ones.
         self._outdated: set[str] = set()
 
@@ -51,67 +52,84 @@ class BucketFreshness:
         with suppress(NoBucket):
             await self._read()
 
-    async def _read(self) -> Freshness:
+    async def _read(self) -> Statement:
         found = await self._publisher.last([FRESHNESS_KEY])
         last = found[FRESHNESS_KEY]
         if last is not None:
             self._publisher.sequences[FRESHNESS_KEY] = last.sequence
-        self._stored = _freshness_in(last)
+        self._stored = _statement_in(last)
         return self._stored
 
-    async def write(self, change: Change, freshness: Freshness, *, keeps_as_of: bool, is_whole: bool) -> int:
-        """Write a change and its freshness. Return the sequence of the last message, 0 if nothing is written.
-
-        A change that `is_whole` determines all books of the bucket. A freshness that is already stored is not written
-        again then.
+    async def update(self, change: Change, freshness: Freshness | None) -> int:
+        """Write a change and its freshness; None keeps the as_of. Return the sequence of the last message.
 
         If the servers do not accept the freshness, the earlier one stays stored, and `problem` is set. Raises the same
         errors as `Publisher.write`.
         """
-        self.problem = ""
-        if is_whole:
-            self._stored = None
-        before = await retry(self._read, self._timeouts) if self._stored is None else self._stored
-        is_other = before.as_of not in {None, freshness.as_of}
-        # A freshness in flight could be stored after the books.
-        is_in_flight = FRESHNESS_KEY in self._publisher.unacknowledged
-        may_be_newer = is_in_flight or (is_other and (is_whole or _may_go_back(before, freshness)))
-        if change.writes and may_be_newer and not keeps_as_of:
-            await self._put(UNKNOWN, keeps_as_of=False)
-            self.require_accepted()
-        await self._publisher.write(change)
-        self._outdated = set() if is_whole else self._outdated - change.written
-        await self._note_outdated(change)
-        if self._outdated:
-            freshness, keeps_as_of = freshness.without_as_of(), False
-        if is_whole and freshness == self._stored and FRESHNESS_KEY not in self._publisher.unacknowledged:
+        before = (await retry(self._read, self._timeouts) if self._stored is None else self._stored).freshness
+        withdraws = freshness is not None and _may_go_back(before, freshness)
+        await self._write_books(change, withdraws=withdraws)
+        return await self._put(self._known(freshness)) or change.revision
+
+    async def replace(self, change: Change, freshness: Freshness, complete: str | None) -> int:
+        """Write a change that determines all books, and its freshness. Return the sequence, 0 if nothing is written.
+
+        `complete` is the mark, None if it is kept. It is also kept if the servers do not accept the book of a new pair,
+        or if keys are gone that were stored before. What is already stored is not written again.
+        """
+        before = await retry(self._read, self._timeouts)
+        self._outdated.clear()
+        await self._write_books(change, withdraws=before.freshness.as_of not in {None, freshness.as_of})
+        names_all_pairs = self._outdated.issuperset(change.not_written)
+        if complete is None or not names_all_pairs or not await retry(self._has_all_keys, self._timeouts):
+            complete = before.complete
+        is_stored = self._stored == Statement(freshness, complete) and not self._outdated
+        if is_stored and FRESHNESS_KEY not in self._publisher.unacknowledged:
             return change.revision
-        return await self._put(freshness, keeps_as_of=keeps_as_of) or change.revision
+        return await self._put(self._known(freshness), complete) or change.revision
 
     def require_accepted(self) -> None:
         """Raise `StoreError` if the servers did not accept the last freshness."""
         if self.problem:
             raise StoreError(f"{self._target} does not accept the freshness of its books: {self.problem}")
 
-    async def _note_outdated(self, change: Change) -> None:
-        not_written = {write.key for write in change.writes} - change.written
-        if not_written:
-            self._outdated |= await retry(lambda: self._publisher.stored_among(not_written), self._timeouts)
+    async def _write_books(self, change: Change, *, withdraws: bool) -> None:
+        """Write the books of a change, after the earlier freshness is withdrawn if it may be newer than them."""
+        self.problem = ""
+        # A freshness in flight could be stored after the books.
+        if change.writes and (withdraws or FRESHNESS_KEY in self._publisher.unacknowledged):
+            await self._put(UNKNOWN)
+            self.require_accepted()
+        await self._publisher.write(change)
+        self._outdated -= change.written
+        if change.not_written:
+            self._outdated |= await retry(lambda: self._publisher.stored_among(change.not_written), self._timeouts)
 
-    async def _put(self, freshness: Freshness, *, keeps_as_of: bool) -> int:
-        """Write a freshness, and return its sequence; 0 if it is not accepted. `keeps_as_of` adds the stored as_of."""
-        written = freshness
+    async def _has_all_keys(self) -> bool:
+        """Return whether the bucket was not purged or created again while it was written to."""
+        state, keys = await self._publisher.state(), self._publisher.sequences
+        return state.keys >= sum(sequence > 0 for sequence in keys.values())
 
-        def keeping(before: Freshness) -> Record:
+    def _known(self, freshness: Freshness | None) -> Freshness | None:
+        """Return the freshness without its as_of if a book is outdated."""
+        if not self._outdated:
+            return freshness
+        return Freshness(None, datetime.now(UTC)) if freshness is None else freshness.without_as_of()
+
+    async def _put(self, freshness: Freshness | None, complete: str | None = None) -> int:
+        """Write what the bucket says of its books, and return its sequence; 0 if it is not accepted. None is kept."""
+        written = Statement()
+
+        def after(before: Statement) -> Record:
             nonlocal written
-            written = Freshness(before.as_of, freshness.published_at)
-            return freshness_record(written)
+            now = Freshness(before.freshness.as_of, datetime.now(UTC)) if freshness is None else freshness
+            written = Statement(now, before.complete if complete is None else complete)
+            return statement_record(written)
 
-        before, self._stored = self._stored or UNKNOWN, None
-        change = Change({FRESHNESS_KEY: keeping(before) if keeps_as_of else freshness_record(freshness)})
+        before, self._stored = self._stored or Statement(), None
+        change = Change({FRESHNESS_KEY: after(before)})
         (write,) = change.writes
-        if keeps_as_of:
-            write.derived = lambda last: keeping(_freshness_in(last))
+        write.derived = lambda last: after(_statement_in(last))
         await self._publisher.write(change)
         if write.state is WriteState.ACKNOWLEDGED:
             self._stored = written
@@ -120,18 +138,20 @@ class BucketFreshness:
         return change.revision
 
 
-def _freshness_in(message: Message | None) -> Freshness:
-    """Return the freshness of a message; unknown if it is missing, deleted or invalid."""
+def _statement_in(message: Message | None) -> Statement:
+    """Return what a message says; nothing if it is missing, deleted or invalid."""
     if message is None or message.value is None:
-        return UNKNOWN
+        return Statement()
     try:
-        return freshness_of(message.value, message.headers)
+        return statement_of(message.value, message.headers)
     except InvalidFreshness:
-        return UNKNOWN
+        return Statement()
 
 
 def _may_go_back(before: Freshness, after: Freshness) -> bool:
     """Whether the as_of after a change may be earlier than the one before it."""
+    if before.as_of in {None, after.as_of}:
+        return False
     if after.as_of is None or before.published_at is None or after.published_at is None:
         return True
     return after.published_at <= before.published_at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import Final
 
@@ -13,8 +14,8 @@ from market_index_feeds.backoff import SHORTEST_SECONDS, next_backoff
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message, State
 from market_index_feeds.nats.cluster import Cluster
-from market_index_feeds.nats.errors import NoBucket, Unreachable
-from market_index_feeds.nats.records import DIGEST_HEADER, Record, pair_of
+from market_index_feeds.nats.errors import BUCKET_ERRORS, NoBucket, Unreachable
+from market_index_feeds.nats.records import Record, has_content_of, pair_of
 from market_index_feeds.nats.watch import Watch, WatchState
 from market_index_feeds.nats.writes import FINAL, InFlight, Write, WriteState
 from market_index_feeds.store import StoreBusy, StoreError, Unacknowledged
@@ -29,11 +30,11 @@ _MAX_REQUESTS: Final = 64
 
 @frozen
 class Stored:
-    """The last message of a key: its sequence, the digest of its book if a store wrote it, whether it is a deletion."""
+    """The last message of a key: its sequence, whether it is a deletion, and whether it is the book to be stored."""
 
     sequence: int
-    digest: str | None
     is_deletion: bool
+    is_same: bool
 
 
 class Change:
@@ -57,6 +58,11 @@ class Change:
     def written(self) -> set[str]:
         """The keys of the acknowledged writes."""
         return {write.key for write in self.of(WriteState.ACKNOWLEDGED)}
+
+    @property
+    def not_written(self) -> set[str]:
+        """The keys of the other writes."""
+        return {write.key for write in self.writes} - self.written
 
     def of(self, state: WriteState) -> list[Write]:
         """Return the writes in a state."""
@@ -121,20 +127,24 @@ class Publisher:
         self.sequences.update((key, last.sequence) for key, last in found.items() if last is not None)
         return {key for key, last in found.items() if last is not None and last.value is not None}
 
-    async def stored(self) -> tuple[int, dict[str, Stored]]:
-        """Return the revision of the bucket, and the last message of each key at that revision, without the books."""
+    async def stored(self, records: Mapping[str, Record]) -> tuple[str, int, dict[str, Stored]]:
+        """Return the creation time of the bucket, its revision, and the last message of each key at that revision.
+
+        The whole values are compared with those of the records: a digest alone does not show what a reader reads.
+        """
         stored: dict[str, Stored] = {}
         self.listed = 0
-        watch = await Watch.open(await self.cluster.connect(), headers_only=True)
+        watch = await Watch.open(await self.cluster.connect())
         try:
             while watch.state is not WatchState.IN_SYNC:
                 for message in await watch.next():
-                    digest = message.headers.get(DIGEST_HEADER)
-                    stored[message.key] = Stored(message.sequence, digest, message.value is None)
+                    record = records.get(message.key)
+                    is_same = has_content_of(record, message.value, message.headers)
+                    stored[message.key] = Stored(message.sequence, message.value is None, is_same)
                 self.listed = len(stored)
         finally:
             await watch.close()
-        return watch.revision, stored
+        return watch.stored.created, watch.revision, stored
 
     async def write(self, change: Change) -> None:
         """Write a change until every write is acknowledged, too large or rejected.
@@ -173,6 +183,12 @@ class Publisher:
             change.acknowledged_at = in_flight.acknowledged_at or change.acknowledged_at
         if change.of(WriteState.NO_STREAM):
             await connection.state()  # raises NoBucket if it is gone
+        if limited := [write for write in change.of(WriteState.TOO_LARGE) if not write.limit]:
+            limit = "as many bytes as the servers accept"
+            with suppress(*BUCKET_ERRORS):
+                limit = f"{(await connection.state()).max_message_bytes} bytes, deflated and with its headers"
+            for write in limited:
+                write.limit = limit
 
     def _learn(self, writes: list[Write]) -> None:
         """Record what an attempt showed about its keys."""
@@ -201,7 +217,7 @@ class Publisher:
         for key, last in (await self.last(contested)).items():
             write = contested[key]
             self.sequences[key] = 0 if last is None else last.sequence
-            if last is not None and _is_written_by(last, write):
+            if last is not None and has_content_of(write.record, last.value, last.headers):
                 write.acknowledge(last.sequence)
                 self._acknowledged(key, last.sequence)
                 change.acknowledged_at = monotonic()
@@ -224,9 +240,3 @@ class Publisher:
         if problem:
             return StoreError(f"{self._target} was not written to: {problem}; {count} were not made")
         return StoreBusy(f"{self._target} was not written to: others wrote the same pairs for {self._wait:g} seconds")
-
-
-def _is_written_by(message: Message, write: Write) -> bool:
-    """Return whether a message has the content of a write."""
-    digest = None if message.value is None else message.headers.get(DIGEST_HEADER, "")
-    return digest == (None if write.record is None else write.record.digest)

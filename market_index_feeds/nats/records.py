@@ -21,10 +21,14 @@ from market_index import (
     wire,
 )
 from market_index.errors import safe_repr
+from market_index.freshness import UNKNOWN
 from market_index_feeds.book_size import require_size
 
 DIGEST_HEADER: Final = "Market-Index-Digest"
 """The header with the digest of the text of a value. It detects damage and equal books."""
+
+COMPLETE_HEADER: Final = "Market-Index-Complete"
+"""The header of the freshness with the creation time of the bucket that is marked as complete (decision 31)."""
 
 FRESHNESS_KEY: Final = "freshness"
 """The key of the freshness of all books. It has no dot, so it names no pair, and a filter such as `*.ADA` skips it."""
@@ -38,11 +42,23 @@ _KEY: Final = re.compile(r"(ADA|[0-9a-f]{56}-[0-9a-f]{0,64})\.(ADA|[0-9a-f]{56}-
 
 @frozen
 class Record:
-    """What a bucket stores under a key: the value, and the digest of its text."""
+    """What a bucket stores under a key: the value, and its headers, of which one is the digest of its text."""
 
     key: str
     value: bytes
-    digest: str
+    headers: Mapping[str, str]
+
+
+@frozen
+class Statement:
+    """What a bucket says of all its books: their freshness, and whether they are all that is tracked (decision 31).
+
+    `complete` is the creation time of the bucket that they are all of, None if it is not marked. The mark of an earlier
+    bucket of the same name, which its publisher may still write, does not count.
+    """
+
+    freshness: Freshness = UNKNOWN
+    complete: str | None = None
 
 
 def key_of(pair: Pair) -> str:
@@ -82,13 +98,27 @@ def record_of(book: OrderBook) -> Record:
     value = text
     if _WORTH_COMPRESSING <= len(text) <= wire.MAX_ORDER_BOOK_BYTES:
         value = min(zlib.compress(text, _LEVEL), text, key=len)
-    return Record(key_of(book.pair), value, digest_of(text))
+    return Record(key_of(book.pair), value, {DIGEST_HEADER: digest_of(text)})
 
 
-def freshness_record(freshness: Freshness) -> Record:
-    """Return the record of the freshness of all books."""
-    value = wire.freshness_to_json(freshness)
-    return Record(FRESHNESS_KEY, value, digest_of(value))
+def statement_record(statement: Statement) -> Record:
+    """Return the record of what a bucket says of all its books."""
+    value = wire.freshness_to_json(statement.freshness)
+    headers = {} if statement.complete is None else {COMPLETE_HEADER: statement.complete}
+    return Record(FRESHNESS_KEY, value, {**headers, DIGEST_HEADER: _digest_of_statement(value, headers)})
+
+
+def has_content_of(record: Record | None, value: bytes | None, headers: Mapping[str, str] | None) -> bool:
+    """Return whether a message has the content of a record, so that every reader reads the same; None for a deletion.
+
+    The digest alone does not show that: another program may have written it beside another value.
+    """
+    if record is None or value is None:
+        return record is None and value is None
+    found = headers or {}
+    return value == record.value and all(
+        found.get(name) == record.headers.get(name) for name in (DIGEST_HEADER, COMPLETE_HEADER)
+    )
 
 
 def book_of(key: str, value: bytes, headers: Mapping[str, str] | None) -> OrderBook:
@@ -100,17 +130,25 @@ def book_of(key: str, value: bytes, headers: Mapping[str, str] | None) -> OrderB
     pair.
     """
     text = _text_of(value)
-    _require_digest(text, headers, InvalidOrderBook)
+    digest = headers.get(DIGEST_HEADER) if headers else None
+    if digest is not None and digest != digest_of(text):
+        raise InvalidOrderBook(f"digest must be that of the text, got {safe_repr(digest)}: {safe_repr(text[:80])}")
     book = wire.order_book_from_json(text)
     if key_of(book.pair) != key:
         raise InvalidOrderBook(f"must be the book of the pair of its key, got that of {book.pair}")
     return book
 
 
-def freshness_of(value: bytes, headers: Mapping[str, str] | None) -> Freshness:
-    """Return the freshness of a value. Raises `InvalidFreshness` if it is not one, or has another digest."""
-    _require_digest(value, headers, InvalidFreshness)
-    return wire.freshness_from_json(value)
+def statement_of(value: bytes, headers: Mapping[str, str] | None) -> Statement:
+    """Return what a bucket says of all its books. Raises `InvalidFreshness` if it is invalid, or has another digest.
+
+    The mark counts only with a digest: no other program sets it by accident.
+    """
+    found = headers or {}
+    digest = found.get(DIGEST_HEADER)
+    if digest is not None and digest != _digest_of_statement(value, found):
+        raise InvalidFreshness(f"digest must be that of the text, got {safe_repr(digest)}: {safe_repr(value[:80])}")
+    return Statement(wire.freshness_from_json(value), None if digest is None else found.get(COMPLETE_HEADER))
 
 
 def digest_of(text: bytes) -> str:
@@ -118,10 +156,8 @@ def digest_of(text: bytes) -> str:
     return blake2b(text, digest_size=16).hexdigest()
 
 
-def _require_digest(text: bytes, headers: Mapping[str, str] | None, error: type[MarketIndexError]) -> None:
-    digest = headers.get(DIGEST_HEADER) if headers else None
-    if digest is not None and digest != digest_of(text):
-        raise error(f"digest must be that of the text, got {safe_repr(digest)}: {safe_repr(text[:80])}")
+def _digest_of_statement(value: bytes, headers: Mapping[str, str]) -> str:
+    return digest_of(value + headers.get(COMPLETE_HEADER, "").encode(errors="replace"))
 
 
 def _text_of(value: bytes) -> bytes:

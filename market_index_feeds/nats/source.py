@@ -1,7 +1,7 @@
 """The source of a feed that watches a bucket.
 
 The watch runs on an event loop in a thread of its own. The generator of updates waits for it, and decodes the books of
-changes in its own thread. If the watch loses track of the bucket, the whole bucket is read again as a snapshot.
+changes in its own thread. If the watch loses track of the bucket, the whole bucket is read again.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from contextlib import contextmanager
 from threading import Event, RLock
 from typing import TypeAlias
 
-from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, PairNotFound
-from market_index.freshness import UNKNOWN
+from attrs import evolve
+
+from market_index import InvalidFreshness, MarketIndexError, OrderBook, Pair, PairNotFound
 from market_index_feeds.errors import FeedError, Unavailable, reason_of
-from market_index_feeds.medium import Delta, Names, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.medium import Progress, Rejected, Source, Update
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message
 from market_index_feeds.nats.cluster import Cluster
 from market_index_feeds.nats.errors import BUCKET_ERRORS, Lost, shown_text
 from market_index_feeds.nats.event_loop import EventLoop
-from market_index_feeds.nats.records import FRESHNESS_KEY, book_of, freshness_of, key_of, pair_of
+from market_index_feeds.nats.records import FRESHNESS_KEY, Statement, book_of, key_of, pair_of, statement_of
 from market_index_feeds.nats.retry import OPENING, RetryTimeouts, retry
 from market_index_feeds.nats.watch import Watch, WatchState
 from market_index_feeds.opened import shown_name
@@ -31,9 +32,9 @@ Identity: TypeAlias = tuple[int, int]
 
 
 class NatsSource(Source):
-    """A bucket. Each batch of changes is a delta; after a purge, a rollback or a lost connection comes a snapshot.
+    """A bucket. It is read as a whole again after a purge, a rollback or a lost connection.
 
-    The first snapshot is retried while no server answers, with the timeouts `opening`. Later the follower retries.
+    The first reading is retried while no server answers, with the timeouts `opening`. Later the feed tries again.
     """
 
     record = "values"
@@ -45,7 +46,7 @@ class NatsSource(Source):
         self._was_delivered = False
         # The messages of the live books, by key. They are not decoded again, even if the bucket was replaced.
         self._live: dict[str, Identity] = {}
-        self._freshness = UNKNOWN
+        self._statement = Statement()
         # Reentrant: a signal handler may interrupt it while this thread holds the lock.
         self._lock = RLock()
         self._loop: EventLoop | None = None
@@ -108,18 +109,17 @@ class NatsSource(Source):
     def _load(
         self, loop: EventLoop, progress: Progress | None, reload_reason: str | None
     ) -> Generator[Update, None, Watch]:
-        """Yield a snapshot, and return the watch that delivers the changes after it."""
+        """Yield the whole content, and return the watch that delivers the changes after it."""
         contents = _Contents(self._live)
         timeouts = RetryTimeouts(0, 0) if self._was_delivered else self._opening
         reading = retry(lambda: self._read(contents), timeouts, lambda: contents.messages)
         watch = loop.run(reading, contents.reporter(progress))
-        self._freshness = UNKNOWN
-        yield Snapshot(
-            books=contents.books.values(),
-            rejected=contents.rejected.values(),
+        self._statement = Statement()
+        yield evolve(
+            self._update(contents, watch),
+            replaces_all=True,
             unchanged=_pairs(contents.unchanged),
-            revision=watch.revision,
-            freshness=self._freshness_after(contents, watch),
+            is_blank=not contents.messages,
             reload_reason=reload_reason,
         )
         kept = contents.unchanged | contents.rejected.keys()
@@ -133,14 +133,7 @@ class NatsSource(Source):
             while True:
                 changes = _Contents(self._live)
                 changes.add(loop.run(watch.next()))
-                yield Delta(
-                    books=changes.books.values(),
-                    removed=_pairs(changes.deleted),
-                    removed_records=[key for key in changes.deleted if pair_of(key) is None],
-                    rejected=changes.rejected.values(),
-                    revision=watch.revision,
-                    freshness=self._freshness_after(changes, watch),
-                )
+                yield self._update(changes, watch)
                 for key in changes.deleted:
                     self._live.pop(key, None)
                 self._live.update(changes.identities)
@@ -148,10 +141,21 @@ class NatsSource(Source):
             loop.run(watch.close())
             return str(error)
 
-    def _freshness_after(self, contents: _Contents, watch: Watch) -> Freshness:
-        """Return the freshness of the live books and `contents`; unknown while an older book may follow."""
-        self._freshness = contents.freshness or self._freshness
-        return self._freshness if watch.is_complete else UNKNOWN
+    def _update(self, contents: _Contents, watch: Watch) -> Update:
+        """Return the update with these contents. While an older book may follow, their freshness is unknown."""
+        self._statement = contents.statement or self._statement
+        known = self._statement if watch.is_complete else Statement()
+        return Update(
+            books=contents.books.values(),
+            removed=_pairs(contents.deleted),
+            is_complete=known.complete == watch.stored.created,
+            # A key that is not that of a pair is only counted.
+            invalid=_pairs(contents.rejected),
+            resolved=[key for key in contents.deleted if pair_of(key) is None],
+            rejected=contents.rejected.values(),
+            revision=watch.revision,
+            freshness=known.freshness,
+        )
 
     async def _read(self, contents: _Contents) -> Watch:
         """Read the bucket from the start, and return the watch once it is in sync."""
@@ -176,7 +180,7 @@ class _Contents:
     """The content of messages, by key. If a key repeats, its last message wins.
 
     `identities` has the messages of `books`. A message that is already live is not decoded; its key is in `unchanged`.
-    `freshness` is that of the last freshness message, None if there was none. `messages` counts the added messages.
+    `statement` is the last one on all books, None if there was none. `messages` counts the added messages.
     """
 
     def __init__(self, live: dict[str, Identity]) -> None:
@@ -190,7 +194,7 @@ class _Contents:
         self.identities: dict[str, Identity] = {}
         self.unchanged: set[str] = set()
         self.deleted: set[str] = set()
-        self.freshness: Freshness | None = None
+        self.statement: Statement | None = None
         self.messages: int = 0
         self._length, self._total = 0, total
 
@@ -212,7 +216,7 @@ class _Contents:
     def _add(self, key: str, message: Message) -> None:
         identity = message.sequence, message.time
         if key == FRESHNESS_KEY:
-            self._add_freshness(message)
+            self._add_statement(message)
         elif message.value is None:
             self.deleted.add(key)
         elif self._live.get(key) == identity:
@@ -223,22 +227,17 @@ class _Contents:
                 self.books[key] = book_of(key, message.value, message.headers)
                 self.identities[key] = identity
             except MarketIndexError as error:
-                pair = pair_of(key)
-                names = Names.NONE if pair is None else pair
-                self.rejected[key] = Rejected(
-                    f"value {shown_text(key)}", str(error), names, record=key if pair is None else pair
-                )
+                self.rejected[key] = Rejected(f"value {shown_text(key)}", str(error), pair_of(key) or key)
 
-    def _add_freshness(self, message: Message) -> None:
-        self.freshness = UNKNOWN
+    def _add_statement(self, message: Message) -> None:
+        self.statement = Statement()
         try:
             if message.value is not None:
-                self.freshness = freshness_of(message.value, message.headers)
+                self.statement = statement_of(message.value, message.headers)
             # Its last value may have been rejected.
             self.deleted.add(FRESHNESS_KEY)
         except InvalidFreshness as error:
-            place = f"value {FRESHNESS_KEY}"
-            self.rejected[FRESHNESS_KEY] = Rejected(place, str(error), Names.NONE, record=FRESHNESS_KEY)
+            self.rejected[FRESHNESS_KEY] = Rejected(f"value {FRESHNESS_KEY}", str(error), FRESHNESS_KEY)
 
 
 def open_nats_source(source: str, opening: RetryTimeouts = OPENING) -> NatsSource:

@@ -14,7 +14,7 @@ from functools import partial
 from threading import RLock
 from typing import Any, Final, TypeVar
 
-from market_index import Freshness, OrderBook, Pair, wire
+from market_index import Freshness, OrderBook, Pair
 from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.errors import BUCKET_ERRORS
@@ -25,7 +25,16 @@ from market_index_feeds.nats.records import Record, key_of, pair_of, record_of
 from market_index_feeds.nats.retry import OPENING, RetryTimeouts, retry
 from market_index_feeds.nats.writes import WriteState
 from market_index_feeds.opened import shown_name
-from market_index_feeds.store import BookRejected, Receipt, Store, StoreBusy, StoreError, require_book, too_large
+from market_index_feeds.store import (
+    BooksRejected,
+    Receipt,
+    Store,
+    StoreBusy,
+    StoreError,
+    require_book,
+    shown_pairs,
+    too_large,
+)
 
 T = TypeVar("T")
 
@@ -47,9 +56,10 @@ class NatsStore(Store):
         self._publisher = Publisher(address, self.target, wait)
         self._freshness = BucketFreshness(self._publisher, self.target, self._timeouts)
         self._lock = RLock()
-        # The revision of the bucket at the last `replace`, and the number of writes acknowledged before.
-        self._replaced: tuple[int, int] | None = None
-        self._is_open = self._is_calling_keep = False
+        # The creation time and the revision of the bucket at the last `replace`, and the number of writes acknowledged
+        # before.
+        self._replaced: tuple[str, int, int] | None = None
+        self._is_open = False
         try:
             self._loop: EventLoop | None = EventLoop(f"store {self.target}")
         except (OSError, RuntimeError) as error:
@@ -81,8 +91,9 @@ class NatsStore(Store):
             state = run(retry(self._publisher.state, self._timeouts))
             if self._replaced is None:
                 return False
-            revision, written = self._replaced
-            is_ours = state.last_sequence == revision + self._publisher.written - written
+            created, revision, written = self._replaced
+            last_sequence = revision + self._publisher.written - written
+            is_ours = (state.created, state.last_sequence) == (created, last_sequence)
             return is_ours and state.keys == len(self._publisher.sequences)
 
     def close(self) -> None:
@@ -94,9 +105,7 @@ class NatsStore(Store):
             with self._lock:
                 self._loop = None
 
-    def _update(
-        self, books: list[OrderBook], retract: set[Pair], freshness: Freshness, *, keeps_as_of: bool
-    ) -> Receipt:
+    def _update(self, books: list[OrderBook], retract: set[Pair], freshness: Freshness | None) -> Receipt:
         records = _records(books)
         keys = {key_of(pair) for pair in retract}
         publisher = self._publisher
@@ -105,12 +114,11 @@ class NatsStore(Store):
             # An unacknowledged write must not be stored after this change.
             deleted = stored | (keys & publisher.unacknowledged)
             change = Change(records | dict.fromkeys(deleted))
-            work = self._freshness.write(change, freshness, keeps_as_of=keeps_as_of, is_whole=False)
-            revision = run(work) or run(retry(publisher.revision, self._timeouts))
+            revision = run(self._freshness.update(change, freshness)) or run(retry(publisher.revision, self._timeouts))
         published, retracted = change.written & records.keys(), change.written & stored
         return self._receipt(change, Receipt(revision, len(published), len(retracted)))
 
-    def _replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
+    def _replace(self, books: Iterable[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
         """Make these books the whole content of the bucket.
 
         Each book is a change of its own: first the new books, then the retracted pairs. The books are held in memory,
@@ -118,16 +126,18 @@ class NatsStore(Store):
         """
         records = _records(map(require_book, books))
         with self._locked() as run:
-            revision, stored = run(retry(self._publisher.stored, self._timeouts, lambda: self._publisher.listed))
+            reading = retry(lambda: self._publisher.stored(records), self._timeouts, lambda: self._publisher.listed)
+            created, revision, stored = run(reading)
             written = self._changed(records, stored)
-            deleted = self._dropped(records, stored, keep)
+            deleted, kept = self._not_named(records, stored, retract)
             self._publisher.sequences = {key: last.sequence for key, last in stored.items()}
-            self._replaced = revision, self._publisher.written
+            self._replaced = created, revision, self._publisher.written
             change = Change(written | dict.fromkeys(deleted))
-            work = self._freshness.write(change, freshness, keeps_as_of=False, is_whole=True)
-            revision = run(work) or revision
+            freshness = freshness.without_as_of() if kept else freshness
+            complete = created if retract is None else None
+            revision = run(self._freshness.replace(change, freshness, complete)) or revision
         retracted = sum(key in stored and not stored[key].is_deletion for key in change.written.intersection(deleted))
-        return self._receipt(change, Receipt(revision, len(change.written & records.keys()), retracted))
+        return self._receipt(change, Receipt(revision, len(change.written & records.keys()), retracted, kept))
 
     def _changed(self, records: dict[str, Record], stored: dict[str, Stored]) -> dict[str, Record]:
         """Return the records that are not stored yet.
@@ -139,25 +149,17 @@ class NatsStore(Store):
         return {
             key: record
             for key, record in records.items()
-            if key not in stored or stored[key].digest != record.digest or key in unacknowledged
+            if key not in stored or not stored[key].is_same or key in unacknowledged
         }
 
-    def _dropped(self, named: Iterable[str], stored: dict[str, Stored], keep: Callable[[Pair], bool]) -> list[str]:
-        """Return the keys to delete: those that are stored, or may be stored later, and are not named."""
+    def _not_named(
+        self, records: dict[str, Record], stored: dict[str, Stored], retract: frozenset[Pair] | None
+    ) -> tuple[list[str], frozenset[Pair]]:
+        """Return the keys to delete of those that are stored, or may be stored later; and the pairs of the others."""
         may_be_stored = {key for key, last in stored.items() if not last.is_deletion} | self._publisher.unacknowledged
-        dropped = []
-        for key in sorted(may_be_stored.difference(named)):
-            pair = pair_of(key)
-            if pair is not None and not self._is_kept(keep, pair):
-                dropped.append(key)
-        return dropped
-
-    def _is_kept(self, keep: Callable[[Pair], bool], pair: Pair) -> bool:
-        self._is_calling_keep = True
-        try:
-            return keep(pair)
-        finally:
-            self._is_calling_keep = False
+        pairs = {key: pair for key in may_be_stored.difference(records) if (pair := pair_of(key)) is not None}
+        kept = frozenset[Pair]() if retract is None else frozenset(pairs.values()) - retract
+        return [key for key, pair in sorted(pairs.items()) if pair not in kept], kept
 
     @contextmanager
     def _locked(self) -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
@@ -168,8 +170,6 @@ class NatsStore(Store):
         if not self._lock.acquire(timeout=min(self._wait, _MAX_LOCK_SECONDS)):
             raise StoreBusy(f"{self.target} was not written to: others have been writing for {self._wait:g} seconds")
         try:
-            if self._is_calling_keep:
-                raise StoreError(f"{self.target}: this thread is in the middle of another change")
             yield partial(self._run, loop)
         finally:
             self._lock.release()
@@ -189,26 +189,24 @@ class NatsStore(Store):
             raise StoreError(f"{self.target} {what}: {reason_of(error)}") from None
 
     def _receipt(self, change: Change, receipt: Receipt) -> Receipt:
-        """Return the receipt. Raises `BookTooLarge` or `BookRejected` with the receipt if some books were not written.
+        """Return the receipt. Raises `BooksRejected` with it if some books or removals were not written.
 
         Raises `StoreError` if the freshness was not written.
         """
-        lengths = {pair: one.length for one in change.of(WriteState.TOO_LARGE) if (pair := pair_of(one.key))}
+        limited = {pair: one for one in change.of(WriteState.TOO_LARGE) if (pair := pair_of(one.key))}
         rejections = {pair: one.rejection for one in change.of(WriteState.REJECTED) if (pair := pair_of(one.key))}
         if rejections:
-            pair, reason = next(iter(rejections.items()))
-            written, others = len(change.written), f" and {len(rejections) - 1} others" if len(rejections) > 1 else ""
-            raise BookRejected(
-                f"{self.target} rejected {pair}{others}: {reason}; {written} of {len(change.writes)} changes were made",
-                (*rejections, *lengths),
+            reason = next(iter(rejections.values()))
+            raise BooksRejected(
+                f"{self.target} rejected {shown_pairs(tuple(rejections))}: {reason}; "
+                f"{len(change.written)} of {len(change.writes)} changes were made",
+                (*rejections, *limited),
                 receipt,
             )
-        if lengths:
-            length = next(iter(lengths.values()))
-            limit = f"{self._publisher.cluster.max_value_bytes} bytes, deflated"
-            if length > wire.MAX_ORDER_BOOK_BYTES:
-                limit = f"{wire.MAX_ORDER_BOOK_BYTES} bytes of JSON"
-            raise too_large(self.target, tuple(lengths), f"{limit}, got {length}", receipt)
+        if limited:
+            first = next(iter(limited.values()))
+            got = f"{first.length}{' and its headers' if first.rejection else ''}"
+            raise too_large(self.target, tuple(limited), first.limit, receipt, got=got)
         self._freshness.require_accepted()
         return receipt
 

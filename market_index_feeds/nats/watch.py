@@ -87,7 +87,7 @@ class Watch:
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
-    async def open(cls, connection: Connection, *, headers_only: bool = False) -> Watch:
+    async def open(cls, connection: Connection) -> Watch:
         """Start to watch. Raises `Unreachable`, `NoBucket`, `Misconfigured` or `Rejected`."""
         watch = cls(connection, await connection.state())
         inbox = connection.new_inbox()
@@ -105,7 +105,6 @@ class Watch:
             "inactive_threshold": 10 * _NANOSECONDS,
             "mem_storage": True,
             "num_replicas": 1,
-            "headers_only": headers_only,
         }
         watch._subscription = subscription = await connection.subscribe(inbox, watch._deliver)
         try:

@@ -37,10 +37,11 @@ from typing import Final
 
 from attrs import define
 
+from market_index import wire
 from market_index_feeds.nats.bucket import OPERATION_HEADER, Message
 from market_index_feeds.nats.connection import Connection, Delivery
 from market_index_feeds.nats.errors import NO_STREAM, TOO_LARGE, WRONG_SEQUENCE, Rejected, shown_text
-from market_index_feeds.nats.records import DIGEST_HEADER, Record
+from market_index_feeds.nats.records import Record
 
 MAX_IN_FLIGHT: Final = 256
 MAX_BYTES_IN_FLIGHT: Final = 4 * 1024 * 1024
@@ -70,8 +71,8 @@ class Write:
     """A record to store under a key; None deletes the key.
 
     `sequence` is that of the stored message once it is acknowledged, and the one that the server reports if it is
-    contested, None if it reports none. `rejection` is why it is rejected. `derived` returns the record after another
-    last message of the key, None if the record does not depend on it.
+    contested, None if it reports none. `limit` is the limit that it exceeds, `rejection` why the server rejects it.
+    `derived` returns the record after another last message of the key, None if the record does not depend on it.
     """
 
     key: str
@@ -79,6 +80,7 @@ class Write:
     state: WriteState = WriteState.QUEUED
     expected: int = 0
     sequence: int | None = None
+    limit: str = ""
     rejection: Rejected | None = None
     derived: Callable[[Message | None], Record] | None = None
 
@@ -97,7 +99,7 @@ class Write:
             last = _LAST_SEQUENCE(str(rejection))
             self.state, self.sequence = WriteState.CONTESTED, int(last[1]) if last else None
         elif rejection.code in TOO_LARGE and self.record is not None:
-            self.state = WriteState.TOO_LARGE
+            self.state, self.rejection = WriteState.TOO_LARGE, rejection
         elif rejection.code == NO_STREAM:
             self.state = WriteState.NO_STREAM
         else:
@@ -138,13 +140,12 @@ class InFlight:
     async def _send(self, write: Write) -> None:
         if write.length > self._connection.max_value_bytes:
             # Another server may accept less than the one before.
-            write.state = WriteState.TOO_LARGE
+            write.state, write.limit = WriteState.TOO_LARGE, f"{self._connection.max_value_bytes} bytes, deflated"
+            if write.length > wire.MAX_ORDER_BOOK_BYTES:
+                write.limit = f"{wire.MAX_ORDER_BOOK_BYTES} bytes of JSON"
             return
         headers = {_EXPECTED_HEADER: str(write.expected)}
-        if write.record is None:
-            headers[OPERATION_HEADER] = "DEL"
-        else:
-            headers[DIGEST_HEADER] = write.record.digest
+        headers |= {OPERATION_HEADER: "DEL"} if write.record is None else write.record.headers
         value = b"" if write.record is None else write.record.value
         write.state = WriteState.IN_FLIGHT
         self.writes.add(write)

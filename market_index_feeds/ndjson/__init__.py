@@ -5,6 +5,6 @@ atomically. Any other line is rejected, with its number and the reason. Blank li
 are allowed.
 """
 
-from market_index_feeds.ndjson.source import open_ndjson_source, open_ndjson_stream
+from market_index_feeds.ndjson.source import open_ndjson_source
 
-__all__ = ["open_ndjson_source", "open_ndjson_stream"]
+__all__ = ["open_ndjson_source"]

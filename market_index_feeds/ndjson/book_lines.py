@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
 from market_index_feeds.line_content import RejectedLine, lines_of
-from market_index_feeds.line_source import Line, LineBatch
-from market_index_feeds.medium import Names
+from market_index_feeds.line_source import LineBatch
+from market_index_feeds.medium import Unnamed
 
 Content: TypeAlias = OrderBook | Freshness | RejectedLine
 """The content of a line that is not blank. A `Freshness` is that of a commit line."""
@@ -17,21 +17,21 @@ Content: TypeAlias = OrderBook | Freshness | RejectedLine
 def contents_of(batch: LineBatch) -> Iterator[Content]:
     """Yield the content of each line of a batch, except blank lines. A last line without a newline is rejected."""
     for line, fault in lines_of(batch):
-        rejected = None if fault is None else RejectedLine(line.number, fault, names_of(line))
-        yield rejected or _read(line.number, line.text or b"")
-
-
-def names_of(line: Line) -> Pair | Names:
-    """Return which pair a line names, even if it contains no valid book."""
-    return Names.ANY if line.text is None else wire.pair_named_in(line.text) or Names.ANY
+        text = line.text or b""
+        yield _read(line.number, text) if fault is None else RejectedLine(line.number, fault, _invalid(text))
 
 
 def _read(number: int, text: bytes) -> Content:
     try:
         return wire.freshness_from_json(text) if wire.is_freshness(text) else wire.order_book_from_json(text)
     except InvalidFreshness as error:
-        return RejectedLine(number, str(error), Names.NONE)
+        return RejectedLine(number, str(error))
     except MarketIndexError as error:
         reason = str(error)
     # The decoded value is released with the error, so that it is not in memory twice.
-    return RejectedLine(number, reason, wire.pair_named_in(text) or Names.ANY)
+    return RejectedLine(number, reason, _invalid(text))
+
+
+def _invalid(text: bytes) -> Pair | Unnamed:
+    """Return the pair that a line names although it contains no valid book."""
+    return wire.pair_named_in(text) or Unnamed.UNREADABLE

@@ -7,44 +7,44 @@ Theory of operation
     lines are pending until the next commit line, which makes them visible in one update, with its freshness. Lines
     after the last commit line stay pending.
 
-    A rejected line takes effect together with the lines around it: its pair is retained once they are visible.
+    A rejected line takes effect together with the lines around it: it is invalid once they are visible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from market_index import Freshness, OrderBook, Pair
 from market_index_feeds.line_content import LineContent, RejectedLine, Reported
 from market_index_feeds.line_source import LineBatch
-from market_index_feeds.medium import Delta, Names
-from market_index_feeds.ndjson.book_lines import Content, contents_of, names_of
+from market_index_feeds.medium import Unnamed, Update
+from market_index_feeds.ndjson.book_lines import Content, contents_of
 
 
 class Changes:
-    """The changes of some lines: the last book of each pair, and what rejected lines name without a later book."""
+    """The changes of some lines: the last book of each pair, and the invalid lines without a later book."""
 
     def __init__(self) -> None:
         self.books: dict[Pair, OrderBook] = {}
         self.books_read: int = 0
-        self.rejected: set[Pair | Names] = set()
+        self.invalid: set[Pair | Unnamed] = set()
         self.freshness: Freshness | None = None
         """The freshness of the last commit line; None if there is none."""
 
     def add(self, content: OrderBook | RejectedLine) -> None:
         """Add the content of the next line."""
-        if isinstance(content, RejectedLine):
-            self.rejected.add(content.names)
-            return
-        self.books[content.pair] = content
-        self.books_read += 1
-        self.rejected.discard(content.pair)
+        if isinstance(content, OrderBook):
+            self.books[content.pair] = content
+            self.books_read += 1
+            self.invalid.discard(content.pair)
+        elif content.invalid is not None:
+            self.invalid.add(content.invalid)
 
     def commit(self, later: Changes, freshness: Freshness) -> None:
         """Add the changes of later lines, and the freshness of the commit line after them."""
         self.books |= later.books
         self.books_read += later.books_read
-        self.rejected = self.rejected.difference(later.books) | later.rejected
+        self.invalid = self.invalid.difference(later.books) | later.invalid
         self.freshness = freshness
 
 
@@ -76,12 +76,12 @@ class Commits(LineContent):
         else:
             (self.waiting if self.is_committed else self._visible).add(content)
 
-    def changes(self) -> Delta:
+    def changes(self) -> Update:
         """Return the books that became visible."""
         visible = self._visible
-        return Delta(
+        return Update(
             books=visible.books.values(),
-            rejected_names=visible.rejected,
+            invalid=visible.invalid,
             freshness=visible.freshness,
             is_publication=visible.freshness is not None,
             books_read=visible.books_read,
@@ -96,12 +96,12 @@ class Commits(LineContent):
         """The number of order books that wait for a commit line."""
         return self.waiting.books_read
 
-    def unfinished(self, batch: LineBatch) -> Pair | Names:
-        """Return which pair the unread lines may name: none after a commit line, because they are pending."""
-        if self.is_committed:
-            return Names.NONE
-        if batch.unfinished is None:
-            return Names.ANY
-        if batch.is_end or batch.unfinished.text == b"":
-            return Names.NONE
-        return names_of(batch.unfinished)
+    @property
+    def pending_invalid(self) -> Collection[Pair | Unnamed]:
+        """The invalid lines that wait for a commit line."""
+        return self.waiting.invalid
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether the next line may be visible: not after a commit line, because it is pending."""
+        return not self.is_committed

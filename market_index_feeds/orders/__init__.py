@@ -6,6 +6,6 @@ state, the last valid index stays live until the next reset and its first block.
 """
 
 from market_index_feeds.orders.blocks import DEFAULT_HISTORY
-from market_index_feeds.orders.source import open_orders_source, open_orders_stream
+from market_index_feeds.orders.source import open_orders_source
 
-__all__ = ["DEFAULT_HISTORY", "open_orders_source", "open_orders_stream"]
+__all__ = ["DEFAULT_HISTORY", "open_orders_source"]

@@ -37,7 +37,7 @@ from market_index.errors import safe_repr
 from market_index.tables import WideTable
 from market_index_feeds.line_content import LineContent, RejectedLine, Reported, lines_of
 from market_index_feeds.line_source import LineBatch
-from market_index_feeds.medium import Delta, Names
+from market_index_feeds.medium import Update
 from market_index_feeds.orders.events import (
     Block,
     Event,
@@ -129,7 +129,7 @@ class _PendingEvents:
             self._add_fault(_spot_record(event.pair), line, f"{event.pair} has no spot price: {event.fault}")
 
     def _add_fault(self, record: str, line: int, reason: str) -> None:
-        self._faults[record] = RejectedLine(line, reason, Names.NONE, record)
+        self._faults[record] = RejectedLine(line, reason, record=record)
 
     def applied_to(self, before: _State, as_of: str | None = None) -> _State:
         """Return the state after the events, which follow the state `before`."""
@@ -147,7 +147,6 @@ class Blocks(LineContent):
 
     commit = "block"
     pending_record = "event"
-    knows_all_pairs = True
 
     def __init__(self, history: int = DEFAULT_HISTORY) -> None:
         """`history` is how many blocks before the last one a rollback may go back."""
@@ -257,31 +256,32 @@ class Blocks(LineContent):
         if self.phase is not Phase.UNKNOWN:
             self._lost = f"its state is unknown since line {line}: {reason}"
             self._start(Phase.UNKNOWN)
-        return RejectedLine(line, reason, Names.NONE)
+        return RejectedLine(line, reason)
 
-    def changes(self) -> Delta:
+    def changes(self) -> Update:
         """Return the difference between the visible state and the last delivered one."""
         now, before = self._visible, self._delivered
         books, removed = now.orders.index.changes_since(before.orders.index)
         faults, corrected = now.faults.changes_since(before.faults)
-        return Delta(
+        return Update(
             books=books,
             removed=removed,
             rejected=[fault.as_record() for fault in sorted(faults, key=attrgetter("number"))],
-            removed_records=[fault.record for fault in corrected],
+            resolved=[fault.record for fault in corrected],
+            # A block names all pairs.
+            is_complete=self._is_publication or None,
             freshness=now.orders.index.freshness if self._is_publication else None,
             is_publication=self._is_publication,
-            is_whole=now is not _EMPTY,
         )
 
     def deliver(self) -> None:
         """Record that the changes were delivered."""
         self._delivered, self._is_publication = self._visible, False
 
-    def unfinished(self, batch: LineBatch) -> Names:
-        """Return no pair: unread lines have no effect on visible pairs before their block."""
-        del batch
-        return Names.NONE
+    @property
+    def reads_on(self) -> bool:
+        """Whether the next line may be visible: not before its block."""
+        return False
 
 
 def _order_record(order_id: str) -> str:

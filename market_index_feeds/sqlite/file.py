@@ -23,10 +23,7 @@ Identity: TypeAlias = tuple[int, int]
 APPLICATION_ID: Final = int.from_bytes(b"mkti")
 """The application id in the SQLite header of a store."""
 
-SCHEMA_VERSION: Final = 2
-
-READ_VERSIONS: Final = (1, 2)
-"""Version 1, of market-index 0.1, has no freshness. The first change upgrades such a file."""
+SCHEMA_VERSION: Final = 3
 
 _LOG_HEADER_BYTES: Final = 32
 
@@ -45,10 +42,10 @@ BEGIN;
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT);
-CREATE INDEX books_by_revision ON books (revision);
+CREATE INDEX books_by_revision ON books (revision, digest);
 CREATE TABLE runs (
     first INTEGER PRIMARY KEY, last INTEGER NOT NULL, token BLOB NOT NULL, total BLOB NOT NULL,
-    as_of TEXT, published_at TEXT
+    as_of TEXT, published_at TEXT, complete INTEGER NOT NULL, digest BLOB NOT NULL
 );
 COMMIT;
 """
@@ -264,9 +261,9 @@ def is_busy(error: BaseException) -> bool:
 
 
 def _require_schema(version: int) -> None:
-    if version not in READ_VERSIONS:
+    if version != SCHEMA_VERSION:
         later = " (a later version of market-index wrote it)" if version > SCHEMA_VERSION else ""
-        raise Unusable(f"its schema must be {' or '.join(map(str, READ_VERSIONS))}, got {version}{later}")
+        raise Unusable(f"its schema must be {SCHEMA_VERSION}, got {version}{later}")
 
 
 def _code(error: sqlite3.Error) -> int:

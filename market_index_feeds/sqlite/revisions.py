@@ -6,6 +6,9 @@ was damaged, or written by another program, and is rejected. Each change also st
 detects missing rows and rows of another file: SQLite finds the log by its name, so it may combine a file with the log
 of the previous file at its path.
 
+The last revision of the file, its freshness and its mark `complete` are in the row of the last run, which has a digest
+as well. If it does not match, the row is an invalid record: the freshness is unknown, and the next change repairs it.
+
 Revision numbers alone do not distinguish a file from another file, or from a restored older copy of itself. So each
 unbroken run of revisions by one writer has a random token. A follower remembers the run of the last revision that it
 read. If the file does not contain that run up to that revision, it is another file or was rolled back.
@@ -17,15 +20,17 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
+from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from attrs import frozen
 
 from market_index import Freshness, InvalidFreshness
 from market_index.freshness import UNKNOWN, format_time, parse_time
-from market_index_feeds.sqlite.file import SCHEMA_VERSION, Unusable, connect, log_header_of, transaction
+from market_index_feeds.sqlite.file import Unusable, connect, log_header_of, transaction
 
 MAX_RUNS: Final = 1000
 """How many runs a file keeps. A follower of an older run reads the whole file again."""
@@ -35,6 +40,13 @@ _PAIRS_PER_BATCH: Final = 128
 
 SQLite before 3.32 allows 999 parameters.
 """
+
+_MAX_REVISION: Final = 2**62
+"""Higher revisions were written by another program: SQLite could not store the following ones."""
+
+_LAST_REVISION: Final = (
+    "SELECT max(revision) FROM books WHERE typeof(revision) = 'integer' AND revision BETWEEN 1 AND ?"
+)
 
 _DIGEST_BYTES: Final = 16
 _MODULUS: Final = 256**_DIGEST_BYTES
@@ -47,7 +59,12 @@ ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, digest = excluded
 # CAST: another program may have stored a value of any type.
 DIGESTS: Final = "SELECT CAST(digest AS BLOB) FROM books"
 
-_IS_STORED: Final = "SELECT 1 FROM books WHERE pair = ? AND body IS NOT NULL"
+_PUT_RUN: Final = "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
+IS_NOT_RETRACTED: Final = "(body IS NOT NULL OR digest IS NOT digest_of(revision, CAST(pair AS BLOB)))"
+"""Whether a row is anything but a valid retraction. The connection must have the function `digest_of`."""
+
+_IS_STORED: Final = f"SELECT 1 FROM books WHERE pair = ? AND {IS_NOT_RETRACTED}"  # noqa: S608  # only constants
 
 
 @frozen
@@ -63,62 +80,53 @@ NEVER_PUBLISHED: Final = Position(b"", 0)
 
 @frozen
 class Run:
-    """The last run of a file: its position, the sum of the digests of all rows, and the texts of the freshness."""
+    """The last run of a file: its position, and what its row says of all books.
 
-    position: Position
-    total: int
-    as_of: bytes | None = None
-    published_at: bytes | None = None
+    `total` is the sum of the digests of all rows, None if the row of the run is damaged.
+    """
 
-    @property
-    def freshness(self) -> Freshness:
-        """The freshness, parsed lazily; unknown if it is invalid, or if the file has schema 1."""
-        as_of, published_at = (
-            one if one is None else str(one, "ascii", "replace") for one in (self.as_of, self.published_at)
-        )
-        try:
-            return Freshness(as_of, None if published_at is None else parse_time(published_at))
-        except InvalidFreshness:
-            return UNKNOWN
+    position: Position = NEVER_PUBLISHED
+    first: int = 1
+    total: int | None = 0
+    freshness: Freshness = UNKNOWN
+    is_complete: bool = False
 
 
 class Change:
     """A change in a transaction: its revision, and the sum of all digests after it.
 
     `own_position` is the position of the writer's last change. If it is still the last one of the file, the change
-    continues its run. `freshness` is that of the file after the change; with `keeps_as_of`, the stored as_of is kept.
+    continues its run. `freshness` is that of the file after the change; without one, the stored as_of is kept.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, own_position: Position | None, freshness: Freshness, *, keeps_as_of: bool
+        self, connection: sqlite3.Connection, own_position: Position | None, freshness: Freshness | None
     ) -> None:
-        _upgrade(connection)
         run = last_run(connection)
         last = run.position
-        continues = last == own_position
+        continues = last == own_position and run.total is not None
         self.connection = connection
         self.position: Position = Position(last.token if continues else secrets.token_bytes(16), last.revision + 1)
-        self.total: int = run.total
+        self.total: int = sum_of_rows(connection) if run.total is None else run.total
         self.run_before: Run = run
-        self.freshness: Freshness = freshness
-        if keeps_as_of and run.as_of is not None:
-            self.freshness = freshness.changed(as_of=run.freshness.as_of)
-        if not continues:
-            connection.execute(
-                "INSERT INTO runs VALUES (?, ?, ?, ?, NULL, NULL)", (*[self.revision] * 2, self.position.token, b"")
-            )
-            connection.execute(
-                "DELETE FROM runs WHERE first <= (SELECT first FROM runs ORDER BY first DESC LIMIT 1 OFFSET ?)",
-                (MAX_RUNS,),
-            )
+        self.freshness: Freshness = freshness or Freshness(run.freshness.as_of, datetime.now(UTC))
+        self.is_complete: bool = run.is_complete
+        self._first = run.first if continues else self.revision
 
     @property
     def revision(self) -> int:
         """The revision of the change."""
         return self.position.revision
 
+    @property
+    def differs(self) -> bool:
+        """Whether the row of the run differs from the one before in more than its revision."""
+        before = self.run_before
+        after = self.total, self.freshness, self.is_complete
+        return after != (before.total, before.freshness, before.is_complete)
+
     def stored_among(self, pairs: Iterable[str]) -> list[str]:
-        """Return the pairs that have a book."""
+        """Return the pairs that have a book, or a damaged row."""
         return [pair for pair in pairs if self.connection.execute(_IS_STORED, (pair,)).fetchone()]
 
     def put(self, bodies: Mapping[str, bytes | None]) -> None:
@@ -134,12 +142,21 @@ class Change:
             self.connection.executemany(_PUT, rows)
 
     def finish(self) -> None:
-        """Store the position, the sum of digests, and the freshness."""
+        """Store the row of the run, which ends with this change."""
+        if self.run_before.total is None:
+            # The revisions after the last book are lost. Followers of them must not resume there.
+            self.connection.execute("DELETE FROM runs")
         total = (self.total % _MODULUS).to_bytes(_DIGEST_BYTES)
-        time = self.freshness.published_at
-        published_at = None if time is None else format_time(time)
-        run = self.position.revision, total, self.freshness.as_of, published_at, self.position.token
-        self.connection.execute("UPDATE runs SET last = ?, total = ?, as_of = ?, published_at = ? WHERE token = ?", run)
+        time, as_of = self.freshness.published_at, self.freshness.as_of
+        texts = (as_of, None if time is None else format_time(time))
+        as_bytes = (None if text is None else text.encode("ascii") for text in texts)
+        row = self._first, self.revision, self.position.token, total, *as_bytes, int(self.is_complete)
+        self.connection.execute(_PUT_RUN, (*row[:4], *texts, row[6], _digest_of_run(row)))
+        if self._first == self.revision:
+            self.connection.execute(
+                "DELETE FROM runs WHERE first <= (SELECT first FROM runs ORDER BY first DESC LIMIT 1 OFFSET ?)",
+                (MAX_RUNS,),
+            )
 
 
 def _row(pair: str, revision: int, body: bytes | None) -> tuple[str, int, bytes, str | None]:
@@ -157,41 +174,64 @@ def sum_of(digests: Iterable[bytes]) -> int:
     return sum(map(int.from_bytes, digests)) % _MODULUS
 
 
+def sum_of_rows(connection: sqlite3.Connection) -> int:
+    """Return the sum of the digests of all rows. The index may come from another file, with its log."""
+    return sum_of(digest for (digest,) in connection.execute(f"{DIGESTS} NOT INDEXED"))
+
+
+def sum_of_index(connection: sqlite3.Connection) -> int:
+    """Return the sum of all digests in the index of rows, which is read several times as fast as the rows."""
+    return sum_of(digest for (digest,) in connection.execute(DIGESTS))
+
+
 def last_run(connection: sqlite3.Connection) -> Run:
-    """Return the last run of the file."""
+    """Return the last run of the file. If its row is damaged or deleted, only the last revision of a book is known."""
     row = connection.execute("SELECT * FROM runs ORDER BY first DESC LIMIT 1").fetchone()
-    if row is None:
-        return Run(NEVER_PUBLISHED, 0)
-    _, last, token, total, *times = row
-    return Run(Position(token, last), int.from_bytes(total), *times)
+    if row is not None and (run := _run_of(row)) is not None:
+        return run
+    (revision,) = connection.execute(_LAST_REVISION, (_MAX_REVISION,)).fetchone()
+    return Run() if row is None and revision is None else Run(Position(b"", revision or 1), total=None)
+
+
+@lru_cache(maxsize=16)
+def _run_of(row: tuple[Any, ...]) -> Run | None:
+    """Return the run of a row, which readers poll; None if the row is damaged, or of another program."""
+    try:
+        first, last, token, total, as_of, published_at, is_complete, digest = row
+        if not 1 <= first <= last <= _MAX_REVISION:
+            return None
+        time = None if published_at is None else parse_time(str(published_at, "ascii"))
+        freshness = Freshness(None if as_of is None else str(as_of, "ascii"), time)
+        run = Run(Position(token, last), first, int.from_bytes(total), freshness, bool(is_complete))
+    except (InvalidFreshness, TypeError, ValueError):
+        return None
+    return run if digest == _digest_of_run(row[:-1]) else None
+
+
+def _digest_of_run(row: tuple[object, ...]) -> bytes:
+    """Return the digest of the row of a run: of its columns, as SQLite returns them with texts as bytes."""
+    return blake2b(repr(row).encode("ascii"), digest_size=_DIGEST_BYTES).digest()
 
 
 def reaches(connection: sqlite3.Connection, position: Position) -> bool:
     """Whether the file contains the run of this position, up to its revision."""
-    run = connection.execute("SELECT last FROM runs WHERE token = ?", (position.token,)).fetchone()
-    return run is not None and run[0] >= position.revision
+    row = connection.execute("SELECT * FROM runs WHERE token = ?", (position.token,)).fetchone()
+    run = None if row is None else _run_of(row)
+    return run is not None and run.position.revision >= position.revision
 
 
-def require_total(total: int, stored: int) -> None:
-    """Raise `Unusable` if the sum of the digests differs from the stored one."""
-    if total % _MODULUS != stored:
+def require_total(total: int, stored: int | None) -> None:
+    """Raise `Unusable` if the sum of the digests differs from the stored one, if that is known."""
+    if stored is not None and total % _MODULUS != stored:
         raise Unusable(
             "rows are missing, or belong to another file: the log (-wal) beside it may belong to the file that was "
-            "there before; replace the file by a valid copy, and remove the log"
+            "there before; replace the file by a valid copy, and remove the log; if another program deleted rows, "
+            "end all processes that have it open, then publish all books with --replace"
         )
-
-
-def _upgrade(connection: sqlite3.Connection) -> None:
-    """Add columns for freshness to a file of version 1. Older programs then report that a later version wrote it."""
-    if connection.execute("PRAGMA user_version").fetchone()[0] < SCHEMA_VERSION:
-        connection.execute("ALTER TABLE runs ADD COLUMN as_of TEXT")
-        connection.execute("ALTER TABLE runs ADD COLUMN published_at TEXT")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def require_own_log(path: Path) -> None:
     """Raise `Unusable` if the log beside a file is that of another file, which SQLite would copy into the file."""
     if log_header_of(path):
         with closing(connect(path, "ro", 1.0)) as connection, transaction(connection, "BEGIN"):
-            total = sum_of(digest for (digest,) in connection.execute(DIGESTS))
-            require_total(total, last_run(connection).total)
+            require_total(sum_of_rows(connection), last_run(connection).total)

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from market_index import AssetId, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index_feeds.book_size import require_size
-from market_index_feeds.medium import Names, Rejected
+from market_index_feeds.medium import Rejected
 from market_index_feeds.sqlite.revisions import digest_of
 
 Row: TypeAlias = tuple[bytes, int, bytes | None, bytes]
@@ -18,7 +18,8 @@ _BODY: Final = f"""
 CASE WHEN length(CAST(body AS BLOB)) > {wire.MAX_ORDER_BOOK_BYTES}
 THEN substr(CAST(body AS BLOB), 1, {wire.MAX_ORDER_BOOK_BYTES + 1}) ELSE CAST(body AS TEXT) END
 """
-_COLUMNS: Final = f"SELECT CAST(pair AS TEXT), revision, {_BODY}, CAST(digest AS BLOB)"
+_PAIR: Final = "CASE typeof(pair) WHEN 'text' THEN pair ELSE quote(pair) END"
+_COLUMNS: Final = f"SELECT {_PAIR}, revision, {_BODY}, CAST(digest AS BLOB)"
 ALL_ROWS: Final = f"{_COLUMNS} FROM books"
 CHANGED_ROWS: Final = f"{ALL_ROWS} WHERE revision > ?"
 ONE_ROW: Final = f"{ALL_ROWS} WHERE pair = ? AND body IS NOT NULL"
@@ -33,26 +34,39 @@ def row_of(book: OrderBook) -> tuple[str, bytes | None]:
 def book_of(row: Row) -> OrderBook:
     """Return the book of a row. Raises a `MarketIndexError` if it is not a valid book of the row's pair."""
     text, revision, body, digest = row
-    require_size(body or b"")
-    if body is None or type(revision) is not int or digest != digest_of(revision, body):
-        raise InvalidOrderBook(
-            f"must have the stored digest (it was damaged, or written by another program), got {safe_repr(body)}"
-        )
+    body = body or b""
+    require_size(body)
+    _require_digest(revision, body, digest)
     book = wire.order_book_from_json(body)
     if str(book.pair).encode("ascii") != text:
         raise InvalidOrderBook(f"must be the book of the pair of its row, got that of {book.pair}")
     return book
 
 
-def read_row(row: Row) -> OrderBook | Rejected:
-    """Return the book of a row, or its rejection if it is not valid."""
+def read_row(row: Row) -> OrderBook | Pair | Rejected | bytes:
+    """Return the book of a row, the pair that it retracts, or its rejection.
+
+    A row that names no pair is rejected as long as it has a body; afterwards its name is returned.
+    """
+    text, revision, body, digest = row
+    pair = pair_of(text)
+    if body is None and pair is None:
+        return text
     try:
-        return book_of(row)
+        if pair is None or body is not None:
+            return book_of(row)
+        _require_digest(revision, text, digest)
     except MarketIndexError as error:
-        pair = pair_of(row[0])
-        if pair is None:
-            return Rejected(f"row {safe_repr(row[0])}", str(error), Names.NONE, row[0])
-        return Rejected(f"row {pair}", str(error), pair, pair)
+        name = safe_repr(text) if pair is None else pair
+        return Rejected(f"row {name}", str(error), pair or text)
+    return pair
+
+
+def _require_digest(revision: object, content: bytes, digest: bytes) -> None:
+    if type(revision) is not int or digest != digest_of(revision, content):
+        raise InvalidOrderBook(
+            f"must have the stored digest (it was damaged, or written by another program), got {safe_repr(content)}"
+        )
 
 
 def pair_of(text: bytes) -> Pair | None:

@@ -1,22 +1,24 @@
 """The source of a feed that follows the file of a store.
 
-It polls the file. Changed rows are a delta, and a file that was replaced or rolled back is a snapshot.
+It polls the file. Changed rows are an update, and a file that was replaced or rolled back is read as a whole.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Hashable
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event
 from time import sleep
 from typing import Final
 
+from attrs import evolve
+
 from market_index import Freshness, MarketIndexError, OrderBook, Pair, PairNotFound
 from market_index_feeds.errors import FeedError, Unavailable
-from market_index_feeds.medium import Delta, Progress, Rejected, Snapshot, Source, Update
+from market_index_feeds.medium import Progress, Rejected, Source, Update
 from market_index_feeds.opened import shown_name
 from market_index_feeds.sqlite.file import (
     Identity,
@@ -41,7 +43,7 @@ from market_index_feeds.sqlite.revisions import (
     require_total,
     sum_of,
 )
-from market_index_feeds.sqlite.rows import ALL_ROWS, CHANGED_ROWS, ONE_ROW, book_of, pair_of, read_row
+from market_index_feeds.sqlite.rows import ALL_ROWS, CHANGED_ROWS, ONE_ROW, Row, book_of, read_row
 
 SUFFIXES: Final = {".db", ".sqlite", ".sqlite3"}
 """A file with one of these suffixes is a store, regardless of its content."""
@@ -61,11 +63,14 @@ _RELEASE_SECONDS: Final = 0.05
 _MIN_BYTES: Final = 512
 """The size of the smallest page of a SQLite file."""
 
+_RUN: Final = "the row of the last revision"
+"""The identity of the row that describes all books, if it is invalid."""
+
 _VERSION: Final = "PRAGMA data_version"
 
 
 class SqliteSource(Source):
-    """The file of a store. For a delta, only the changed rows are read.
+    """The file of a store. Only changed rows are read.
 
     The position and the identity of the file are kept between calls of `updates`, so that reading resumes there.
     """
@@ -157,7 +162,7 @@ class SqliteSource(Source):
                 if found[:3] != state[:3] or (version is not None and found != state):
                     return
                 if now == version:
-                    yield Delta()
+                    yield Update()
                 else:
                     update, position = self._read(connection, progress)
                     log_header = log_header_of(self._path)
@@ -181,57 +186,80 @@ class SqliteSource(Source):
         return (status.st_dev, status.st_ino), log, index, status.st_size, status.st_mtime_ns
 
     def _read(self, connection: sqlite3.Connection, progress: Progress | None) -> tuple[Update, Position]:
-        """Return the changes since the last position; a snapshot if the file does not contain that position."""
+        """Return the changes since the last position; the whole content if the file does not contain it."""
         before, rows = self._position, []
         with transaction(connection, "BEGIN"):
             run = last_run(connection)
             position = run.position
             if not reaches(connection, before):
-                return self._snapshot(connection, run, progress), position
+                return self._whole(connection, run, progress), position
             if position != before:
                 rows = connection.execute(CHANGED_ROWS, (before.revision,)).fetchall()
-        removed = {row[0]: pair_of(row[0]) for row in rows if row[2] is None}
-        read = [read_row(row) for row in rows if row[2] is not None]
-        books, rejected = _separate(read)
-        delta = Delta(
-            books=books,
-            rejected=rejected,
-            removed=[pair for pair in removed.values() if pair is not None],
-            removed_records=[record for record, pair in removed.items() if pair is None],
-            revision=position.revision,
-            freshness=run.freshness,
-        )
-        return delta, position
+        content = _Rows()
+        for row in rows:
+            content.add(row)
+        return content.update(run), position
 
-    def _snapshot(self, connection: sqlite3.Connection, run: Run, progress: Progress | None) -> Snapshot:
+    def _whole(self, connection: sqlite3.Connection, run: Run, progress: Progress | None) -> Update:
         before, position = self._position, run.position
         (size,) = connection.execute("SELECT total(length(body)) FROM books").fetchone()
-        read: list[OrderBook | Rejected] = []
+        content = _Rows()
         done = total = 0
         for row in connection.execute(ALL_ROWS):
             # One by one, because each may have 16 MiB.
             total += sum_of(row[3:])
-            if row[2] is not None:
-                read.append(read_row(row))
-                done += len(row[2])
+            content.add(row)
+            done += len(row[2] or b"")
             if progress is not None:
                 progress(done, int(size))
         require_total(total, run.total)
-        books, rejected = _separate(read)
         revisions = f"from revision {before.revision} to {position.revision}"
-        return Snapshot(
-            books=books,
-            rejected=rejected,
-            revision=position.revision,
-            freshness=run.freshness,
+        return evolve(
+            content.update(run),
+            replaces_all=True,
             is_blank=position == NEVER_PUBLISHED,
             reload_reason=None if before == NEVER_PUBLISHED else f"it was replaced or rolled back, {revisions}",
         )
 
 
-def _separate(read: list[OrderBook | Rejected]) -> tuple[list[OrderBook], list[Rejected]]:
-    books = [one for one in read if isinstance(one, OrderBook)]
-    return books, [one for one in read if isinstance(one, Rejected)]
+class _Rows:
+    """The content of rows."""
+
+    def __init__(self) -> None:
+        self._books: list[OrderBook] = []
+        self._removed: list[Pair] = []
+        self._rejected: list[Rejected] = []
+        self._resolved: list[Hashable] = []
+
+    def add(self, row: Row) -> None:
+        """Add a row."""
+        read = read_row(row)
+        if isinstance(read, OrderBook):
+            self._books.append(read)
+        elif isinstance(read, Rejected):
+            self._rejected.append(read)
+        elif isinstance(read, Pair):
+            self._removed.append(read)
+        else:
+            self._resolved.append(read)
+
+    def update(self, run: Run) -> Update:
+        """Return the update with these rows, after a change of a run."""
+        damaged = "must have the stored digest (it was damaged, or written by another program)"
+        if run.total is None:
+            # The whole file is read once it is repaired.
+            self._rejected.append(Rejected(_RUN, damaged, _RUN))
+        return Update(
+            books=self._books,
+            removed=self._removed,
+            is_complete=run.is_complete,
+            # A row whose name is not that of a pair is only counted.
+            invalid=[one.record for one in self._rejected if isinstance(one.record, (Pair, str))],
+            resolved=self._resolved,
+            rejected=self._rejected,
+            revision=run.position.revision,
+            freshness=run.freshness,
+        )
 
 
 def open_sqlite_source(source: str) -> SqliteSource:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count, islice
+from math import inf
 from pathlib import Path
 from threading import RLock
 from time import monotonic
@@ -33,13 +34,15 @@ from market_index_feeds.sqlite.file import (
 )
 from market_index_feeds.sqlite.lock import Busy, WriterLock
 from market_index_feeds.sqlite.revisions import (
-    DIGESTS,
+    IS_NOT_RETRACTED,
     Change,
     Position,
     digest_of,
     last_run,
     require_own_log,
-    sum_of,
+    require_total,
+    sum_of_index,
+    sum_of_rows,
 )
 from market_index_feeds.sqlite.rows import pair_of, row_of
 from market_index_feeds.sqlite.source import is_sqlite
@@ -59,6 +62,9 @@ _TEXT_SUFFIXES: Final = (".csv", ".json", ".jsonl", ".ndjson")
 
 _ROWS_PER_BATCH: Final = 256
 
+_COUNT_SECONDS: Final = 1.0
+"""Shortest interval between two counts of all rows."""
+
 _PAGE_CACHE_KIB: Final = 16_384
 """The maximum size of the page cache. With SQLite's 2 MiB, a call with 1,000 books of 6 kB reads each page twice."""
 
@@ -72,19 +78,19 @@ _CREATE_STAGED: Final = """
 CREATE TEMP TABLE IF NOT EXISTS staged (number INTEGER, pair TEXT, body TEXT, PRIMARY KEY (number, pair))
 """
 _STAGE: Final = "INSERT OR REPLACE INTO temp.staged VALUES (?, ?, ?)"
-_NOT_STAGED: Final = """
+_NOT_STAGED: Final = f"""
 SELECT rowid, CAST(pair AS TEXT) FROM books
-WHERE body IS NOT NULL AND pair NOT IN (SELECT pair FROM temp.staged WHERE number = ?)
-"""
+WHERE {IS_NOT_RETRACTED} AND pair NOT IN (SELECT pair FROM temp.staged WHERE number = ?)
+"""  # noqa: S608  # only constants
 _RETRACT_ROW: Final = "UPDATE books SET revision = ?, digest = ?, body = NULL WHERE rowid = ?"
 # The body of a book that is too large is NULL.
 _STAGED_TOO_LARGE: Final = "SELECT pair FROM temp.staged WHERE number = ? AND body IS NULL"
 _PUBLISH_STAGED: Final = """
 INSERT INTO books (pair, revision, digest, body)
-SELECT pair, :revision, digest_of(:revision, body), body FROM temp.staged
+SELECT pair, :revision, digest_of(:revision, CAST(body AS BLOB)), body FROM temp.staged
 WHERE number = :number AND body IS NOT NULL
 ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, digest = excluded.digest, body = excluded.body
-WHERE books.body IS NOT excluded.body OR books.digest IS NOT digest_of(books.revision, books.body)
+WHERE books.body IS NOT excluded.body OR books.digest IS NOT digest_of(books.revision, CAST(books.body AS BLOB))
 """
 _CLEAR_STAGED: Final = "DELETE FROM temp.staged WHERE number = ?"
 
@@ -115,6 +121,9 @@ class SqliteStore(Store):
         self._expected_position: Position | None = None
         # The pairs whose stored book is older than the last published one, which was too large.
         self._outdated: set[str] = set()
+        # SQLite's number of changes by other connections, when the rows were counted last.
+        self._data_version: int | None = None
+        self._counted_at = -inf
         self._connection: sqlite3.Connection | None = None
         with ExitStack() as stack:
             file = identity_if_any(path)
@@ -123,7 +132,7 @@ class SqliteStore(Store):
             require_own_log(path)
             connection = connect(path, "rw", min(wait, _MAX_WAIT_SECONDS))
             stack.callback(close_without_copying, connection, path)
-            connection.create_function("digest_of", 2, _digest_of_text, deterministic=True)
+            connection.create_function("digest_of", 2, _digest_if_valid, deterministic=True)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             # A negative size is in KiB.
@@ -142,7 +151,7 @@ class SqliteStore(Store):
         with self._connected() as connection:
             return last_run(connection).position.revision
 
-    def _replace(self, books: Iterable[OrderBook], keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
+    def _replace(self, books: Iterable[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
         """Make these books the whole content of the store.
 
         They are staged on disk while they are read. Other writers wait only while they are copied from there.
@@ -150,9 +159,7 @@ class SqliteStore(Store):
         number = next(self._numbers)
         try:
             self._stage(number, books)
-            return self._replace_by_staged(number, keep, freshness)
-        except _KeepFailed as failed:
-            raise failed.error from None
+            return self._replace_by_staged(number, retract, freshness)
         finally:
             with suppress(StoreError), self._connected() as connection:
                 connection.execute(_CLEAR_STAGED, (number,))
@@ -196,13 +203,12 @@ class SqliteStore(Store):
         is_own_log = log == self._identities[1] or not log_header_of(self._path)
         return (file, index) == (self._identities[0], self._identities[2]) and is_own_log
 
-    def _update(
-        self, books: list[OrderBook], retract: set[Pair], freshness: Freshness, *, keeps_as_of: bool
-    ) -> Receipt:
+    def _update(self, books: list[OrderBook], retract: set[Pair], freshness: Freshness | None) -> Receipt:
         rows = dict(map(row_of, books))
         fitting = {pair: body for pair, body in rows.items() if body is not None}
         rejected = [pair for pair in rows if pair not in fitting]
-        with self._change(freshness, keeps_as_of=keeps_as_of) as change:
+        with self._change(freshness) as change:
+            self._require_total(change)
             stored = change.stored_among(map(str, retract))
             change.put(fitting | dict.fromkeys(stored))
             outdated = _outdated(change, (self._outdated - rows.keys()).union(rejected))
@@ -218,55 +224,56 @@ class SqliteStore(Store):
                     _STAGE, ((number, pair, None if body is None else str(body, "ascii")) for pair, body in some)
                 )
 
-    def _replace_by_staged(self, number: int, keep: Callable[[Pair], bool], freshness: Freshness) -> Receipt:
-        """Make the staged books the whole content of the store, in one change."""
-        with self._change(freshness, keeps_as_of=False) as change:
-            dropped = self._drop_not_staged(change, number, keep)
+    def _replace_by_staged(self, number: int, retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
+        """Make the staged books the content of the store, in one change."""
+        with self._change(freshness) as change:
+            dropped, kept = _not_staged(change, number, retract)
+            if kept:
+                change.freshness = change.freshness.without_as_of()
             revision = change.revision
             published = change.connection.execute(_PUBLISH_STAGED, {"revision": revision, "number": number}).rowcount
             rejected = [str(pair, "ascii") for (pair,) in change.connection.execute(_STAGED_TOO_LARGE, (number,))]
             outdated = _outdated(change, rejected)
+            # A new pair whose book is rejected is missing.
+            change.is_complete = change.is_complete or (retract is None and outdated.issuperset(rejected))
             # Computed again, which repairs a sum that was wrong before.
-            change.total = sum_of(one for (one,) in change.connection.execute(DIGESTS))
-            before = change.run_before
-            if not (published or dropped) and (change.total, change.freshness) == (before.total, before.freshness):
+            change.total = sum_of_rows(change.connection)
+            if not (published or dropped or change.differs):
                 change.connection.execute("ROLLBACK")
                 revision -= 1
                 self._expected_position = last_run(change.connection).position
         self._outdated = outdated
         if self._expected_position is None or self._expected_position.revision != revision:
             self._expected_position = self._own_position
-        return self._receipt(Receipt(revision, published, dropped), rejected)
+        return self._receipt(Receipt(revision, published, dropped, kept), rejected)
 
     def _receipt(self, receipt: Receipt, rejected: Collection[str]) -> Receipt:
-        """Return the receipt. Raises `BookTooLarge` with it if the books of some pairs were too large."""
+        """Return the receipt. Raises `BooksRejected` with it if the books of some pairs were too large."""
         if rejected:
             pairs = tuple(pair for text in rejected if (pair := pair_of(text.encode("ascii"))) is not None)
-            raise too_large(self.target, pairs, f"{wire.MAX_ORDER_BOOK_BYTES} bytes of JSON, got more", receipt)
+            raise too_large(self.target, pairs, f"{wire.MAX_ORDER_BOOK_BYTES} bytes of JSON", receipt, got="more")
         return receipt
 
-    def _drop_not_staged(self, change: Change, number: int, keep: Callable[[Pair], bool]) -> int:
-        """Retract the pairs that were not staged, unless `keep` returns True for them. Return how many."""
-        dropped: list[tuple[int, bytes]] = []
-        for row, text in change.connection.execute(_NOT_STAGED, (number,)).fetchall():
-            pair = pair_of(text)
-            if pair is None or not _call(keep, pair):
-                dropped.append((row, text))
-        revision = change.revision
-        change.connection.executemany(
-            _RETRACT_ROW, [(revision, digest_of(revision, text), row) for row, text in dropped]
-        )
-        return len(dropped)
+    def _require_total(self, change: Change) -> None:
+        """Raise `Unusable` if rows are missing, as readers do; checked again if others wrote to the file.
+
+        After changes of other stores it is checked once per second, because it takes longer the more rows there are.
+        """
+        (version,) = change.connection.execute("PRAGMA data_version").fetchone()
+        is_due = change.run_before.position == self._own_position or monotonic() >= self._counted_at + _COUNT_SECONDS
+        if version != self._data_version and is_due:
+            require_total(sum_of_index(change.connection), change.run_before.total)
+            self._data_version, self._counted_at = version, monotonic()
 
     @contextmanager
-    def _change(self, freshness: Freshness, *, keeps_as_of: bool) -> Iterator[Change]:
+    def _change(self, freshness: Freshness | None) -> Iterator[Change]:
         """Make one atomic change: it is written at the end of the body; if the body raises, nothing is written."""
         deadline = monotonic() + self._wait
         with self._locked() as connection, self._writer_lock.held(max(0, deadline - monotonic())):
             # One deadline for the threads of this process, other publishers, and other programs.
             _set_timeout(connection, deadline - monotonic())
             with transaction(connection, "BEGIN IMMEDIATE"):
-                change = Change(connection, self._own_position, freshness, keeps_as_of=keeps_as_of)
+                change = Change(connection, self._own_position, freshness)
                 yield change
                 # The body rolls back if there was nothing to change.
                 if made := connection.in_transaction:
@@ -319,7 +326,7 @@ class SqliteStore(Store):
             if self._connection.in_transaction:
                 raise StoreError(f"{self.target}: this thread is in the middle of another change")
             yield self._connection
-        except (OSError, sqlite3.Error, Busy) as error:
+        except (OSError, sqlite3.Error, Busy, Unusable) as error:
             if isinstance(error, Busy) or is_busy(error):
                 raise self._busy() from error
             raise StoreError(f"{self.target} was not written to: {reason_of(error, self._path)}") from error
@@ -359,19 +366,19 @@ def _outdated(change: Change, pairs: Iterable[str]) -> set[str]:
     return outdated
 
 
-class _KeepFailed(Exception):
-    """Carries an exception of the caller's `keep` past the handlers of the store's own errors."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
-
-
-def _call(keep: Callable[[Pair], bool], pair: Pair) -> bool:
-    try:
-        return keep(pair)
-    except Exception as error:
-        raise _KeepFailed(error) from error
+def _not_staged(change: Change, number: int, retract: frozenset[Pair] | None) -> tuple[int, frozenset[Pair]]:
+    """Retract the pairs that were not staged: all, or those to `retract`. Return how many, and the others."""
+    dropped: list[tuple[int, bytes]] = []
+    kept: set[Pair] = set()
+    for row, text in change.connection.execute(_NOT_STAGED, (number,)).fetchall():
+        pair = pair_of(text)
+        if pair is None or retract is None or pair in retract:
+            dropped.append((row, text))
+        else:
+            kept.add(pair)
+    revision = change.revision
+    change.connection.executemany(_RETRACT_ROW, [(revision, digest_of(revision, text), row) for row, text in dropped])
+    return len(dropped), frozenset(kept)
 
 
 def _set_timeout(connection: sqlite3.Connection, seconds: float) -> None:
@@ -380,8 +387,9 @@ def _set_timeout(connection: sqlite3.Connection, seconds: float) -> None:
     connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
 
-def _digest_of_text(revision: int, text: str | None) -> bytes | None:
-    return None if text is None else digest_of(revision, text.encode())
+def _digest_if_valid(revision: object, content: bytes | None) -> bytes | None:
+    """Return the digest of a row; None if another program stored values of other types."""
+    return digest_of(revision, content) if type(revision) is int and content is not None else None
 
 
 def _require_store_name(path: Path) -> None:

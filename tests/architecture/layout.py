@@ -31,7 +31,7 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
     "market_index_cli/signals.py": ("tests/market_index_cli/test_publish.py", "signals to a real process"),
     "market_index_cli/server/http_server.py": ("tests/market_index_cli/test_serve.py", "uvicorn, set up by a command"),
     "market_index_cli/server/serving.py": ("tests/market_index_cli/test_serve.py", "one server, or several workers"),
-    "market_index_feeds/errors.py": ("tests/market_index_feeds/test_follower.py", "how a follower reports causes"),
+    "market_index_feeds/errors.py": ("tests/market_index_feeds/test_feed_following.py", "how a feed reports causes"),
     "market_index_feeds/line_content.py": (
         "tests/market_index_feeds/ndjson/test_book_lines.py",
         "what the lines of a medium contain",
@@ -41,8 +41,8 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
         "follows the files of a medium of lines",
     ),
     "market_index_feeds/medium.py": (
-        "tests/market_index_feeds/test_follower.py",
-        "the updates that a source yields to its follower",
+        "tests/market_index_feeds/test_feed_following.py",
+        "the updates that a source yields to its feed",
     ),
     "market_index_feeds/sources.py": ("tests/market_index_feeds/test_stores.py", "opens each medium by its name"),
     "market_index_feeds/store.py": (
@@ -73,6 +73,7 @@ SUBJECTS: Mapping[str, str] = {
     "tests/market_index_cli/test_garbage.py": "all commands with records that contain no valid book",
     "tests/market_index_cli/test_orders.py": "all commands with events of orders",
     "tests/market_index_cli/test_permissions.py": "all commands with files that the user may not read or write",
+    "tests/market_index_feeds/sqlite/test_damaged.py": "rows that were damaged or deleted, for stores and feeds",
     "tests/market_index_cli/page/test_page_freshness.py": "the JavaScript module freshness.js",
     "tests/market_index_cli/page/test_page_modules.py": "the page's JavaScript modules",
     "tests/market_index_feeds/test_search.py": "promises of feeds and relays after all short histories of faults",
@@ -82,7 +83,6 @@ SUBJECTS: Mapping[str, str] = {
     "tests/market_index_feeds/nats/test_validation.py": "invalid records, for feeds and stores",
     "tests/market_index_feeds/ndjson/test_streams.py": "pipes, for feeds and for reading once",
     "tests/market_index_feeds/test_hops.py": "how fresh books are after a file, a relay and a service",
-    "tests/market_index_feeds/sqlite/test_upgrade.py": "files of earlier versions, for stores and feeds",
     "tests/market_index_feeds/sqlite/test_followed.py": "one publisher and one reader of a file",
     "tests/market_index_http/test_clients.py": "the JavaScript clients of the docs",
     "tests/market_index_http/test_concurrency.py": "the whole app, with many connections",

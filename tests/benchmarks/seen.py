@@ -6,12 +6,12 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+from unittest.mock import patch
 
-from market_index import LiveIndex, OrderBook
-from market_index.freshness import Freshness
+from market_index import LiveIndex, MarketIndex, OrderBook
 from market_index_feeds import Store, open_feed
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -20,26 +20,26 @@ SEEN_SECONDS: Final = 10
 FOLLOWER: Final = ("-m", "tests.benchmarks.seen")
 
 
-class Stopwatch:
-    """A live index that records when each spot price became visible."""
+def recorded(seen: dict[str, int]) -> Callable[[LiveIndex, MarketIndex, MarketIndex | None], bool]:
+    """Return `LiveIndex.show`, but it also records when each spot price became visible, in `seen`."""
+    show = LiveIndex.show
 
-    def __init__(self) -> None:
-        self.live = LiveIndex()
-        self.seen: dict[str, int] = {}
-
-    def update_from(self, feed: object, publish: Iterable[OrderBook], retract: Iterable[Any], of: Freshness) -> None:
-        books = list(publish)
-        self.live.update_from(feed, books, retract, of)
+    def recording(live: LiveIndex, index: MarketIndex, instead_of: MarketIndex | None = None) -> bool:
+        before = live.current
+        is_shown = show(live, index, instead_of)
         now = time.monotonic_ns()
-        self.seen |= {str(one.spot): now for one in books}
+        seen.update((str(one.spot), now) for one in index.changes_since(before)[0])
+        return is_shown
+
+    return recording
 
 
 def main() -> None:
-    stopwatch = Stopwatch()
-    with open_feed(sys.argv[1]) as feed:
-        feed.start(stopwatch)  # type: ignore[arg-type]  # it has the methods that a feed uses
+    seen: dict[str, int] = {}
+    with patch.object(LiveIndex, "show", recorded(seen)), open_feed(sys.argv[1]) as feed:
+        feed.start(LiveIndex())
         for _ in sys.stdin:
-            print(" ".join(f"{spot}:{at}" for spot, at in stopwatch.seen.copy().items()), flush=True)
+            print(" ".join(f"{spot}:{at}" for spot, at in seen.copy().items()), flush=True)
 
 
 def elsewhere(*arguments: object) -> subprocess.Popen[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from market_index import LiveIndex, wire
+from market_index import Freshness, LiveIndex, wire
 from market_index_feeds import open_store
 from tests.browser.visit import Visit, ladder_rows, visited, visiting
 from tests.command import LINES, line, running
@@ -207,7 +207,7 @@ def test_a_file_of_lines_is_live_once_a_line_arrives(browser: Browser, tmp_path:
 )
 def test_without_a_valid_health_status_freshness_is_unknown(browser: Browser, status: int, body: str):
     live = LiveIndex(sample())
-    live.update((), as_of="slot 7")
+    live.update((), freshness=Freshness("slot 7"))
     with visited(browser, live, expected=BAD_STATUS) as visit:
         page = visit.open_live(SNEK_ADA)
         page.route("**/healthz", lambda route: route.fulfill(status=status, body=body))
@@ -247,7 +247,7 @@ def test_a_jump_of_the_visitors_clock_changes_nothing(browser: Browser, jump: ti
 
 def test_the_as_of_belongs_to_the_content_that_is_shown(browser: Browser):
     live = LiveIndex(sample())
-    live.update((), as_of="slot 2")
+    live.update((), freshness=Freshness("slot 2"))
     with visited(browser, live) as visit:
         page = visit.page
         body, headers = wire.order_book_to_json(live.current[SNEK_ADA]), {"Market-Index-As-Of": "slot 1"}
@@ -262,7 +262,7 @@ def test_the_as_of_belongs_to_the_content_that_is_shown(browser: Browser):
 @pytest.mark.parametrize("as_of", ["f" * 200, "<img src=x onerror=alert(1)> " * 6 + "x"], ids=["long", "hostile"])
 def test_any_as_of_is_text_that_fits(browser: Browser, width: int, as_of: str):
     live = LiveIndex(sample())
-    live.update((), as_of=as_of)
+    live.update((), freshness=Freshness(as_of))
     with visited(browser, live, FeedState(quiet_age=100_000), width=width) as visit:
         for pair in (None, SNEK_ADA):
             visit.open(pair)

@@ -109,7 +109,7 @@ def test_a_book_whose_publisher_is_silent_is_marked(browser: Browser):
         visit.shows("#as-of", "as of ")
         visit.is_visible("#as-of", expected=False)
         feed.quiet_age = 301
-        live.update((), as_of="slot 145000000 <b>")
+        live.update((), freshness=live.current.freshness.changed("slot 145000000 <b>"))
         visit.poll()
         visit.shows("#connection", "Quiet")
         visit.shows("#age", "no publication for 5 min")

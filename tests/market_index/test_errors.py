@@ -23,14 +23,14 @@ from market_index import (
     PairNotFound,
 )
 from market_index.errors import MAX_REPR_LENGTH, safe_repr
-from market_index_feeds import BookTooLarge, FeedError, Receipt, StoreBusy, StoreError, Unacknowledged
+from market_index_feeds import BooksRejected, FeedError, Receipt, StoreBusy, StoreError, Unacknowledged
 
 PAIR = Pair(ADA, ADA)
 ERRORS = [
     *(kind("message") for kind in (MarketIndexError, InvalidAssetId, InvalidOrderBook, InvalidPairList, InvalidPrice)),
     *(kind("message") for kind in (FeedError, StoreError, StoreBusy)),
     Unacknowledged("message", (PAIR,)),
-    BookTooLarge("message", (PAIR,), Receipt(3, published=2)),
+    BooksRejected("message", (PAIR,), Receipt(3, published=2), "9 bytes"),
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from market_index import Freshness, InvalidFreshness, LiveIndex, MarketIndex
+from market_index import Freshness, InvalidFreshness, LiveIndex, MarketIndex, OrderBook
 from market_index.freshness import UNKNOWN, format_time, parse_time
 from tests.market_index_feeds.made_up import book, pair
 
@@ -122,16 +122,13 @@ class TestIndexes:
         assert (MarketIndex().as_of, MarketIndex().published_at) == (None, None)
 
     @pytest.mark.parametrize("books", [[], [book(2)], [book(number) for number in range(200)]])
-    def test_a_derived_index_keeps_what_is_not_given(self, books: list[object]):
-        index = MarketIndex(books, "slot 1", self.TIME)  # type: ignore[arg-type]  # a list of books
-        later = self.TIME + timedelta(1)
-        derived = index.with_books(book(1)).without(pair(1))
-        assert derived.freshness == index.freshness
-        assert index.with_books(book(1), as_of="slot 2").freshness == Freshness("slot 2", self.TIME)
-        assert index.without(pair(1), published_at=later).freshness == Freshness("slot 1", later)
+    def test_a_derived_index_keeps_it(self, books: list[OrderBook]):
+        index = MarketIndex(books, "slot 1", self.TIME)
+        assert index.with_books(book(1)).without(pair(1)).freshness == index.freshness
         assert index.with_books().without() is index
         assert index.with_freshness(index.freshness) is index
-        assert index.with_books(as_of="slot 2") == index
+        later = index.with_freshness(Freshness("slot 2"))
+        assert (later, later.freshness) == (index, Freshness("slot 2"))
         assert index.freshness == Freshness("slot 1", self.TIME)
 
     def test_it_is_excluded_from_equality(self):
@@ -144,47 +141,21 @@ class TestIndexes:
         for same in (copy.copy(index), copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
             assert (same, same.freshness) == (index, index.freshness)
 
-    def test_an_invalid_one_changes_nothing(self):
-        live = LiveIndex([book(1)])
-        before = live.current
-        with pytest.raises(InvalidFreshness):
-            live.update([book(2)], as_of=" ")
-        assert live.current is before
-
 
 class TestLiveIndexes:
-    def test_an_update_keeps_what_is_not_given(self):
+    def test_an_update_keeps_it_unless_another_is_given(self):
         live = LiveIndex()
-        live.update([book(1)], as_of="slot 1")
+        live.update([book(1)], freshness=Freshness("slot 1"))
         live.publish(book(2))
         live.retract(pair(1))
         assert (live.current.as_of, set(live.current)) == ("slot 1", {pair(2)})
+        live.update([], freshness=UNKNOWN)
+        assert (live.current.freshness, set(live.current)) == (UNKNOWN, {pair(2)})
 
-    def test_the_freshness_of_one_feed_is_that_of_the_index(self):
-        live, feed = LiveIndex(), MarketIndex
-        live.update_from(feed, [book(1)], [], Freshness("slot 1"))
-        assert live.current.as_of == "slot 1"
-        live.update_from(feed, [], [pair(1)], UNKNOWN)
-        assert live.current.freshness == UNKNOWN
-        assert len(live.current) == 0
-
-    def test_the_freshness_of_several_feeds_is_unknown(self):
-        live = LiveIndex()
-        live.update_from(MarketIndex, [book(1)], [], Freshness("slot 1"))
-        live.update_from(LiveIndex, [book(2)], [], Freshness("slot 2"))
-        assert live.current.freshness == UNKNOWN
-        live.update_from(MarketIndex, [book(1)], [], Freshness("slot 3"))
-        assert live.current.freshness == UNKNOWN
-
-    @pytest.mark.parametrize("live", [LiveIndex([book(2)]), LiveIndex()])
-    def test_the_freshness_of_a_feed_is_unknown_if_callers_published_before(self, live: LiveIndex):
-        if not live.current:
-            live.publish(book(2))
-        live.update_from(MarketIndex, [book(1)], [], Freshness("slot 1"))
-        assert live.current.freshness == UNKNOWN
-
-    def test_the_freshness_of_a_feed_becomes_unknown_if_callers_publish_later(self):
-        live = LiveIndex()
-        live.update_from(MarketIndex, [book(1)], [], Freshness("slot 1"))
-        live.publish(book(2))
-        assert live.current.freshness == UNKNOWN
+    @pytest.mark.parametrize("freshness", ["slot 1", ("slot 1", None), b"", 0])
+    def test_a_value_that_is_not_a_freshness_is_rejected_and_changes_nothing(self, freshness: object):
+        live = LiveIndex([book(1)])
+        before = live.current
+        with pytest.raises(InvalidFreshness, match=rf"^freshness must be a Freshness, got {type(freshness).__name__}"):
+            live.update([book(2)], freshness=freshness)  # type: ignore[arg-type]  # a caller without types
+        assert live.current is before

@@ -107,10 +107,6 @@ def test_readers_see_whole_publishes_and_none_is_lost():
     assert {info.last_spot for info in live.current.pair_list()} == {10}
 
 
-class AnyFeed:
-    """A second writer of a live index."""
-
-
 class TestShow:
     """`LiveIndex.show`: a single writer replaces the whole index."""
 
@@ -130,23 +126,36 @@ class TestShow:
         live.show(MarketIndex())
         assert len(live.current) == 0
 
-    def test_it_has_its_own_freshness_even_after_several_writers(self):
-        live, feed, other = LiveIndex(), AnyFeed(), AnyFeed()
-        live.update_from(feed, [OrderBook(pair(1))], (), Freshness("block 1"))
-        live.update_from(other, [OrderBook(pair(2))], (), Freshness("block 1"))
-        assert live.current.freshness == Freshness()
+    def test_it_has_its_own_freshness_which_later_updates_keep(self):
+        live = LiveIndex()
+        live.update([OrderBook(pair(1))], freshness=Freshness("block 6"))
         live.show(MarketIndex([OrderBook(pair(3))], "block 7"))
-        assert live.current.as_of == "block 7"
-        # The owner may continue with either method.
         assert live.publish(OrderBook(pair(4))).as_of == "block 7"
         live.show(MarketIndex(as_of="block 8"))
         assert live.current.as_of == "block 8"
 
-    def test_a_feed_as_second_writer_makes_the_freshness_unknown(self):
-        live, feed = LiveIndex(), AnyFeed()
-        live.update_from(feed, [OrderBook(pair(1))], (), Freshness("block 1"))
-        live.show(MarketIndex([OrderBook(pair(3))], "block 7"))
-        assert live.update_from(feed, [OrderBook(pair(1))], (), Freshness("block 8")).as_of is None
+    def test_an_index_is_replaced_only_if_it_is_the_current_one(self):
+        live = LiveIndex([OrderBook(pair(1))])
+        mine, following = live.current, MarketIndex([OrderBook(pair(2))])
+        assert live.show(following, instead_of=mine)
+        assert live.current is following
+        assert not live.show(MarketIndex(), instead_of=mine)
+        # An equal index may be of another writer.
+        assert not live.show(MarketIndex(), instead_of=MarketIndex(following.values()))
+        assert live.current is following
+        assert live.show(mine)
+
+    def test_of_many_writers_that_replace_the_same_index_one_succeeds(self):
+        live, start = LiveIndex(), Barrier(8)
+        empty = live.current
+
+        def show(number: int) -> bool:
+            start.wait(DEADLINE_SECONDS)
+            return live.show(MarketIndex([OrderBook(pair(number))]), instead_of=empty)
+
+        with ThreadPoolExecutor(8) as threads:
+            assert sum(threads.map(show, range(1, 9))) == 1
+        assert len(live.current) == 1
 
     def test_readers_of_another_thread_see_whole_indexes(self):
         indexes = [MarketIndex(OrderBook(pair(of), spot=str(spot)) for of in range(1, 101)) for spot in (1, 2)]

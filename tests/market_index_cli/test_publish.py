@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from market_index import AssetId, Freshness, Pair, wire
+from market_index import AssetId, Pair, wire
 from market_index_feeds import open_feed, open_store
 from tests.command import COMMAND, SAMPLE, invoke, line, padded_above_4_mib, read_all, run
 from tests.market_index_feeds.made_up import spots
@@ -71,16 +71,17 @@ def test_rejected_lines_are_named_and_do_not_stop_others(store: Path, lines: Pat
     assert f"{lines} line 2 rejected: must be JSON, but is not at character 0" in done.stderr
     assert f"{lines} line 4 rejected: must be JSON" in done.stderr
     assert f"{lines} line 6 rejected: must end with a newline" in done.stderr
-    assert done.stderr.endswith(f"{lines}: 3 lines rejected: 2, 4, 6\n")
+    assert done.stderr.endswith(f"{lines}: 3 lines rejected\n")
     assert spots(open_feed(store).read()) == {1: "1", 2: "2", 4: "4"}
 
 
-def test_the_first_of_many_rejected_lines_are_named(store: Path):
+def test_many_rejected_lines_are_counted(store: Path):
     done = run("publish", store, "-", stdin="nonsense\n" * 25)
     assert done.returncode == 5
     assert done.stdout == f"{store}: 0 order books published, revision 0\n"
-    numbers = ", ".join(map(str, range(1, 21)))
-    assert done.stderr.endswith(f"standard input: 25 lines rejected: {numbers} and 5 more\n")
+    assert "standard input line 20 rejected: " in done.stderr
+    assert "standard input line 21 rejected: " not in done.stderr
+    assert done.stderr.endswith("standard input: 25 lines rejected\n")
 
 
 def test_lines_of_standard_input_are_published_as_they_arrive(store: Path):
@@ -140,24 +141,15 @@ def test_replace_makes_the_file_the_whole_of_the_store(store: Path, lines: Path)
     assert spots(open_feed(store).read()) == {2: "2", 3: "9", 4: "4"}
 
 
-@pytest.mark.parametrize(
-    ("bad", "kept", "left"),
-    [
-        (line(1)[:-3] + "\n", 3, {1: "1", 2: "9", 3: "3", 4: "4"}),
-        (line(3).replace('"asks":[]', '"asks":[7]'), 1, {2: "9", 3: "3"}),
-    ],
-)
-def test_a_rejected_line_keeps_the_pair_that_it_names_or_may_name(
-    store: Path, lines: Path, bad: str, kept: int, left: dict[int, str]
-):
+@pytest.mark.parametrize("bad", [line(1)[:-3] + "\n", line(3).replace('"asks":[]', '"asks":[7]')])
+def test_a_rejected_line_keeps_all_pairs_that_the_lines_do_not_name(store: Path, lines: Path, bad: str):
     lines.write_text(line(1, 1) + line(2, 2) + line(3, 3) + line(4, 4))
     assert invoke("publish", store, lines).returncode == 0
     lines.write_text(line(2, 9) + bad)
     done = invoke("publish", store, lines, "--replace")
     assert done.returncode == 5
-    assert f"1 are new, {3 - kept} pair" in done.stdout
-    assert f" retracted, {kept} kept because of rejected lines" in done.stdout
-    assert spots(open_feed(store).read()) == left
+    assert "1 are new, 0 pairs retracted, 3 kept because of rejected lines" in done.stdout
+    assert spots(open_feed(store).read()) == {1: "1", 2: "9", 3: "3", 4: "4"}
 
 
 @pytest.mark.parametrize("content", ["", pytest.param("nonsense\n", marks=pytest.mark.thorough)])
@@ -236,7 +228,7 @@ def test_an_invalid_number_of_seconds_is_wrong_usage(store: Path, wait: str):
 
 def test_a_locked_store_is_waited_for_as_long_as_given(store: Path):
     with open_store(store) as other:
-        with other._change(Freshness(), keeps_as_of=True):  # type: ignore[attr-defined]  # the lock that another process would hold
+        with other._change(None):  # type: ignore[attr-defined]  # the lock that another process would hold
             done = run("publish", store, SAMPLE, "--wait", 0.1)
         assert (done.returncode, done.stdout) == (3, "")
         assert "was not written to: others have been writing for 0.1 seconds" in done.stderr

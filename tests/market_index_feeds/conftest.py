@@ -45,3 +45,9 @@ def source(tmp_path: Path) -> Iterator[Store]:
     """A store that a relay follows."""
     with open_store(tmp_path / "market.db", synchronous="normal") as store:
         yield store
+
+
+@pytest.fixture(params=["file", "bucket"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The store of a relay, which does not exist yet."""
+    return str(tmp_path / "copy.db") if request.param == "file" else str(request.getfixturevalue("bucket"))

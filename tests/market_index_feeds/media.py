@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +9,7 @@ from attrs import frozen
 
 from market_index import Pair
 from tests import nats
+from tests.market_index_feeds.sqlite.files import damage
 
 
 class Medium(Protocol):
@@ -33,12 +32,9 @@ class File:
     kind = "Sqlite"
 
     def spoil(self, pair: Pair, text: bytes) -> None:
-        with closing(sqlite3.connect(self.target)) as connection, connection:
-            (last,) = connection.execute("SELECT last FROM runs ORDER BY last DESC").fetchone()
-            connection.execute(
-                "UPDATE books SET revision = ?, body = ? WHERE pair = ?", (last + 1, str(text, "latin-1"), str(pair))
-            )
-            connection.execute("UPDATE runs SET last = ? WHERE last = ?", (last + 1, last))
+        last = "(SELECT max(last) FROM runs)"
+        change = f"UPDATE books SET revision = {last} + 1, body = ? WHERE pair = ?"
+        damage(Path(self.target), change, str(text, "latin-1"), str(pair))
 
 
 @frozen

@@ -15,6 +15,17 @@ def read(target: str) -> dict[int, str | None]:
     return spots(open_feed(target).read())
 
 
+def as_of(target: str) -> str | None:
+    return open_feed(target).read().as_of
+
+
+def is_complete(target: str) -> bool:
+    """Return whether the store is marked as complete."""
+    with open_feed(target) as feed:
+        feed.read()
+        return feed.content.coverage.is_complete
+
+
 def await_spots(target: str, expected: dict[int, str | None]) -> None:
     """Wait until the store contains exactly these spots."""
     eventually(lambda: read_or_none(target) == expected)

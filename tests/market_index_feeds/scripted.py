@@ -1,4 +1,4 @@
-"""A source that does what its script says, for tests of the follower."""
+"""A source that does what its script says, for tests of the feed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Generator, Hashable
 from threading import Event
 from typing import Any
 
-from market_index import LiveIndex, Pair
+from market_index import LiveIndex
 from market_index_feeds import Feed
-from market_index_feeds.medium import Delta, Loading, Names, Progress, Rejected, Snapshot, Source, Update
-from tests.market_index_feeds.made_up import pair, spots
+from market_index_feeds.medium import Progress, Rejected, Source, Update
+from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import eventually
 
 
@@ -32,7 +32,7 @@ class Scripted(Source):
                 if isinstance(step, Exception):
                     del self.left[0]
                     raise step
-                if isinstance(step, (Snapshot, Delta, Loading)):
+                if isinstance(step, Update):
                     yield step
                 else:
                     step()
@@ -52,6 +52,16 @@ def live_after(*script: Any) -> dict[int, str | None]:
     return spots(live)
 
 
-def bad(names: int | Names, record: Hashable = None) -> Rejected:
-    named: Pair | Names = pair(names) if isinstance(names, int) else names
-    return Rejected("record", "no book", named, record)
+def bad(record: Hashable = None) -> Rejected:
+    """Return a rejection of the record with this identity; a number is that of a pair."""
+    return Rejected("record", "no book", pair(record) if isinstance(record, int) else record)
+
+
+def whole(*numbers: int, **fields: Any) -> Update:
+    """Return an update with the whole content: the books of these pairs."""
+    return Update(books=[book(number) for number in numbers], replaces_all=True, **fields)
+
+
+def complete(*numbers: int, **fields: Any) -> Update:
+    """Return an update with a whole content that is complete."""
+    return whole(*numbers, is_complete=True, **fields)

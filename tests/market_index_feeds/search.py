@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from time import monotonic
 from typing import Final, TypeAlias
 
@@ -20,23 +20,21 @@ from market_index import OrderBook
 from market_index_feeds import StoreError
 from tests.market_index_feeds.simulated import (
     GARBAGE,
-    JUNK,
-    NUMBERS,
-    PAIRS,
-    UNNAMED,
+    UNREADABLE,
     Books,
-    Key,
     Medium,
     Reader,
-    Record,
+    Records,
     SimulatedRelay,
     SimulatedStore,
+    Statement,
     as_of,
     book,
+    number_of,
     pair,
+    publish_with_invalid_line,
     stated,
     text_of,
-    versions,
     without_waiting,
 )
 
@@ -45,28 +43,27 @@ History: TypeAlias = tuple[str, ...]
 MAX_ROUNDS: Final = 8
 """How many rounds of deliveries may pass until nothing changes."""
 
-START: Final[History] = ("replace 01", "settle")
-"""Both pairs are published, relayed and read. The search also starts without any content."""
-
-_FAULTS: Final = "garbage {} 0", "foreign {} 0", "repair {} 0", "wipe {}", "lose_tail {}", "land {}"
-_DELIVERIES: Final = "read {}", "reconnect {}", "twice {}", "one {} first", "one {} last"
+COMPLETE: Final[History] = ("replace 01", "settle")
+INCOMPLETE: Final[History] = ("publish 0", "publish 1", "settle")
+"""The starts of the search: both pairs are published, relayed and read, and A is marked as complete or not."""
 
 EVENTS: Final[History] = (
-    *("publish 0", "publish 1", "retract 0", "retract 1", "heartbeat", "replace 0", "replace 01"),
-    *("crash_publish 0", "crash_replace 0 1", "crash_replace 01 2"),
-    *("late_publish 0 0", "late_publish 0 1"),
-    *(form.format(name) for form in (*_FAULTS, *_DELIVERIES) for name in "AB"),
-    *("junk A", "unnamed", "restart", "step", "delay 0", "delay 1", "delay 2"),
+    *("publish 0", "retract 0", "retract 1", "heartbeat", "replace 0", "replace 01", "replace_some 0"),
+    *("late_publish 0", "late_publish 1", "crash_replace 0 1", "crash_replace 01 2"),
+    *("repair", "unreadable", "restart", "step", "delay 0", "delay 1"),
+    *(f"{event} {medium}" for event in ("garbage", "wipe", "lose_tail", "land") for medium in "AB"),
+    *("read A", "read B", "last A", "twice A", "reconnect A"),
 )
 """A fault of pair 0 stands for the same fault of pair 1."""
 
 PROMISES: Final = {
-    "retracted": "a healthy reader shows no pair that its medium has retracted",
+    "retracted": "a healthy reader shows no pair that its medium has retracted, and in the end none that A has",
     "as_of": "no reader states an as_of that is newer than a book",
-    "published": "what was published is stored, and each reader that has read all shows it",
-    "equal": "when all is delivered, complete and valid, both readers show what was published",
-    "healthy": "a healthy reader of a valid medium shows what a new reader shows",
-    "kept": "no pair is removed that its medium has neither retracted, nor lacks while it is complete and valid",
+    "published": "each reader that has read all shows all books of its medium, and in the end those of A",
+    "equal": "when A is complete and valid, in the end both readers show what was published, and are healthy",
+    "healthy": "a healthy reader shows what a new reader shows, and no pair that its incomplete medium lacks",
+    "kept": "no pair is removed that was neither retracted, nor missing while all pairs were named",
+    "mark": "no medium is marked as complete while it lacks what was wiped, and in the end B is if A names all pairs",
     "blank": "a reader of a blank medium is not healthy",
     "quiet": "without further events, the relay ends its work",
 }
@@ -79,16 +76,15 @@ class World:
         self.time = 0
         self.a, self.b = Medium(), Medium()
         self.store = SimulatedStore(self.a)
-        # What the publisher has published: now, and at each time that it stated.
-        self.published: Books = {}
+        # What the publisher has published at each time that it stated.
         self.published_at: dict[int, Books] = {}
-        # The pairs that the last call stored, according to the store, but that A does not contain.
-        self.unwritten: set[int] = set()
-        # The pairs that are removed, or retracted by the relay, for no reason.
-        self.lost: dict[str, set[int]] = {"A": set(), "B": set(), "relay": set()}
-        # The pairs that the feed of the relay had reason to remove.
+        # The pairs that each reader, and B, must keep; and those that the feed of the relay had reason to remove.
+        self.due: dict[str, set[int]] = {"A": set(), "B": set(), "relay": set()}
         self.gone: set[int] = set()
-        # Whether B lost a record since the relay compared it.
+        # The pairs that are missing since a medium was wiped, and those that `publish --replace` has wrongly retracted.
+        self.wiped: dict[str, set[int]] = {"A": set(), "B": set()}
+        self.lost: set[int] = set()
+        # Whether B lost records since the relay compared it.
         self.is_b_behind = False
         self.is_quiet = False
         self.relay = SimulatedRelay(self.a, self.b)
@@ -97,240 +93,177 @@ class World:
     def run(self, event: str) -> bool:
         name, *arguments = event.split()
         self.is_quiet = False
-        shown = [(one, self.reader_of(one), self.reader_of(one).books()) for one in "AB"]
         is_possible = getattr(self, name)(*arguments) is not False
-        for one, reader, books in shown:
-            now = self.reader_of(one).books()
-            if now is not books:
-                if reader is self.reader_of(one):
-                    self._note_lost(one, books.keys() - now.keys(), reader)
-                self.lost[one] -= now.keys()
-                self.gone -= now.keys() if one == "A" else set()
+        self._note_due()
         return is_possible
 
-    def _note_lost(self, name: str, removed: Collection[int], reader: Reader) -> None:
-        """Record the removed pairs, except those that a reader has reason to remove."""
-        if not removed:
-            return
-        medium, delivered = reader.medium, reader.source.delivered
-        is_all = medium.is_complete and not medium.has_invalid()
-        reasons = {key for key in removed if (delivered[key].value is None if key in delivered else is_all)}
-        if name == "A":
-            self.gone |= reasons
-        self.lost[name] = self.lost[name].union(removed) - reasons - (self.gone if name == "relay" else set())
+    def _note_due(self) -> None:
+        due, source, stored = self.due, self.relay.reader.source, self.b.records
+        for name, reader in self._readers():
+            due[name] = due[name].union(reader.shown()[0]) - reader.source.removable
+        self.gone = (self.gone | source.removable).difference(source.delivered_books)
+        due["relay"] = due["relay"].union(stored.books).intersection(stored) - self.gone
+        for name, wiped in self.wiped.items():
+            if wiped:
+                wiped.difference_update(self._medium(name).records, self.gone if name == "B" else ())
 
-    def medium(self, name: str) -> Medium:
+    def _readers(self) -> tuple[tuple[str, Reader], ...]:
+        return ("A", self.relay.reader), ("B", self.reader)
+
+    def _medium(self, name: str) -> Medium:
         return self.a if name == "A" else self.b
 
-    def reader_of(self, name: str) -> Reader:
+    def _reader(self, name: str) -> Reader:
         return self.relay.reader if name == "A" else self.reader
 
     # The publisher. It states a new time with each publication.
 
     def publish(self, number: str) -> None:
-        self._publish([int(number)])
+        self._publish(lambda: self.store.update([book(int(number), self.time)], freshness=stated(self.time)))
 
     def retract(self, number: str) -> bool:
-        if int(number) not in self.published:
+        if int(number) not in self.a.published:
             return False
-        self._publish(retract=[int(number)])
+        self._publish(lambda: self.store.update((), [pair(int(number))], freshness=stated(self.time)))
         return True
 
     def heartbeat(self) -> None:
-        self._publish()
+        self._publish(lambda: self.store.update((), freshness=stated(self.time)))
 
     def replace(self, numbers: str) -> None:
-        """Replace the whole content; books that are published already stay the same."""
-        self._publish(map(int, numbers), is_whole=True)
+        """Replace the whole content. Books that are published already stay the same."""
+        is_written = self._publish(lambda: self.store.replace(self._books(numbers), freshness=stated(self.time)))
+        if is_written or (self.a.in_flight and self.a.in_flight[1] == Statement(stated(self.time), is_complete=True)):
+            self.wiped["A"] = set()
 
-    def crash_publish(self, number: str) -> None:
-        """Publish, and crash before the freshness is written."""
-        self._fail_after("1")
-        self.publish(number)
-        self.store = SimulatedStore(self.a)
+    def replace_some(self, numbers: str) -> None:
+        """Replace the whole content by that of a file with an invalid line."""
+        stored = self.a.records.books.keys()
+        self._publish(lambda: publish_with_invalid_line(self.store, self._books(numbers), stated(self.time)))
+        self.lost |= stored & self.a.records.retracted
 
     def crash_replace(self, numbers: str, written: str) -> None:
-        """Replace, and crash after some records."""
-        self._fail_after(written)
+        """Replace, and crash after some records; the next one may be stored later."""
+        self.a.budget = int(written)
         self.replace(numbers)
         self.store = SimulatedStore(self.a)
 
-    def late_publish(self, number: str, written: str) -> None:
+    def late_publish(self, written: str) -> None:
         """Publish, but the book (0) or the freshness (1) is not acknowledged, and may be stored later."""
-        self._fail_after(written, is_delaying=True)
-        self.publish(number)
+        self.a.budget = int(written)
+        self.publish("0")
 
-    def _fail_after(self, written: str, *, is_delaying: bool = False) -> None:
-        self.a.budget, self.a.is_delaying = int(written), is_delaying
+    def _books(self, numbers: str) -> list[OrderBook]:
+        return [book(number, self.a.published.get(number, self.time)) for number in map(int, numbers)]
 
-    def _publish(self, numbers: Iterable[int] = (), retract: Collection[int] = (), *, is_whole: bool = False) -> None:
+    def _publish(self, write: Callable[[], object]) -> bool:
+        """Return whether the store has written all."""
         self.time += 1
-        a, stored = self.a, self.published if is_whole else {}
-        books = [book(number, stored.get(number, self.time)) for number in numbers]
-        records = dict(a.records)
-        a.before = records, a.is_complete, dict(self.published)
-        self.unwritten = set()
-        try:
-            if is_whole:
-                self.store.replace(books, freshness=stated(self.time))
-                self.published = versions(books)
-            else:
-                self.store.update(books, map(pair, retract), freshness=stated(self.time))
-            self.unwritten = versions(books).keys() - a.books().keys()
-            self.published = {key: one for key, one in self.published.items() if key not in retract}
-        except StoreError:
-            pass  # the publisher does not know what was written
-        a.budget = None
-        self._note_published(records)
-        self.published_at[self.time] = dict(self.published)
-        if a.in_flight is not None and isinstance(one := a.in_flight[1].value, OrderBook):
+        is_written = False
+        with suppress(StoreError):
+            write()
+            is_written = True
+        self.a.budget = None
+        then = self.published_at[self.time] = dict(self.a.published)
+        if self.a.in_flight is not None and isinstance(late := self.a.in_flight[1], OrderBook):
             # The book of this time, which may be stored later.
-            self.published_at[self.time].setdefault(NUMBERS[one.pair], int(str(one.spot)))
-
-    def _note_published(self, before: dict[Key, Record]) -> None:
-        """Record what a store has written into A since then."""
-        for key, record in self.a.records.items():
-            if isinstance(key, int) and before.get(key) is not record:
-                self.published.pop(key, None)
-                if isinstance(record.value, OrderBook):
-                    self.published |= versions([record.value])
+            then.setdefault(number_of(late.pair), int(str(late.spot)))
+        return is_written
 
     # The media.
 
     def land(self, name: str) -> bool:
         """Store the record in flight, unless the one that it should overwrite was overwritten."""
-        medium, before = self.medium(name), dict(self.a.records)
-        if medium.in_flight is None:
-            return False
+        medium, stamp = self._medium(name), self._medium(name).stamp
         medium.land()
-        self._note_published(before)
-        return True
+        return medium.stamp != stamp
 
     def lose_tail(self, name: str) -> bool:
-        """Roll back what the last call has written."""
-        medium = self.medium(name)
+        """Roll back what the last change of a store has written."""
+        medium = self._medium(name)
         if medium.before is None or medium.before[0] == medium.records:
             return False
-        medium.records, medium.is_complete, published = medium.before
-        self._recreate(name)
-        self.published = published if name == "A" else self.published
+        self._recreate(name, *medium.before)
         return True
 
     def wipe(self, name: str) -> bool:
         """Delete the medium, and create it again without content."""
-        medium = self.medium(name)
+        medium = self._medium(name)
         if not medium.records:
             return False
-        medium.records, medium.is_complete = {}, False
-        self._recreate(name)
+        self.wiped[name] |= medium.published.keys()
+        self._recreate(name, Records(), {})
         return True
 
-    def _recreate(self, name: str) -> None:
-        medium = self.medium(name)
-        medium.before = medium.in_flight = None
-        medium.generation += 1
-        medium.stamp += 1
-        self.is_b_behind = self.is_b_behind or name == "B"
+    def _recreate(self, name: str, records: Records, published: Books) -> None:
+        self._medium(name).recreate(records, published)
+        if name == "B":
+            self.due["relay"], self.is_b_behind = set(), True
 
-    def garbage(self, name: str, key: str) -> None:
-        """Overwrite a record by garbage without a digest."""
-        self.medium(name).put(int(key), Record(GARBAGE))
+    def garbage(self, name: str) -> None:
+        """Overwrite the record of pair 0 by garbage."""
+        self._medium(name).put(0, GARBAGE)
 
-    def foreign(self, name: str, key: str) -> bool:
-        """Overwrite a record by garbage with the digest of the right book."""
-        medium, number = self.medium(name), int(key)
-        if number not in medium.books():
+    def repair(self) -> bool:
+        """Store again in A what garbage has overwritten."""
+        if 0 not in self.a.records or self.a.records[0].value != GARBAGE:
             return False
-        medium.put(number, Record(GARBAGE, digest=medium.records[number].digest))
+        self.a.put(0, book(0, self.a.published[0]) if 0 in self.a.published else None)
         return True
 
-    def junk(self, name: str) -> None:
-        """Store garbage under a key that names no pair, or delete it."""
-        self._toggle(self.medium(name), JUNK)
-
-    def unnamed(self) -> None:
-        """Store an invalid record that may be of any pair, or delete it."""
-        self._toggle(self.a, UNNAMED)
-
-    def _toggle(self, medium: Medium, key: str) -> None:
-        medium.put(key, Record(GARBAGE if medium.value(key) is None else None))
-
-    def repair(self, name: str, key: str) -> bool:
-        """Store again what an invalid record has overwritten."""
-        medium, number = self.medium(name), int(key)
-        if medium.value(number) != GARBAGE:
-            return False
-        right = book(number, self.published[number]) if number in self.published else None
-        medium.put(number, Record(right, digest=right))
-        return True
+    def unreadable(self) -> None:
+        """Store an invalid record in A that may be of any pair, or delete it."""
+        is_stored = UNREADABLE in self.a.records and self.a.records[UNREADABLE].value is not None
+        self.a.put(UNREADABLE, None if is_stored else GARBAGE)
 
     # The deliveries.
 
     def read(self, name: str) -> bool:
-        reader = self.reader_of(name)
-        if reader.source.is_read():
+        source = self._reader(name).source
+        if source.is_read():
             return False
-        reader.apply(
-            reader.source.load() if reader.source.must_load else reader.source.changes(reader.source.pending())
-        )
+        self._reader(name).apply(source.load() if source.must_load else source.changes(source.pending()))
         return True
 
-    def one(self, name: str, which: str) -> bool:
-        """Deliver the first or the last of the records that wait."""
-        reader = self.reader_of(name)
-        keys = reader.source.pending()
-        if reader.source.must_load or len(keys) < 2:
+    def last(self, name: str) -> bool:
+        """Deliver the last of the records that wait, before the others."""
+        source = self._reader(name).source
+        keys = source.pending()
+        if source.must_load or len(keys) < 2:
             return False
-        reader.apply(reader.source.changes([keys[0 if which == "first" else -1]]))
+        self._reader(name).apply(source.changes(keys[-1:]))
         return True
 
     def twice(self, name: str) -> None:
         """Deliver the last update again."""
-        reader = self.reader_of(name)
-        assert reader.source.last is not None
-        reader.apply(reader.source.last)
+        self._reader(name).apply(self._reader(name).source.last)
 
     def reconnect(self, name: str) -> None:
         """Read the whole content again."""
-        reader = self.reader_of(name)
-        reader.apply(reader.source.load())
+        self._reader(name).apply(self._reader(name).source.load())
 
     def step(self) -> None:
         """Let the relay work until its next check."""
         compares = self.relay.is_comparing()
-        with self._call_on_b():
-            self.relay.step()
-        self.is_b_behind = self.is_b_behind and not (compares and not self.relay.is_comparing())
+        self.relay.step()
+        self.is_b_behind &= not compares or self.relay.is_comparing()
 
     def delay(self, written: str) -> None:
         """Let the next call of the relay fail after some records; the next one may be stored later."""
-        self.b.budget, self.b.is_delaying = int(written), True
+        self.b.budget = int(written)
 
     def restart(self) -> None:
         """Kill the relay, and start another one."""
-        with self._call_on_b():
-            self.gone.clear()
-            self.relay = SimulatedRelay(self.a, self.b)
-        self.is_b_behind = self.is_b_behind and self.relay.is_comparing()
-
-    @contextmanager
-    def _call_on_b(self) -> Iterator[None]:
-        b, stamp, stored = self.b, self.b.stamp, self.b.books().keys()
-        before: tuple[dict[Key, Record], bool, Books] = dict(b.records), b.is_complete, {}
-        yield
-        if b.stamp != stamp:
-            b.before = before
-        tombstones = {key for key in PAIRS if key in b.tombstones()}
-        self._note_lost("relay", stored & tombstones, self.relay.reader)
-        self.lost["relay"] &= tombstones
+        self.due["A"], self.gone = set(), set()
+        self.relay = SimulatedRelay(self.a, self.b)
+        self.is_b_behind &= self.relay.is_comparing()
 
     def settle(self) -> None:
         """Deliver everything until nothing changes."""
         for _ in range(MAX_ROUNDS):
             stamp, is_interrupted = self.b.stamp, self.b.budget is not None
-            self.run("read A")
-            self.step()
-            self.run("read B")
+            for event in ("read A", "step", "read B"):
+                self.run(event)
             self.b.budget = None
             if stamp == self.b.stamp and self.relay.is_quiet() and not is_interrupted:
                 self.is_quiet = True
@@ -340,57 +273,62 @@ class World:
 
     def violations(self) -> Iterator[tuple[str, str]]:
         """Yield the name of each promise that is broken, and how."""
-        for name in "AB":
-            yield from self._violations_of(name, self.medium(name), self.reader_of(name))
-        if self.unwritten:
-            yield "published", f"the store has published {self.unwritten}, but A does not contain it"
-        for name, pairs in self.lost.items():
-            if pairs:
-                yield "kept", f"the {'relay' if name == 'relay' else f'reader of {name}'} has removed {pairs}"
+        for name, reader in self._readers():
+            yield from self._violations_of(name, self._medium(name).records, reader)
+        if lost := self.due["relay"] & self.b.records.retracted:
+            yield "kept", f"the relay has retracted {lost} in B"
+        if self.lost:
+            yield "kept", f"publish --replace has retracted {self.lost} in spite of an invalid line"
         if self.is_quiet:
-            yield from self._violations_of_quiet()
+            yield from self._violations_of_quiet(self.a.records)
 
-    def _violations_of(self, name: str, medium: Medium, reader: Reader) -> Iterator[tuple[str, str]]:
-        live, time = reader.books(), reader.as_of
-        if reader.is_healthy and (shown := live.keys() & medium.tombstones()):
-            yield "retracted", f"the reader of {name} shows {shown}, which {name} has retracted"
-        if reader.is_healthy and not medium.records:
-            yield "blank", f"the reader of {name} is healthy, but {name} is blank"
-        if time is not None and not (name == "B" and self.is_b_behind):
-            then = self.published_at[time]
-            if old := {number for number, one in live.items() if one < then.get(number, time)}:
-                yield "as_of", f"the reader of {name} shows {live} as of {time}, but {old} are older"
-        if reader.source.is_read() and (missing := medium.books().items() - live.items()):
+    def _violations_of(self, name: str, records: Records, reader: Reader) -> Iterator[tuple[str, str]]:
+        if records.statement.is_complete and self.wiped[name]:
+            yield "mark", f"{name} is marked as complete, but lacks {self.wiped[name]}"
+        live, time = reader.shown()
+        new = shown_by_new_reader(records)
+        if reader.is_healthy:
+            if not records:
+                yield "blank", f"the reader of {name} is healthy, but {name} is blank"
+            if shown := live.keys() & records.retracted:
+                yield "retracted", f"the reader of {name} shows {shown}, which {name} has retracted"
+            if records.is_valid and (live, time) != new:
+                yield "healthy", f"the reader of {name} shows {live} as of {time}, a new one {new[0]} as of {new[1]}"
+            if not records.statement.is_complete and (absent := live.keys() - records.keys()):
+                yield "healthy", f"the reader of {name} is healthy, but {name} lacks {absent}"
+        for who, (books, then) in (("the", (live, time)), ("a new", new)):
+            if then is not None and not (name == "B" and self.is_b_behind):
+                old = {key for key, one in books.items() if one < self.published_at[then].get(key, then)}
+                if old:
+                    yield "as_of", f"{who} reader of {name} shows {books} as of {then}, but {old} are older"
+        if reader.source.is_read() and (missing := records.books.items() - live.items()):
             yield "published", f"the reader of {name} does not show {missing} of {name}"
-        if reader.is_healthy and not medium.has_invalid() and (live, time) != (new := shown_by_new_reader(medium)):
-            yield "healthy", f"the reader of {name} shows {live} as of {time}, a new one {new[0]} as of {new[1]}"
+        if lost := self.due[name] - live.keys():
+            yield "kept", f"the reader of {name} has removed {lost}"
 
-    def _violations_of_quiet(self) -> Iterator[tuple[str, str]]:
-        a, b = self.a, self.b
-        for who, books in (("the", self.reader.books()), ("a new", shown_by_new_reader(b)[0])):
-            if missing := a.books().items() - books.items():
-                yield "published", f"{who} reader of B does not show {missing} of A"
-        if a.is_complete and b.is_complete and not a.has_invalid():
-            expected = self.published, as_of(a.freshness())
-            for name in "AB":
-                reader = self.reader_of(name)
-                shown = reader.books(), reader.as_of
-                if shown != expected or (self.published and not reader.is_healthy):
-                    yield "equal", f"the reader of {name} shows {shown}, published is {expected}: {reader.feed.problem}"
+    def _violations_of_quiet(self, a: Records) -> Iterator[tuple[str, str]]:
+        new = shown_by_new_reader(self.b.records)
+        shown = {"the reader of A": self.relay.reader.shown(), "the reader of B": self.reader.shown(), "a new one": new}
+        expected = self.a.published, as_of(a.statement.freshness)
+        for who, (books, time) in shown.items():
+            if missing := a.books.items() - books.items():
+                yield "published", f"{who} does not show {missing} of A"
+            if self.reader.is_healthy and (gone := a.retracted & books.keys()):
+                yield "retracted", f"{who} shows {gone}, which A has retracted"
+            if a.names_all_pairs and (books, time) != expected:
+                yield "equal", f"{who} shows {books} as of {time}, published is {expected}"
+        if a.names_all_pairs and not self.b.records.statement.is_complete:
+            yield "mark", "B is not marked as complete"
+        for name, reader in self._readers():
+            if a.names_all_pairs and not reader.is_healthy:
+                yield "equal", f"the reader of {name} is not healthy: {reader.feed.problem}"
 
     def state(self) -> str:
         """Return a text that is equal for states with equal futures. Of times, only their order matters."""
         text = text_of(
             (
-                *map(_state_of_medium, (self.a, self.b)),
-                *(
-                    self.store.state(),
-                    _times_of(self.published),
-                    self.unwritten,
-                    self.lost,
-                    self.gone,
-                    self.is_b_behind,
-                ),
+                *(_state_of(self.a), _times_of(self.a.published), _state_of(self.b)),
+                *(self.store.state(), *self.due.values(), *self.wiped.values(), self.lost, self.gone, self.is_b_behind),
                 *(self.relay.reader.state(), self.relay.state(), self.reader.state()),
             )
         )
@@ -403,13 +341,13 @@ _STATED: Final = re.compile(r"<as of (\d+)>").findall
 _TIME: Final = re.compile(r"(\d+)(?=>)")
 
 
-def _state_of_medium(medium: Medium) -> object:
+def _state_of(medium: Medium) -> object:
     in_flight: object = None
     if medium.in_flight is not None:
-        key, record, expected = medium.in_flight
-        in_flight = key, record, medium.records.get(key) is expected
-    before = medium.before and (*medium.before[:2], _times_of(medium.before[2]))
-    return medium.records, medium.is_complete, before, in_flight, medium.budget, medium.is_delaying
+        key, value, expected = medium.in_flight
+        in_flight = key, value, medium.records.get(key) is expected
+    before = medium.before and (medium.before[0], _times_of(medium.before[1]))
+    return medium.records, before, in_flight, medium.budget
 
 
 def _times_of(books: Books) -> list[OrderBook]:
@@ -419,12 +357,11 @@ def _times_of(books: Books) -> list[OrderBook]:
 _SHOWN: Final[dict[str, tuple[Books, int | None]]] = {}
 
 
-def shown_by_new_reader(medium: Medium) -> tuple[Books, int | None]:
+def shown_by_new_reader(records: Records) -> tuple[Books, int | None]:
     """Return the books and the as_of that a reader shows that starts now."""
-    text = text_of((medium.is_complete, medium.records))
+    text = text_of(records)
     if text not in _SHOWN:
-        new = Reader(medium)
-        _SHOWN[text] = new.books(), new.as_of
+        _SHOWN[text] = Reader(Medium(records)).shown()
     return _SHOWN[text]
 
 
@@ -466,14 +403,14 @@ class Search:
         return len(self._expanded)
 
     @without_waiting()
-    def run(self, depth: int, starts: Iterable[History] = ((), START)) -> None:
+    def run(self, depth: int, starts: Iterable[History] = (COMPLETE, INCOMPLETE)) -> None:
         frontier = [history for history in starts if self._is_new(history, reached(history))]
         for _ in range(depth):
             frontier = [longer for history in frontier for longer in self._expand(history)]
 
-    def of(self, promise: str) -> list[str]:
-        """Return the shortest histories that break a promise, as tests."""
-        return [as_test(promise, *found) for (name, _), found in self.violations.items() if name.startswith(promise)]
+    def tests(self) -> list[str]:
+        """Return the shortest history of each violation, as a test to paste."""
+        return [as_test(way.partition(":")[0], *found) for (way, _), found in self.violations.items()]
 
     def _expand(self, history: History) -> Iterator[History]:
         """Yield the histories that are longer by one event, and lead to new states."""
@@ -485,7 +422,7 @@ class Search:
                 longer = *history, event
                 if self._is_new(longer, world):
                     yield longer
-                    world.settle()
+                    world.run("settle")
                     if self._is_new(settled := (*longer, "settle"), world):
                         yield settled
                 world = None
@@ -507,16 +444,14 @@ class Search:
     def _add(self, promise: str, history: History, how: str) -> None:
         """Add a violation, unless some of its events have broken the promise in the same way before."""
         way = f"{promise}: {re.split('[({]', how)[0]}"
-        events = frozenset(history) - {*START, "read A", "read B", "step"}
+        events = frozenset(history) - {*COMPLETE, "read A", "read B", "step"}
         if not any(way == other and known <= events for other, known in self.violations):
-            for known in [key for key in self.violations if key[0] == way and key[1] > events]:
-                del self.violations[known]
             self.violations[way, events] = history, how
 
 
 def as_test(promise: str, history: History, how: str) -> str:
     """Return a violation as a test to paste."""
-    words = re.sub(r"\W+", "_", "_".join(event for event in history if event not in START)).lower() or "start"
+    words = re.sub(r"\W+", "_", "_".join(event for event in history if event not in COMPLETE)).lower() or "start"
     arguments = ", ".join([*(f'"{event}"' for event in history), f'promise="{promise}"'])
     return f"def test_{words}():\n    # {how}\n    run({arguments})\n"
 
@@ -527,9 +462,7 @@ def main() -> None:
     depth = parser.parse_args().depth
     search, began = Search(), monotonic()
     search.run(depth)
-    for promise in PROMISES:
-        for test in search.of(promise):
-            print(test)
+    print(*search.tests(), sep="\n")
     seconds = monotonic() - began
     print(f"{search.states} states, {search.transitions} transitions to depth {depth} in {seconds:.1f} s")
     sys.exit(bool(search.violations))

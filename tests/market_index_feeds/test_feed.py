@@ -8,7 +8,7 @@ import pytest
 
 from market_index import Freshness, MarketIndex, OrderBook, Pair
 from market_index_feeds import Feed
-from market_index_feeds.medium import Delta, Snapshot
+from market_index_feeds.medium import Update
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.scripted import Scripted
 
@@ -29,7 +29,7 @@ class Growing(Scripted):
 
 
 def test_only_a_live_index_is_filled():
-    feed = Feed(Scripted(Snapshot(books=[book(1)])))
+    feed = Feed(Scripted(Update(replaces_all=True, books=[book(1)])))
     not_live: Any = MarketIndex()
     with pytest.raises(TypeError, match="live must be a LiveIndex, got MarketIndex: <MarketIndex: 0 pairs>"):
         feed.start(not_live)
@@ -40,17 +40,19 @@ class TestReading:
     """Reading once."""
 
     def test_a_source_that_has_more_is_read_to_its_end(self):
-        source = Scripted(Snapshot(books=[book(1)], has_more=True), Delta(books=[book(2)]))
+        source = Scripted(Update(replaces_all=True, books=[book(1)], has_more=True), Update(books=[book(2)]))
         reported: list[tuple[int, int]] = []
         feed = Feed(source)
         assert spots(feed.read(lambda *progress: reported.append(progress))) == {1: None, 2: None}
         assert reported == [(0, 0)]
         assert source.closed == 1
-        again = Scripted(Snapshot(books=[book(1)], has_more=True), Delta(books=[book(2)]))
+        again = Scripted(Update(replaces_all=True, books=[book(1)], has_more=True), Update(books=[book(2)]))
         assert spots(Feed(again).read()) == {1: None, 2: None}
 
     def test_one_book_is_read_with_all_others_if_the_medium_has_no_better_way(self):
-        assert Feed(Scripted(Snapshot(books=[book(1, 5), book(2)]))).read_order_book(pair(1)) == book(1, 5)
+        assert Feed(Scripted(Update(replaces_all=True, books=[book(1, 5), book(2)]))).read_order_book(pair(1)) == book(
+            1, 5
+        )
 
     def test_the_freshness_of_one_book_is_read_before_the_book(self):
         source = Growing()
@@ -58,6 +60,6 @@ class TestReading:
         assert (feed.read_order_book(pair(1)), feed.freshness) == (book(1, 2), Freshness("slot 1"))
 
     def test_the_freshness_of_one_book_is_that_of_all_if_all_are_read(self):
-        feed = Feed(Scripted(Snapshot(books=[book(1)], freshness=Freshness("slot 1"))))
+        feed = Feed(Scripted(Update(replaces_all=True, books=[book(1)], freshness=Freshness("slot 1"))))
         feed.read_order_book(pair(1))
         assert feed.freshness == Freshness("slot 1")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index_feeds import FeedError, line_source
-from market_index_feeds.line_source import MAX_LINE_BYTES, Line, LineCutter, LineFile, LineStream, open_stream
+from market_index_feeds.line_source import MAX_LINE_BYTES, Line, LineCutter, LineFile, LineStream, open_lines
 from tests.waiting import DEADLINE_SECONDS
 
 
@@ -214,8 +214,8 @@ class TestStreams:
         reading, writing = os.pipe()
         monkeypatch.setattr(line_source, "_STANDARD_INPUT", writing)
         with pytest.raises(FeedError, match="standard input cannot be opened: Bad file descriptor"):
-            open_stream("-")
+            open_lines("-", follow=True)
         monkeypatch.setattr(line_source, "_STANDARD_INPUT", reading)
-        assert open_stream("-").name == "standard input"
+        assert open_lines("-", follow=True).name == "standard input"
         os.close(reading)
         os.close(writing)

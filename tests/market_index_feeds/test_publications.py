@@ -11,7 +11,7 @@ import pytest
 from market_index import Freshness
 from market_index.freshness import UNKNOWN
 from market_index_feeds import publications as module
-from market_index_feeds.medium import Delta, Snapshot
+from market_index_feeds.medium import Update
 from market_index_feeds.publications import Publications
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -50,7 +50,7 @@ def at(seconds: float, as_of: str | None = None) -> Freshness:
     return Freshness(as_of, NOON - timedelta(seconds=seconds))
 
 
-def add(seen: Publications, update: Snapshot | Delta, *, is_change: bool = False, is_late: bool = False) -> None:
+def add(seen: Publications, update: Update, *, is_change: bool = False, is_late: bool = False) -> None:
     seen.add(update, is_change=is_change, is_late=is_late)
 
 
@@ -59,74 +59,77 @@ class TestAges:
         assert (seen.quiet_age, seen.change_age, seen.is_blank, seen.freshness) == (inf, inf, True, UNKNOWN)
 
     def test_ages_are_durations_of_the_monotonic_clock(self, seen: Publications, clocks: Clocks):
-        add(seen, Snapshot(revision=1), is_change=True)
+        add(seen, Update(replaces_all=True, revision=1), is_change=True)
         clocks.seconds += 5
         clocks.jump = -3600
         assert (seen.quiet_age, seen.change_age) == (5, 5)
-        add(seen, Delta(freshness=at(0)))
+        add(seen, Update(freshness=at(0)))
         clocks.seconds += 1
         clocks.jump = 3600
         assert (seen.quiet_age, seen.change_age) == (1, 6)
 
-    @pytest.mark.parametrize("update", [Delta(), Delta(revision=1), Delta(freshness=UNKNOWN), Snapshot(revision=1)])
-    def test_a_check_that_finds_nothing_new_is_no_publication(
-        self, seen: Publications, clocks: Clocks, update: Snapshot | Delta
-    ):
-        add(seen, Snapshot(revision=1), is_change=True)
+    @pytest.mark.parametrize(
+        "update", [Update(), Update(revision=1), Update(freshness=UNKNOWN), Update(replaces_all=True, revision=1)]
+    )
+    def test_a_check_that_finds_nothing_new_is_no_publication(self, seen: Publications, clocks: Clocks, update: Update):
+        add(seen, Update(replaces_all=True, revision=1), is_change=True)
         clocks.seconds += 5
         add(seen, update)
         assert seen.quiet_age == 5
 
     @pytest.mark.parametrize(
         "update",
-        [Delta(revision=2), Delta(freshness=at(9)), Delta(freshness=Freshness("slot 2")), Snapshot(revision=2)],
+        [
+            Update(revision=2),
+            Update(freshness=at(9)),
+            Update(freshness=Freshness("slot 2")),
+            Update(replaces_all=True, revision=2),
+        ],
     )
-    def test_another_revision_time_or_as_of_is_a_publication(
-        self, seen: Publications, clocks: Clocks, update: Snapshot | Delta
-    ):
-        add(seen, Snapshot(revision=1, freshness=Freshness("slot 1")), is_change=True)
+    def test_another_revision_time_or_as_of_is_a_publication(self, seen: Publications, clocks: Clocks, update: Update):
+        add(seen, Update(replaces_all=True, revision=1, freshness=Freshness("slot 1")), is_change=True)
         clocks.seconds += 5
         add(seen, update)
         assert (seen.quiet_age, seen.change_age) == (0, 5)
 
     def test_an_update_that_says_so_is_a_publication(self, seen: Publications, clocks: Clocks):
-        add(seen, Snapshot())
+        add(seen, Update(replaces_all=True))
         clocks.seconds += 5
-        add(seen, Delta(is_publication=True))
+        add(seen, Update(is_publication=True))
         assert (seen.quiet_age, seen.change_age) == (0, inf)
 
     def test_another_book_is_a_publication(self, seen: Publications, clocks: Clocks):
-        add(seen, Snapshot())
+        add(seen, Update(replaces_all=True))
         clocks.seconds += 5
-        add(seen, Delta(), is_change=True)
+        add(seen, Update(), is_change=True)
         assert (seen.quiet_age, seen.change_age) == (0, 0)
 
     @pytest.mark.parametrize("freshness", [at(0), UNKNOWN])
     def test_another_book_with_the_last_publish_time_or_none_is_a_publication(
         self, seen: Publications, clocks: Clocks, freshness: Freshness
     ):
-        add(seen, Snapshot(freshness=at(0)), is_change=True)
+        add(seen, Update(replaces_all=True, freshness=at(0)), is_change=True)
         clocks.seconds += 5
-        add(seen, Snapshot(freshness=freshness), is_change=True)
+        add(seen, Update(replaces_all=True, freshness=freshness), is_change=True)
         assert (seen.quiet_age, seen.change_age) == (0, 0)
 
     def test_a_revision_with_the_last_publish_time_is_no_publication(self, seen: Publications, clocks: Clocks):
         """For example, a relay restarts after the publisher has died."""
-        add(seen, Snapshot(revision=1, freshness=at(0, "slot 1")), is_change=True)
+        add(seen, Update(replaces_all=True, revision=1, freshness=at(0, "slot 1")), is_change=True)
         for revision, freshness in enumerate((UNKNOWN, at(0), at(0, "slot 1")), 2):
             clocks.seconds += 5
-            add(seen, Delta(revision=revision, freshness=freshness))
+            add(seen, Update(revision=revision, freshness=freshness))
         assert seen.quiet_age == 15
 
     def test_publish_times_that_repeat_are_no_publications(self, seen: Publications, clocks: Clocks):
         """For example, replicas of a service respond in turn, and one of them is behind."""
-        add(seen, Snapshot(freshness=at(9)), is_change=True)
-        add(seen, Snapshot(freshness=at(0)), is_change=True)
+        add(seen, Update(replaces_all=True, freshness=at(9)), is_change=True)
+        add(seen, Update(replaces_all=True, freshness=at(0)), is_change=True)
         for freshness in (at(9), at(0), at(9)):
             clocks.seconds += 5
-            add(seen, Snapshot(freshness=freshness), is_change=True)
+            add(seen, Update(replaces_all=True, freshness=freshness), is_change=True)
         assert seen.quiet_age == 15
-        add(seen, Snapshot(freshness=at(-1)))
+        add(seen, Update(replaces_all=True, freshness=at(-1)))
         assert seen.quiet_age == 0
 
 
@@ -134,70 +137,78 @@ class TestLate:
     """Publications that were made while the source could not be read."""
 
     def test_the_age_of_a_late_publication_is_by_wall_clock(self, seen: Publications, clocks: Clocks):
-        add(seen, Snapshot(freshness=at(30)), is_change=True, is_late=True)
+        add(seen, Update(replaces_all=True, freshness=at(30)), is_change=True, is_late=True)
         assert (seen.quiet_age, seen.change_age) == (30, 30)
         clocks.seconds += 1
         assert (seen.quiet_age, seen.change_age) == (31, 31)
 
     def test_a_publication_that_arrives_in_time_needs_no_wall_clock(self, seen: Publications):
-        add(seen, Snapshot(freshness=at(0)), is_late=True)
-        add(seen, Delta(freshness=at(3600)))
+        add(seen, Update(replaces_all=True, freshness=at(0)), is_late=True)
+        add(seen, Update(freshness=at(3600)))
         assert seen.quiet_age == 0
 
     @pytest.mark.parametrize("freshness", [at(-3600), UNKNOWN, Freshness("slot 1")])
     def test_the_age_is_never_negative(self, seen: Publications, freshness: Freshness):
         """The clock of the publisher is ahead, or is not known."""
-        add(seen, Snapshot(freshness=freshness), is_late=True)
+        add(seen, Update(replaces_all=True, freshness=freshness), is_late=True)
         assert seen.quiet_age == 0
 
     def test_a_publication_is_not_older_than_the_previous_one(self, seen: Publications, clocks: Clocks):
         """The clock of the publisher is an hour behind."""
-        add(seen, Snapshot(freshness=at(3600)))
+        add(seen, Update(replaces_all=True, freshness=at(3600)))
         clocks.seconds += 10
-        add(seen, Snapshot(freshness=at(3595)), is_change=True, is_late=True)
+        add(seen, Update(replaces_all=True, freshness=at(3595)), is_change=True, is_late=True)
         assert (seen.quiet_age, seen.change_age) == (10, 10)
 
     def test_the_same_publication_after_an_outage_is_as_old_as_before(self, seen: Publications, clocks: Clocks):
-        add(seen, Snapshot(freshness=at(0), revision=1))
+        add(seen, Update(replaces_all=True, freshness=at(0), revision=1))
         clocks.seconds += 10
         clocks.jump = 7200
-        add(seen, Snapshot(freshness=at(0), revision=1), is_late=True)
+        add(seen, Update(replaces_all=True, freshness=at(0), revision=1), is_late=True)
         assert seen.quiet_age == 10
 
 
 class TestBlank:
     @pytest.mark.parametrize(
-        "blank", [Snapshot(is_blank=True), Snapshot(is_blank=True, revision=0), Snapshot(revision=0)]
+        "blank",
+        [
+            Update(replaces_all=True, is_blank=True),
+            Update(replaces_all=True, is_blank=True, revision=0),
+        ],
     )
     @pytest.mark.parametrize(
-        "first", [Delta(revision=1), Delta(freshness=at(0)), Snapshot(revision=1), Snapshot(freshness=at(0))]
+        "first",
+        [
+            Update(revision=1),
+            Update(freshness=at(0)),
+            Update(replaces_all=True, revision=1),
+            Update(replaces_all=True, freshness=at(0)),
+        ],
     )
-    def test_a_source_is_blank_until_something_is_published(
-        self, seen: Publications, blank: Snapshot, first: Snapshot | Delta
-    ):
+    def test_a_source_is_blank_until_something_is_published(self, seen: Publications, blank: Update, first: Update):
         add(seen, blank, is_late=True)
-        add(seen, Delta(revision=blank.revision))
+        add(seen, Update(revision=blank.revision))
         assert (seen.is_blank, seen.quiet_age) == (True, inf)
         add(seen, first)
         assert (seen.is_blank, seen.quiet_age) == (False, 0)
 
     def test_a_source_without_books_is_not_blank(self, seen: Publications):
-        add(seen, Snapshot())
+        add(seen, Update(replaces_all=True))
         assert (seen.is_blank, seen.quiet_age, seen.change_age) == (False, 0, inf)
 
     def test_a_blank_source_that_replaces_another_is_no_publication(self, seen: Publications, clocks: Clocks):
-        add(seen, Snapshot(revision=1), is_change=True)
+        add(seen, Update(replaces_all=True, revision=1), is_change=True)
         clocks.seconds += 5
-        add(seen, Snapshot(is_blank=True, revision=0), is_change=True)
+        add(seen, Update(replaces_all=True, is_blank=True, revision=0), is_change=True)
         assert (seen.is_blank, seen.quiet_age, seen.change_age) == (True, 5, 5)
 
 
 class TestFreshness:
     def test_a_delta_without_freshness_keeps_it_and_a_snapshot_resets_it(self, seen: Publications):
-        add(seen, Snapshot(freshness=at(1, "slot 1")))
-        add(seen, Delta())
+        add(seen, Update(replaces_all=True, freshness=at(1, "slot 1")))
+        add(seen, Update())
         assert seen.freshness == at(1, "slot 1")
-        add(seen, Delta(freshness=at(0)))
+        add(seen, Update(freshness=at(0)))
         assert seen.freshness == at(0)
-        add(seen, Snapshot())
+        add(seen, Update(replaces_all=True))
         assert seen.freshness == UNKNOWN

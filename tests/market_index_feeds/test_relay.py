@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from market_index import MarketIndex, OrderBook, wire
+from market_index import LiveIndex, MarketIndex, OrderBook, wire
 from market_index_feeds import Relay, Store, StoreError, open_feed, open_store
+from market_index_feeds.feed import NO_ORDER_BOOK
 from market_index_feeds.nats.bucket import configuration
+from market_index_feeds.nats.freshness import BucketFreshness
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair
 from tests.market_index_feeds.media import Bucket, File
-from tests.market_index_feeds.relays import await_spots, read, read_or_none, relaying
+from tests.market_index_feeds.relays import as_of, await_spots, is_complete, read, read_or_none, relaying
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 pytestmark = pytest.mark.usefixtures("quick_relay")
 
+INCOMPLETE = "is not complete: it must be replaced as a whole"
+
 
 def test_the_store_is_made_the_same_and_kept_the_same(source: Store, bucket: str):
-    source.publish(book(1, 1), book(2, 2))
+    source.replace([book(1, 1), book(2, 2)])
     with open_store(bucket) as before:
         before.publish(book(2, 2), book(8, 8))
         revision = before.revision
@@ -90,7 +96,7 @@ def test_an_unreachable_store_is_retried(source: Store, tmp_path: Path, logged: 
 
 def test_changes_of_other_publishers_are_undone(source: Store, bucket: str, nats_server: nats.Server):
     name = Bucket(bucket, nats_server).name
-    source.publish(book(1, 1), book(2, 2))
+    source.replace([book(1, 1), book(2, 2)])
     with relaying(source, bucket):
         with open_store(bucket) as other:
             other.publish(book(1, 7), book(9, 9))
@@ -116,7 +122,7 @@ def test_changes_of_other_publishers_are_undone_while_the_relay_publishes(source
             await_spots(target, {1: "1", 2: "7"})
 
 
-def test_pairs_that_a_stream_has_not_named_yet_are_not_retracted(source: Store, bucket: str, tmp_path: Path):
+def test_pairs_that_a_stream_has_not_named_are_not_retracted(source: Store, bucket: str, tmp_path: Path):
     with open_store(bucket) as before:
         before.publish(*(book(number, number) for number in range(1, 5)))
     pipe = tmp_path / "pipe"
@@ -124,12 +130,13 @@ def test_pairs_that_a_stream_has_not_named_yet_are_not_retracted(source: Store, 
     lines = [wire.order_book_to_json(book(number, 9)) + b"\n" for number in (1, 2, 3)]
     writer = os.open(pipe, os.O_RDWR)
     os.write(writer, lines[0])
-    with relaying(str(pipe), bucket):
+    with relaying(str(pipe), bucket) as relay:
         await_spots(bucket, {1: "9", 2: "2", 3: "3", 4: "4"})
         os.write(writer, b"".join(lines[1:]))
         await_spots(bucket, {1: "9", 2: "9", 3: "9", 4: "4"})
         os.close(writer)
-        await_spots(bucket, {1: "9", 2: "9", 3: "9"})
+        eventually(lambda: relay.feed.problem == "has ended")
+        await_spots(bucket, {1: "9", 2: "9", 3: "9", 4: "4"})
 
 
 def test_the_relay_continues_after_an_unexpected_error(source: Store, bucket: str, logged: pytest.LogCaptureFixture):
@@ -182,17 +189,53 @@ def test_closing_does_not_wait_for_an_answer_of_the_servers(source: Store, tmp_p
 def test_a_feed_without_a_book_retracts_nothing(source: Store, bucket: str, logged: pytest.LogCaptureFixture):
     with open_store(bucket) as before:
         before.publish(book(1, 1))
-    with relaying(source, bucket):
+    with relaying(source, bucket) as relay:
         assert read(bucket) == {1: "1"}
-        assert f"no order book yet; nothing of {bucket} is retracted" in logged.text
+        assert f"{bucket}: 1 pairs are kept until {source.target} names all pairs" in logged.text
         source.publish(book(2, 2))
-        eventually(lambda: read(bucket).get(2) == "2")
+        await_spots(bucket, {1: "1", 2: "2"})
         source.retract(pair(2))
-        eventually(lambda: 2 not in read(bucket))
+        await_spots(bucket, {1: "1"})
+        assert relay.feed.problem is None
 
 
-def test_pairs_that_a_rejected_record_may_name_are_not_retracted(source: Store, bucket: str):
-    """Pairs that the feed itself has dropped since are retracted."""
+def test_pairs_that_a_store_does_not_name_are_kept_until_it_is_replaced(source: Store, target: str):
+    """Until then, their books may be older than the as_of of the store."""
+    with open_store(target) as before:
+        before.replace([book(1, 7), book(8, 8)], as_of="slot 7")
+    source.update([book(1, 1)], as_of="slot 1")
+    with relaying(source, target):
+        assert (read(target), as_of(target)) == ({1: "1", 8: "8"}, None)
+        source.update([book(1, 2)], as_of="slot 2")
+        await_spots(target, {1: "2", 8: "8"})
+        assert as_of(target) is None
+        source.replace([book(1, 2), book(3, 3)], as_of="slot 3")
+        eventually(lambda: (read_or_none(target), as_of(target)) == ({1: "2", 3: "3"}, "slot 3"))
+
+
+def test_an_unnamed_pair_is_kept_while_a_record_is_invalid_and_an_explicit_retraction_is_relayed(
+    source: Store, target: str
+):
+    source.replace([book(1, 1), book(2, 2), book(3, 3), book(9, 1)])
+    with open_store(target) as before:
+        before.publish(book(2, 7), book(8, 8), book(9, 9))
+    File(source.target).spoil(pair(2), b"nonsense")
+    File(source.target).spoil(pair(9), b"nonsense")
+    with relaying(source, target) as relay:
+        assert read(target) == {1: "1", 2: "7", 3: "3", 8: "8", 9: "9"}
+        assert relay.feed.current_rejections == 2
+        source.retract(pair(3))
+        await_spots(target, {1: "1", 2: "7", 8: "8", 9: "9"})
+        with open_store(target) as other:
+            other.publish(book(3, 6))
+        await_spots(target, {1: "1", 2: "7", 8: "8", 9: "9"})
+        source.publish(book(1, 4), book(2, 5))
+        await_spots(target, {1: "4", 2: "5", 8: "8", 9: "9"})
+        source.retract(pair(9))
+        await_spots(target, {1: "4", 2: "5"})
+
+
+def test_pairs_that_an_unreadable_line_may_name_are_not_retracted(source: Store, bucket: str):
     source.publish(book(1, 1), book(2, 2), book(3, 3))
     with relaying(source, bucket):
         await_spots(bucket, {1: "1", 2: "2", 3: "3"})
@@ -207,24 +250,63 @@ def test_pairs_that_a_rejected_record_may_name_are_not_retracted(source: Store, 
         await_spots(bucket, {1: "1", 2: "2", 3: "3"})
 
 
-def test_a_rejected_record_keeps_only_its_pair_and_only_until_it_is_corrected(source: Store, bucket: str):
-    source.publish(book(1, 1), book(2, 2), book(3, 3), book(9, 1))
-    with open_store(bucket) as before:
-        before.publish(book(2, 7), book(8, 8), book(9, 9))
-    File(source.target).spoil(pair(2), b"nonsense")
-    File(source.target).spoil(pair(9), b"nonsense")
-    with relaying(source, bucket) as relay:
-        assert read(bucket) == {1: "1", 2: "7", 3: "3", 9: "9"}
-        assert relay.feed.current_rejections == 2
-        source.publish(book(1, 4), book(2, 5))
-        await_spots(bucket, {1: "4", 2: "5", 3: "3", 9: "9"})
-        source.retract(pair(9))
-        await_spots(bucket, {1: "4", 2: "5", 3: "3"})
-        source.retract(pair(3))
-        await_spots(bucket, {1: "4", 2: "5"})
-        with open_store(bucket) as other:
-            other.publish(book(3, 6))
-        await_spots(bucket, {1: "4", 2: "5"})
+class TestWiped:
+    """A bucket whose server lost its data: readers keep every pair until the relay has replaced the bucket."""
+
+    books = tuple(book(number, 1) for number in range(20))
+
+    @pytest.fixture
+    def server(self, tmp_path: Path) -> Iterator[nats.Server]:
+        with nats.served(tmp_path / "own") as server:
+            yield server
+
+    def test_a_replica_loses_no_pair_until_the_relay_has_replaced_the_target(
+        self, source: Store, server: nats.Server, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        target, released = server.bucket("books"), Event()
+        put = BucketFreshness._put
+
+        async def holding(freshness: BucketFreshness, *arguments: Any) -> int:
+            await asyncio.to_thread(released.wait, DEADLINE_SECONDS)
+            return await put(freshness, *arguments)
+
+        source.replace(self.books, as_of="slot 1")
+        with relaying(source, target) as relay, open_feed(target) as replica:
+            replica.start(live)
+            server.kill()
+            source.retract(pair(0))
+            eventually(lambda: pair(0) not in relay.live.current)
+            monkeypatch.setattr(BucketFreshness, "_put", holding)
+            server.empty()
+            server.start()
+            try:
+                eventually(lambda: replica.problem == f"lacks live pairs, and {INCOMPLETE}")
+                assert (live.current, live.current.as_of) == (MarketIndex(self.books), None)
+            finally:
+                released.set()
+            eventually(lambda: (replica.problem, live.current) == (None, MarketIndex(self.books[1:])))
+            eventually(lambda: live.current.as_of == "slot 1")
+
+    def test_a_relay_loses_no_pair_until_its_source_is_replaced(self, server: nats.Server, tmp_path: Path):
+        copy = str(tmp_path / "copy.db")
+        with open_store(server.bucket("books")) as first:
+            first.replace(self.books, as_of="slot 1")
+            with relaying(first, copy) as relay:
+                server.kill()
+                server.empty()
+                server.start()
+                with open_store(first.target) as again:
+                    eventually(lambda: relay.feed.problem == NO_ORDER_BOOK)
+                    again.update([book(1, 2), book(99, 2)], as_of="slot 2")
+                    expected: dict[int, str | None] = {**dict.fromkeys(range(20), "1"), 1: "2", 99: "2"}
+                    await_spots(copy, expected)
+                    assert relay.feed.problem == f"lacks live pairs, and {INCOMPLETE}"
+                    assert as_of(copy) is None
+                    with open_store(copy) as other:
+                        other.retract(pair(5))
+                    await_spots(copy, expected)
+                    again.replace([book(1, 2), book(99, 3)], as_of="slot 3")
+                    eventually(lambda: (read_or_none(copy), as_of(copy)) == ({1: "2", 99: "3"}, "slot 3"))
 
 
 def test_a_book_that_is_too_large_does_not_stop_others(source: Store, tmp_path: Path, logged: pytest.LogCaptureFixture):
@@ -232,13 +314,19 @@ def test_a_book_that_is_too_large_does_not_stop_others(source: Store, tmp_path: 
         target = f"{server.url}/books"
         large = nats.noise(1)
         source.publish(large, book(1, 1))
+        with open_store(target) as before:
+            before.publish(book(8, 8))
         with relaying(source, target):
-            assert read(target) == {1: "1"}
+            assert read(target) == {1: "1", 8: "8"}
             source.publish(large, book(1, 2), book(2, 2))
+            await_spots(target, {1: "2", 2: "2", 8: "8"})
+            source.replace([large, book(1, 2), book(2, 2)])
             await_spots(target, {1: "2", 2: "2"})
+            assert not is_complete(target), "readers of an earlier bucket keep the pair"
             assert logged.text.count("does not accept the book of") == 1
             source.publish(OrderBook(large.pair, spot="3"))
             await_spots(target, {1: "2", 2: "2", 1001: "3"})
+            eventually(lambda: is_complete(target))
 
 
 def test_a_book_that_the_servers_reject_does_not_stop_others(
@@ -248,10 +336,11 @@ def test_a_book_that_the_servers_reject_does_not_stop_others(
     name = nats.name_of(bucket)
     nats.request(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_bytes": 40_000})
     large = nats.noise(1)
-    source.publish(large, book(1, 1), book(2, 2))
+    source.replace([large, book(1, 1), book(2, 2)])
     with relaying(source, bucket) as relay:
         assert relay.target == bucket
         await_spots(bucket, {1: "1", 2: "2"})
+        assert not is_complete(bucket), "readers of an earlier bucket keep the pair"
         source.publish(book(1, 9), book(3, 3))
         source.retract(pair(2))
         await_spots(bucket, {1: "9", 3: "3"})
@@ -260,6 +349,7 @@ def test_a_book_that_the_servers_reject_does_not_stop_others(
         eventually(lambda: f"{bucket}: accepted 1 pairs that were too large or rejected before" in logged.text)
         assert set(read(bucket)) == {1, 3, 1001}
         assert "retrying" not in logged.text
+        eventually(lambda: is_complete(bucket))
 
 
 def test_a_removal_that_the_servers_reject_is_made_once_they_accept_it(

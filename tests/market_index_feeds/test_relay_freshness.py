@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from market_index import Freshness
+from market_index import Freshness, OrderBook
 from market_index.freshness import UNKNOWN
 from market_index_feeds import Store, open_feed, open_store
 from tests.market_index_feeds.made_up import book, pair
@@ -27,10 +27,6 @@ def freshness_of(target: str) -> Freshness:
 
 class TestFreshness:
     """The store has the freshness of the feed, unless it keeps books that the feed does not have."""
-
-    @pytest.fixture(params=["file", "bucket"])
-    def target(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-        return str(tmp_path / "copy.db") if request.param == "file" else str(request.getfixturevalue("bucket"))
 
     def test_freshness_is_relayed_without_a_change_of_a_book(self, source: Store, target: str):
         source.update([book(1, 1)], freshness=FRESH[1])
@@ -63,21 +59,37 @@ class TestFreshness:
             eventually(checked.is_unchanged_by_others)
             assert store.revision == before
 
-    def test_the_as_of_is_not_known_while_the_store_keeps_a_pair_that_the_feed_has_not_named(
-        self, source: Store, target: str
+    @pytest.mark.parametrize("stored", [[book(2, 7)], []])
+    def test_the_as_of_is_not_known_while_a_record_of_the_feed_is_invalid(
+        self, source: Store, target: str, stored: list[OrderBook]
     ):
+        """Whether or not the store keeps a book of its pair."""
+        kept = {2: "7"} if stored else {}
         source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
         with open_store(target) as before:
-            before.update([book(2, 7)], freshness=FRESH[0])
+            before.update(stored, freshness=FRESH[0])
         File(source.target).spoil(pair(2), b"nonsense")
-        with relaying(source, target) as relay:
-            assert relay.live.current.freshness == FRESH[1]
-            assert (read(target), freshness_of(target)) == ({1: "1", 2: "7"}, FRESH[1].without_as_of())
+        with relaying(source, target):
+            assert (read(target), freshness_of(target)) == ({1: "1", **kept}, FRESH[1].without_as_of())
             source.update([book(1, 3)], freshness=FRESH[2])
-            await_spots(target, {1: "3", 2: "7"})
+            await_spots(target, {1: "3", **kept})
             assert freshness_of(target) == FRESH[2].without_as_of()
             source.update([book(2, 4)], freshness=FRESH[3])
             eventually(lambda: (read(target), freshness_of(target)) == ({1: "3", 2: "4"}, FRESH[3]))
+
+    def test_the_as_of_is_not_known_while_the_store_has_a_pair_that_the_feed_does_not_name(
+        self, source: Store, target: str
+    ):
+        source.update([book(1, 1)], freshness=FRESH[1])
+        with open_store(target) as before:
+            before.update([book(2, 7)], freshness=FRESH[0])
+        with relaying(source, target) as relay:
+            assert relay.live.current.freshness == FRESH[1]
+            assert (read(target), freshness_of(target)) == ({1: "1", 2: "7"}, FRESH[1].without_as_of())
+            source.update((), freshness=FRESH[2])
+            eventually(lambda: freshness_of(target) == FRESH[2].without_as_of())
+            source.update([book(2, 4)], freshness=FRESH[3])
+            eventually(lambda: (read(target), freshness_of(target)) == ({1: "1", 2: "4"}, FRESH[3]))
 
     def test_the_as_of_is_not_known_while_the_feed_has_no_book(self, source: Store, target: str):
         with open_store(target) as before:
@@ -95,9 +107,3 @@ class TestFreshness:
             eventually(lambda: relay.feed.current_rejections == 1)
             source.update((), freshness=FRESH[2])
             eventually(lambda: freshness_of(target) == FRESH[2].without_as_of())
-
-    def test_the_as_of_is_known_if_the_store_keeps_no_pair_for_a_rejected_record(self, source: Store, target: str):
-        source.update([book(1, 1), book(2, 2)], freshness=FRESH[1])
-        File(source.target).spoil(pair(2), b"nonsense")
-        with relaying(source, target):
-            eventually(lambda: (read(target), freshness_of(target)) == ({1: "1"}, FRESH[1]))

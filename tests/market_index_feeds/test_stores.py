@@ -26,7 +26,7 @@ from market_index import (
     wire,
 )
 from market_index.levels import MAX_LIQUIDITY
-from market_index_feeds import BookTooLarge, Feed, FeedError, Receipt, Store, StoreError, open_feed, open_store
+from market_index_feeds import BooksRejected, Feed, FeedError, Receipt, Store, StoreError, open_feed, open_store
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.media import Bucket, File, Medium
@@ -147,13 +147,14 @@ class TestPublishing:
             store.publish(book(1), "book")  # type: ignore[arg-type]
         with pytest.raises(InvalidOrderBook, match="book must be an OrderBook, got Pair"):
             store.replace([book(1), pair(1)])  # type: ignore[list-item]
-        with pytest.raises(TypeError, match="pair must be a Pair, got str: 'ADA'"):
-            store.retract("ADA")  # type: ignore[arg-type]
+        for write in (store.retract, lambda one: store.replace([], [one])):
+            with pytest.raises(TypeError, match="pair must be a Pair, got str: 'ADA'"):
+                write("ADA")  # type: ignore[arg-type]
         assert store.revision == 0
 
     def test_freshness_excludes_as_of(self, store: Store):
         for write in (store.update, store.replace):
-            with pytest.raises(TypeError, match="either freshness, or as_of and published_at"):
+            with pytest.raises(TypeError, match="either as_of or freshness must be given, got both"):
                 write([book(1)], as_of="slot 1", freshness=Freshness("slot 2"))
         assert store.revision == 0
 
@@ -219,16 +220,17 @@ class TestLargeBooks:
     def test_a_book_above_the_limit_does_not_stop_others(self, store: Store, medium: Medium):
         store.publish(book(1, 1), book(2, 2), book(3, 3))
         reason = re.escape(f"does not accept the book of {pair(1)}: it must have at most 10000 bytes of JSON, got ")
-        with pytest.raises(BookTooLarge, match=reason) as raised:
+        with pytest.raises(BooksRejected, match=reason) as raised:
             store.update([self.LARGE, book(2, 9)], [pair(3)])
         receipt = raised.value.receipt
+        assert (raised.value.limit, raised.value.can_retry) == ("10000 bytes of JSON", False)
         assert (raised.value.pairs, receipt.published, receipt.retracted) == ((pair(1),), 1, 1)
         assert receipt.revision == store.revision
         assert spots(read(medium)) == {1: "1", 2: "9"}
 
     def test_the_last_book_of_a_repeated_pair_counts(self, store: Store, medium: Medium):
         for write in (store.publish, lambda *books: store.replace(books)):
-            with pytest.raises(BookTooLarge):
+            with pytest.raises(BooksRejected):
                 write(book(1, 1), self.LARGE)
             assert spots(read(medium)) == {}
             write(self.LARGE, book(1, 1))
@@ -238,24 +240,38 @@ class TestLargeBooks:
     def test_replace_keeps_the_last_book_of_the_pair(self, store: Store, medium: Medium):
         store.publish(book(1, 1), book(2, 2))
         other = self.LARGE.apply(spot="5")
-        with pytest.raises(BookTooLarge, match="bytes of JSON, got") as raised:
+        with pytest.raises(BooksRejected, match="bytes of JSON, got") as raised:
             store.replace([OrderBook(pair(7), other.bids), self.LARGE, book(3, 3)])
         assert set(raised.value.pairs) == {pair(1), pair(7)}
         assert "and those of 1 others" in str(raised.value)
         assert (raised.value.receipt.published, raised.value.receipt.retracted) == (1, 1)
         assert spots(read(medium)) == {1: "1", 3: "3"}
 
+    def test_a_store_that_lacks_the_book_of_a_new_pair_is_not_complete(self, store: Store, medium: Medium):
+        def is_complete() -> bool:
+            new = open_feed(medium.target)
+            new.read()
+            return new.content.coverage.is_complete
+
+        with pytest.raises(BooksRejected):
+            store.replace([self.LARGE, book(2, 2)])
+        assert not is_complete()
+        store.publish(book(1, 1))
+        with pytest.raises(BooksRejected):
+            store.replace([self.LARGE, book(2, 2)])
+        assert is_complete()
+
     def test_the_as_of_is_not_known_while_an_older_book_is_stored(self, store: Store, medium: Medium):
         store.publish(book(1, 1))
         for write in (store.update, store.replace):
-            with pytest.raises(BookTooLarge):
+            with pytest.raises(BooksRejected):
                 write([self.LARGE], as_of="2")
             assert read(medium).as_of is None
             store.update([book(2, 2)], as_of="3")
             assert read(medium).as_of is None
             store.update([book(1, 3)], as_of="4")
             assert read(medium).as_of == "4"
-        with pytest.raises(BookTooLarge):
+        with pytest.raises(BooksRejected):
             store.publish(self.LARGE)
         assert read(medium).as_of is None
         store.update((), [pair(1)], as_of="5")
@@ -282,24 +298,35 @@ class TestReplacing:
         eventually(lambda: spots(live) == {2: "9", 3: "3", 5: "5"})
         assert feed.books == 5, "an equal book must not be read again"
 
-    def test_keep_is_called_after_all_books_are_read(self, store: Store, feed: Feed, live: LiveIndex):
-        asked = []
-        unresolved: set[Pair] = set()
-
-        def books() -> Iterator[OrderBook]:
-            yield book(1, 7)
-            unresolved.add(pair(2))
-
-        def keep(one: Pair) -> bool:
-            asked.append(one)
-            return one in unresolved
-
-        receipt = store.replace(books(), keep)
-        assert (receipt.published, receipt.retracted) == (1, 1)
-        assert asked == [pair(2), pair(3)]
+    def test_with_pairs_to_retract_all_others_are_kept_and_the_as_of_is_not_known(
+        self, store: Store, feed: Feed, live: LiveIndex
+    ):
+        receipt = store.replace([book(1, 7)], [pair(1), pair(3), pair(9)], as_of="slot 7")
+        assert (receipt.published, receipt.retracted, receipt.kept) == (1, 1, frozenset([pair(2)]))
         eventually(lambda: spots(live) == {1: "7", 2: "2"})
+        assert live.current.as_of is None
+        receipt = store.replace([book(1, 7)], [pair(2)], as_of="slot 8")
+        assert (receipt.published, receipt.retracted, receipt.kept) == (0, 1, frozenset())
+        eventually(lambda: (spots(live), live.current.as_of) == ({1: "7"}, "slot 8"))
 
-    def test_an_exception_of_the_iterable_or_keep_changes_nothing(
+    def test_a_store_is_complete_from_its_first_replace_of_all_pairs_on(self, store: Store, feed: Feed, medium: Medium):
+        def is_complete() -> bool:
+            new = open_feed(medium.target)
+            new.read()
+            return new.content.coverage.is_complete
+
+        store.replace([book(1, 1)], [pair(2), pair(3)])
+        assert not is_complete()
+        store.replace([book(1, 1)])
+        eventually(lambda: feed.content.coverage.is_complete)
+        store.update([book(2, 2)], [pair(1)], as_of="slot 2")
+        assert is_complete()
+        with open_store(medium.target) as other:
+            other.publish(book(3, 3))
+            other.replace([book(3, 4)], [])
+        assert is_complete()
+
+    def test_an_exception_of_the_iterable_changes_nothing(
         self, store: Store, feed: Feed, medium: Medium, live: LiveIndex
     ):
         def books() -> Iterator[OrderBook]:
@@ -307,28 +334,16 @@ class TestReplacing:
                 yield book(number, 1)
             raise ZeroDivisionError
 
-        time = datetime.now(UTC)
-        before = store.replace([book(1, 1), book(2, 2), book(3, 3)], published_at=time).revision
+        now = Freshness(None, datetime.now(UTC))
+        before = store.replace([book(1, 1), book(2, 2), book(3, 3)], freshness=now).revision
         with pytest.raises(ZeroDivisionError):
             store.replace(books())
-        with pytest.raises(ZeroDivisionError):
-            store.replace([book(2, 7)], lambda _: bool(1 / 0))
         assert spots(read(medium)) == spots(live) == {1: "1", 2: "2", 3: "3"}
-        again = store.replace([book(1, 1), book(2, 2), book(3, 3)], published_at=time)
+        again = store.replace([book(1, 1), book(2, 2), book(3, 3)], freshness=now)
         assert again == Receipt(before), "there was nothing to change"
-        assert store.replace([], published_at=time).retracted == 3
+        assert store.replace([], freshness=now).retracted == 3
         eventually(lambda: spots(live) == {})
-        assert store.replace([], published_at=time) == Receipt(store.revision)
-
-    def test_exceptions_of_keep_are_passed_on_and_keep_may_not_publish(self, store: Store, feed: Feed):
-        def failing(_: Pair) -> bool:
-            raise PermissionError("my own file")
-
-        with pytest.raises(PermissionError, match="my own file"):
-            store.replace([], failing)
-        with pytest.raises(StoreError, match="this thread is in the middle of another change"):
-            store.replace([], lambda one: bool(store.retract(one)))
-        assert store.publish(book(1, 7)).published == 1
+        assert store.replace([], freshness=now) == Receipt(store.revision)
 
     def test_others_may_publish_while_the_books_are_read(self, store: Store, medium: Medium):
         def books() -> Iterator[OrderBook]:

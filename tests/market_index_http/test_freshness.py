@@ -32,7 +32,7 @@ def book(spot: int) -> OrderBook:
 
 def fresh_live() -> LiveIndex:
     live = LiveIndex()
-    live.update([book(1)], as_of="slot 7", published_at=TIME)
+    live.update([book(1)], freshness=Freshness("slot 7", TIME))
     return live
 
 
@@ -66,9 +66,9 @@ def test_both_endpoints_send_freshness_also_with_304(
 
 def test_an_unknown_value_has_no_field(live_and_app: tuple[LiveIndex, Starlette]):
     live, app = live_and_app
-    live.update_from(live, [], [], Freshness())
+    live.update([], freshness=Freshness())
     assert fields_of(request(app, LIST)) == fields_of(request(app, BOOK)) == {}
-    live.update_from(live, [], [], Freshness(published_at=TIME))
+    live.update([], freshness=Freshness(published_at=TIME))
     assert fields_of(request(app, BOOK)) == {"market-index-published-at": "2026-11-22T04:17:03.123Z"}
 
 
@@ -78,7 +78,7 @@ def test_a_publication_without_a_change_alters_these_fields_alone(
 ):
     live, app = live_and_app
     before = request(app, target)
-    live.update([], as_of="slot 8")
+    live.update([], freshness=Freshness("slot 8", TIME))
     after = request(app, target)
     assert (after.body, after.headers["etag"]) == (before.body, before.headers["etag"])
     assert fields_of(after) == FIELDS | {"market-index-as-of": "slot 8"}
@@ -97,11 +97,11 @@ def test_the_fields_of_a_freshness():
 @pytest.mark.parametrize("target", [LIST, BOOK, UPPER])
 def test_no_response_of_a_live_index_names_another_as_of_than_that_of_its_book(target: str, publications: int):
     live = LiveIndex()
-    live.update([book(1)], as_of="1")
+    live.update([book(1)], freshness=Freshness("1"))
 
     def publish() -> None:
         for spot in range(1, publications):
-            live.update([book(spot)], as_of=str(spot))
+            live.update([book(spot)], freshness=Freshness(str(spot)))
 
     with served(create_app(live)) as service, closing(Client(service.port)) as client:
         publisher = Thread(target=publish)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from typing import Any
@@ -14,14 +15,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from market_index import LiveIndex, MarketIndex, PairNotFound, strategies, wire
+from market_index import Freshness, LiveIndex, MarketIndex, PairNotFound, strategies, wire
+from market_index.freshness import format_time
 from market_index_feeds import Feed, FeedError, open_feed
+from market_index_feeds.coverage import Coverage
 from market_index_feeds.http import source
 from market_index_http import create_app
 from tests.market_index_feeds.http.services import BOOK, LIST, answering, says
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.service import served
 from tests.waiting import WITHOUT_SHRINKING, eventually
+
+TIME = datetime(2026, 11, 22, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +160,7 @@ def test_a_pair_stays_rejected_while_requests_of_its_book_fail(live: LiveIndex, 
         answers[first] = Response(b"", 500)
         before = asked.count(first)
         eventually(lambda: asked.count(first) > before + 3)
-        assert (feed.current_rejections, pair(1) in feed.unresolved) == (1, True)
+        assert (feed.current_rejections, feed.content.coverage.invalid) == (1, frozenset([pair(1)]))
         answers[first] = Response(wire.order_book_to_json(book(1, 1)))
         eventually(lambda: (spots(live), feed.current_rejections) == ({1: "1", 2: "2"}, 0))
 
@@ -193,6 +198,50 @@ def test_a_listed_pair_without_a_book_is_rejected_from_the_second_time_on(
         assert (feed.current_rejections, feed.rejected, spots(live)) == (1, 1, {1: "1", 2: "2"})
         answers[str(pair(1).base)] = Response(wire.order_book_to_json(book(1, 5)))
         eventually(lambda: (spots(live), feed.current_rejections) == ({1: "5", 2: "2"}, 0))
+
+
+def test_a_bad_book_hides_the_as_of_and_blocks_no_retraction(
+    upstream: LiveIndex, live: LiveIndex, quick: pytest.LogCaptureFixture
+):
+    app = create_app(upstream)
+    spoiled = {2}
+
+    async def sometimes(scope: Any, receive: Any, send: Any) -> None:
+        target = scope["query_string"]
+        is_spoiled = any(str(pair(number).base).replace(":", "%3A").encode() in target for number in spoiled)
+        bad = Response(b"{}", headers={"Market-Index-Published-At": format_time(TIME)})
+        await (bad if is_spoiled else app)(scope, receive, send)
+
+    upstream.update([], freshness=Freshness("slot 1", TIME))
+    with served(sometimes) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+        feed.start(live)
+        assert (spots(live), live.current.freshness) == ({1: "1", 3: "3"}, Freshness(None, TIME))
+        assert feed.content.coverage == Coverage(invalid=frozenset([pair(2)]), is_complete=True)
+        # One pair leaves the list, another one is new.
+        upstream.update([book(4, 4)], [pair(3)], Freshness("slot 2", TIME))
+        eventually(lambda: spots(live) == {1: "1", 4: "4"})
+        assert (live.current.freshness, feed.problem, feed.rejected) == (Freshness(None, TIME), None, 1)
+        spoiled.clear()
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 4: "4"})
+        eventually(lambda: (live.current.as_of, feed.content.coverage.invalid) == ("slot 2", frozenset()))
+        spoiled.add(4)
+        upstream.update([book(4, 5)], freshness=Freshness("slot 3", TIME))
+        eventually(lambda: feed.content.coverage.invalid == {pair(4)})
+        assert (spots(live)[4], live.current.freshness) == ("4", Freshness(None, TIME))
+        # The bad one itself leaves the list.
+        upstream.retract(pair(4))
+        eventually(lambda: (spots(live), live.current.as_of) == ({1: "1", 2: "2"}, "slot 3"))
+        assert feed.current_rejections == 0
+
+
+def test_a_restarted_service_that_lists_fewer_pairs_retracts_the_others(
+    upstream: LiveIndex, feed: Feed, live: LiveIndex
+):
+    upstream.show(MarketIndex())
+    eventually(lambda: (spots(live), feed.problem) == ({}, None))
+    upstream.publish(book(2, 9))
+    eventually(lambda: spots(live) == {2: "9"})
+    assert feed.content.coverage == Coverage(retracted=frozenset([pair(1), pair(3)]), is_complete=True)
 
 
 def test_a_response_of_304_ends_a_rejection(upstream: LiveIndex, live: LiveIndex):
@@ -291,3 +340,9 @@ def test_a_round_ends_in_time_and_the_next_one_starts_with_the_other_pairs(
         assert "only 2 of 3 pairs were requested in 3 seconds" in quick.text
         upstream.retract(pair(3))
         eventually(lambda: "recovered" in quick.text)
+
+
+def test_a_service_without_pairs_is_complete(live: LiveIndex):
+    with served(create_app(LiveIndex())) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+        feed.start(live)
+        assert (feed.problem, feed.content.coverage.names_all_pairs) == (None, True)

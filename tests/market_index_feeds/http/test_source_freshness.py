@@ -24,7 +24,7 @@ def fresh(number: int) -> Freshness:
 
 
 def publish(upstream: LiveIndex, number: int, *books: OrderBook) -> None:
-    upstream.update(books, (), fresh(number).as_of, fresh(number).published_at)
+    upstream.update(books, (), fresh(number))
 
 
 class TestFreshness:

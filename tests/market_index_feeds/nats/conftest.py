@@ -64,8 +64,8 @@ def watches(monkeypatch: pytest.MonkeyPatch) -> list[watch.Watch]:
     opened: list[watch.Watch] = []
     open_watch = watch.Watch.open
 
-    async def noting(connection: Connection, *, headers_only: bool = False) -> watch.Watch:
-        opened.append(await open_watch(connection, headers_only=headers_only))
+    async def noting(connection: Connection) -> watch.Watch:
+        opened.append(await open_watch(connection))
         return opened[-1]
 
     monkeypatch.setattr(watch.Watch, "open", noting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from nats.aio.client import Client
 from market_index import Freshness, LiveIndex, OrderBook, wire
 from market_index.freshness import UNKNOWN
 from market_index_feeds import (
-    BookTooLarge,
+    BooksRejected,
     Feed,
     Receipt,
     Store,
@@ -23,12 +24,21 @@ from market_index_feeds import (
     open_feed,
     open_store,
 )
+from market_index_feeds.feed import NO_ORDER_BOOK
 from market_index_feeds.nats.bucket import configuration
 from market_index_feeds.nats.errors import NoBucket
 from market_index_feeds.nats.publisher import Publisher
-from market_index_feeds.nats.records import DIGEST_HEADER, FRESHNESS_KEY, freshness_record, key_of, pair_of
+from market_index_feeds.nats.records import (
+    COMPLETE_HEADER,
+    DIGEST_HEADER,
+    FRESHNESS_KEY,
+    Statement,
+    digest_of,
+    key_of,
+    pair_of,
+    statement_record,
+)
 from market_index_feeds.nats.writes import InFlight, Write
-from market_index_feeds.store import BookRejected
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -37,6 +47,12 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 def fresh(number: int) -> Freshness:
     """Return the freshness of a publication, by its number."""
     return Freshness(f"slot {number}", datetime(2026, 11, 22, tzinfo=UTC) + timedelta(seconds=number))
+
+
+def is_complete(target: str) -> bool:
+    with open_feed(target) as feed:
+        feed.read()
+        return feed.content.coverage.is_complete
 
 
 def stored(target: str) -> Freshness:
@@ -80,7 +96,7 @@ class TestStored:
         value, headers = nats.plain(nats_server, work)
         assert value == wire.freshness_to_json(fresh(1))
         assert headers is not None
-        assert headers[DIGEST_HEADER] == freshness_record(fresh(1)).digest
+        assert headers[DIGEST_HEADER] == statement_record(Statement(fresh(1))).headers[DIGEST_HEADER]
 
     def test_no_pair_has_its_key(self):
         assert pair_of(FRESHNESS_KEY) is None
@@ -105,6 +121,7 @@ class TestStored:
         assert (found.as_of, found.published_at is None) == (None, False)
 
     def test_replacing_by_what_is_stored_writes_nothing(self, store: Store):
+        store.replace([book(1, 1)])
         for freshness in (fresh(1), UNKNOWN, Freshness("slot 1")):
             last = store.update([book(1, 1)], freshness=freshness).revision
             with open_store(store.target) as other:
@@ -210,26 +227,26 @@ class TestOutdated:
 
     def test_the_as_of_is_unknown_until_the_pair_is_published_or_retracted(self, small: Store):
         small.update([book(1, 1), book(2, 2)], freshness=fresh(1))
-        with pytest.raises(BookTooLarge):
+        with pytest.raises(BooksRejected):
             small.update([self.large, book(2, 3)], freshness=fresh(2))
         assert stored(small.target) == fresh(2).without_as_of()
         small.update([book(2, 4)], freshness=fresh(3))
         assert stored(small.target) == fresh(3).without_as_of()
-        with pytest.raises(BookTooLarge):
+        with pytest.raises(BooksRejected):
             small.replace([self.large, book(2, 4)], freshness=fresh(3))
         assert stored(small.target) == fresh(3).without_as_of()
         small.update([book(1, 5)], freshness=fresh(4))
         assert stored(small.target) == fresh(4)
-        with pytest.raises(BookTooLarge):
+        with pytest.raises(BooksRejected):
             small.update([self.large], freshness=fresh(5))
         small.update((), [pair(1)], freshness=fresh(6))
         assert stored(small.target) == fresh(6)
 
     def test_a_pair_that_has_no_book_is_not_outdated(self, small: Store):
-        with pytest.raises(BookTooLarge):
+        with pytest.raises(BooksRejected):
             small.update([self.large, book(2, 2)], freshness=fresh(1))
         assert stored(small.target) == fresh(1)
-        with pytest.raises(BookTooLarge):
+        with pytest.raises(BooksRejected):
             small.replace([self.large, book(2, 2)], freshness=fresh(2))
         assert stored(small.target) == fresh(2)
 
@@ -237,7 +254,7 @@ class TestOutdated:
         name = nats.name_of(bucket)
         store.update([book(1, 1), book(2, 2)], freshness=fresh(1))
         nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
-        with pytest.raises(BookRejected):
+        with pytest.raises(BooksRejected):
             store.update((), [pair(1)], freshness=fresh(2))
         assert stored(bucket) == fresh(1), "a lower bound: the servers do not take that it is unknown either"
         nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1))
@@ -258,7 +275,7 @@ class TestNotAccepted:
 
     def test_the_books_are_stored_nevertheless(self, tiny: Store):
         tiny.update([book(1, 1)], freshness=fresh(1))
-        with pytest.raises(StoreError, match="does not accept the freshness of its books: it is too large"):
+        with pytest.raises(StoreError, match="accept the freshness of its books: message size exceeds maximum"):
             tiny.update([book(1, 2)], freshness=Freshness("x" * 200, fresh(2).published_at))
         index = open_feed(tiny.target).read()
         assert (spots(index), index.freshness) == ({1: "2"}, fresh(1))
@@ -330,6 +347,7 @@ class TestFollowed:
             (b"\xff", None),
             (b'{"as_of":""}', None),
             (wire.freshness_to_json(fresh(9)), {DIGEST_HEADER: "another"}),
+            (wire.freshness_to_json(fresh(9)), {DIGEST_HEADER: "another", COMPLETE_HEADER: "\xe9"}),
         ):
             store.update((), freshness=fresh(1))
             eventually(lambda: (live.current.freshness, feed.current_rejections) == (fresh(1), 0))
@@ -338,7 +356,7 @@ class TestFollowed:
             eventually(lambda: live.current.freshness == UNKNOWN)
             with open_feed(bucket) as other:
                 assert (other.read().freshness, other.current_rejections) == (UNKNOWN, 1)
-        assert feed.rejected == 4
+        assert feed.rejected == 5
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
     @pytest.mark.parametrize("operation", ["delete", "purge"])
@@ -365,9 +383,7 @@ class TestFollowed:
         eventually(lambda: live.current.freshness == UNKNOWN)
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
-    def test_a_bucket_of_an_earlier_version_has_no_freshness(
-        self, bucket: str, nats_server: nats.Server, live: LiveIndex
-    ):
+    def test_a_bucket_of_another_program_has_no_freshness(self, bucket: str, nats_server: nats.Server, live: LiveIndex):
         open_store(bucket).close()
         nats.put(nats_server, nats.name_of(bucket), key_of(pair(1)), wire.order_book_to_json(book(1, 1)))
         with open_feed(bucket) as feed:
@@ -377,14 +393,106 @@ class TestFollowed:
     def test_a_bucket_that_nothing_was_published_into_is_blank(self, store: Store, live: LiveIndex):
         with open_feed(store.target) as feed:
             feed.start(live)
-            assert feed.is_blank
+            assert feed.problem == NO_ORDER_BOOK
             store.update((), freshness=fresh(1))
-            eventually(lambda: not feed.is_blank)
+            eventually(lambda: feed.problem is None)
             assert live.current.freshness == fresh(1)
 
-    def test_a_purged_bucket_is_not_blank(
-        self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
+
+class TestComplete:
+    """The mark that the bucket names all pairs: only `replace` sets it, and only for the books of this bucket."""
+
+    def test_only_replace_sets_it_and_an_update_keeps_it(self, store: Store):
+        store.update([book(1, 1), book(2, 2)], freshness=fresh(1))
+        assert not is_complete(store.target)
+        last = store.replace([book(1, 1)], [pair(2)], freshness=fresh(1)).revision
+        assert not is_complete(store.target)
+        assert store.replace([book(1, 1)], freshness=fresh(1)) == Receipt(last + 1), "only the mark is written"
+        assert is_complete(store.target)
+        store.update([book(2, 2)], freshness=fresh(2))
+        store.replace([book(1, 3)], [pair(2)], freshness=fresh(3))
+        with open_store(store.target) as other:
+            other.update((), [pair(1)])
+            store.publish(book(1, 4))
+        assert is_complete(store.target)
+
+    def test_a_bucket_that_is_purged_meanwhile_does_not_get_it(
+        self, store: Store, nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch
     ):
-        nats.purge(nats_server, nats.name_of(bucket))
-        eventually(lambda: spots(live) == {})
-        assert not feed.is_blank
+        store.update([book(1, 1), book(2, 2)], freshness=fresh(1))
+        write = Publisher.write
+
+        async def purging(self: Publisher, change: Any) -> None:
+            if change.writes and change.writes[0].key != FRESHNESS_KEY:
+                await asyncio.to_thread(nats.purge, nats_server, nats.name_of(store.target))
+            await write(self, change)
+
+        with monkeypatch.context() as purged:
+            purged.setattr(Publisher, "write", purging)
+            store.replace([book(1, 1), book(2, 9)], freshness=fresh(2))
+        assert (spots(open_feed(store.target).read()), is_complete(store.target)) == ({2: "9"}, False)
+
+    def test_a_book_that_may_be_older_keeps_it(self, store: Store):
+        store.replace([book(1, 5)], freshness=fresh(5))
+        store.update([book(1, 4)], freshness=fresh(4))
+        assert is_complete(store.target)
+
+    def test_a_withdrawn_freshness_has_it_until_the_books_are_replaced(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ):
+        """An interrupted `replace` leaves a bucket whose books are a mixture, but all pairs are named."""
+        store.replace([book(1, 5)], freshness=fresh(5))
+        write = Publisher.write
+
+        async def failing(self: Publisher, change: Any) -> None:
+            if change.writes[0].key != FRESHNESS_KEY:
+                raise OSError("no route")
+            await write(self, change)
+
+        with monkeypatch.context() as failed:
+            failed.setattr(Publisher, "write", failing)
+            with pytest.raises(StoreError, match="no route"):
+                store.replace([book(1, 4), book(2, 4)], freshness=fresh(4))
+        index = open_feed(store.target).read()
+        assert (spots(index), index.freshness, is_complete(store.target)) == ({1: "5"}, UNKNOWN, True)
+
+    def test_a_bucket_that_was_created_again_lacks_it(self, store: Store, bucket: str, nats_server: nats.Server):
+        """Also if the publisher that replaced the earlier one writes at the same sequences."""
+        store.replace([book(1, 1), book(2, 2)])
+        nats.delete(nats_server, nats.name_of(bucket))
+        with open_store(bucket) as other:
+            other.publish(book(1, 1), book(3, 3))
+        store.publish(book(1, 2))
+        assert not is_complete(bucket)
+
+    def test_a_mark_of_another_program_does_not_count(self, store: Store, bucket: str, nats_server: nats.Server):
+        value = wire.freshness_to_json(fresh(1))
+        store.replace([book(1, 1)], freshness=fresh(1))
+        for headers, found in (
+            ({COMPLETE_HEADER: "true"}, fresh(1)),
+            ({COMPLETE_HEADER: "true", DIGEST_HEADER: digest_of(value)}, UNKNOWN),
+            ({DIGEST_HEADER: statement_record(Statement(fresh(1), "then")).headers[DIGEST_HEADER]}, UNKNOWN),
+        ):
+            nats.put(nats_server, nats.name_of(bucket), FRESHNESS_KEY, value, headers)
+            assert (stored(bucket), is_complete(bucket)) == (found, False)
+            with open_store(bucket) as other:
+                other.publish(book(1, 1))
+                assert not is_complete(bucket)
+                other.replace([book(1, 1)], freshness=fresh(1))
+            assert (stored(bucket), is_complete(bucket)) == (fresh(1), True)
+
+    def test_replace_does_not_set_it_while_the_servers_do_not_accept_a_new_pair(
+        self, bucket: str, nats_server: nats.Server
+    ):
+        """Otherwise, readers of an earlier bucket would retract the pair."""
+        name, large = nats.name_of(bucket), OrderBook(pair(1), nats.noise(1).bids)
+        nats.request(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_bytes": 40_000})
+        with open_store(bucket) as store:
+            for _ in range(2):
+                with pytest.raises(BooksRejected):
+                    store.replace([large, book(2, 2)])
+                assert not is_complete(bucket)
+            store.publish(book(1, 1))
+            with pytest.raises(BooksRejected):
+                store.replace([large, book(2, 2)])
+            assert is_complete(bucket), "the bucket has an older book of the pair"

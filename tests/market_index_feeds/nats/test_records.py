@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import InvalidOrderBook, MarketIndexError, OrderBook, Pair, strategies, wire
+from market_index import (
+    Freshness,
+    InvalidFreshness,
+    InvalidOrderBook,
+    MarketIndexError,
+    OrderBook,
+    Pair,
+    strategies,
+    wire,
+)
 from market_index_feeds.nats import records as nats_records
 from tests.market_index_feeds.made_up import book, pair
 
@@ -52,7 +61,7 @@ class TestRecords:
     @given(strategies.order_books())
     def test_a_value_is_the_book_and_no_longer_than_its_text(self, one: OrderBook):
         record = nats_records.record_of(one)
-        assert nats_records.book_of(record.key, record.value, {nats_records.DIGEST_HEADER: record.digest}) == one
+        assert nats_records.book_of(record.key, record.value, record.headers) == one
         text = wire.order_book_to_json(one)
         assert len(record.value) <= len(text)
         # Values of other programs have no digest, and may be deflated.
@@ -65,15 +74,14 @@ class TestRecords:
 
     def test_damaged_and_hostile_values_are_rejected(self):
         record = nats_records.record_of(OrderBook.from_levels(pair(1), bids=[(f"0.{n:03}", n) for n in range(1, 50)]))
-        digest = {nats_records.DIGEST_HEADER: record.digest}
         other = nats_records.record_of(book(2, 1))
         for value, headers, reason in [
-            (zlib.compress(b"{}"), digest, "digest must be that of the text"),
-            (record.value[:-1], digest, "must end where the value ends"),
-            (record.value + b"x", digest, "must end where the value ends"),
-            (b"x" + record.value[1:-9] + b"123456789", digest, "must end where the value ends"),
-            (record.value[:2] + b"\xff" * 20, digest, "cannot be inflated: Error -3"),
-            (other.value, {nats_records.DIGEST_HEADER: other.digest}, "the book of the pair of its key"),
+            (zlib.compress(b"{}"), record.headers, "digest must be that of the text"),
+            (record.value[:-1], record.headers, "must end where the value ends"),
+            (record.value + b"x", record.headers, "must end where the value ends"),
+            (b"x" + record.value[1:-9] + b"123456789", record.headers, "must end where the value ends"),
+            (record.value[:2] + b"\xff" * 20, record.headers, "cannot be inflated: Error -3"),
+            (other.value, other.headers, "the book of the pair of its key"),
             (other.value, None, "the book of the pair of its key"),
         ]:
             with pytest.raises(InvalidOrderBook, match=reason):
@@ -123,3 +131,13 @@ class TestRecords:
             headers = {nats_records.DIGEST_HEADER: nats_records.digest_of(spoiled)}
             with pytest.raises(MarketIndexError):
                 nats_records.book_of(nats_records.key_of(one.pair), value, headers)
+
+    @pytest.mark.parametrize("complete", [None, "2026-11-22T10:00:00.5Z"])
+    def test_a_statement_is_read_as_it_was_written(self, complete: str | None):
+        statement = nats_records.Statement(Freshness("slot 1"), complete)
+        record = nats_records.statement_record(statement)
+        assert nats_records.statement_of(record.value, record.headers) == statement
+        assert nats_records.statement_of(record.value, None) == nats_records.Statement(Freshness("slot 1"))
+        for mark in ("then", "\udcff"):  # the latter is how a client may decode bytes that are not text
+            with pytest.raises(InvalidFreshness, match="digest must be that of the text"):
+                nats_records.statement_of(record.value, {**record.headers, nats_records.COMPLETE_HEADER: mark})

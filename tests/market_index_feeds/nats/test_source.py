@@ -15,6 +15,7 @@ from hypothesis.stateful import initialize, rule
 from nats.aio.client import Client
 
 from market_index import LiveIndex, wire
+from market_index.freshness import UNKNOWN
 from market_index_feeds import (
     Feed,
     FeedError,
@@ -23,6 +24,7 @@ from market_index_feeds import (
     open_feed,
     open_store,
 )
+from market_index_feeds.feed import NO_ORDER_BOOK
 from market_index_feeds.nats import connection, open_nats_store, watch
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.bucket import State, configuration, state_of
@@ -35,23 +37,45 @@ from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, feed_with_short_timeouts
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually
 
+LACKS = "lacks live pairs, and is not complete: it must be replaced as a whole"
+
+
+def purge_of(server: nats.Server, bucket: str, number: int) -> None:
+    """Purge the messages of one pair, so that not even its deletion is stored."""
+    name = nats.name_of(bucket)
+    nats.request(server, f"STREAM.PURGE.KV_{name}", {"filter": f"$KV.{name}.{nats_records.key_of(pair(number))}"})
+
 
 class TestNoticing:
-    def test_a_purge(self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server):
+    @pytest.mark.parametrize("is_complete", [True, False])
+    def test_a_purge_retracts_nothing_until_the_bucket_is_complete_again(
+        self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server, is_complete: bool
+    ):
+        if is_complete:
+            store.replace([book(1, 1), book(2, 2), book(3, 3)], as_of="slot 1")
+            eventually(lambda: feed.content.coverage.is_complete)
+        revision = store.revision
         nats.purge(nats_server, nats.name_of(bucket))
-        eventually(lambda: spots(live) == {})
-        assert feed.revision == store.revision == 4
-        store.publish(book(2, 8))
-        eventually(lambda: spots(live) == {2: "8"})
+        eventually(lambda: feed.problem == NO_ORDER_BOOK)
+        assert (spots(live), live.current.freshness) == ({1: "1", 2: "2", 3: "3"}, UNKNOWN)
+        assert feed.revision == store.revision == revision
+        store.update([book(2, 8)], as_of="slot 2")
+        eventually(lambda: (spots(live), feed.problem) == ({1: "1", 2: "8", 3: "3"}, LACKS))
+        assert live.current.as_of is None
+        store.replace([book(2, 8), book(3, 9)], as_of="slot 3")
+        eventually(lambda: (spots(live), feed.problem) == ({2: "8", 3: "9"}, None))
+        assert live.current.as_of == "slot 3"
 
     def test_a_partial_purge(self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server):
-        async def work(client: Client) -> None:
-            subject = f"$KV.{nats.name_of(bucket)}.{nats_records.key_of(pair(3))}"
-            await client.jetstream().purge_stream(f"KV_{nats.name_of(bucket)}", subject=subject)
-
-        nats.plain(nats_server, work)
-        eventually(lambda: spots(live) == {1: "1", 2: "2"})
+        """The mark of the bucket says whether the pair is retracted."""
+        purge_of(nats_server, bucket, 3)
+        eventually(lambda: feed.problem == LACKS)
+        assert spots(live) == {1: "1", 2: "2", 3: "3"}
         assert feed.books == 3, "unchanged books were not read again"
+        store.replace([book(1, 1), book(2, 2)])
+        eventually(lambda: (spots(live), feed.problem) == ({1: "1", 2: "2"}, None))
+        purge_of(nats_server, bucket, 2)
+        eventually(lambda: (spots(live), feed.problem) == ({1: "1"}, None))
 
     def test_a_deleted_bucket_stays_live_until_it_is_created_again(
         self,
@@ -68,9 +92,13 @@ class TestNoticing:
         with pytest.raises(StoreError, match="there is no such bucket"):
             store.publish(book(1, 9))
         with open_store(bucket) as again:
+            eventually(lambda: feed.problem == NO_ORDER_BOOK)
+            assert spots(live) == {1: "1", 2: "2", 3: "3"}
             again.publish(book(2, 9))
-            eventually(lambda: spots(live) == {2: "9"})
+            eventually(lambda: (spots(live), feed.problem) == ({1: "1", 2: "9", 3: "3"}, LACKS))
             eventually(lambda: feed.revision == again.revision == 2)
+            again.replace([book(2, 9)])
+            eventually(lambda: spots(live) == {2: "9"})
         eventually(lambda: "recovered after" in logged.text)
         eventually(lambda: feed.age < 1)
 
@@ -142,6 +170,9 @@ class TestNoticing:
         own_server.wait()
         # As many messages and as many keys as before: the numbers do not show it.
         own_store.publish(book(5, 5), book(2, 6))
+        eventually(lambda: spots(live) == {1: "1", 2: "6", 4: "4", 5: "5"})
+        assert own_feed.problem == LACKS
+        own_store.replace([book(1, 1), book(2, 6), book(5, 5)])
         eventually(lambda: spots(live) == {1: "1", 2: "6", 5: "5"})
 
     def test_an_emptied_disk(
@@ -178,6 +209,18 @@ class TestNoticing:
         store.publish(book(2, 9))
         eventually(lambda: spots(live)[2] == "9")
         assert spots(live) == {1: "1", 2: "9", 3: "3"}, "the last good book stays"
+
+    def test_a_pair_that_a_complete_bucket_lacks_is_kept_while_a_value_is_invalid(
+        self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server
+    ):
+        store.replace([book(1, 1), book(2, 2), book(3, 3)], as_of="slot 1")
+        nats.put(nats_server, nats.name_of(bucket), nats_records.key_of(pair(1)), b"nonsense")
+        eventually(lambda: pair(1) in feed.content.coverage.invalid)
+        purge_of(nats_server, bucket, 2)
+        eventually(lambda: pair(2) in feed.content.coverage.absent)
+        assert (spots(live), live.current.as_of) == ({1: "1", 2: "2", 3: "3"}, None)
+        store.publish(book(1, 4))
+        eventually(lambda: (spots(live), live.current.as_of) == ({1: "4", 3: "3"}, "slot 1"))
 
     def test_a_server_that_dies_during_a_read(
         self, own_server: nats.Server, own_store: Store, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
@@ -269,17 +312,17 @@ class TestNoticing:
         followers = [{"name": "n0", "current": True}, {"name": "n1", "current": False}]
         alone: dict[str, Any] = {
             "created": "then",
-            "config": {**configuration("books", 3), "max_age": 0, "retention": "limits"},
+            "config": {**configuration("books", 3), "max_age": 0, "retention": "limits", "max_msg_size": -1},
             "state": state,
             "cluster": {"name": "three", "replicas": followers},
         }
         with pytest.raises(Unreachable, match="the servers have not agreed who leads"):
             state_of(alone)
         leading = {"name": "three", "leader": "n1", "replicas": followers[:1]}
-        assert state_of(alone | {"cluster": leading}) == State("then", 0, 0, 0)
+        assert state_of(alone | {"cluster": leading}) == State("then", 0, 0, 0, -1)
         full = {"bytes": 9, "last_seq": 7, "num_subjects": 5}
-        single = {"created": "then", "config": alone["config"], "state": full}
-        assert state_of(single) == State("then", 7, 5, 9)
+        single = {"created": "then", "config": alone["config"] | {"max_msg_size": 300}, "state": full}
+        assert state_of(single) == State("then", 7, 5, 9, 300)
 
     def test_a_feed_that_is_started_in_an_event_loop(self, store: Store, bucket: str, live: LiveIndex):
         """For example, in the lifespan of an app."""
@@ -325,6 +368,8 @@ class TestNoticing:
         nats.put(nats_server, nats.name_of(bucket), nats_records.key_of(pair(4)), wire.order_book_to_json(book(4, 4)))
         eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 4: "4"})
         assert feed.rejected == logged.text.count("value config.of.mine rejected") == 1
+        store.update((), as_of="slot 1")
+        eventually(lambda: live.current.as_of == "slot 1")
         assert store.replace([book(1, 1)]).retracted == 3
         eventually(lambda: spots(live) == {1: "1"})
         with open_feed(bucket) as other:
@@ -370,7 +415,7 @@ class FollowedBucket(Followed):
     @rule()
     def purge(self) -> None:
         nats.purge(self.server, self.name)
-        self.model.clear()
+        self.lose_all()
 
     @rule()
     def make_again(self) -> None:
@@ -378,8 +423,11 @@ class FollowedBucket(Followed):
         for store in self.stores:
             store.close()
         self.stores = [self.opened() for _ in range(2)]
-        self.model.clear()
+        self.lose_all()
         self.revision = 0
+
+    def lose_all(self) -> None:
+        self.absent, self.model, self.is_complete = self.absent | self.model, {}, False
 
     def teardown(self) -> None:
         super().teardown()

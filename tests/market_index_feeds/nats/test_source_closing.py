@@ -22,7 +22,6 @@ from market_index_feeds import (
     open_feed,
 )
 from market_index_feeds.errors import Unavailable
-from market_index_feeds.medium import Delta, Snapshot
 from market_index_feeds.nats import open_nats_source
 from market_index_feeds.nats import source as nats_source
 from market_index_feeds.nats.event_loop import EventLoop
@@ -58,12 +57,12 @@ class TestClosing:
         stop = Event()
         updates = open_nats_source(bucket).updates(stop, None)
         first = next(updates)
-        assert isinstance(first, Snapshot)
+        assert first.replaces_all
         assert list(first.books) == [book(1, 1)]
         stop.set()
         watches[0]._delivered -= 1  # as if the last message was not delivered
         store.publish(book(1, 2))
-        assert all(update == Delta(revision=1) for update in updates)
+        assert all(update.revision == 1 and not update.books for update in updates)
         assert len(watches) == 1
 
     def test_a_forked_process_may_close_the_feed_of_its_parent(self, bucket: str):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Iterator
 from threading import Thread
 from typing import Any
 
 import pytest
 from nats.aio.client import Client
 
-from market_index import OrderBook
+from market_index import OrderBook, wire
 from market_index_feeds import (
-    BookTooLarge,
+    BooksRejected,
     Receipt,
     Store,
     StoreBusy,
@@ -23,9 +24,9 @@ from market_index_feeds import (
 )
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.bucket import configuration
+from market_index_feeds.nats.connection import Connection
 from market_index_feeds.nats.event_loop import EventLoop
 from market_index_feeds.nats.writes import InFlight
-from market_index_feeds.store import BookRejected
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thread
@@ -68,10 +69,13 @@ class TestClosing:
         closing.join(DEADLINE_SECONDS)
         assert not closing.is_alive()
 
-    def test_the_function_keep_may_close_the_store(self, store: Store):
-        store.publish(book(1, 1))
+    def test_the_books_of_a_replace_may_close_the_store(self, store: Store):
+        def books() -> Iterator[OrderBook]:
+            store.close()
+            yield book(1, 1)
+
         with pytest.raises(StoreError, match="is closed"):
-            store.replace([], lambda _: bool(store.close()))
+            store.replace(books())
 
 
 class TestLimits:
@@ -81,19 +85,20 @@ class TestLimits:
         larger = OrderBook.from_levels(pair(9), bids=[(f"0.{n * 7919 % 10**9:09}", n**5) for n in range(1, 7000)])
         with open_store(url) as store:
             with pytest.raises(
-                BookTooLarge, match=r"the book of .*:7a/ADA: it must have at most 65280 bytes, deflated, got \d+; "
+                BooksRejected, match=r"the book of .*:7a/ADA: it must have at most 65280 bytes, deflated, got \d+; "
             ) as raised:
                 store.publish(book(2, 2), large, book(3, 3))
             assert raised.value.pairs == (pair(1),)
+            assert (raised.value.limit, raised.value.can_retry) == ("65280 bytes, deflated", False)
             assert (raised.value.receipt.published, raised.value.receipt.revision) == (2, 3)
             assert spots(open_feed(url).read()) == {2: "2", 3: "3"}
             store.publish(book(1, 1))
-            with pytest.raises(BookTooLarge, match="and those of 1 others: it must have") as raised:
+            with pytest.raises(BooksRejected, match="and those of 1 others: it must have") as raised:
                 store.replace([large, larger, book(2, 7)])
             assert raised.value.pairs == (pair(1), pair(9))
             assert (raised.value.receipt.published, raised.value.receipt.retracted) == (1, 1)
             assert spots(open_feed(url).read()) == {1: "1", 2: "7"}
-            with pytest.raises(BookTooLarge) as raised:
+            with pytest.raises(BooksRejected) as raised:
                 store.publish(larger)
             assert raised.value.receipt.revision == store.revision
 
@@ -104,14 +109,34 @@ class TestLimits:
         nats.plain(nats_server, work)
         large = OrderBook.from_levels(pair(1), bids=[(f"0.{n * 7919 % 10**9:09}", n**5) for n in range(1, 600)])
         with open_store(bucket) as store:
-            with pytest.raises(BookTooLarge) as raised:
+            with pytest.raises(BooksRejected) as raised:
                 store.publish(book(2, 2), large)
             assert (raised.value.pairs, raised.value.receipt) == ((pair(1),), Receipt(2, published=1))
-            with pytest.raises(BookTooLarge) as raised:
-                store.replace([book(2, 3), large])
+            with pytest.raises(BooksRejected) as raised:
+                store.replace([book(2, 3), large], as_of="slot 1")
             assert (raised.value.pairs, raised.value.receipt) == ((pair(1),), Receipt(4, published=1))
             store.publish(book(2, 2))
             assert spots(open_feed(bucket).read()) == {2: "2"}
+
+    def test_the_limit_of_the_bucket_is_named(self, bucket: str, nats_server: nats.Server):
+        name = nats.name_of(bucket)
+        nats.request(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 300})
+        limit = "300 bytes, deflated and with its headers"
+        with (
+            open_store(bucket) as store,
+            pytest.raises(BooksRejected, match=f"it must have at most {limit}, got ") as raised,
+        ):
+            store.publish(nats.noise(1))
+        assert (raised.value.limit, raised.value.can_retry) == (limit, False)
+
+    def test_a_book_above_the_limit_of_all_media_is_named_with_that_limit(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(wire, "MAX_ORDER_BOOK_BYTES", 50_000)
+        monkeypatch.setattr(Connection, "max_value_bytes", 50_000)
+        with pytest.raises(BooksRejected, match="it must have at most 50000 bytes of JSON, got ") as raised:
+            store.publish(nats.noise(1))
+        assert raised.value.limit == "50000 bytes of JSON"
 
     def test_books_that_the_servers_reject_do_not_stop_others(self, bucket: str, nats_server: nats.Server):
         async def work(client: Client) -> None:
@@ -120,13 +145,14 @@ class TestLimits:
         nats.plain(nats_server, work)
         large = nats.noise(1)
         with open_store(bucket) as store:
-            with pytest.raises(BookRejected, match=r"rejected .* others: maximum bytes exceeded; \d+ of 50") as raised:
+            with pytest.raises(BooksRejected, match=r"rejected .* others: maximum bytes exceeded; \d+ of 50") as raised:
                 store.publish(*map(book, range(50)))
             stored = set(open_feed(bucket).read())
             assert stored == set(map(pair, range(50))) - set(raised.value.pairs)
             assert raised.value.receipt == Receipt(len(stored), published=len(stored))
+            assert (raised.value.limit, raised.value.can_retry) == (None, True)
             nats.request(nats_server, f"STREAM.PURGE.KV_{nats.name_of(bucket)}", {})
-            with pytest.raises(BookRejected, match=f"rejected {large.pair}: maximum bytes exceeded; 2 of 3") as raised:
+            with pytest.raises(BooksRejected, match=f"rejected {large.pair}: maximum bytes exceeded; 2 of 3") as raised:
                 store.replace([book(1, 1), large, book(2, 2)])
             assert (raised.value.pairs, raised.value.receipt.published) == ((large.pair,), 2)
             assert spots(open_feed(bucket).read()) == {1: "1", 2: "2"}
@@ -137,10 +163,10 @@ class TestLimits:
         name = nats.name_of(bucket)
         store.publish(book(1, 1))
         nats.request(nats_server, f"STREAM.UPDATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 20})
-        with pytest.raises(BookRejected, match=r"message size exceeds maximum allowed; 0 of 1 changes") as raised:
+        with pytest.raises(BooksRejected, match=r"message size exceeds maximum allowed; 0 of 1 changes") as raised:
             store.retract(pair(1))
         assert (raised.value.pairs, raised.value.receipt) == ((pair(1),), Receipt(2))
-        with pytest.raises(BookRejected, match=r"message size exceeds maximum allowed; 0 of 1 changes") as raised:
+        with pytest.raises(BooksRejected, match=r"message size exceeds maximum allowed; 0 of 1 changes") as raised:
             store.replace([])
         assert (raised.value.pairs, raised.value.receipt) == ((pair(1),), Receipt(2))
 
@@ -151,7 +177,7 @@ class TestLimits:
 
         nats.plain(nats_server, work)
         with open_store(bucket) as store:
-            with pytest.raises(BookRejected, match="of 51 changes were made") as raised:
+            with pytest.raises(BooksRejected, match="of 51 changes were made") as raised:
                 store.publish(nats.noise(1), *map(book, range(50)))
             assert raised.value.pairs[-1] == nats.noise(1).pair
             assert len(raised.value.pairs) == 51 - raised.value.receipt.published
@@ -162,7 +188,7 @@ class TestLimits:
         with open_store(url) as store:
             store.publish(some)
             own_server.reload("max_payload: 4096")
-            with pytest.raises(BookTooLarge) as raised:
+            with pytest.raises(BooksRejected) as raised:
                 store.publish(some, book(2, 2))
             assert raised.value.pairs == (pair(1),)
             assert len(open_feed(url).read()) == 2
@@ -201,6 +227,16 @@ class TestOthers:
             pytest.raises(StoreBusy, match=r"others wrote .* 0\.4 seconds"),
         ):
             impatient.publish(book(1, 1))
+
+    def test_a_bucket_that_others_created_again_has_changed(self, store: Store, bucket: str, nats_server: nats.Server):
+        """Also with as many keys and messages."""
+        store.replace([book(1, 1), book(2, 2)])
+        assert store.is_unchanged_by_others()
+        nats.delete(nats_server, nats.name_of(bucket))
+        with open_store(bucket) as other:
+            other.publish(book(1, 1), book(3, 3))
+            assert other.revision == 3
+        assert not store.is_unchanged_by_others()
 
     def test_a_forked_process_cannot_publish_and_changes_nothing(self, bucket: str):
         script = (

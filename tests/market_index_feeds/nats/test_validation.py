@@ -9,9 +9,9 @@ from threading import Thread
 
 import pytest
 
-from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
+from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index_feeds import Feed, FeedError, Relay, Store, open_feed, open_store
-from market_index_feeds.nats.records import DIGEST_HEADER, digest_of, key_of
+from market_index_feeds.nats.records import DIGEST_HEADER, digest_of, key_of, record_of
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -97,6 +97,30 @@ def test_an_invalid_value_is_neither_read_nor_relayed(
         relay.close()
         thread.join(DEADLINE_SECONDS)
     assert open_feed(copy).read().order_book(ONE) == GOOD
+
+
+def test_replace_and_a_relay_that_starts_correct_garbage_with_the_digest_of_the_right_book(
+    store: Store, bucket: str, nats_server: nats.Server, tmp_path: Path
+):
+    """What is compared is what a reader would read."""
+    right = record_of(GOOD)
+    store.replace([GOOD, book(1, 1)])
+    for headers in (right.headers, {**right.headers, "KV-Operation": "DEL"}):
+        for value in (b"GARBAGE", right.value + b" "):
+            nats.put(nats_server, nats.name_of(bucket), key_of(ONE), value, dict(headers))
+            assert ONE not in open_feed(bucket).read()
+            assert store.replace([GOOD, book(1, 1)]).published == 1
+            assert open_feed(bucket).read().order_book(ONE) == GOOD
+    copy = tmp_path / "copy.db"
+    with open_store(copy) as source:
+        source.replace([GOOD, book(1, 1)])
+    nats.put(nats_server, nats.name_of(bucket), key_of(ONE), b"GARBAGE", dict(right.headers))
+    with open_feed(copy) as feed:
+        relay = Relay(feed, lambda: open_store(bucket))
+        assert relay.start().published == 1
+        relay.close()
+        relay.run()
+    assert open_feed(bucket).read() == MarketIndex([GOOD, book(1, 1)])
 
 
 def test_identifiers_in_upper_case_are_read(

@@ -146,7 +146,7 @@ class Gaps:
         self.last = asyncio.Queue[int]()
 
     async def state(self) -> State:
-        return State(self.watch.stored.created, await self.last.get(), 1, 0)
+        return State(self.watch.stored.created, await self.last.get(), 1, 0, -1)
 
     async def deliver(self, sequence: int) -> bool:
         """Deliver a message, and return whether the watch is complete then."""

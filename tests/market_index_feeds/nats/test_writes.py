@@ -135,7 +135,7 @@ class TestLateWrites:
                 late._publisher.cluster._servers = {traced_server.url: None}  # type: ignore[attr-defined]  # as if reported
                 assert late.publish(book(1, 9)).published == 1
                 assert late.retract(pair(5)).retracted == 0
-                late.replace([book(1, 9), book(2, 2), book(3, 3)], lambda one: one == pair(5))
+                late.replace([book(1, 9), book(2, 2), book(3, 3)], [pair(4)])
                 before = late.revision
                 gate.set()
                 has_processed(traced_server, 5, times=2)
@@ -180,7 +180,7 @@ class TestLateWrites:
 
     def test_replacing_writes_keys_with_an_unacknowledged_write_again(self, store: Store, bucket: str):
         """Also of a book that is stored already, and of a pair that is not: the late write could change either."""
-        store.update([book(1, 1), book(3, 3)], freshness=FRESH)
+        store.replace([book(1, 1), book(3, 3)], freshness=FRESH)
         store.update((), [pair(3)], freshness=FRESH)
         keys = [nats_records.key_of(pair(number)) for number in (1, 2, 3)]
         store._publisher.unacknowledged.update(keys)  # type: ignore[attr-defined]  # as if none were answered

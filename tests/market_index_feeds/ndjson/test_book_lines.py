@@ -1,4 +1,4 @@
-"""The content of lines, and the pairs that rejected lines name."""
+"""The content of lines, and what rejected lines leave invalid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from market_index import Freshness, OrderBook, Pair, wire
 from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
-from market_index_feeds.medium import Names
+from market_index_feeds.medium import Unnamed
 from market_index_feeds.ndjson.book_lines import Content, contents_of
 from tests.market_index_feeds.made_up import pair
 from tests.market_index_feeds.ndjson.lines import commit, line
@@ -32,27 +32,26 @@ def test_a_line_contains_a_book_or_a_freshness_or_nothing():
 
 
 @pytest.mark.parametrize(
-    ("text", "names"),
+    ("text", "invalid"),
     [
         (BAD, pair(1)),
-        (b"nonsense\n", Names.ANY),
-        (b"x" * (MAX_LINE_BYTES + 1) + b"\n", Names.ANY),
+        (b"nonsense\n", Unnamed.UNREADABLE),
+        (b"x" * (MAX_LINE_BYTES + 1) + b"\n", Unnamed.UNREADABLE),
         (line(1).replace(b"}", b',"as_of":"slot 1"}'), pair(1)),
         # A writer was killed in a line, and the next one continued that line.
-        (line(1)[:30] + commit("slot 1"), Names.ANY),
-        (b'["as_of"]\n', Names.ANY),
-        (b'{"as_of":"slot 1","quote":"ADA"}\n', Names.ANY),
-        (commit(7), Names.NONE),
-        (commit("slot 1", more=1), Names.NONE),
-        (commit("slot 1", published_at="today"), Names.NONE),
-        (b'{"as_of":"slot 1","as_of":"slot 2"}\n', Names.ANY),
+        (line(1)[:30] + commit("slot 1"), Unnamed.UNREADABLE),
+        (b'["as_of"]\n', Unnamed.UNREADABLE),
+        (b'{"as_of":"slot 1","quote":"ADA"}\n', Unnamed.UNREADABLE),
+        (commit(7), None),
+        (commit("slot 1", more=1), None),
+        (commit("slot 1", published_at="today"), None),
+        (b'{"as_of":"slot 1","as_of":"slot 2"}\n', Unnamed.UNREADABLE),
     ],
 )
-def test_a_rejected_line_names_a_pair_or_any_but_a_commit_line_none(text: bytes, names: Pair | Names):
+def test_a_rejected_line_is_invalid_but_a_commit_line_is_only_counted(text: bytes, invalid: Pair | Unnamed | None):
     (rejected,) = contents(text)
     assert isinstance(rejected, RejectedLine)
-    assert (rejected.number, rejected.names) == (1, names)
-    assert rejected.pair == (pair(1) if names == pair(1) else None)
+    assert (rejected.number, rejected.invalid) == (1, invalid)
 
 
 @pytest.mark.skipif(
@@ -78,9 +77,9 @@ def peak_of(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("text", "names"),
-    [(line(1)[:-1], pair(1)), (b"{", Names.ANY), (b"x" * (MAX_LINE_BYTES + 1), Names.ANY)],
+    ("text", "invalid"),
+    [(line(1)[:-1], pair(1)), (b"{", Unnamed.UNREADABLE), (b"x" * (MAX_LINE_BYTES + 1), Unnamed.UNREADABLE)],
 )
-def test_a_last_line_needs_its_newline(text: bytes, names: Pair | Names):
-    assert contents(text, is_end=True) == [RejectedLine(1, "must end with a newline", names)]
+def test_a_last_line_needs_its_newline(text: bytes, invalid: Pair | Unnamed):
+    assert contents(text, is_end=True) == [RejectedLine(1, "must end with a newline", invalid)]
     assert contents(text) == contents(b" \r", is_end=True) == []

@@ -73,15 +73,16 @@ class Model:
     """The visible state, computed line by line."""
 
     live: dict[int, str] = field(factory=dict)
+    is_complete: bool = False
     kept: set[int] = field(factory=set)
     """Pairs of the files before that may not be dropped yet."""
 
     def begin(self) -> None:
         """Another file is at the path."""
-        self.kept = set(self.live)
+        self.kept, self.is_complete = set(self.live), False
 
-    def show(self, entries: list[Entry], unfinished: int | None) -> Shown:
-        """Return what is visible of a file with these lines, and an unfinished one if that names something."""
+    def show(self, entries: list[Entry], *, is_unfinished: bool) -> Shown:
+        """Return what is visible of a file with these lines, and perhaps an unfinished one."""
         books: dict[int, str] = {}
         bad: set[int] = set()
         pending: list[Entry] = []
@@ -98,24 +99,24 @@ class Model:
                 if visible.bad is not None:
                     bad.add(visible.bad)
             pending.clear()
-        unresolved = bad if committed is not None or unfinished is None else bad | {unfinished}
+        is_valid = not bad and (committed is not None or not is_unfinished)
         self.kept -= books.keys()
-        # A file without a visible book or a commit line retracts nothing.
-        if books or committed is not None:
-            self.kept = {number for number in self.kept if ANY in unresolved or number in unresolved}
+        # A file without a visible book or a commit line is not complete, nor one whose last lines wait.
+        is_waiting = is_unfinished or any(entry.book or entry.bad is not None for entry in pending)
+        self.is_complete |= bool(books or committed is not None) and not is_waiting
+        if is_valid and self.is_complete:
+            self.kept.clear()
         self.live = {number: self.live[number] for number in self.kept} | books
-        is_current = not self.kept and ANY not in bad and not bad & books.keys()
-        return dict(self.live), (committed or UNKNOWN) if is_current else UNKNOWN
+        return dict(self.live), (committed or UNKNOWN) if is_valid and not self.kept else UNKNOWN
 
 
-def unfinished_of(entries: list[Entry], end: int) -> tuple[list[Entry], int | None]:
-    """Return the entries before the `end` of so many bytes, and what the cut one may name."""
+def before(entries: list[Entry], end: int) -> tuple[list[Entry], bool]:
+    """Return the entries before the `end` of so many bytes, and whether it cuts one."""
     for count, entry in enumerate(entries):
         if end < len(entry.text):
-            names = entry.book[0] if entry.book is not None else ANY if entry.bad is None else entry.bad
-            return entries[:count], None if end == 0 else names if end == len(entry.text) - 1 else ANY
+            return entries[:count], end > 0
         end -= len(entry.text)
-    return entries, None
+    return entries, False
 
 
 @settings(phases=WITHOUT_SHRINKING)
@@ -142,7 +143,8 @@ def test_what_is_visible_equals_the_model(files: list[tuple[list[Entry], list[fl
                 LineBatch(lines, cutter.unfinished if is_caught_up else None, end, len(content), is_start=number == 0)
             )
             if is_caught_up:
-                shown = model.show(*unfinished_of(entries, end))
+                visible, is_unfinished = before(entries, end)
+                shown = model.show(visible, is_unfinished=is_unfinished)
             expected.append(shown)
     live = LiveIndex()
     source = ScriptedLines(script, lambda: (spots(live), live.current.freshness))
@@ -215,7 +217,7 @@ class TestFiles:
             eventually(lambda: spots(live) == {1: "2"})
             assert live.current.freshness == Freshness("slot 2")
             assert feed.books == 4
-        assert "are not served" not in caplog.text
+        assert "ended while" not in caplog.text
 
     def test_a_rejected_commit_line_commits_nothing(
         self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
@@ -257,13 +259,14 @@ class TestFiles:
 
     def test_a_single_commit_line_removes_all_pairs(self, feed: Feed, path: Path, live: LiveIndex):
         rename_over(path, b"")
-        eventually(lambda: feed.is_blank)
+        eventually(lambda: feed.is_unknown)
         assert len(live.current) == 3
         assert feed.quiet_age < inf, "an empty file is not one that nothing was ever published into"
         with path.open("ab") as file:
             file.write(commit("slot 1"))
         eventually(lambda: not live.current)
-        assert (feed.is_blank, live.current.as_of) == (False, "slot 1")
+        eventually(lambda: feed.problem is None)
+        assert live.current.as_of == "slot 1"
 
 
 class TestStreams:
@@ -275,27 +278,27 @@ class TestStreams:
         thread = in_thread(lambda: pipe.write_bytes(line(1) + commit("slot 1") + line(2) + line(3) + line(4)[:-1]))
         index = open_feed(pipe).read()
         thread.join()
-        assert (set(spots(index)), index.as_of) == ({1}, "slot 1")
-        assert f"{pipe}: 2 order books after the last commit line are not served" in caplog.text
+        assert (set(spots(index)), index.as_of) == ({1}, None)
+        assert f"{pipe}: ended while 2 order books waited for a commit line" in caplog.text
         assert "line 5 rejected: must end with a newline" in caplog.text
 
     def test_a_stream_continues_after_an_unexpected_error_with_committed_books(
         self, pipe: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ):
-        def fail(*_: object) -> None:
+        def fail(*_: object, **__: object) -> None:
             raise RuntimeError("a defect")
 
         with open_feed(pipe) as feed, pipe.open("r+b", buffering=0) as writer:
             writer.write(line(1) + commit("slot 1"))
             feed.start(live)
             with monkeypatch.context() as broken:
-                broken.setattr(LiveIndex, "update_from", fail)
+                broken.setattr(LiveIndex, "show", fail)
                 writer.write(line(2) + line(9).replace(b"[]", b"0") + commit("slot 2") + line(3))
                 eventually(lambda: "RuntimeError: a defect" in caplog.text)
             eventually(lambda: len(live.current) > 1)
-            assert (set(spots(live)), live.current.as_of) == ({1, 2}, "slot 2")
-            writer.write(commit("slot 3"))
-            eventually(lambda: (set(spots(live)), live.current.as_of) == ({1, 2, 3}, "slot 3"))
+            assert (set(spots(live)), live.current.as_of) == ({1, 2}, None)
+            writer.write(line(9) + commit("slot 3"))
+            eventually(lambda: (set(spots(live)), live.current.as_of) == ({1, 2, 3, 9}, "slot 3"))
             assert feed.rejected == 1
 
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from market_index import LiveIndex, OrderBook, PairNotFound, wire
 from market_index_feeds import Feed, open_feed
-from market_index_feeds.medium import Names
+from market_index_feeds.feed import LACKS_PAIRS
+from market_index_feeds.medium import Unnamed
 from tests.market_index_feeds.checks import await_check
 from tests.market_index_feeds.made_up import pair, spots
-from tests.market_index_feeds.ndjson.lines import line, rename_over
+from tests.market_index_feeds.ndjson.lines import commit, line, rename_over
 from tests.waiting import WITHOUT_SHRINKING, eventually
 
 
@@ -70,28 +71,38 @@ class TestFollowing:
             seen.add(tuple(spots(live)))
         assert seen <= {(1, 2, 3), (4, 5)}
 
-    def test_a_pair_that_a_rejected_line_names_keeps_its_last_valid_book(
+    def test_no_pair_is_retracted_until_a_rejected_line_is_corrected(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
         rename_over(path, line(1, "1").replace(b'"1"', b"1") + line(5))
-        eventually(lambda: spots(live) == {1: "1", 5: None})
-        eventually(lambda: "keeping 1 pairs that rejected or unfinished records may name" in caplog.text)
-        rename_over(path, line(5))
-        eventually(lambda: spots(live) == {5: None})
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 5: None})
+        assert "keeping 3 pairs while a record is invalid" in caplog.text
+        assert (feed.problem, feed.current_rejections) == (None, 1)
+        with path.open("ab") as file:
+            file.write(line(1, "9"))
+        eventually(lambda: spots(live) == {1: "9", 5: None})
+        assert "dropped 2 pairs that it does not name" in caplog.text
 
     @pytest.mark.parametrize("bad", [b"nonsense\n", b'{"base":"ADA"}\n', b'{"base":1,"quote":2}\n', b"{", b"[]\n"])
-    def test_a_rejected_line_that_may_name_any_pair_keeps_all_pairs(
+    def test_a_rejected_line_that_names_no_pair_is_invalid_until_the_file_is_replaced(
         self, feed: Feed, path: Path, live: LiveIndex, bad: bytes
     ):
         rename_over(path, line(5) + bad)
         eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 5: None})
+        with path.open("ab") as file:
+            file.write(b"\n" + line(6))
+        eventually(lambda: 6 in spots(live))
+        assert len(live.current) == 5
+        rename_over(path, line(5))
+        eventually(lambda: spots(live) == {5: None})
 
-    def test_an_unfinished_last_line_keeps_only_the_pair_that_it_names(
+    def test_an_unfinished_last_line_is_invalid(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
         rename_over(path, line(5) + line(3, "9")[:-1])
-        eventually(lambda: spots(live) == {3: "3", 5: None})
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 5: None})
         assert ": line 2 waits for its newline" in caplog.text
+        assert feed.current_rejections == 1
 
     @pytest.mark.parametrize(
         "replacement", [b"", b"\n", b" \r\n\t\n", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), b"nonsense"]
@@ -114,7 +125,7 @@ class TestFollowing:
         eventually(lambda: feed.is_unknown)
         with path.open("ab") as file:
             file.write(b"\nnonsense\n")
-        eventually(lambda: Names.ANY in feed.unresolved)
+        eventually(lambda: Unnamed.UNREADABLE in feed.content.coverage.invalid)
         if content != line(1)[:-1]:
             assert (set(spots(live)), feed.problem, feed.is_unknown) == ({1, 2, 3}, "contains no order book", True)
         with path.open("ab") as file:
@@ -147,7 +158,7 @@ class TestFollowing:
         path.mkdir()
         eventually(lambda: "cannot be read: it must be a regular file" in caplog.text)
         path.rmdir()
-        path.write_bytes(line(9))
+        rename_over(path, line(9))
         eventually(lambda: spots(live) == {9: None})
 
     def test_a_touched_file_is_not_read_again(
@@ -171,12 +182,23 @@ class TestFollowing:
             seen.add(spots(live)[1])
             spot += 1
 
-    def test_a_file_that_was_truncated_is_read_again(self, feed: Feed, path: Path, live: LiveIndex):
-        path.write_bytes(line(7))
-        eventually(lambda: spots(live) == {7: None})
+    def test_a_file_that_was_rewritten_in_place_is_read_again_and_retracts_nothing(
+        self, feed: Feed, path: Path, live: LiveIndex
+    ):
+        """Its writer may not have finished yet."""
+        path.write_bytes(line(1, "9"))
+        eventually(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
+        eventually(lambda: feed.problem == "lacks live pairs, and is not complete: it must be replaced as a whole")
+        assert feed.is_unknown
         with path.open("ab") as file:
-            file.write(line(8))
-        eventually(lambda: spots(live) == {7: None, 8: None})
+            file.write(line(2, "9") + line(3, "9") + line(4))
+        eventually(lambda: spots(live) == {1: "9", 2: "9", 3: "9", 4: None})
+        eventually(lambda: feed.problem is None)
+        path.write_bytes(line(1, "8"))
+        eventually(lambda: feed.is_unknown)
+        rename_over(path, line(1, "7"))
+        eventually(lambda: spots(live) == {1: "7"})
+        eventually(lambda: feed.problem is None)
 
     def test_a_pipe_at_the_path_does_not_block(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
@@ -187,7 +209,39 @@ class TestFollowing:
         rename_over(path, line(7))
         eventually(lambda: spots(live) == {7: None})
 
-    def test_the_pairs_that_an_unfinished_line_may_name_are_dropped_once_it_is_finished(
+    def test_a_file_that_is_rewritten_in_place_is_not_complete_after_an_error_either(
+        self, feed: Feed, path: Path, live: LiveIndex
+    ):
+        path.write_bytes(line(1, "9"))
+        eventually(lambda: feed.is_unknown)
+        away = path.with_suffix(".away")
+        path.rename(away)
+        path.mkdir()
+        eventually(lambda: "it must be a regular file" in (feed.problem or ""))
+        path.rmdir()
+        away.rename(path)
+        eventually(lambda: feed.problem == LACKS_PAIRS)
+        assert len(live.current) == 3
+
+    def test_a_file_is_complete_if_it_was_rewritten_in_place_before_another_one_is_renamed_over_it(
+        self, feed: Feed, path: Path, live: LiveIndex
+    ):
+        """Both within one check."""
+        with path.open("r+b") as old:
+            old.write(line(9) * 5)
+            rename_over(path, line(1, "7"))
+        eventually(lambda: spots(live) == {1: "7"})
+        eventually(lambda: feed.problem is None)
+
+    def test_a_file_whose_last_lines_wait_is_not_complete(self, feed: Feed, path: Path, live: LiveIndex):
+        for waiting in (line(2, "9"), line(2).replace(b"[]", b"0"), line(2)[:40]):
+            rename_over(path, line(1, "8") + commit("slot 1") + waiting)
+            eventually(lambda: feed.problem == LACKS_PAIRS)
+            assert set(spots(live)) == {1, 2, 3}
+            rename_over(path, line(1, "1") + line(2, "2") + line(3, "3"))
+            eventually(lambda: feed.problem is None)
+
+    def test_the_pairs_that_a_file_lacks_are_dropped_once_its_last_line_is_finished(
         self, feed: Feed, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
         whole = line(2, "7")
@@ -274,8 +328,8 @@ changes = st.lists(
 def test_the_index_follows_any_sequence_of_changes(tmp_path_factory: Any, changes: list[Any]):
     path = tmp_path_factory.mktemp("feed") / "books.ndjson"
     path.write_bytes(line(1, "1"))
-    model: dict[int, str | None] = {1: "1"}
-    live = LiveIndex()
+    live, model = LiveIndex(), dict[int, str | None]({1: "1"})
+    invalid, absent = set[int](), set[int]()
     with open_feed(path) as feed:
         feed.start(live)
         for number, (kind, entries) in enumerate(changes, 100):
@@ -288,9 +342,15 @@ def test_the_index_follows_any_sequence_of_changes(tmp_path_factory: Any, change
                     file.write(content)
             else:
                 rename_over(path, content)
-                model = {one: model[one] for one, _, good in entries if not good and one in model}
-            model |= {one: str(spot) for one, spot, good in entries if good}
+                invalid, absent = set(), set(model)
+            for one, spot, good in entries:
+                if good:
+                    model[one] = str(spot)
+                    absent.discard(one)
+                (invalid.discard if good else invalid.add)(one)
             model[number] = None
+            if not invalid:
+                model, absent = {one: spot for one, spot in model.items() if one not in absent}, set()
             eventually(lambda: spots(live) == model)  # noqa: B023  # called before the next turn
 
 

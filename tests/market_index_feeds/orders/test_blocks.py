@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from market_index import Freshness, MarketIndex, RestingOrders
 from market_index_feeds.line_content import RejectedLine, Reported
 from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
-from market_index_feeds.medium import Names
 from market_index_feeds.orders.blocks import Blocks, Phase
 from tests.market_index_feeds.made_up import pair
 from tests.market_index_feeds.orders.lines import RESET, block, event, named, place, remove, rollback, spot, untrack
@@ -23,7 +22,7 @@ SNEK = str(pair(1).base)
 
 
 class Reader:
-    """Blocks that read lines, and the resulting state of a follower: books and rejected records."""
+    """Blocks that read lines, and the resulting state of a feed: books and rejected records."""
 
     def __init__(self, history: int = 3) -> None:
         self.blocks = Blocks(history)
@@ -42,7 +41,7 @@ class Reader:
     def deliver(self) -> None:
         changes = self.blocks.changes()
         self.index = self.index.without(*changes.removed).with_books(*changes.books)
-        self.records.difference_update(changes.removed_records)
+        self.records.difference_update(changes.resolved)
         self.records.update(one.record for one in changes.rejected)
         assert changes.is_publication == (changes.freshness is not None)
         self.as_of = self.as_of if changes.freshness is None else changes.freshness.as_of
@@ -195,7 +194,7 @@ class TestUnknown:
         reader = Reader()
         reader.read(*BEFORE)
         number = 5 + line.count(b"\n")
-        assert reader.read(line) == [RejectedLine(number, reason, Names.NONE)]
+        assert reader.read(line) == [RejectedLine(number, reason)]
         lost = f"its state is unknown since line {number}: {reason}"
         assert (reader.blocks.phase, reader.blocks.problem) == (Phase.UNKNOWN, f"{lost}; waiting for a reset")
         assert reader.read(place("c"), b"nonsense\n", block("3"), rollback("1")) == []
@@ -211,7 +210,7 @@ class TestUnknown:
         reader = Reader()
         reader.read(*BEFORE, b"nonsense\n")
         problem = reader.blocks.problem
-        assert reader.read(b'{"reset":1}\n') == [RejectedLine(7, "reset must be true, got 1", Names.NONE)]
+        assert reader.read(b'{"reset":1}\n') == [RejectedLine(7, "reset must be true, got 1")]
         assert reader.blocks.problem == problem
 
     def test_an_unexpected_error_makes_the_state_unknown(self, monkeypatch: pytest.MonkeyPatch):
@@ -232,10 +231,9 @@ class TestUnknown:
         reader = Reader()
         assert reader.blocks.problem == "its state is not known yet; waiting for a reset"
         assert reader.read(place("a"), block("1"), b"half a line\n") == []
-        assert not reader.blocks.changes().is_whole
         assert reader.read(b'{"reset":true}' + place("a")) != []
         assert reader.read(b'{"re\\u0073et":true}\n', block("1")) == [Freshness("1")]
-        assert (reader.shown, reader.blocks.changes().is_whole) == ({}, True)
+        assert reader.shown == {}
 
     def test_an_order_with_the_id_reset_is_no_reset(self):
         reader = Reader()
@@ -250,11 +248,11 @@ class TestUnknown:
     def test_a_last_line_without_its_newline_is_rejected(self):
         reader = Reader()
         reader.read(*BEFORE)
-        assert reader.read(block("3")[:-1], is_end=True) == [RejectedLine(6, "must end with a newline", Names.NONE)]
+        assert reader.read(block("3")[:-1], is_end=True) == [RejectedLine(6, "must end with a newline")]
         assert reader.as_of == "2"
 
-    def test_unread_lines_name_no_pair(self):
-        assert Blocks().unfinished(LineBatch([], None, 0)) is Names.NONE
+    def test_an_unread_line_has_no_effect_before_its_block(self):
+        assert not Blocks().reads_on
 
 
 class TestFaults:
@@ -293,7 +291,7 @@ class TestFaults:
         lines = list(cutter.feed(RESET + place("a", price="1/0") + spot(2, "-1") + block("1")))
         list(blocks.read(LineBatch(lines, cutter.unfinished, 0)))
         order, price = blocks.changes().rejected
-        assert (order.place, order.names, price.place, price.names) == ("line 2", Names.NONE, "line 3", Names.NONE)
+        assert (order.place, price.place) == ("line 2", "line 3")
         assert order.reason == "order 'a' has no liquidity: a ratio must have a denominator above 0, got '1/0'"
         assert price.reason == f"{pair(2)} has no spot price: a ratio must be above 0, got '-1'"
 

@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from market_index import Freshness, LiveIndex, MarketIndex
-from market_index_feeds import BookStream, Feed, FeedError, Relay, open_book_stream, open_feed, open_store
+from market_index import LiveIndex, MarketIndex
+from market_index_feeds import Feed, FeedError, Relay, open_feed, open_store
+from market_index_feeds.coverage import Coverage
 from market_index_feeds.line_feed import LineFeedSource
 from market_index_feeds.line_source import LineBatch, LineCutter, LineStream
 from market_index_feeds.orders.blocks import Blocks
 from tests.market_index_feeds.checks import await_check
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, spot, untrack
+from tests.market_index_feeds.orders.lines import RESET, block, event, place, remove, rollback, spot, untrack
 from tests.market_index_feeds.orders.model import EVENTS, Book, Model, State, books_of
 from tests.market_index_feeds.scripted_lines import ScriptedLines
 from tests.waiting import WITHOUT_SHRINKING, eventually, in_thread
@@ -60,7 +61,7 @@ class TestFiles:
         with open_feed(named(path)) as feed:
             feed.start(live)
             assert (asks(live), live.current.as_of) == ({1: 10, 2: 10}, "1")
-            assert (feed.problem, feed.followed_by_many, feed.is_whole) == (None, True, True)
+            assert (feed.problem, feed.followed_by_many, feed.content.coverage.is_complete) == (None, True, True)
             append(path, block("2") + remove("a") + untrack(9) + block("3"))
             eventually(lambda: (asks(live), live.current.as_of) == ({1: 10, 2: 10}, "3"))
             append(path, place("d", 3) + rollback("2"))
@@ -115,6 +116,30 @@ class TestFiles:
             append(path, rollback("3"))
             eventually(lambda: (live.current.as_of, feed.current_rejections, feed.rejected) == ("3", 1, 2))
 
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            place("c", price="0"),
+            spot(1, "-1"),
+            event(place="c", base="ADA", quote="ADA", offered="base", amount=1, price="1"),
+        ],
+    )
+    def test_an_impossible_order_or_price_hides_no_as_of_and_blocks_no_retraction(
+        self, path: Path, live: LiveIndex, odd: bytes
+    ):
+        path.write_bytes(BEFORE + odd + block("2"))
+        with open_feed(named(path)) as feed:
+            feed.start(live)
+            assert (live.current.as_of, feed.current_rejections, feed.retained_age) == ("2", 1, None)
+            assert (feed.content.coverage, feed.problem) == (Coverage(is_complete=True), None)
+            append(path, remove("b") + untrack(2) + block("3"))
+            eventually(lambda: (asks(live), live.current.as_of) == ({1: 10}, "3"))
+            # The content of the new file lacks pair 4.
+            append(path, place("d", 4) + block("4"))
+            eventually(lambda: 4 in asks(live))
+            rename_over(path, RESET + place("a") + odd + block("5"))
+            eventually(lambda: (asks(live), live.current.as_of) == ({1: 10}, "5"))
+
     def test_a_replaced_file_stays_live_until_the_first_block_of_the_new_one(
         self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
@@ -146,6 +171,17 @@ class TestFiles:
             (level,) = live.current.order_book(pair(1)).asks
             assert level.accumulated_liquidity == (205 if more else 105)
 
+    def test_a_file_that_is_rewritten_in_place_is_complete_at_its_first_block(self, path: Path, live: LiveIndex):
+        path.write_bytes(BEFORE)
+        with open_feed(named(path)) as feed:
+            feed.start(live)
+            path.write_bytes(RESET + place("a", amount=105))
+            eventually(lambda: feed.problem is not None)
+            assert (set(asks(live)), live.current.as_of) == ({1, 2}, "1")
+            append(path, block("7"))
+            eventually(lambda: (asks(live), live.current.as_of) == ({1: 105}, "7"))
+            eventually(lambda: feed.problem is None)
+
     def test_a_file_that_vanishes_is_a_problem(self, path: Path, live: LiveIndex):
         path.write_bytes(BEFORE)
         with open_feed(named(path)) as feed:
@@ -159,13 +195,14 @@ class TestFiles:
         path.write_bytes(place("a"))
         with open_feed(named(path)) as feed:
             feed.start(live)
-            assert (asks(live), feed.age, feed.quiet_age, feed.is_blank, feed.is_whole) == ({}, inf, inf, True, False)
+            assert (asks(live), feed.age, feed.quiet_age, feed.is_unknown) == ({}, inf, inf, True)
+            assert not feed.content.coverage.is_complete
             assert feed.problem == "its state is not known yet; waiting for a reset"
             append(path, RESET + place("a"))
             eventually(lambda: feed.problem is not None and "first block after its reset" in feed.problem)
             append(path, block("1"))
             eventually(lambda: asks(live) == {1: 10})
-            eventually(lambda: feed.problem is None and feed.is_whole)
+            eventually(lambda: feed.problem is None and feed.content.coverage.is_complete)
             await_check(feed)
         assert "1 events wait for a block" not in caplog.text
 
@@ -186,14 +223,14 @@ class TestFiles:
     def test_a_file_is_read_again_after_an_unexpected_error(
         self, path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ):
-        def fail(*_: object) -> None:
+        def fail(*_: object, **__: object) -> None:
             raise RuntimeError("a defect")
 
         path.write_bytes(BEFORE)
         with open_feed(named(path)) as feed:
             feed.start(live)
             with monkeypatch.context() as broken:
-                broken.setattr(LiveIndex, "update_from", fail)
+                broken.setattr(LiveIndex, "show", fail)
                 append(path, place("c") + block("2"))
                 eventually(lambda: "RuntimeError: a defect" in caplog.text)
             eventually(lambda: (asks(live), live.current.as_of) == ({1: 20, 2: 10}, "2"))
@@ -237,14 +274,14 @@ def test_what_is_live_equals_the_model(files: list[tuple[list[bytes], list[float
 class TestStreams:
     """A pipe, which cannot be read again."""
 
-    def test_it_is_whole_from_its_first_block_on(self, pipe: Path, live: LiveIndex):
+    def test_it_is_complete_from_its_first_block_on(self, pipe: Path, live: LiveIndex):
         with open_feed(named(pipe)) as feed, pipe.open("r+b", buffering=0) as writer:
             assert not feed.followed_by_many
             writer.write(RESET + place("a"))
             feed.start(live)
-            assert not feed.is_whole
+            assert not feed.content.coverage.is_complete
             writer.write(block("1"))
-            eventually(lambda: feed.is_whole and asks(live) == {1: 10})
+            eventually(lambda: feed.content.coverage.is_complete and asks(live) == {1: 10})
 
     def test_a_stream_is_read_to_its_end_despite_idle_periods(self, pipe: Path):
         def write() -> None:
@@ -262,14 +299,14 @@ class TestStreams:
     def test_a_stream_continues_after_an_unexpected_error(
         self, pipe: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ):
-        def fail(*_: object) -> None:
+        def fail(*_: object, **__: object) -> None:
             raise RuntimeError("a defect")
 
         with open_feed(named(pipe)) as feed, pipe.open("r+b", buffering=0) as writer:
             writer.write(BEFORE)
             feed.start(live)
             with monkeypatch.context() as broken:
-                broken.setattr(LiveIndex, "update_from", fail)
+                broken.setattr(LiveIndex, "show", fail)
                 writer.write(place("c", price="0") + place("d") + block("2") + remove("b") + untrack(2))
                 eventually(lambda: "RuntimeError: a defect" in caplog.text)
             eventually(lambda: (asks(live), live.current.as_of) == ({1: 20, 2: 10}, "2"))
@@ -307,42 +344,32 @@ class TestStreams:
         os.close(writing)
 
 
-class TestBookStreams:
-    """Events that are read once."""
+class TestReadingOnce:
+    """Events that are read once, to their end."""
 
-    def test_each_block_and_rollback_is_a_batch(self, path: Path, caplog: pytest.LogCaptureFixture):
-        path.write_bytes(
-            BEFORE + remove("b") + untrack(2) + block("2") + rollback("1") + place("c", price="0") + block("3") + RESET
-        )
-        stream = open_book_stream(named(path))
-        batches = list(stream.batches())
-        assert [(asks(MarketIndex(one.books)), one.removed, one.commit) for one in batches] == [
-            ({1: 10, 2: 10}, (), Freshness("1")),
-            ({}, (pair(2),), Freshness("2")),
-            ({2: 10}, (), Freshness("1")),
-            ({}, (), Freshness("3")),
-            ({}, (), None),
-        ]
-        assert (stream.books, stream.rejected, stream.uncommitted) == (3, 0, 0)
-        assert stream.problem == "its state is reset since line 11; waiting for the first block after its reset"
-        assert (stream.knows_all_pairs, stream.is_current, stream.commit, stream.pending_record) == (
-            True,
-            True,
-            "block",
-            "event",
-        )
+    def test_the_index_is_that_of_the_last_block_or_rollback(self, path: Path, caplog: pytest.LogCaptureFixture):
+        path.write_bytes(BEFORE + remove("b") + untrack(2) + block("2") + rollback("1") + place("c", price="0"))
+        append(path, block("3") + RESET)
+        feed = open_feed(named(path), follow=False)
+        index = feed.read()
+        assert (asks(index), index.as_of, feed.rejected) == ({1: 10, 2: 10}, "3", 1)
+        assert feed.problem == "its state is reset since line 11; waiting for the first block after its reset"
         assert f"{path} line 9 rejected: order 'c' has no liquidity" in caplog.text
 
     def test_an_unknown_state_is_a_problem_until_the_next_block(self, path: Path):
         path.write_bytes(BEFORE + remove("c") + place("c") + block("2"))
-        stream = open_book_stream(named(path))
-        batches = list(stream.batches())
-        assert [one.number for batch in batches for one in batch.rejected] == [5]
-        assert stream.problem is not None
-        append(path, RESET + place("c") + block("2") + place("d"))
-        stream = open_book_stream(named(path))
-        assert sum(batch.commit is not None for batch in stream.batches()) == 2
-        assert (stream.problem, stream.rejected, stream.uncommitted) == (None, 1, 1)
+        feed = open_feed(named(path), follow=False)
+        assert (asks(feed.read()), feed.rejected, feed.is_unknown) == ({1: 10, 2: 10}, 1, True)
+        append(path, RESET + place("c") + block("2"))
+        feed = open_feed(named(path), follow=False)
+        assert (asks(feed.read()), feed.problem, feed.rejected) == ({1: 10}, None, 1)
+
+    @pytest.mark.parametrize(("events", "records"), [(place("d"), "1 event"), (place("d") + remove("a"), "2 events")])
+    def test_events_after_the_last_block_are_a_problem(self, path: Path, events: bytes, records: str):
+        path.write_bytes(BEFORE + events)
+        feed = open_feed(named(path), follow=False)
+        assert asks(feed.read()) == {1: 10, 2: 10}
+        assert (feed.problem, feed.is_unknown) == (f"ended while {records} waited for a block", True)
 
 
 class TestNames:
@@ -351,30 +378,24 @@ class TestNames:
     def test_the_history_is_how_far_back_a_rollback_may_go(self, path: Path):
         path.write_bytes(BEFORE + place("c") + block("2") + rollback("1"))
         for history, as_of in ((None, "1"), (1, "1"), (0, "2")):
-            assert open_feed(named(path), history=history).read().as_of == as_of
-            stream = open_book_stream(named(path), history=history)
-            list(stream.batches())
-            assert (stream.problem is None) == (as_of == "1")
+            feed = open_feed(named(path), history=history)
+            assert (feed.read().as_of, feed.problem is None) == (as_of, as_of == "1")
 
     @pytest.mark.parametrize("history", [-1, 1.0, True])
     def test_a_history_is_a_number_of_blocks(self, path: Path, history: int):
         path.write_bytes(BEFORE)
-        for opened in (open_feed, open_book_stream):
-            with pytest.raises(FeedError, match=r"history must be 0 or more blocks, got "):
-                opened(named(path), history=history)
+        with pytest.raises(FeedError, match=r"history must be 0 or more blocks, got "):
+            open_feed(named(path), history=history)
 
     def test_no_other_feed_has_a_history(self, path: Path):
         path.write_bytes(b"")
-        for opened in (open_feed, open_book_stream):
-            with pytest.raises(FeedError, match="cannot be opened: only a feed of orders, orders:PATH, has a history"):
-                opened(str(path), history=5)
+        with pytest.raises(FeedError, match="cannot be opened: only a feed of orders, orders:PATH, has a history"):
+            open_feed(path, history=5)
 
-    def test_a_missing_file_cannot_be_opened(self, path: Path):
-        for opened in (open_feed, open_book_stream):
-            with pytest.raises(FeedError, match="cannot be opened: No such file or directory"):
-                opened(named(path))
+    @pytest.mark.parametrize("follow", [True, False])
+    def test_a_missing_file_cannot_be_opened(self, path: Path, follow: bool):
+        with pytest.raises(FeedError, match="cannot be opened: No such file or directory"):
+            open_feed(named(path), follow=follow)
 
     def test_a_dash_names_standard_input(self):
-        opened: Feed | BookStream
-        for opened in (open_feed("orders:-"), open_book_stream("orders:-")):
-            assert opened.source == "standard input"
+        assert open_feed("orders:-").source == "standard input"

@@ -8,14 +8,13 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from market_index_feeds.sqlite.revisions import DIGESTS, digest_of, sum_of
+from market_index_feeds.sqlite.revisions import _digest_of_run, digest_of, sum_of_rows
 from tests.waiting import DEADLINE_SECONDS
 
 
 def plain(path: Path, statement: str, *parameters: object) -> list[tuple[object, ...]]:
-    """Run a statement with the plain sqlite3 module, and return its rows; `forged` computes the digest of a row."""
+    """Run a statement with the plain sqlite3 module, and return its rows."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.create_function("forged", 2, lambda revision, body: digest_of(revision, body.encode()))
         return connection.execute(statement, parameters).fetchall()
 
 
@@ -38,5 +37,24 @@ def forge(path: Path, pair: str, body: str) -> None:
         (last,) = connection.execute("SELECT max(last) FROM runs").fetchone()
         row = (pair, last + 1, digest_of(last + 1, body.encode()), body)
         connection.execute("INSERT OR REPLACE INTO books (pair, revision, digest, body) VALUES (?, ?, ?, ?)", row)
-        total = sum_of(digest for (digest,) in connection.execute(DIGESTS))
-        connection.execute("UPDATE runs SET last = ?, total = ? WHERE last = ?", (last + 1, total.to_bytes(16), last))
+        extend_run(connection, sum_of_rows(connection))
+
+
+def extend_run(connection: sqlite3.Connection, total: int | None = None) -> None:
+    """Write the row of the last run as after one more revision, with a valid digest, and another sum if given."""
+    connection.text_factory = bytes
+    row = connection.execute("SELECT * FROM runs ORDER BY first DESC").fetchone()
+    first, last, token, stored, *others, _ = row
+    row = first, last + 1, token, stored if total is None else total.to_bytes(16), *others
+    connection.execute(
+        "UPDATE runs SET last = ?, total = ?, digest = ? WHERE first = ?",
+        (last + 1, row[3], _digest_of_run(row), first),
+    )
+
+
+def damage(path: Path, change: str, *parameters: object) -> None:
+    """Change rows as another program could, in a revision with a valid row of its run, and the sum of before."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.create_function("forged", 2, lambda revision, body: digest_of(revision, body.encode()))
+        connection.execute(change, parameters)
+        extend_run(connection)

@@ -35,9 +35,10 @@ CASES = {
     "foreign log": Case("PRAGMA journal_mode = WAL", "of another application", "of another application"),
     "later": Case(
         "later",
-        "its schema must be 1 or 2, got 3 (a later version of market-index wrote it)",
-        "its schema must be 1 or 2, got 3",
+        "its schema must be 3, got 4 (a later version of market-index wrote it)",
+        "its schema must be 3, got 4",
     ),
+    "earlier": Case("earlier", "its schema must be 3, got 2", "its schema must be 3, got 2"),
     "folder": Case("folder", "it must be a regular file", "it must be a regular file"),
     "missing": Case(None, "No such file or directory", ""),
 }
@@ -78,9 +79,9 @@ class TestOpening:
     def test_another_kind_of_file_is_one_clear_error_and_is_not_changed(self, tmp_path: Path, name: str):
         case = CASES[name]
         path = tmp_path / "market.db"
-        if case.content == "later":
+        if case.content in {"later", "earlier"}:
             open_store(path).close()
-            plain(path, "PRAGMA user_version = 3")
+            plain(path, f"PRAGMA user_version = {4 if case.content == 'later' else 2}")
             path.with_name("market.db-lock").unlink()
         elif case.content == "folder":
             path.mkdir()
@@ -144,9 +145,9 @@ class TestOpening:
 
     def test_a_later_schema_that_is_only_in_the_log_is_noticed(self, store: Store, path: Path):
         store.publish(book(1))
-        plain(path, "PRAGMA user_version = 3")
+        plain(path, "PRAGMA user_version = 4")
         for opening in (lambda: open_feed(path).read(), lambda: open_store(path)):
-            with pytest.raises((FeedError, StoreError), match="its schema must be 1 or 2, got 3"):
+            with pytest.raises((FeedError, StoreError), match="its schema must be 3, got 4"):
                 opening()
 
     def test_a_store_is_recognized_by_its_content_if_not_by_its_name(self, store: Store, path: Path):

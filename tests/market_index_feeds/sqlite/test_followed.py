@@ -24,13 +24,8 @@ class FollowedFile(Followed):
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.path = self.folder / "market.db"
-        self.copies: list[tuple[Path, dict[int, str]]] = []
+        self.copies: list[tuple[Path, dict[int, str], frozenset[int], bool]] = []
         self.initialize(str(self.path))
-
-    @property
-    def is_shown(self) -> bool:
-        # A store that was never published into keeps all live books.
-        return self.revision > 0
 
     def opened(self) -> Store:
         return open_store(self.path, synchronous="normal")
@@ -40,13 +35,13 @@ class FollowedFile(Followed):
         to = self.folder / f"copy{len(self.copies)}"
         with closing(sqlite3.connect(self.path)) as now, closing(sqlite3.connect(to)) as copy:
             now.backup(copy)
-        self.copies.append((to, dict(self.model)))
+        self.copies.append((to, dict(self.model), self.retracted, self.is_complete))
 
     @rule(which=st.integers(0, 9), in_place=st.booleans())
     def put_back(self, which: int, in_place: bool) -> None:
         if not self.copies:
             return
-        copy, model = self.copies[which % len(self.copies)]
+        copy, model, self.retracted, self.is_complete = self.copies[which % len(self.copies)]
         if in_place:
             with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(self.path)) as now:
                 source.backup(now)
@@ -57,7 +52,11 @@ class FollowedFile(Followed):
             shutil.copyfile(copy, new)
             new.rename(self.path)
             self.stores = [self.opened() for _ in range(2)]
+        shown = self.absent | self.model
         self.model = dict(model)
+        self.absent = (
+            {} if self.is_complete else {one: shown[one] for one in shown.keys() - model.keys() - self.retracted}
+        )
         self.revision = self.stores[0].revision
 
     def teardown(self) -> None:

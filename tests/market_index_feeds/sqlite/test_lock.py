@@ -146,7 +146,7 @@ class TestLock:
             "from market_index.freshness import UNKNOWN\n"
             "from market_index_feeds import open_store\n"
             "store = open_store(sys.argv[1])\n"
-            "with store._change(UNKNOWN, keeps_as_of=True):\n"
+            "with store._change(UNKNOWN):\n"
             "    if os.fork() == 0:\n"
             "        print('forked', flush=True)\n"
             "        sys.stdin.read()\n"

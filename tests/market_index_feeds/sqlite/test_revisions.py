@@ -27,7 +27,7 @@ def published(path: Path) -> Freshness:
 class TestFreshness:
     def test_a_heartbeat_is_a_revision_without_rows(self, store: Store, path: Path, feed: Feed, live: LiveIndex):
         rows, kept = plain(path, "SELECT * FROM books"), live.current.order_book(pair(1))
-        receipt = store.update((), published_at=TIME)
+        receipt = store.update((), freshness=Freshness(None, TIME))
         assert receipt == Receipt(2)
         assert plain(path, "SELECT * FROM books") == rows
         eventually(lambda: (live.current.published_at, feed.revision) == (TIME, 2))
@@ -60,15 +60,6 @@ class TestFreshness:
         found = published(path).published_at
         assert found is not None
         assert before <= found <= datetime.now(UTC)
-
-    @pytest.mark.parametrize("change", ["as_of = ' '", "as_of = x'ff'", "published_at = 'now'", "published_at = 5"])
-    def test_an_invalid_freshness_of_another_program_is_unknown(self, store: Store, path: Path, change: str):
-        store.update([book(1, 1)], as_of="slot 1")
-        plain(path, f"UPDATE runs SET {change}")
-        index = open_feed(path).read()
-        assert (index.freshness, spots(index)) == (UNKNOWN, {1: "1"})
-        store.update((), as_of="slot 2", published_at=TIME)
-        assert published(path) == Freshness("slot 2", TIME)
 
 
 def freshness_of(number: int) -> Freshness:

@@ -16,7 +16,7 @@ from market_index import Freshness, LiveIndex, PairNotFound
 from market_index_feeds import Feed, FeedError, Receipt, Store, open_feed, open_store
 from market_index_feeds.sqlite import file, source
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.sqlite.files import elsewhere, plain
+from tests.market_index_feeds.sqlite.files import damage, elsewhere, plain
 from tests.waiting import eventually, in_thread
 
 
@@ -110,8 +110,7 @@ class TestFollowing:
             if not first:
                 feed.start(live)
             change = change.replace("PAIR3", str(pair(3)))
-            plain(path, f"UPDATE books SET revision = 2, {change} WHERE pair = ?", str(pair(1)))
-            plain(path, "UPDATE runs SET last = 2")
+            damage(path, f"UPDATE books SET revision = 2, {change} WHERE pair = ?", str(pair(1)))
             if first and "digest" in change:
                 # Without it, missing rows cannot be detected.
                 with pytest.raises(FeedError, match="rows are missing, or belong to another file"):
@@ -124,22 +123,20 @@ class TestFollowing:
                 eventually(lambda: reason in logged.text)
                 assert spots(live) == {1: "1", 2: "2", 3: "3"}
             assert reason in logged.text
-            plain(path, "UPDATE books SET body = 'and again', revision = 3 WHERE revision = 2")
-            plain(path, "UPDATE runs SET last = 3")
+            damage(path, "UPDATE books SET body = 'and again', revision = 3 WHERE revision IN (2, 'late')")
             eventually(lambda: feed.revision == 3)
-            store.publish(book(2, 9))
-            eventually(lambda: spots(live)[2] == "9")
+            assert store.replace([book(1, 1), book(2, 9), book(3, 3)]).published >= 2
+            eventually(lambda: spots(live) == {1: "1", 2: "9", 3: "3"})
             assert logged.text.count("rejected:") == feed.rejected == 1
-            store.publish(book(1, 7))
-            eventually(lambda: spots(live).get(1) == "7")
+            assert (feed.current_rejections, spots(open_feed(path).read())) == (0, spots(live))
 
     def test_replace_removes_a_row_that_names_no_pair(self, store: Store, path: Path):
         store.publish(book(1, 1))
         plain(path, "UPDATE books SET pair = 'nobody'")
         plain(path, "INSERT INTO books VALUES (x'ff', 1, x'00', 'nonsense')")
-        time = datetime.now(UTC)
-        assert store.replace([book(2, 2)], published_at=time) == Receipt(2, published=1, retracted=2)
-        assert store.replace([book(2, 2)], published_at=time) == Receipt(2)
+        freshness = Freshness(None, datetime.now(UTC))
+        assert store.replace([book(2, 2)], freshness=freshness) == Receipt(2, published=1, retracted=2)
+        assert store.replace([book(2, 2)], freshness=freshness) == Receipt(2)
         with open_feed(path) as feed:
             assert spots(feed.read()) == {2: "2"}
             assert feed.rejected == 0
@@ -147,8 +144,7 @@ class TestFollowing:
     def test_a_removed_row_that_names_no_pair_is_no_current_rejection(
         self, feed: Feed, store: Store, path: Path, live: LiveIndex
     ):
-        plain(path, "UPDATE books SET pair = 'nobody', revision = 2 WHERE pair = ?", str(pair(1)))
-        plain(path, "UPDATE runs SET last = 2")
+        damage(path, "UPDATE books SET pair = 'nobody', revision = 2 WHERE pair = ?", str(pair(1)))
         eventually(lambda: feed.current_rejections == 1)
         store.replace([book(2, 2), book(3, 3)])
         eventually(lambda: feed.current_rejections == 0)
@@ -186,11 +182,11 @@ class TestFollowing:
 def test_a_store_is_blank_until_the_first_publication(tmp_path: Path):
     with open_store(tmp_path / "market.db") as store, open_feed(store.target) as feed:
         feed.start(LiveIndex())
-        assert (feed.is_blank, feed.quiet_age, feed.revision) == (True, inf, 0)
+        assert (feed.problem, feed.is_unknown) == ("contains no order book", True)
+        assert (feed.quiet_age, feed.revision) == (inf, 0)
         store.update(())
-        eventually(lambda: feed.revision == 1)
-        assert not feed.is_blank
-        assert feed.quiet_age < inf
+        eventually(lambda: feed.revision == 1 and feed.problem is None)
+        assert (feed.is_unknown, feed.quiet_age < inf) == (False, True)
 
 
 def test_the_freshness_of_a_book_is_that_of_the_store(tmp_path: Path):

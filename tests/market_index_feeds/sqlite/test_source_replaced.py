@@ -44,7 +44,7 @@ class TestReplaced:
         live.publish(book(77))
         with open_store(tmp_path / "other.db") as other:
             other.publish(book(2, 5))
-            other.publish(book(7, 7))
+            other.replace([book(2, 5), book(7, 7)])
         store.close()
         (tmp_path / "other.db").rename(path)
         eventually(lambda: spots(live) == {2: "5", 7: "7", 77: None})
@@ -61,13 +61,13 @@ class TestReplaced:
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed
     ):
         with open_store(tmp_path / "other.db") as other:
-            other.publish(book(2, 5))
+            other.replace([book(2, 5)])
         store.close()
         (tmp_path / "other.db").rename(path)
         eventually(lambda: spots(live) == {2: "5"})
         assert feed.revision == 1
 
-    def test_a_store_deleted_and_created_again_is_read_after_its_first_publication(
+    def test_a_store_that_is_created_again_retracts_no_pair_until_it_is_replaced(
         self, store: Store, path: Path, live: LiveIndex, feed: Feed, logged: pytest.LogCaptureFixture
     ):
         store.close()
@@ -76,8 +76,12 @@ class TestReplaced:
         with open_store(path) as store:
             eventually(lambda: "contains no order book; keeping its 3 pairs" in logged.text)
             assert spots(live) == {1: "1", 2: "2", 3: "3"}
-            store.publish(book(2, 9))
-            eventually(lambda: spots(live) == {2: "9"})
+            store.update([book(2, 9)], as_of="slot 9")
+            eventually(lambda: spots(live) == {1: "1", 2: "9", 3: "3"})
+            eventually(lambda: (feed.problem or "").startswith("lacks live pairs, and is not complete"))
+            assert (feed.is_unknown, live.current.as_of) == (True, None)
+            store.replace([book(2, 9)], as_of="slot 9")
+            eventually(lambda: (spots(live), live.current.as_of, feed.problem) == ({2: "9"}, "slot 9", None))
 
     def test_a_restored_copy_is_read_again_even_if_it_has_as_many_revisions(
         self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed
@@ -89,7 +93,7 @@ class TestReplaced:
             store.publish(book(9, 5))
             eventually(lambda: spots(live) == {1: "5", 2: "2", 3: "3", 9: "5"})
             copy.backup(now)
-        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3"})
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 9: "5"})
         eventually(lambda: feed.revision == 1)
         with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(tmp_path / "copy")) as copy:
             store.publish(book(1, 5))
@@ -100,7 +104,28 @@ class TestReplaced:
                 assert feed_sees
             copy.backup(now)
             store.publish(book(2, 6))
-        eventually(lambda: spots(live) == {1: "1", 2: "6", 3: "3"})
+        eventually(lambda: spots(live) == {1: "1", 2: "6", 3: "3", 9: "5"})
+
+    @pytest.mark.parametrize("complete", [False, True])
+    def test_a_restored_copy_retracts_a_pair_that_it_lacks_only_if_it_is_complete(
+        self, store: Store, path: Path, tmp_path: Path, live: LiveIndex, feed: Feed, complete: bool
+    ):
+        if complete:
+            store.replace([book(1, 1), book(2, 2), book(3, 3)])
+        with closing(sqlite3.connect(path)) as now, closing(sqlite3.connect(tmp_path / "copy")) as copy:
+            now.backup(copy)
+            store.update([book(9, 5)], as_of="slot 5")
+            eventually(lambda: live.current.as_of == "slot 5")
+            copy.backup(now)
+        lacked = {} if complete else {9: "5"}
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3"} | lacked)
+        eventually(lambda: (feed.problem is None, feed.is_unknown) == (complete, not complete))
+        store.update((), as_of="slot 6")
+        eventually(lambda: live.current.as_of == ("slot 6" if complete else None) and feed.revision == store.revision)
+        assert spots(live) == {1: "1", 2: "2", 3: "3"} | lacked
+        store.replace([book(1, 1), book(2, 2), book(3, 3)], as_of="slot 7")
+        eventually(lambda: (spots(live), live.current.as_of) == ({1: "1", 2: "2", 3: "3"}, "slot 7"))
+        eventually(lambda: feed.problem is None)
 
     @pytest.mark.parametrize("publishing", [False, True])
     def test_an_older_copy_written_over_the_file_is_read_again(
@@ -117,7 +142,7 @@ class TestReplaced:
         with closing(sqlite3.connect(path)) as other_still:
             other_still.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         shutil.copyfile(tmp_path / "copy", path)
-        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3"})
+        eventually(lambda: spots(live) == {1: "1", 2: "2", 3: "3", 9: "5"})
         if publishing:
             store.close()
 
@@ -160,7 +185,7 @@ class TestReplaced:
     ):
         """SQLite finds the log by its name, and would show the previous store, or a mixture of both."""
         with open_store(tmp_path / "other.db") as other:
-            other.publish(book(2, 5))
+            other.replace([book(2, 5)])
         (tmp_path / "other.db").rename(path)
         eventually(lambda: "log still exists: end all publishers and readers, then remove market.db-wal" in logged.text)
         assert spots(live) == {1: "1", 2: "2", 3: "3"}

@@ -13,6 +13,7 @@ import pytest
 from market_index import LiveIndex
 from market_index_feeds import Feed, Receipt, Store, StoreBusy, StoreError, open_feed, open_store
 from market_index_feeds.sqlite.lock import WriterLock
+from market_index_feeds.sqlite.revisions import Change
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.sqlite.files import elsewhere, plain
 from tests.waiting import eventually
@@ -124,6 +125,20 @@ class TestWriters:
         assert error == f"{path} was opened before a fork: open it in the process that publishes"
         assert revisions == ["2", "3"]
         assert spots(open_feed(path).read()) == {1: "1", 2: "2", 4: "4"}
+
+    def test_a_signal_handler_that_interrupts_a_change_gets_an_error(
+        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        finish = Change.finish
+
+        def interrupted(change: Change) -> None:
+            with pytest.raises(StoreError, match="this thread is in the middle of another change"):
+                store.publish(book(2, 2))
+            finish(change)
+
+        monkeypatch.setattr(Change, "finish", interrupted)
+        assert store.publish(book(1, 1)) == Receipt(1, published=1)
+        assert spots(open_feed(path).read()) == {1: "1"}
 
     def test_two_processes_that_create_the_file_at_the_same_time_create_one(self, path: Path):
         together = Barrier(4)

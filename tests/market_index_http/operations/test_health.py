@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from market_index import LiveIndex
+from market_index import Freshness, LiveIndex
 from market_index_http import create_app, health_route
 from tests.feed_state import FeedState
 from tests.market_index_feeds.made_up import book
@@ -26,7 +26,7 @@ def feed() -> FeedState:
 @pytest.fixture
 def service(feed: FeedState) -> Iterator[Service]:
     live = LiveIndex()
-    live.update([book(1)], as_of="slot 7", published_at=datetime(2026, 11, 22, 4, 17, 3, tzinfo=UTC))
+    live.update([book(1)], freshness=Freshness("slot 7", datetime(2026, 11, 22, 4, 17, 3, tzinfo=UTC)))
     app = create_app(live)
     app.router.routes.append(health_route(live, feed, 60, 30))
     with served(app) as service:

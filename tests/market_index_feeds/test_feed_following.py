@@ -1,4 +1,4 @@
-"""The follower: counters, logs, failures, and the end of a source."""
+"""Following a source: counters, logs, failures, and the end of a source."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from market_index import Freshness, LiveIndex, MarketIndex
+from market_index import Freshness, LiveIndex
 from market_index_feeds import Feed, FeedError, backoff, rejections
-from market_index_feeds import follower as follower_module
+from market_index_feeds import feed as feed_module
 from market_index_feeds.errors import Unavailable
-from market_index_feeds.follower import Follower, State
-from market_index_feeds.medium import Delta, Loading, Names, Progress, Snapshot, Update
+from market_index_feeds.medium import Progress, Unnamed, Update
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.scripted import Scripted, bad
+from tests.market_index_feeds.scripted import Scripted, bad, complete, whole
 from tests.waiting import eventually
 
 
@@ -30,18 +29,18 @@ class TestCounting:
     """Counters and logs."""
 
     def test_a_rejected_record_is_reported_once_until_it_is_valid_or_removed(self, logged: pytest.LogCaptureFixture):
-        rejected = [bad(1, pair(1)), bad(Names.NONE, "odd")]
+        rejected = [bad(1), bad("odd")]
         live = LiveIndex()
         source = Scripted(
-            Snapshot(rejected=rejected),
-            Delta(rejected=rejected),
-            Snapshot(rejected=rejected),
-            Delta(books=[book(1)]),
-            Delta(rejected=rejected),
-            Delta(removed=[pair(1)], removed_records=["odd"]),
-            Delta(rejected=rejected),
-            Snapshot(),
-            Snapshot(rejected=rejected),
+            Update(replaces_all=True, rejected=rejected),
+            Update(rejected=rejected),
+            Update(replaces_all=True, rejected=rejected),
+            Update(books=[book(1)]),
+            Update(rejected=rejected),
+            Update(removed=[pair(1)], resolved=["odd"]),
+            Update(rejected=rejected),
+            Update(replaces_all=True),
+            Update(replaces_all=True, rejected=rejected),
         )
         with Feed(source) as feed:
             feed.start(live)
@@ -50,41 +49,41 @@ class TestCounting:
 
     def test_records_rejected_while_a_snapshot_is_read_are_reported_immediately(self, live: LiveIndex):
         source = Scripted(
-            Loading(rejected=[bad(1)]),
+            Update(is_loading=True, rejected=[bad(1)]),
             lambda: reported.append(feed.rejected),
-            Snapshot(books=[book(1), book(2)]),
-            Loading(rejected=[bad(1)]),
-            Snapshot(rejected_names=[pair(1)]),
+            Update(replaces_all=True, books=[book(1), book(2)]),
+            Update(is_loading=True, rejected=[bad(1)]),
+            Update(replaces_all=True, is_complete=True, invalid=[pair(1)]),
         )
         reported: list[int] = []
         with Feed(source) as feed:
             feed.start(live)
             eventually(lambda: not source.left)
-            assert (feed.rejected, reported, spots(live)) == (2, [1], {1: None})
+            assert (feed.rejected, reported, spots(live)) == (2, [1], {1: None, 2: None})
 
     def test_current_rejections_are_counted_and_the_oldest_retained_book_has_an_age(self, live: LiveIndex):
         shown: list[tuple[int, bool]] = []
-        rejecting = Delta(rejected=[bad(1, pair(1)), bad(Names.NONE, "odd"), bad(2, pair(2))])
+        rejecting = Update(rejected=[bad(1), bad("odd"), bad(2)], invalid=[pair(1), pair(2)])
 
         def show() -> None:
             shown.append((feed.current_rejections, feed.retained_age is not None))
 
         source = Scripted(
-            Snapshot(books=[book(1), book(3)]),
+            Update(replaces_all=True, books=[book(1), book(3)]),
             show,
             rejecting,
             show,
             # The same records again, then a check that finds no change.
             rejecting,
-            Delta(),
+            Update(),
             show,
-            Delta(books=[book(1)]),
+            Update(books=[book(1)]),
             show,
-            Delta(removed_records=["odd", "another"]),
+            Update(resolved=["odd", "another"]),
             show,
-            Snapshot(unchanged=[pair(1), pair(3)]),
+            Update(replaces_all=True, unchanged=[pair(1), pair(3)]),
             show,
-            Snapshot(rejected=[bad(Names.ANY)]),
+            Update(replaces_all=True, rejected=[bad()], invalid=[Unnamed.UNREADABLE]),
             show,
         )
         with Feed(source) as feed:
@@ -94,7 +93,9 @@ class TestCounting:
         assert shown == [(0, False), (3, True), (3, True), (2, False), (1, False), (0, False), (1, True)]
 
     def test_a_retained_book_is_older_than_the_last_check(self, live: LiveIndex):
-        source = Scripted(Snapshot(books=[book(1)]), Delta(rejected=[bad(1, pair(1))]), *[Delta()] * 3)
+        source = Scripted(
+            Update(replaces_all=True, books=[book(1)]), Update(rejected=[bad(1)], invalid=[pair(1)]), *[Update()] * 3
+        )
         with Feed(source) as feed:
             feed.start(live)
             eventually(lambda: not source.left)
@@ -102,14 +103,16 @@ class TestCounting:
             assert feed.retained_age is not None
             assert feed.retained_age > age
 
-    def test_a_book_that_is_retained_from_the_start_has_an_age(self, live: LiveIndex):
-        with Feed(Scripted(Snapshot(books=[book(1)], rejected=[bad(1)]))) as feed:
+    def test_a_book_that_new_content_lacks_is_retained(self, live: LiveIndex):
+        with Feed(Scripted(Update(replaces_all=True, books=[book(1)]), Update(replaces_all=True))) as feed:
             feed.start(live)
-            assert feed.retained_age is not None
-            assert feed.retained_age < inf
+            eventually(lambda: feed.retained_age is not None)
+            assert 0 <= (feed.retained_age or -1) < inf
 
     def test_each_rejected_line_is_reported(self):
-        with Feed(source := Scripted(Snapshot(rejected=[bad(1)]), Delta(rejected=[bad(1), bad(1)]))) as feed:
+        with Feed(
+            source := Scripted(Update(replaces_all=True, rejected=[bad()]), Update(rejected=[bad(), bad()]))
+        ) as feed:
             feed.start(LiveIndex())
             eventually(lambda: not source.left)
             assert feed.rejected == 3
@@ -120,12 +123,12 @@ class TestCounting:
         now = [0.0]
         monkeypatch.setattr(rejections, "monotonic", lambda: now[0])
         source = Scripted(
-            Loading(rejected=[bad(1)] * 15),
-            Snapshot(rejected=[bad(1)] * 15),
+            Update(is_loading=True, rejected=[bad()] * 15),
+            Update(replaces_all=True, rejected=[bad()] * 15),
             lambda: now.__setitem__(0, 60.0),
-            Delta(),
+            Update(),
             lambda: minutes.append(logged.messages[-1]),
-            Delta(rejected=[bad(1)] * 1000),
+            Update(rejected=[bad()] * 1000),
         )
         minutes: list[str] = []
         with Feed(source) as feed:
@@ -142,7 +145,10 @@ class TestCounting:
         now = [0.0]
         monkeypatch.setattr(rejections, "monotonic", lambda: now[0])
         source = Scripted(
-            Snapshot(rejected=[bad(1)] * 21), lambda: now.__setitem__(0, 60.0), *[Unavailable("gone")] * 2, lambda: None
+            Update(replaces_all=True, rejected=[bad()] * 21),
+            lambda: now.__setitem__(0, 60.0),
+            *[Unavailable("gone")] * 2,
+            lambda: None,
         )
         with Feed(source) as feed:
             feed.start(live)
@@ -152,23 +158,25 @@ class TestCounting:
         ages: list[tuple[bool, bool, bool]] = []
 
         def show() -> None:
-            ages.append((feed.is_blank, feed.quiet_age < inf, feed.change_age < inf))
+            ages.append((feed.problem is None, feed.quiet_age < inf, feed.change_age < inf))
 
-        source = Scripted(Snapshot(is_blank=True), show, Delta(revision=1), show, Delta(books=[book(1)]), show)
+        source = Scripted(
+            Update(replaces_all=True, is_blank=True), show, Update(revision=1), show, Update(books=[book(1)]), show
+        )
         with Feed(source) as feed:
             show()
             feed.start(live)
             eventually(lambda: not source.left)
-        assert ages == [(True, False, False)] * 2 + [(False, True, False), (False, True, True)]
+        assert ages == [(True, False, False), (False, False, False), (True, True, False), (True, True, True)]
 
     def test_a_publication_that_is_read_late_has_its_age_by_wall_clocks(self, live: LiveIndex):
         """The first publication is late. Later its age counts from its arrival."""
         hour_ago = datetime.now(UTC) - timedelta(hours=1)
         ages: list[float] = []
         source = Scripted(
-            Snapshot(freshness=Freshness(published_at=hour_ago)),
+            Update(replaces_all=True, freshness=Freshness(published_at=hour_ago)),
             lambda: ages.append(feed.quiet_age),
-            Delta(freshness=Freshness(published_at=hour_ago + timedelta(seconds=1))),
+            Update(freshness=Freshness(published_at=hour_ago + timedelta(seconds=1))),
             lambda: ages.append(feed.quiet_age),
         )
         with Feed(source) as feed:
@@ -179,7 +187,9 @@ class TestCounting:
 
     def test_books_and_revisions_are_those_that_are_live(self):
         source = Scripted(
-            Snapshot(books=[book(1)], books_read=5, revision=7), Delta(books=[book(2)]), Delta(revision=9)
+            Update(replaces_all=True, books=[book(1)], books_read=5, revision=7),
+            Update(books=[book(2)]),
+            Update(revision=9),
         )
         with Feed(source) as feed:
             feed.start(LiveIndex())
@@ -196,7 +206,9 @@ class TestFailing:
         self, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
         gone, broken = FileNotFoundError(2, "No such file or directory"), Unavailable("it is damaged")
-        source = Scripted(Snapshot(books=[book(1)]), gone, gone, broken, Delta(books=[book(2)]), gone, Delta())
+        source = Scripted(
+            Update(replaces_all=True, books=[book(1)]), gone, gone, broken, Update(books=[book(2)]), gone, Update()
+        )
         with Feed(source) as feed:
             feed.start(live)
             eventually(lambda: not source.left)
@@ -213,7 +225,9 @@ class TestFailing:
     def test_an_unexpected_error_is_logged_with_its_traceback_and_following_resumes(
         self, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
-        source = Scripted(Snapshot(books=[book(1)]), ZeroDivisionError("a defect"), Delta(books=[book(2)]))
+        source = Scripted(
+            Update(replaces_all=True, books=[book(1)]), ZeroDivisionError("a defect"), Update(books=[book(2)])
+        )
         with Feed(source) as feed:
             feed.start(live)
             eventually(lambda: not source.left)
@@ -223,7 +237,7 @@ class TestFailing:
 
     def test_a_repeated_unexpected_error_is_logged_once(self, live: LiveIndex, logged: pytest.LogCaptureFixture):
         script = [ZeroDivisionError("a defect") for _ in range(5)]
-        with Feed(source := Scripted(Snapshot(books=[book(1)]), *script)) as feed:
+        with Feed(source := Scripted(Update(replaces_all=True, books=[book(1)]), *script)) as feed:
             feed.start(live)
             eventually(lambda: not source.left)
         assert logged.text.count("Traceback") == 1
@@ -239,14 +253,14 @@ class TestFailing:
 
         failing = [ZeroDivisionError("a defect")]
 
-        def update(self: LiveIndex, *changes: Any) -> MarketIndex:
+        def show(self: LiveIndex, *indexes: Any, **options: Any) -> bool:
             if len(self.current) and failing:
                 raise failing.pop()
-            return updated(self, *changes)
+            return shown(self, *indexes, **options)
 
-        updated = LiveIndex.update_from
-        monkeypatch.setattr(LiveIndex, "update_from", update)
-        with Feed(source := Unclosable(Snapshot(books=[book(1)]), Delta(books=[book(2)]))) as feed:
+        shown = LiveIndex.show
+        monkeypatch.setattr(LiveIndex, "show", show)
+        with Feed(source := Unclosable(Update(replaces_all=True, books=[book(1)]), Update(books=[book(2)]))) as feed:
             feed.start(live)
             eventually(lambda: not source.left)
         assert set(spots(live)) == {1, 2}
@@ -259,10 +273,10 @@ class TestFailing:
             def start(self) -> None:
                 raise RuntimeError("can't start new thread")
 
-        source = Scripted(Snapshot(books=[book(1)]), Snapshot(books=[book(2)]))
+        source = Scripted(complete(1), complete(2))
         with Feed(source) as feed:
             with monkeypatch.context() as patch:
-                patch.setattr(follower_module, "Thread", Failing)
+                patch.setattr(feed_module, "Thread", Failing)
                 with pytest.raises(FeedError, match="cannot be followed: can't start"):
                     feed.start(live)
             assert source.closed == 1
@@ -277,80 +291,104 @@ class TestFailing:
 
     def test_a_stream_that_fails_before_its_end_is_an_error(self):
         for error in (Unavailable("it is damaged"), OSError(5, "it is damaged")):
-            feed = Feed(source := Scripted(Snapshot(books=[book(1)], has_more=True), error))
+            feed = Feed(source := Scripted(Update(replaces_all=True, books=[book(1)], has_more=True), error))
             with pytest.raises(FeedError, match=r"^a script cannot be read: it is damaged$"):
                 feed.read()
             assert source.closed == 1
 
     def test_an_unreadable_part_makes_a_feed_failing_until_it_is_read(self, live: LiveIndex):
-        follower = Follower(
+        feed = Feed(
             source := Scripted(
-                Snapshot(books=[book(1)]), Snapshot(unchanged=[pair(1)], problem="503"), Delta(problem="503")
+                Update(replaces_all=True, books=[book(1)]),
+                Update(replaces_all=True, unchanged=[pair(1)], problem="503"),
+                Update(problem="503"),
             )
         )
-        follower.start(live, None)
+        feed.start(live)
         eventually(lambda: not source.left)
-        eventually(lambda: follower.state is State.FAILING)
-        assert follower.problem == "cannot be read: 503"
-        age = follower.age
-        eventually(lambda: follower.age > age)
-        follower.close()
-        eventually(lambda: follower.state is State.CLOSED)
+        eventually(lambda: feed.problem == "cannot be read: 503")
+        age = feed.age
+        eventually(lambda: feed.age > age)
+        feed.close()
 
     def test_a_source_with_a_problem_from_the_start_was_never_healthy(
         self, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
         resume = Event()
-        source = Scripted(Snapshot(is_blank=True, problem="no reset yet"), resume.wait, Delta(books=[book(1)]))
-        follower = Follower(source)
-        follower.start(live, None)
-        assert (follower.state, follower.age) == (State.FAILING, inf)
-        assert follower.problem == "cannot be read: no reset yet"
+        source = Scripted(
+            Update(replaces_all=True, is_blank=True, problem="no reset yet"), resume.wait, Update(books=[book(1)])
+        )
+        feed = Feed(source)
+        feed.start(live)
+        assert feed.age == inf
+        assert feed.problem == "cannot be read: no reset yet"
         resume.set()
-        eventually(lambda: follower.problem is None)
+        eventually(lambda: feed.problem is None)
         assert spots(live) == {1: None}
-        assert follower.state is State.FOLLOWING
         assert "a script: recovered after" in logged.text
-        follower.close()
+        feed.close()
+
+    def test_a_content_that_is_unknown_stays_so_while_the_source_cannot_be_read(self, live: LiveIndex):
+        seen: list[tuple[str | None, bool]] = []
+
+        def see() -> None:
+            seen.append((feed.problem, feed.is_unknown))
+
+        unknown, known = Update(unknown="no reset yet", problem="gone"), Update(problem="gone")
+        source = Scripted(whole(1), unknown, see, Unavailable("gone"), see, known, see)
+        with Feed(source) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        assert seen == [("cannot be read: gone", True)] * 2 + [("cannot be read: gone", False)]
+
+    def test_a_problem_of_a_source_that_changes_is_logged_once(self, live: LiveIndex, logged: pytest.LogCaptureFixture):
+        filling = [Update(books=[book(number)]) for number in range(8)]
+        with Feed(source := Scripted(whole(*range(9)), whole(), *filling)) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+        assert logged.text.count("lacks live pairs") == 1
+
+    def test_a_publication_into_a_source_with_a_problem_is_not_late(self, live: LiveIndex):
+        hour_ago = datetime.now(UTC) - timedelta(hours=1)
+        source = Scripted(
+            *(whole(1), whole(is_blank=True), Update(books=[book(2)], freshness=Freshness(published_at=hour_ago))),
+        )
+        with Feed(source) as feed:
+            feed.start(live)
+            eventually(lambda: not source.left)
+            assert (feed.is_unknown, feed.quiet_age < 3599) == (True, True)
 
     def test_a_blank_source_with_a_problem_has_that_problem(self, live: LiveIndex):
-        script = (Snapshot(books=[book(1)]), Snapshot(is_blank=True), Snapshot(is_blank=True, problem="no reset yet"))
+        script = (
+            Update(replaces_all=True, books=[book(1)]),
+            Update(replaces_all=True, is_blank=True),
+            Update(replaces_all=True, is_blank=True, problem="no reset yet"),
+        )
         with Feed(source := Scripted(*script)) as feed:
             feed.start(live)
             eventually(lambda: not source.left)
             assert feed.problem == "cannot be read: no reset yet"
 
     def test_a_source_that_ends_is_not_opened_again(self, live: LiveIndex, logged: pytest.LogCaptureFixture):
-        for source, problem, last in (
-            (
-                Scripted(Snapshot(books=[book(1)]), ends=True),
-                "has ended",
-                "a script ended: 1 order books read, 0 records rejected",
-            ),
-            (
-                Scripted(Snapshot(books=[book(1)]), Unavailable("gone", is_final=True)),
-                "cannot be read: gone",
-                "a script: cannot be read: gone",
-            ),
-        ):
-            follower = Follower(source)
-            follower.start(live, None)
-            eventually(lambda follower=follower: follower.state is State.ENDED)  # type: ignore[misc]  # a default has no type
-            eventually(lambda last=last: last in logged.text)  # type: ignore[misc]  # a default has no type
-            follower.close()
-            assert (source.opened, source.closed, spots(live)) == (1, 1, {1: None})
-            assert (follower.problem, follower.is_unknown) == (problem, True)
+        feed = Feed(source := Scripted(whole(1), ends=True))
+        feed.start(live)
+        eventually(lambda: "a script ended: 1 order books read, 0 records rejected" in logged.text)
+        feed.close()
+        assert (source.opened, source.closed, spots(live)) == (1, 1, {1: None})
+        assert (feed.problem, feed.is_unknown) == ("has ended", True)
 
     def test_the_age_of_an_ended_source_increases(self, live: LiveIndex):
         """Its producer may have died, so its books are stale: `/healthz` answers 503 with `--max-stale`."""
-        follower = Follower(Scripted(Snapshot(books=[book(1)]), ends=True))
-        follower.start(live, None)
-        eventually(lambda: follower.state is State.ENDED)
-        age = follower.age
-        eventually(lambda: follower.age > age)
+        feed = Feed(Scripted(Update(replaces_all=True, books=[book(1)]), ends=True))
+        feed.start(live)
+        eventually(lambda: feed.problem == "has ended")
+        age = feed.age
+        eventually(lambda: feed.age > age)
 
     def test_a_source_that_cannot_be_loaded_is_an_error_and_can_be_started_again(self, live: LiveIndex):
-        source = Scripted(Unavailable("it is damaged"), OSError(5, "Input/output error"), Snapshot(books=[book(1)]))
+        source = Scripted(
+            Unavailable("it is damaged"), OSError(5, "Input/output error"), Update(replaces_all=True, books=[book(1)])
+        )
         with Feed(source) as feed:
             for reason in ("it is damaged", "Input/output error"):
                 with pytest.raises(FeedError, match=f"^a script cannot be read: {reason}$"):
