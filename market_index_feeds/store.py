@@ -37,7 +37,7 @@ class Receipt:
     """What was written: the numbers of `published` books and `retracted` pairs, and the `revision` of the store.
 
     The revisions of a store increase. If nothing changed, `revision` is that of the last change. `kept` has the pairs
-    that `replace` found in the store, and was told neither to store nor to retract.
+    that `replace` left in the store, because it had neither to store nor to retract them.
     """
 
     revision: int
@@ -178,10 +178,15 @@ class Store(Closeable):
         """Replace, as `replace` describes. The books are not validated yet."""
 
 
+def published_now(as_of: str | None) -> Freshness:
+    """Return the freshness of books that are published now, by the wall clock of this machine."""
+    return Freshness(as_of, datetime.now(UTC))
+
+
 def _given(as_of: str | None, freshness: Freshness | None) -> Freshness:
     """Return the freshness that the caller gives, by default with the wall clock of this machine."""
     if freshness is None:
-        return Freshness(as_of, datetime.now(UTC))
+        return published_now(as_of)
     if as_of is not None:
         raise TypeError("either as_of or freshness must be given, got both")
     return freshness

@@ -18,7 +18,6 @@ acknowledged. Until then, and if the change fails, later books have an earlier f
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from market_index import Freshness, InvalidFreshness
 from market_index.freshness import UNKNOWN
@@ -28,7 +27,7 @@ from market_index_feeds.nats.publisher import Change, Publisher
 from market_index_feeds.nats.records import FRESHNESS_KEY, Record, Statement, statement_of, statement_record
 from market_index_feeds.nats.retry import RetryTimeouts, retry
 from market_index_feeds.nats.writes import WriteState
-from market_index_feeds.store import StoreError
+from market_index_feeds.store import StoreError, published_now
 
 
 class BucketFreshness:
@@ -114,7 +113,7 @@ class BucketFreshness:
         """Return the freshness without its as_of if a book is outdated."""
         if not self._outdated:
             return freshness
-        return Freshness(None, datetime.now(UTC)) if freshness is None else freshness.without_as_of()
+        return published_now(None) if freshness is None else freshness.without_as_of()
 
     async def _put(self, freshness: Freshness | None, complete: str | None = None) -> int:
         """Write what the bucket says of its books, and return its sequence; 0 if it is not accepted. None is kept."""
@@ -122,7 +121,7 @@ class BucketFreshness:
 
         def after(before: Statement) -> Record:
             nonlocal written
-            now = Freshness(before.freshness.as_of, datetime.now(UTC)) if freshness is None else freshness
+            now = published_now(before.freshness.as_of) if freshness is None else freshness
             written = Statement(now, before.complete if complete is None else complete)
             return statement_record(written)
 

@@ -130,9 +130,7 @@ def book_of(key: str, value: bytes, headers: Mapping[str, str] | None) -> OrderB
     pair.
     """
     text = _text_of(value)
-    digest = headers.get(DIGEST_HEADER) if headers else None
-    if digest is not None and digest != digest_of(text):
-        raise InvalidOrderBook(f"digest must be that of the text, got {safe_repr(digest)}: {safe_repr(text[:80])}")
+    _require_digest(headers or {}, digest_of(text), text, InvalidOrderBook)
     book = wire.order_book_from_json(text)
     if key_of(book.pair) != key:
         raise InvalidOrderBook(f"must be the book of the pair of its key, got that of {book.pair}")
@@ -145,15 +143,21 @@ def statement_of(value: bytes, headers: Mapping[str, str] | None) -> Statement:
     The mark counts only with a digest: no other program sets it by accident.
     """
     found = headers or {}
-    digest = found.get(DIGEST_HEADER)
-    if digest is not None and digest != _digest_of_statement(value, found):
-        raise InvalidFreshness(f"digest must be that of the text, got {safe_repr(digest)}: {safe_repr(value[:80])}")
-    return Statement(wire.freshness_from_json(value), None if digest is None else found.get(COMPLETE_HEADER))
+    _require_digest(found, _digest_of_statement(value, found), value, InvalidFreshness)
+    complete = found.get(COMPLETE_HEADER) if DIGEST_HEADER in found else None
+    return Statement(wire.freshness_from_json(value), complete)
 
 
 def digest_of(text: bytes) -> str:
     """Return the digest of a text in JSON."""
     return blake2b(text, digest_size=16).hexdigest()
+
+
+def _require_digest(headers: Mapping[str, str], expected: str, text: bytes, error: type[MarketIndexError]) -> None:
+    """Raise `error` if there is a digest, and it is another one than expected."""
+    digest = headers.get(DIGEST_HEADER)
+    if digest is not None and digest != expected:
+        raise error(f"digest must be that of the text, got {safe_repr(digest)}: {safe_repr(text[:80])}")
 
 
 def _digest_of_statement(value: bytes, headers: Mapping[str, str]) -> str:

@@ -20,7 +20,6 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -31,6 +30,7 @@ from attrs import frozen
 from market_index import Freshness, InvalidFreshness
 from market_index.freshness import UNKNOWN, format_time, parse_time
 from market_index_feeds.sqlite.file import Unusable, connect, log_header_of, transaction
+from market_index_feeds.store import published_now
 
 MAX_RUNS: Final = 1000
 """How many runs a file keeps. A follower of an older run reads the whole file again."""
@@ -109,7 +109,7 @@ class Change:
         self.position: Position = Position(last.token if continues else secrets.token_bytes(16), last.revision + 1)
         self.total: int = sum_of_rows(connection) if run.total is None else run.total
         self.run_before: Run = run
-        self.freshness: Freshness = freshness or Freshness(run.freshness.as_of, datetime.now(UTC))
+        self.freshness: Freshness = freshness or published_now(run.freshness.as_of)
         self.is_complete: bool = run.is_complete
         self._first = run.first if continues else self.revision
 

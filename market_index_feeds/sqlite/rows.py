@@ -13,6 +13,9 @@ from market_index_feeds.sqlite.revisions import digest_of
 Row: TypeAlias = tuple[bytes, int, bytes | None, bytes]
 """A pair, its revision, its book in JSON or None if it was retracted, and the digest."""
 
+DAMAGED: Final = "must have the stored digest (it was damaged, or written by another program)"
+"""Why a row is rejected that does not match its digest."""
+
 # CAST: another program may have stored a value of any type. Of a body that is too large, Python gets one byte more.
 _BODY: Final = f"""
 CASE WHEN length(CAST(body AS BLOB)) > {wire.MAX_ORDER_BOOK_BYTES}
@@ -64,9 +67,7 @@ def read_row(row: Row) -> OrderBook | Pair | Rejected | bytes:
 
 def _require_digest(revision: object, content: bytes, digest: bytes) -> None:
     if type(revision) is not int or digest != digest_of(revision, content):
-        raise InvalidOrderBook(
-            f"must have the stored digest (it was damaged, or written by another program), got {safe_repr(content)}"
-        )
+        raise InvalidOrderBook(f"{DAMAGED}, got {safe_repr(content)}")
 
 
 def pair_of(text: bytes) -> Pair | None:

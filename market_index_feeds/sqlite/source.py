@@ -43,7 +43,7 @@ from market_index_feeds.sqlite.revisions import (
     require_total,
     sum_of,
 )
-from market_index_feeds.sqlite.rows import ALL_ROWS, CHANGED_ROWS, ONE_ROW, Row, book_of, read_row
+from market_index_feeds.sqlite.rows import ALL_ROWS, CHANGED_ROWS, DAMAGED, ONE_ROW, Row, book_of, read_row
 
 SUFFIXES: Final = {".db", ".sqlite", ".sqlite3"}
 """A file with one of these suffixes is a store, regardless of its content."""
@@ -245,10 +245,9 @@ class _Rows:
 
     def update(self, run: Run) -> Update:
         """Return the update with these rows, after a change of a run."""
-        damaged = "must have the stored digest (it was damaged, or written by another program)"
         if run.total is None:
             # The whole file is read once it is repaired.
-            self._rejected.append(Rejected(_RUN, damaged, _RUN))
+            self._rejected.append(Rejected(_RUN, DAMAGED, _RUN))
         return Update(
             books=self._books,
             removed=self._removed,
