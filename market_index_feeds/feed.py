@@ -300,14 +300,14 @@ class Feed(Closeable):
                 raise RuntimeError("a feed is started once, or read once")
             self._state = State.OPEN
 
-    def _load(self, updates: Generator[Update, None, None]) -> Update:
-        """Apply the whole content, and return it. Raises `FeedError`."""
+    def _load(self, updates: Generator[Update, None, None]) -> None:
+        """Apply the whole content. Raises `FeedError`."""
         try:
-            while True:
+            is_loading = True
+            while is_loading:
                 update = self._next(updates)
                 self._apply(update, None)
-                if not update.is_loading:
-                    return update
+                is_loading = update.is_loading
         except (Unavailable, OSError) as error:
             raise self._unreadable(error) from None
 
@@ -464,7 +464,7 @@ class Feed(Closeable):
         self._was_read = False
         self._report(problem)
         with self._lock:
-            # Found after each update otherwise: the books of others have a freshness of their own.
+            # No update follows that finds other writers, whose books have a freshness of their own.
             if self._shown is not None and live.current is not self._shown and not self._stop.is_set():
                 self._shown = None
                 live.update((), (), UNKNOWN)

@@ -40,11 +40,11 @@ class LineFeedSource(Source):
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Yield the whole content of each file, and the changes of each batch of appended lines."""
-        is_loading = is_rewritten = False
+        is_loading = False
         with closing(self._lines.batches(stop)) as batches:
             for batch in batches:
                 if batch.is_start:
-                    is_loading, is_rewritten = True, batch.is_rewritten
+                    is_loading = True
                     if not self._lines.is_stream:
                         self._content, self._offset, self._is_blank = self._new_content(), 0, True
                 if rejected := self._read(batch):
@@ -53,7 +53,7 @@ class LineFeedSource(Source):
                     progress(batch.offset if batch.size else 0, batch.size)
                 if is_loading and not batch.is_caught_up:
                     continue
-                update = self._update(batch, is_loading=is_loading, is_rewritten=is_rewritten)
+                update = self._update(batch, is_loading=is_loading)
                 yield update
                 is_loading = is_loading and not update.replaces_all
                 self._files += update.replaces_all
@@ -66,12 +66,12 @@ class LineFeedSource(Source):
         self._offset = batch.offset
         return [one.as_record() for one in self._content.read(batch) if isinstance(one, RejectedLine)]
 
-    def _update(self, batch: LineBatch, *, is_loading: bool, is_rewritten: bool) -> Update:
+    def _update(self, batch: LineBatch, *, is_loading: bool) -> Update:
         content, changes = self._content, self._content.changes()
         self._is_blank = self._is_blank and not changes.books and not changes.is_publication
         # A file that is rewritten in place may not be whole yet, nor one whose lines wait, and a stream never is.
         is_waiting = bool(content.pending or content.pending_invalid or not batch.is_finished)
-        is_whole_file = not (self._is_blank or is_waiting or is_rewritten or self._lines.is_stream)
+        is_whole_file = not (self._is_blank or is_waiting or batch.is_rewritten or self._lines.is_stream)
         is_unfinished = content.reads_on and not batch.is_finished
         update = evolve(
             changes,

@@ -71,7 +71,7 @@ class LineBatch:
     """Whether the lines are the first ones of a file. The lines of the previous file are gone then."""
 
     is_rewritten: bool = False
-    """Whether they are the first ones of a file that was rewritten in place, so that it may not be whole yet."""
+    """Whether the file was rewritten in place, so that it may not be whole yet."""
 
     is_end: bool = False
     """Whether no more lines follow."""
