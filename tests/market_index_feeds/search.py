@@ -54,7 +54,7 @@ EVENTS: Final[History] = (
     *(f"{event} {medium}" for event in ("garbage", "wipe", "lose_tail", "land") for medium in "AB"),
     *("read A", "read B", "last A", "twice A", "reconnect A"),
 )
-"""A fault of pair 0 stands for the same fault of pair 1."""
+"""Only pair 0 has faults: those of pair 1 would lead to the same states."""
 
 PROMISES: Final = {
     "retracted": "a healthy reader shows no pair that its medium has retracted, and in the end none that A has",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime, timedelta
 from math import inf
 from threading import Event, Thread
@@ -23,6 +23,14 @@ from tests.waiting import eventually
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.01)
+
+
+@pytest.fixture
+def end_minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A function that ends the first minute of the log of rejections."""
+    now = [0.0]
+    monkeypatch.setattr(rejections, "monotonic", lambda: now[0])
+    return lambda: now.__setitem__(0, 60.0)
 
 
 class TestCounting:
@@ -118,14 +126,12 @@ class TestCounting:
             assert feed.rejected == 3
 
     def test_all_rejections_are_counted_and_the_first_of_a_minute_are_logged(
-        self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+        self, live: LiveIndex, end_minute: Callable[[], None], logged: pytest.LogCaptureFixture
     ):
-        now = [0.0]
-        monkeypatch.setattr(rejections, "monotonic", lambda: now[0])
         source = Scripted(
             Update(is_loading=True, rejected=[bad()] * 15),
             Update(replaces_all=True, rejected=[bad()] * 15),
-            lambda: now.__setitem__(0, 60.0),
+            end_minute,
             Update(),
             lambda: minutes.append(logged.messages[-1]),
             Update(rejected=[bad()] * 1000),
@@ -140,13 +146,11 @@ class TestCounting:
         assert logged.text.count("a script record rejected: no book") == 40
 
     def test_rejections_of_a_failing_source_are_reported_at_the_end_of_the_minute(
-        self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+        self, live: LiveIndex, end_minute: Callable[[], None], logged: pytest.LogCaptureFixture
     ):
-        now = [0.0]
-        monkeypatch.setattr(rejections, "monotonic", lambda: now[0])
         source = Scripted(
             Update(replaces_all=True, rejected=[bad()] * 21),
-            lambda: now.__setitem__(0, 60.0),
+            end_minute,
             *[Unavailable("gone")] * 2,
             lambda: None,
         )
