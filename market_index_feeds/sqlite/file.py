@@ -1,4 +1,4 @@
-"""The file of a store: creating, recognizing and opening it, and distinguishing it from another file at its path."""
+"""The file of a store: creating and recognizing it, transactions, and the texts of its errors."""
 
 from __future__ import annotations
 
@@ -8,29 +8,22 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 from attrs import frozen
 
 from market_index_feeds import errors
-from market_index_feeds.regular_files import open_regular, require_regular_if_any
-
-Identity: TypeAlias = tuple[int, int]
-"""The device and inode of a file. No other file has them while it is open or exists."""
+from market_index_feeds.regular_files import require_regular_if_any
 
 APPLICATION_ID: Final = int.from_bytes(b"mkti")
 """The application id in the SQLite header of a store."""
 
 SCHEMA_VERSION: Final = 3
 
-_LOG_HEADER_BYTES: Final = 32
-
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 """The suffixes of the files that SQLite opens beside a store."""
-
-_OPEN_FILES: Final = Path("/dev/fd")
 
 _PAGE_BYTES: Final = 8192
 """A book of 50 levels a side fits one page. With SQLite's 4096 it takes two, and longer to write."""
@@ -66,7 +59,7 @@ class Header:
 def create(path: Path) -> None:
     """Create an empty store atomically. Raises `Unusable` if there is the log of a file that is missing."""
     path.parent.stat()  # SQLite does not report that the folder is missing
-    if log_header_of(path):
+    if has_log(path):
         raise Unusable(
             f"the file is missing, but its log ({path.name}-wal) exists: put the file back, "
             "or end all publishers and readers and remove the log"
@@ -102,7 +95,7 @@ def require_store(path: Path) -> None:
         raise Unusable("it must be a store, got a file that is not of SQLite")
     if header.application_id != APPLICATION_ID:
         raise Unusable("it must be a store, got a SQLite file of another application")
-    _require_schema(header.schema_version)
+    require_schema(header.schema_version)
 
 
 def read_header(path: Path) -> Header | None:
@@ -127,36 +120,6 @@ def read_header(path: Path) -> Header | None:
     return Header(application_id & 0xFFFFFFFF, schema_version)
 
 
-def connect(path: Path, mode: Literal["ro", "rw"], wait: float) -> sqlite3.Connection:
-    """Open an existing store in autocommit mode, for one thread at a time. Texts are read as bytes.
-
-    `wait` is the timeout of SQLite for locks, in seconds. Raises `Unusable`, `OSError` and `sqlite3.Error`.
-    """
-    uri = f"{path.absolute().as_uri()}?mode={mode}"
-    with ExitStack() as stack:
-        connection = sqlite3.connect(uri, uri=True, timeout=wait, isolation_level=None, check_same_thread=False)
-        stack.callback(close_without_copying, connection, path)
-        connection.text_factory = bytes
-        # Checked again: the log may contain a later version than the file.
-        _require_schema(connection.execute("PRAGMA user_version").fetchone()[0])
-        require_open(path, identity_if_any(index_path(path)))
-        stack.pop_all()
-    return connection
-
-
-def close_without_copying(connection: sqlite3.Connection, path: Path) -> None:
-    """Close a connection without copying the log into the file.
-
-    SQLite copies the log when the last connection is closed, unless that is read-only. So a read-only connection is
-    opened before, and closed after it.
-    """
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    with closing(connection), suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as last:
-        # Fails if the file is missing, or the log is truncated. Then the given connection is the last one.
-        last.execute("PRAGMA user_version").fetchone()
-        connection.close()
-
-
 @contextmanager
 def transaction(connection: sqlite3.Connection, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Iterator[None]:
     """Run the body in one transaction. It is atomic: the body reads one state, and on error nothing is written."""
@@ -171,61 +134,12 @@ def transaction(connection: sqlite3.Connection, begin: Literal["BEGIN", "BEGIN I
             connection.execute("ROLLBACK")
 
 
-def log_path(path: Path) -> Path:
-    """Return the path of the write-ahead log of a store."""
-    return Path(f"{os.path.realpath(path)}-wal")
-
-
-def index_path(path: Path) -> Path:
-    """Return the path of the index of the log, which is shared memory of all processes that have the store open.
-
-    A process with a deleted index does not see what others write into the log, and overwrites it.
-    """
-    return Path(f"{os.path.realpath(path)}-shm")
-
-
-def log_header_of(path: Path) -> bytes:
-    """Return the header of the log of a store, which differs between logs; empty if there is no log."""
+def has_log(path: Path) -> bool:
+    """Whether there is a log beside a store that is not empty."""
     try:
-        with open_regular(log_path(path)) as log:
-            return log.read(_LOG_HEADER_BYTES) or b""
+        return bool(Path(f"{os.path.realpath(path)}-wal").stat().st_size)
     except FileNotFoundError:
-        return b""
-
-
-def identity_of(path: Path) -> Identity:
-    """Return the identity of a file."""
-    status = path.stat()
-    return status.st_dev, status.st_ino
-
-
-def identity_if_any(path: Path) -> Identity | None:
-    """Return the identity of a file; None if there is no file."""
-    try:
-        return identity_of(path)
-    except FileNotFoundError:
-        return None
-
-
-def require_open(path: Path, *identities: Identity | None) -> None:
-    """Raise `Unusable` if this process does not have these files of a store open: it has deleted ones open instead.
-
-    SQLite opens the index once per process, and later connections share it.
-    """
-    try:
-        descriptors = list(_OPEN_FILES.iterdir())
-    except OSError:  # this system does not list them
-        return
-    opened = set()
-    for descriptor in descriptors:
-        with suppress(OSError):  # closed in the meantime
-            status = os.fstat(int(descriptor.name))
-            opened.add((status.st_dev, status.st_ino))
-    if not opened.issuperset(identities):
-        raise Unusable(
-            f"its log ({path.name}-wal) or index (-shm) was deleted while this process has it open: "
-            "close everything that has it open"
-        )
+        return False
 
 
 def reason_of(error: BaseException, path: Path) -> str:
@@ -260,7 +174,8 @@ def is_busy(error: BaseException) -> bool:
     return isinstance(error, sqlite3.Error) and _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def _require_schema(version: int) -> None:
+def require_schema(version: int) -> None:
+    """Raise `Unusable` if a store has another schema than this version writes."""
     if version != SCHEMA_VERSION:
         later = " (a later version of market-index wrote it)" if version > SCHEMA_VERSION else ""
         raise Unusable(f"its schema must be {SCHEMA_VERSION}, got {version}{later}")

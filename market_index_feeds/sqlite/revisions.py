@@ -19,17 +19,15 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from functools import lru_cache
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Final
 
 from attrs import frozen
 
 from market_index import Freshness, InvalidFreshness
 from market_index.freshness import UNKNOWN, format_time, parse_time
-from market_index_feeds.sqlite.file import Unusable, connect, log_header_of, transaction
+from market_index_feeds.sqlite.file import Unusable
 from market_index_feeds.store import published_now
 
 MAX_RUNS: Final = 1000
@@ -228,10 +226,3 @@ def require_total(total: int, stored: int | None) -> None:
             "there before; replace the file by a valid copy, and remove the log; if another program deleted rows, "
             "end all processes that have it open, then publish all books with --replace"
         )
-
-
-def require_own_log(path: Path) -> None:
-    """Raise `Unusable` if the log beside a file is that of another file, which SQLite would copy into the file."""
-    if log_header_of(path):
-        with closing(connect(path, "ro", 1.0)) as connection, transaction(connection, "BEGIN"):
-            require_total(sum_of_rows(connection), last_run(connection).total)

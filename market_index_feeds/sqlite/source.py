@@ -9,9 +9,9 @@ import sqlite3
 import stat
 from collections.abc import Generator, Hashable
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 from threading import Event
-from time import sleep
 from typing import Final
 
 from attrs import evolve
@@ -20,20 +20,8 @@ from market_index import Freshness, MarketIndexError, OrderBook, Pair, PairNotFo
 from market_index_feeds.errors import FeedError, Unavailable
 from market_index_feeds.medium import Progress, Rejected, Source, Update
 from market_index_feeds.opened import shown_name
-from market_index_feeds.sqlite.file import (
-    Identity,
-    Unusable,
-    connect,
-    identity_if_any,
-    identity_of,
-    index_path,
-    log_header_of,
-    log_path,
-    read_header,
-    reason_of,
-    require_store,
-    transaction,
-)
+from market_index_feeds.sqlite.connection import Identity, StoreConnection
+from market_index_feeds.sqlite.file import Unusable, read_header, reason_of, require_store, transaction
 from market_index_feeds.sqlite.revisions import (
     NEVER_PUBLISHED,
     Position,
@@ -57,9 +45,6 @@ POLLS_PER_CHECK: Final = 20
 _READ_WAIT_SECONDS: Final = 1.0
 """Timeout of a reader for the recovery of a crashed writer's log, which is the only operation that blocks it."""
 
-_RELEASE_SECONDS: Final = 0.05
-"""How long other followers have to close a file after it was replaced."""
-
 _MIN_BYTES: Final = 512
 """The size of the smallest page of a SQLite file."""
 
@@ -81,25 +66,20 @@ class SqliteSource(Source):
         super().__init__(name)
         self._path = path
         self._position = NEVER_PUBLISHED
-        self._identity: Identity | None = None
-        # The header of the log at the last read.
-        self._log_header = b""
+        # The file of the position.
+        self._file: Identity | None = None
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Yield the content of the file, then its changes. If the file is replaced, follow the new one."""
         with self._unavailable():
             while not stop.is_set():
-                # Read before the file is opened, so that no later change is missed.
-                state = self._state()
-                with closing(self._connect()) as connection:
-                    yield from self._follow(connection, state, stop, progress)
+                with closing(self._open()) as connection:
+                    yield from self._follow(connection, stop, progress)
 
     def read_order_book(self, pair: Pair) -> OrderBook | None:
         """Return the book of one pair without reading the others."""
-        with self._unavailable():
-            require_store(self._path)
-            with closing(connect(self._path, "ro", _READ_WAIT_SECONDS)) as connection:
-                row = connection.execute(ONE_ROW, (str(pair),)).fetchone()
+        with self._unavailable(), closing(self._open()) as connection:
+            row = connection.sqlite.execute(ONE_ROW, (str(pair),)).fetchone()
         if row is None:
             raise PairNotFound(pair)
         try:
@@ -109,10 +89,8 @@ class SqliteSource(Source):
 
     def read_freshness(self) -> Freshness:
         """Return the freshness of the last revision."""
-        with self._unavailable():
-            require_store(self._path)
-            with closing(connect(self._path, "ro", _READ_WAIT_SECONDS)) as connection:
-                return last_run(connection).freshness
+        with self._unavailable(), closing(self._open()) as connection:
+            return last_run(connection.sqlite).freshness
 
     @contextmanager
     def _unavailable(self) -> Generator[None, None, None]:
@@ -122,79 +100,55 @@ class SqliteSource(Source):
         except (OSError, sqlite3.Error, Unusable) as error:
             raise Unavailable(reason_of(error, self._path)) from error
 
-    def _connect(self) -> sqlite3.Connection:
-        """Open the file at the path. Raises `Unusable` if it is not a store, or if the log is that of another file."""
+    def _open(self) -> StoreConnection:
         require_store(self._path)
-        identity = identity_of(self._path)
-        if self._identity not in {None, identity}:
-            self._require_own_log()
-        connection = connect(self._path, "ro", _READ_WAIT_SECONDS)
-        # If the file was replaced in between, the identity is wrong, and the next check opens the file again.
-        self._identity = identity
-        return connection
-
-    def _require_own_log(self) -> None:
-        """Raise `Unusable` if SQLite would apply the log of the previous file to the new file at the path.
-
-        While another process has the previous file open, SQLite may assume its length for the new file, and report that
-        the new file is malformed. So wait until other followers have closed the previous file.
-        """
-        if self._log_header and self._log_header == log_header_of(self._path):
-            name = self._path.name
-            raise Unusable(
-                "it replaced another file, whose log still exists: "
-                f"end all publishers and readers, then remove {name}-wal"
-            )
-        sleep(_RELEASE_SECONDS)
+        return StoreConnection(self._path, "ro", _READ_WAIT_SECONDS)
 
     def _follow(
-        self, connection: sqlite3.Connection, state: tuple[object, ...], stop: Event, progress: Progress | None
+        self, connection: StoreConnection, stop: Event, progress: Progress | None
     ) -> Generator[Update, None, None]:
         """Yield updates until the file changes in a way that requires a new connection."""
-        version: tuple[int] | None = None
-        polls = 0
-        while not stop.is_set():
-            now = connection.execute(_VERSION).fetchone()
-            if now != version or polls % POLLS_PER_CHECK == 0:
-                found = self._state()
-                # Before the first read, only the identities count. Otherwise a publisher that copies its log into the
-                # file repeatedly would prevent every read.
-                if found[:3] != state[:3] or (version is not None and found != state):
+        version = written = None
+        for poll in count():
+            if stop.is_set():
+                return
+            now = connection.sqlite.execute(_VERSION).fetchone()
+            if now != version:
+                written = self._written()
+                update, position = self._read(connection, progress)
+                if not connection.is_in_place:
+                    # The log may be that of a new file, or overwritten, so the read content may be a mixture.
                     return
-                if now == version:
-                    yield Update()
-                else:
-                    update, position = self._read(connection, progress)
-                    log_header = log_header_of(self._path)
-                    if self._state()[:3] != state[:3]:
-                        # The log may be that of a new file, or overwritten, so the read content may be a mixture.
-                        return
-                    self._log_header = log_header
-                    yield update
-                    self._position, version = position, now
-            polls += 1
+                yield update
+                self._position, self._file, version = position, connection.files.store, now
+            elif poll % POLLS_PER_CHECK == 0:
+                if not connection.is_in_place or self._written() != written:
+                    return
+                yield Update()
             stop.wait(POLL_SECONDS)
 
-    def _state(self) -> tuple[object, ...]:
-        """Return a value that changes if the file, its log or its index is replaced, or if the file is written to.
+    def _written(self) -> tuple[int, int]:
+        """Return a value that changes if the file is written to.
 
-        SQLite writes to the file when it copies the log. Another program may also write to it, which an open connection
-        may never notice.
+        SQLite writes to it when it copies the log. Another program may copy an older file over it, which an open
+        connection may never notice.
         """
         status = self._path.stat()
-        log, index = identity_if_any(log_path(self._path)), identity_if_any(index_path(self._path))
-        return (status.st_dev, status.st_ino), log, index, status.st_size, status.st_mtime_ns
+        return status.st_size, status.st_mtime_ns
 
-    def _read(self, connection: sqlite3.Connection, progress: Progress | None) -> tuple[Update, Position]:
-        """Return the changes since the last position; the whole content if the file does not contain it."""
+    def _read(self, connection: StoreConnection, progress: Progress | None) -> tuple[Update, Position]:
+        """Return the changes since the last position; the whole content if the file does not contain it.
+
+        Another file is always read as a whole: the log beside it may be that of the previous file.
+        """
         before, rows = self._position, []
-        with transaction(connection, "BEGIN"):
-            run = last_run(connection)
+        with transaction(connection.sqlite, "BEGIN"):
+            run = last_run(connection.sqlite)
             position = run.position
-            if not reaches(connection, before):
-                return self._whole(connection, run, progress), position
+            if self._file != connection.files.store or not reaches(connection.sqlite, before):
+                return self._whole(connection.sqlite, run, progress), position
             if position != before:
-                rows = connection.execute(CHANGED_ROWS, (before.revision,)).fetchall()
+                rows = connection.sqlite.execute(CHANGED_ROWS, (before.revision,)).fetchall()
         content = _Rows()
         for row in rows:
             content.add(row)

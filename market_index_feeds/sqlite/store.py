@@ -16,22 +16,8 @@ from typing import Final, Literal, TypeAlias
 from market_index import Freshness, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index_feeds.opened import shown_name
-from market_index_feeds.sqlite.file import (
-    Identity,
-    Unusable,
-    close_without_copying,
-    connect,
-    create,
-    identity_if_any,
-    index_path,
-    is_busy,
-    log_header_of,
-    log_path,
-    reason_of,
-    require_open,
-    require_store,
-    transaction,
-)
+from market_index_feeds.sqlite.connection import StoreConnection
+from market_index_feeds.sqlite.file import Unusable, create, has_log, is_busy, reason_of, require_store, transaction
 from market_index_feeds.sqlite.lock import Busy, WriterLock
 from market_index_feeds.sqlite.revisions import (
     IS_NOT_RETRACTED,
@@ -39,7 +25,6 @@ from market_index_feeds.sqlite.revisions import (
     Position,
     digest_of,
     last_run,
-    require_own_log,
     require_total,
     sum_of_index,
     sum_of_rows,
@@ -53,9 +38,6 @@ WAIT_SECONDS: Final = 5.0
 
 Synchronous: TypeAlias = Literal["full", "normal"]
 """SQLite's `PRAGMA synchronous`: acknowledged changes survive a power cut (full), or only a crash of programs."""
-
-_Identities: TypeAlias = tuple[Identity | None, Identity | None, Identity | None]
-"""The identities of the file, of its log and of its index; None for a file that does not exist."""
 
 _TEXT_SUFFIXES: Final = (".csv", ".json", ".jsonl", ".ndjson")
 """The suffixes of text files, which a new store cannot have."""
@@ -105,11 +87,7 @@ class SqliteStore(Store):
 
     def __init__(self, target: str, given: Path, wait: float, synchronous: Synchronous) -> None:
         super().__init__(target)
-        path = Path(os.path.realpath(given))
-        # Not resolved, so that a changed link is noticed. Absolute, because the process may change its directory.
-        self._given = given.absolute()
-        self._path = path
-        self._log, self._index = log_path(path), index_path(path)
+        self._path = given
         self._wait = wait
         self._process = os.getpid()
         # Reentrant: a thread that makes a change within a change gets an error instead of a deadlock.
@@ -124,26 +102,27 @@ class SqliteStore(Store):
         # SQLite's number of changes by other connections, when the rows were counted last.
         self._data_version: int | None = None
         self._counted_at = -inf
-        self._connection: sqlite3.Connection | None = None
+        self._open: StoreConnection | None = None
         with ExitStack() as stack:
-            file = identity_if_any(path)
-            self._writer_lock = WriterLock(path)
+            self._writer_lock = WriterLock(Path(os.path.realpath(given)))
             stack.callback(self._writer_lock.close)
-            require_own_log(path)
-            connection = connect(path, "rw", min(wait, _MAX_WAIT_SECONDS))
-            stack.callback(close_without_copying, connection, path)
+            had_log = has_log(given)
+            opened = StoreConnection(given, "rw", min(wait, _MAX_WAIT_SECONDS))
+            stack.callback(opened.close, checkpoint=False)
+            connection = opened.sqlite
+            with transaction(connection, "BEGIN"):
+                run = last_run(connection)
+                if had_log:
+                    # It may be the log of a previous file, which SQLite would copy into this one.
+                    require_total(sum_of_rows(connection), run.total)
             connection.create_function("digest_of", 2, _digest_if_valid, deterministic=True)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             # A negative size is in KiB.
             connection.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
             connection.execute(_CREATE_STAGED)
-            last_run(connection)
-            self._identities = file, *self._current_identities()[1:]
-            # Checked after they are recorded: the files may have been replaced since they were opened.
-            require_open(path, *self._identities[1:])
             stack.pop_all()
-        self._connection = connection
+        self._open = opened
 
     @property
     def revision(self) -> int:
@@ -175,33 +154,16 @@ class SqliteStore(Store):
             # The connection belongs to the parent of this forked process.
             return
         with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
+            opened, self._open = self._open, None
+            if opened is not None:
+                wait = min(self._wait, _CLOSE_WAIT_SECONDS)
                 # If this fails, nothing is lost: the next process that opens the file reads the log.
-                with suppress(Busy, OSError, sqlite3.Error):
-                    self._copy_log(connection)
-                with suppress(OSError, sqlite3.Error):
-                    if not self._may_copy_log():
-                        close_without_copying(connection, self._path)
-                connection.close()
+                with suppress(Busy, OSError, sqlite3.Error), self._writer_lock.held(wait):
+                    if opened.is_in_place:
+                        _set_timeout(opened.sqlite, wait)
+                        opened.sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                opened.close()
                 self._writer_lock.close()
-
-    def _copy_log(self, connection: sqlite3.Connection) -> None:
-        wait = min(self._wait, _CLOSE_WAIT_SECONDS)
-        with self._writer_lock.held(wait):
-            if self._may_copy_log():
-                _set_timeout(connection, wait)
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._repair_index(self._current_identities())
-
-    def _may_copy_log(self) -> bool:
-        """Whether the log and the index of this connection are those of the file.
-
-        A deleted log is still open here. It remains the log of the file until another process writes one.
-        """
-        file, log, index = self._current_identities()
-        is_own_log = log == self._identities[1] or not log_header_of(self._path)
-        return (file, index) == (self._identities[0], self._identities[2]) and is_own_log
 
     def _update(self, books: list[OrderBook], retract: set[Pair], freshness: Freshness | None) -> Receipt:
         rows = dict(map(row_of, books))
@@ -269,63 +231,44 @@ class SqliteStore(Store):
     def _change(self, freshness: Freshness | None) -> Iterator[Change]:
         """Make one atomic change: it is written at the end of the body; if the body raises, nothing is written."""
         deadline = monotonic() + self._wait
-        with self._locked() as connection, self._writer_lock.held(max(0, deadline - monotonic())):
+        with self._locked() as opened, self._writer_lock.held(max(0, deadline - monotonic())):
             # One deadline for the threads of this process, other publishers, and other programs.
-            _set_timeout(connection, deadline - monotonic())
-            with transaction(connection, "BEGIN IMMEDIATE"):
-                change = Change(connection, self._own_position, freshness)
+            _set_timeout(opened.sqlite, deadline - monotonic())
+            with transaction(opened.sqlite, "BEGIN IMMEDIATE"):
+                change = Change(opened.sqlite, self._own_position, freshness)
                 yield change
                 # The body rolls back if there was nothing to change.
-                if made := connection.in_transaction:
+                if made := opened.sqlite.in_transaction:
                     change.finish()
-                # Checked last: if the file was replaced in the meantime, nothing is written.
-                self._require_in_place()
+                # Checked last: if a file was replaced in the meantime, nothing is written.
+                self._require_in_place(opened, "since it was opened: nothing was written")
             if made:
-                self._finish(change)
-
-    def _finish(self, change: Change) -> None:
-        """Record a change that was written. Raises `StoreError` if it may be lost."""
-        try:
-            current = self._current_identities()
-            if current[:2] != self._identities[:2]:
-                raise StoreError(
-                    f"{self.target} or its log (-wal) was deleted or replaced while it was written to: "
-                    "the change may be lost; close the store and open it again"
-                )
-            expected = self._expected_position
-            continues = expected is not None and expected.revision == change.revision - 1
-            self._own_position = change.position
-            self._expected_position = self._own_position if continues else None
-            self._repair_index(current)
-        except OSError as error:
-            reason = reason_of(error, self._path)
-            # Processes that use the index at the path do not see the change, and overwrite it.
-            raise StoreError(
-                f"{self.target} was written to (revision {change.revision}), but its index (-shm) was replaced at the "
-                f"same time, and cannot be removed: {reason}; the change may be lost unless all publishers "
-                f"and readers are ended and {self._index.name} is removed before the next publish"
-            ) from error
+                self._require_in_place(opened, "while it was written to: the change may be lost")
+                expected = self._expected_position
+                continues = expected is not None and expected.revision == change.revision - 1
+                self._own_position = change.position
+                self._expected_position = self._own_position if continues else None
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Lock the connection for this thread, and check that the file is in place."""
-        with self._locked() as connection:
-            self._require_in_place()
-            yield connection
+        """Lock the connection for this thread, and check that the files are in place."""
+        with self._locked() as opened:
+            self._require_in_place(opened, "since it was opened: nothing was written")
+            yield opened.sqlite
 
     @contextmanager
-    def _locked(self) -> Iterator[sqlite3.Connection]:
+    def _locked(self) -> Iterator[StoreConnection]:
         """Lock the connection for this thread, and convert its errors into those of a store."""
         if os.getpid() != self._process:
             raise StoreError(f"{self.target} was opened before a fork: open it in the process that publishes")
         if not self._lock.acquire(timeout=min(self._wait, _MAX_WAIT_SECONDS)):
             raise self._busy()
         try:
-            if self._connection is None:
+            if self._open is None:
                 raise StoreError(f"{self.target} is closed")
-            if self._connection.in_transaction:
+            if self._open.sqlite.in_transaction:
                 raise StoreError(f"{self.target}: this thread is in the middle of another change")
-            yield self._connection
+            yield self._open
         except (OSError, sqlite3.Error, Busy, Unusable) as error:
             if isinstance(error, Busy) or is_busy(error):
                 raise self._busy() from error
@@ -336,26 +279,12 @@ class SqliteStore(Store):
     def _busy(self) -> StoreBusy:
         return StoreBusy(f"{self.target} was not written to: others have been writing for {self._wait:g} seconds")
 
-    def _require_in_place(self) -> None:
-        if self._current_identities() != self._identities:
+    def _require_in_place(self, opened: StoreConnection, when: str) -> None:
+        if not opened.is_in_place:
             raise StoreError(
-                f"{self.target}, its log (-wal) or its index (-shm) was deleted or replaced since it was opened: "
-                "nothing was written; close the store and open it again"
+                f"{self.target}, its log (-wal) or its index (-shm) was deleted or replaced {when}; "
+                "close the store and open it again"
             )
-
-    def _repair_index(self, current: _Identities) -> None:
-        """Delete the index at the path if the last change was written with another index.
-
-        That index may lack the change. The next one is made from the log, which has the change. The caller must hold
-        the writer lock, so that no other store uses the index at the path to write.
-        """
-        file, _, index = current
-        if file == self._identities[0] and index != self._identities[2]:
-            self._index.unlink(missing_ok=True)
-
-    def _current_identities(self) -> _Identities:
-        """Return the identities of the file, of its log and of its index, as they are on disk now."""
-        return identity_if_any(self._given), identity_if_any(self._log), identity_if_any(self._index)
 
 
 def _outdated(change: Change, pairs: Iterable[str]) -> set[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, PairNotFound, wire
 from market_index_feeds import FeedError, Relay, Store, open_feed, open_store
-from market_index_feeds.sqlite.file import connect
+from market_index_feeds.sqlite.connection import StoreConnection
 from market_index_feeds.sqlite.rows import ALL_ROWS
 from tests.market_index_feeds.made_up import book
 from tests.market_index_feeds.media import File
@@ -126,6 +126,6 @@ def test_a_valid_book_in_upper_case_is_read(good: Store, path: Path):
 def test_of_a_body_above_the_limit_one_byte_more_is_read(good: Store, path: Path, more: int):
     length = wire.MAX_ORDER_BOOK_BYTES + more
     File(str(path)).spoil(PAIR, b"x" * length)
-    with closing(connect(path, "ro", 1)) as connection:
-        bodies = {row[0]: row[2] for row in connection.execute(ALL_ROWS)}
+    with closing(StoreConnection(path, "ro", 1)) as connection:
+        bodies = {row[0]: row[2] for row in connection.sqlite.execute(ALL_ROWS)}
     assert len(bodies[str(PAIR).encode()]) == min(length, wire.MAX_ORDER_BOOK_BYTES + 1)

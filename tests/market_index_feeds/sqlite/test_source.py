@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from datetime import UTC, datetime
 from itertools import count
 from math import inf
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from market_index import Freshness, LiveIndex, PairNotFound
 from market_index_feeds import Feed, FeedError, Receipt, Store, open_feed, open_store
-from market_index_feeds.sqlite import file, source
+from market_index_feeds.sqlite import file
+from market_index_feeds.sqlite.source import SqliteSource
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.sqlite.files import damage, elsewhere, plain
 from tests.waiting import eventually, in_thread
@@ -31,7 +30,7 @@ class TestFollowing:
         assert log.stat().st_size > 100_000
         store.close()
         # Empty or missing: SQLite removes it if the reader opens the file again at that moment.
-        assert file.log_header_of(Path(feed.source)) == b""
+        assert not file.has_log(Path(feed.source))
 
     def test_a_publisher_that_always_copies_its_log_does_not_prevent_reads(
         self, store: Store, path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
@@ -39,12 +38,13 @@ class TestFollowing:
         store.publish(book(1, 1))
         numbers = count(1)
 
-        def connect(*arguments: Any) -> sqlite3.Connection:
-            connection = file.connect(*arguments)
-            os.utime(path, ns=(0, next(numbers)))
-            return connection
+        written = SqliteSource._written
 
-        monkeypatch.setattr(source, "connect", connect)
+        def overwritten(source: SqliteSource) -> tuple[int, int]:
+            os.utime(path, ns=(0, next(numbers)))
+            return written(source)
+
+        monkeypatch.setattr(SqliteSource, "_written", overwritten)
         with open_feed(path) as feed:
             starting = in_thread(lambda: feed.start(live))
             eventually(lambda: spots(live) == {1: "1"})

@@ -1,0 +1,114 @@
+"""A connection to a store, which notices that a file of the store is no longer the one that this process opened.
+
+SQLite finds the log (`-wal`) and the index of the log (`-shm`) by their names. It opens the index once per process, and
+later connections share it, even if it was deleted. A process with a deleted index does not see what others write into
+the log, and overwrites it. So the identities of the three files are recorded when a process first opens a store. Each
+connection compares them with those of the files on disk: a publisher before and after each change, a reader after each
+read.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Final, Literal, TypeAlias
+from weakref import WeakSet
+
+from attrs import frozen
+
+from market_index_feeds.sqlite.file import Unusable, require_schema
+
+Identity: TypeAlias = tuple[int, int]
+"""The device and inode of a file. No other file has them while it is open or exists."""
+
+
+@frozen
+class Files:
+    """The identities of a store, its log and its index; None for a file that does not exist."""
+
+    store: Identity | None
+    log: Identity | None
+    index: Identity | None
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+class StoreConnection:
+    """An open store, for one thread at a time. `sqlite` is in autocommit mode, and returns texts as bytes.
+
+    `wait` is the timeout of SQLite for locks, in seconds. Raises `Unusable`, `OSError` and `sqlite3.Error`.
+    """
+
+    def __init__(self, path: Path, mode: Literal["ro", "rw"], wait: float) -> None:
+        # Not resolved, so that a changed link is noticed. Absolute, because the process may change its directory.
+        self._path = path.absolute()
+        resolved = os.path.realpath(path)
+        self._log, self._index = Path(f"{resolved}-wal"), Path(f"{resolved}-shm")
+        with _OPENING, ExitStack() as stack:
+            store = _identity(self._path)
+            self.sqlite: sqlite3.Connection = _connect(self._path, mode, wait)
+            stack.callback(self._close_without_checkpoint)
+            self.sqlite.text_factory = bytes
+            # The first read opens the log and the index. The log may contain a later schema than the file.
+            require_schema(self.sqlite.execute("PRAGMA user_version").fetchone()[0])
+            files = self._files_on_disk()
+            self.files: Files = next((one.files for one in _OPEN if one.files.store == store), files)
+            if files.store != store or files != self.files:
+                raise Unusable(
+                    f"it, its log ({path.name}-wal) or its index (-shm) was deleted or replaced while this process "
+                    "has it open: close everything that has it open"
+                )
+            _OPEN.add(self)
+            stack.pop_all()
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the store, its log and its index are those that this process opened."""
+        return self._files_on_disk() == self.files
+
+    def close(self, *, checkpoint: bool = True) -> None:
+        """Close the connection.
+
+        If it is the last one, SQLite copies the log into the file, unless the connection is read-only. With another
+        index or log, that may overwrite changes of others, so then it is prevented.
+        """
+        with _OPENING:
+            if checkpoint and self.is_in_place:
+                self.sqlite.close()
+            else:
+                self._close_without_checkpoint()
+            _OPEN.discard(self)
+
+    def _files_on_disk(self) -> Files:
+        return Files(_identity(self._path), _identity(self._log), _identity(self._index))
+
+    def _close_without_checkpoint(self) -> None:
+        """Close the connection while a read-only one is open, so that it is not the last one."""
+        with closing(self.sqlite), suppress(sqlite3.Error):
+            # SQLite itself copies nothing into a file that was deleted or replaced.
+            if self._path.is_file():
+                with closing(_connect(self._path, "ro", 0)) as last:
+                    with suppress(sqlite3.Error):  # it locks the file even if the log cannot be read
+                        last.execute("PRAGMA user_version").fetchone()
+                    self.sqlite.close()
+
+
+_OPENING: Final = Lock()
+"""Held while a connection is opened or closed: whether SQLite opens the index depends on the other connections."""
+
+_OPEN: Final[WeakSet[StoreConnection]] = WeakSet()
+"""The open connections of this process."""
+
+
+def _connect(path: Path, mode: Literal["ro", "rw"], wait: float) -> sqlite3.Connection:
+    uri = f"{path.as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=wait, isolation_level=None, check_same_thread=False)
