@@ -29,7 +29,7 @@ always known: it shows that the publisher is alive.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Generator, Hashable, Iterator
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator
 from contextlib import closing
 from enum import Enum
 from math import inf
@@ -95,7 +95,7 @@ class Feed(Closeable):
     atomically.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, clock: Callable[[], float] = monotonic) -> None:
         self.content: Content = _NOTHING
         self.books: int = 0
         self.rejected: int = 0
@@ -109,10 +109,11 @@ class Feed(Closeable):
         has ended. A source that cannot be read, and is tried again, is only a `problem`.
         """
         self._source = source
-        self._publications = Publications()
+        self._clock = clock
+        self._publications = Publications(clock)
         # The records whose rejection is counted until they are valid or removed.
         self._reported: set[Hashable] = set()
-        self._rejections = RejectionLog(source.name, source.record)
+        self._rejections = RejectionLog(source.name, source.record, clock)
         self._failing_since = 0.0
         self._healthy_at = -inf
         # Monotonic time since when books are retained without interruption; None if none is.
@@ -148,7 +149,7 @@ class Feed(Closeable):
     @property
     def age(self) -> float:
         """Seconds since the source was last healthy: read, or checked and unchanged; infinite before the start."""
-        return monotonic() - self._healthy_at
+        return self._clock() - self._healthy_at
 
     @property
     def quiet_age(self) -> float:
@@ -188,7 +189,7 @@ class Feed(Closeable):
         its pair.
         """
         since = self._retained_since
-        return None if since is None else monotonic() - since
+        return None if since is None else self._clock() - since
 
     def start(self, live: LiveIndex, progress: Progress | None = None) -> None:
         """Publish the content of the source into `live`, then follow the source in a thread until `close`.
@@ -431,7 +432,7 @@ class Feed(Closeable):
         if not coverage.absent and not any(record in index for record in coverage.invalid):
             self._retained_since = None
         elif self._retained_since is None:
-            self._retained_since = monotonic() if self._healthy_at == -inf else self._healthy_at
+            self._retained_since = self._clock() if self._healthy_at == -inf else self._healthy_at
 
     def _count(self, update: Update) -> None:
         """Count the books, and forget the rejections of records that are valid now, or removed."""
@@ -471,7 +472,7 @@ class Feed(Closeable):
 
     def _report(self, problem: str | None) -> None:
         """Record the problem of the source, None if it is healthy; log it if it differs from the last one."""
-        now = monotonic()
+        now = self._clock()
         if problem is None:
             self._healthy_at = now
         if problem == self.problem or self._stop.is_set():

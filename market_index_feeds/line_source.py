@@ -38,7 +38,7 @@ STREAM_LOAD_SECONDS: Final = 10.0
 """How long a stream that is never idle is loaded at most."""
 
 _STANDARD_INPUT: Final = 0
-_CHUNK_BYTES: Final = 256 * 1024
+CHUNK_BYTES: Final = 256 * 1024
 _TAIL_BYTES: Final = 256
 """How many of the last bytes read are compared with the file: if they differ, it was overwritten in place."""
 
@@ -146,9 +146,10 @@ class LineFile(LineSource):
 
     is_stream = False
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, name: str, path: Path, *, poll_seconds: float = POLL_SECONDS) -> None:
         super().__init__(name)
         self._path = path
+        self._poll_seconds = poll_seconds
         # The device and inode of the last file that was rewritten in place.
         self._rewritten: tuple[int, int] | None = None
 
@@ -165,9 +166,9 @@ class LineFile(LineSource):
         """Yield the lines of one open file until another replaces it, or it is rewritten in place. Return which."""
         cutter, offset, is_start, problem, tail = LineCutter(), 0, True, None, b""
         while not stop.is_set():
-            chunk = file.read(_CHUNK_BYTES) or b""
+            chunk = file.read(CHUNK_BYTES) or b""
             if not chunk and not is_start:
-                if stop.wait(POLL_SECONDS):
+                if stop.wait(self._poll_seconds):
                     break
                 is_replaced, problem = False, None
                 try:
@@ -177,7 +178,7 @@ class LineFile(LineSource):
                     problem = reason_of(error)
                 is_truncated = os.fstat(file.fileno()).st_size < offset
                 # Read again after the check, to miss nothing that was appended before the file was replaced.
-                chunk = file.read(_CHUNK_BYTES) or b""
+                chunk = file.read(CHUNK_BYTES) or b""
                 if not chunk and (is_replaced or is_truncated):
                     return not is_replaced
             # Checked after the read: the chunk may belong to other content.
@@ -204,15 +205,23 @@ class LineStream(LineSource):
 
     is_stream = True
 
-    def __init__(self, name: str, stream: int | str) -> None:
+    def __init__(
+        self,
+        name: str,
+        stream: int | str,
+        *,
+        idle_seconds: float = STREAM_IDLE_SECONDS,
+        load_seconds: float = STREAM_LOAD_SECONDS,
+    ) -> None:
         """`stream` is an open file descriptor, or a path that is opened when the stream is read."""
         super().__init__(name)
+        self._idle_seconds, self._load_seconds = idle_seconds, load_seconds
         self.size: int = 0
         self._stream = stream
         self._restart()
 
     def batches(self, stop: Event) -> Generator[LineBatch, None, None]:
-        """Yield what can be read without waiting, and an empty batch after each `STREAM_IDLE_SECONDS` without data.
+        """Yield what can be read without waiting, and an empty batch after each idle period.
 
         If it is called again, it continues after the last delivered batch, since a stream cannot be read twice. A file
         that is opened by its path is read from the start.
@@ -238,7 +247,7 @@ class LineStream(LineSource):
     def _batches(self, descriptor: int, stop: Event) -> Generator[LineBatch, None, None]:
         status = os.fstat(descriptor)
         self.size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-        loaded_at = monotonic() + STREAM_LOAD_SECONDS
+        loaded_at = monotonic() + self._load_seconds
         is_start, is_end = not self._is_loaded, False
         while not is_end and not stop.is_set():
             batch = self._undelivered = self._undelivered or self._read(descriptor, loaded_at)
@@ -248,7 +257,7 @@ class LineStream(LineSource):
             is_start, is_end = False, batch.is_end
 
     def _read(self, descriptor: int, loaded_at: float) -> LineBatch:
-        chunk = _read_within(descriptor, STREAM_IDLE_SECONDS)
+        chunk = _read_within(descriptor, self._idle_seconds)
         self._offset += len(chunk or b"")
         lines = list(self._cutter.feed(chunk or b""))
         # A file has an end, and is one batch after the other until then.
@@ -285,7 +294,7 @@ def _read_within(descriptor: int, seconds: float) -> bytes | None:
     deadline = monotonic() + seconds
     while poll.poll(max(deadline - monotonic(), 0) * 1000):
         try:
-            return os.read(descriptor, _CHUNK_BYTES)
+            return os.read(descriptor, CHUNK_BYTES)
         except BlockingIOError:
             # Another process read the data. The stream does not block if a process that shares it set O_NONBLOCK.
             continue

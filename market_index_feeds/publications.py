@@ -17,6 +17,7 @@ Theory of operation
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic
@@ -30,10 +31,16 @@ MAX_TIMES: Final = 64
 """How many publish times are remembered: more than the replicas of a service."""
 
 
+def utc_now() -> datetime:
+    """Return the time of the wall clock of this machine."""
+    return datetime.now(UTC)
+
+
 class Publications:
     """When the publications of one source arrived, and the freshness of the last one."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic, wall_clock: Callable[[], datetime] = utc_now) -> None:
+        self._clock, self._wall_clock = clock, wall_clock
         self.freshness: Freshness = UNKNOWN
         self.is_blank: bool = True
         """Whether the source is empty, as if nothing was ever published."""
@@ -44,12 +51,12 @@ class Publications:
     @property
     def quiet_age(self) -> float:
         """Seconds since the last publication; infinite before the first."""
-        return monotonic() - self._last_at
+        return self._clock() - self._last_at
 
     @property
     def change_age(self) -> float:
         """Seconds since a publication last changed a book or a pair; infinite before the first."""
-        return monotonic() - self._changed_at
+        return self._clock() - self._changed_at
 
     def add(self, update: Update, *, is_change: bool, is_late: bool) -> None:
         """Add an update, which may be a publication.
@@ -70,7 +77,7 @@ class Publications:
         if not update.is_blank and (is_first or is_new or update.is_publication):
             self.is_blank = False
             # Not before the last one, even if the wall clocks say so.
-            self._last_at = max(self._last_at, monotonic() - (_age(freshness) if is_late else 0))
+            self._last_at = max(self._last_at, self._clock() - (self._age(freshness) if is_late else 0))
             if is_change:
                 self._changed_at = self._last_at
         if freshness.published_at is not None and freshness.published_at not in self._times:
@@ -87,9 +94,8 @@ class Publications:
             return time not in self._times
         return last is None and (freshness != self.freshness or revision not in {None, self._revision})
 
-
-def _age(freshness: Freshness) -> float:
-    """Return the age of a publication in seconds, by two wall clocks; 0 if it is not known."""
-    if freshness.published_at is None:
-        return 0
-    return max(0, (datetime.now(UTC) - freshness.published_at).total_seconds())
+    def _age(self, freshness: Freshness) -> float:
+        """Return the age of a publication in seconds, by two wall clocks; 0 if it is not known."""
+        if freshness.published_at is None:
+            return 0
+        return max(0, (self._wall_clock() - freshness.published_at).total_seconds())

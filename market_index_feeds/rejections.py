@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
@@ -20,9 +21,10 @@ class RejectionLog:
     A minute starts with the first rejection after the previous minute. `record` is the noun for records: lines, rows.
     """
 
-    def __init__(self, name: str, record: str) -> None:
+    def __init__(self, name: str, record: str, clock: Callable[[], float] = monotonic) -> None:
         self._name = name
         self._record = record
+        self._clock = clock
         self._logged = self._unlogged = 0
         self._ends_at = 0.0
 
@@ -30,7 +32,7 @@ class RejectionLog:
         """Log or count one rejection."""
         self.end_minute()
         if not self._logged:
-            self._ends_at = monotonic() + MINUTE_SECONDS
+            self._ends_at = self._clock() + MINUTE_SECONDS
         if self._logged < LOGGED_PER_MINUTE:
             self._logged += 1
             LOG.warning("%s %s rejected: %s", self._name, place, reason)
@@ -39,7 +41,7 @@ class RejectionLog:
 
     def end_minute(self) -> None:
         """Log the count of the others if the minute is over. The caller must call this regularly."""
-        if self._logged and monotonic() >= self._ends_at:
+        if self._logged and self._clock() >= self._ends_at:
             self.close()
 
     def close(self) -> None:

@@ -60,11 +60,12 @@ class Relay:
     cannot be written to, the relay retries without end.
     """
 
-    def __init__(self, feed: Feed, open_store: Callable[[], Store]) -> None:
+    def __init__(self, feed: Feed, open_store: Callable[[], Store], *, check_seconds: float = CHECK_SECONDS) -> None:
         self.feed: Feed = feed
         self.live: LiveIndex = LiveIndex()
         self.target: str = ""
         self._open_store = open_store
+        self._check_seconds = check_seconds
         self._store: Store | None = None
         self._state = RelayState.COMPARING
         # A flag that is polled, because a signal handler may set it. Setting an Event could deadlock: the handler may
@@ -155,7 +156,7 @@ class Relay:
 
     def _publish_changes(self, store: Store) -> None:
         """Publish the changes of the feed until the next check."""
-        until = monotonic() + CHECK_SECONDS
+        until = monotonic() + self._check_seconds
         while monotonic() < until and self._sleeps(POLL_SECONDS):
             current = self.feed.content.index
             if current is not self._relayed:

@@ -33,9 +33,7 @@ class WriterLock:
     """
 
     def __init__(self, path: Path) -> None:
-        self._store = path
-        self._path = Path(f"{path}-lock")
-        self._descriptor = self._open()
+        self._descriptor = _open(Path(f"{path}-lock"), path.stat())
         _LOCKS.add(self)
 
     @contextmanager
@@ -43,7 +41,7 @@ class WriterLock:
         """Hold the lock. Raises `Busy` if it is not free within `wait` seconds."""
         deadline = monotonic() + wait
         try:
-            while not (_locked(self._descriptor) and self._is_in_place()):
+            while not _locked(self._descriptor):
                 if monotonic() >= deadline:
                     raise Busy
                 sleep(_RETRY_SECONDS)
@@ -58,29 +56,20 @@ class WriterLock:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _open(self) -> int:
-        try:
-            descriptor = os.open(self._path, _OPEN_FLAGS | os.O_CREAT, 0o600)
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise OSError(error.errno, f"{self._path.name} must be a regular file, got a link") from None
-            raise
-        try:
-            _restrict(descriptor, self._store.stat())
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
 
-    def _is_in_place(self) -> bool:
-        """Whether the open lock file is the one at the path, which other stores use. If not, open that one."""
-        with suppress(FileNotFoundError):
-            if os.path.samestat(self._path.stat(), os.fstat(self._descriptor)):
-                return True
-        # The old descriptor is closed last. If the open fails, its number must not be reused for another file.
-        former, self._descriptor = self._descriptor, self._open()
-        os.close(former)
-        return False
+def _open(path: Path, store: os.stat_result) -> int:
+    try:
+        descriptor = os.open(path, _OPEN_FLAGS | os.O_CREAT, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(error.errno, f"{path.name} must be a regular file, got a link") from None
+        raise
+    try:
+        _restrict(descriptor, store)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 _LOCKS: Final[WeakSet[WriterLock]] = WeakSet()

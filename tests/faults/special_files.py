@@ -30,22 +30,6 @@ from market_index_cli.main import main
 main(["serve", sys.argv[1], "--port", "0"])
 """
 
-SERVE_SWAPPED: Final = """
-import os, sys
-from market_index_cli.main import main
-from market_index_feeds.sqlite import source
-require_store = source.require_store
-
-def swap(path):
-    require_store(path)
-    if os.path.exists(sys.argv[2]):
-        os.replace(sys.argv[2], path)
-
-source.require_store = swap
-main(["serve", sys.argv[1], "--port", "0"])
-"""
-"""Replaces the file with a pipe between its check and the call of SQLite that opens it, which never returns."""
-
 CASES: Final = {
     "a pipe instead of books.ndjson": ("books.ndjson", "", "pipe"),
     "a link to /dev/zero instead of books.ndjson": ("books.ndjson", "", "device"),
@@ -152,17 +136,6 @@ def run(folder: Path, name: str, suffix: str, kind: str, seconds: float) -> Outc
     return Outcome(logged, resumed, server.ends(seconds))
 
 
-def run_swapped(folder: Path, seconds: float) -> Outcome:
-    """Block a thread of a server in a system call, and end the server."""
-    path, pipe = folder / "market.db", folder / "pipe"
-    put(path, 1)
-    server = Server(SERVE_SWAPPED, path, pipe)
-    os.mkfifo(pipe)
-    os.utime(path)  # the server reopens the file
-    eventually(lambda: not pipe.exists())
-    return Outcome(logged=False, resumed=False, ended=server.ends(seconds))
-
-
 def _within(seconds: float, holds: Callable[[], object]) -> bool:
     try:
         eventually(holds, seconds)
@@ -175,8 +148,6 @@ def main() -> None:
     for title, case in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
             print(f"{title}: {run(Path(folder), *case, seconds=6)}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        print(f"a pipe instead of market.db while it is opened: {run_swapped(Path(folder), 6)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,3 @@ def test_a_pipe_or_device_is_logged_and_does_not_block_following_or_shutdown(tmp
     name, suffix, kind = special_files.CASES[case]
     outcome = special_files.run(tmp_path, name, suffix, kind, DEADLINE_SECONDS)
     assert outcome == special_files.Outcome(logged=True, resumed=True, ended=True)
-
-
-def test_a_blocked_thread_does_not_prevent_the_shutdown(tmp_path: Path):
-    assert special_files.run_swapped(tmp_path, DEADLINE_SECONDS).ended

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from market_index import LiveIndex
-from market_index_feeds import Feed, Store, backoff, open_feed, open_store, relay
+from market_index_feeds import Feed, Store, open_feed, open_store
 from tests.market_index_feeds.made_up import book
 
 
@@ -31,13 +31,6 @@ def feed(store: Store, live: LiveIndex) -> Iterator[Feed]:
     with open_feed(store.target) as feed:
         feed.start(live)
         yield feed
-
-
-@pytest.fixture
-def quick_relay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let relays check and retry often."""
-    monkeypatch.setattr(relay, "CHECK_SECONDS", 0.05)
-    monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.1)
 
 
 @pytest.fixture

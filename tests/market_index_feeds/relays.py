@@ -42,7 +42,7 @@ def read_or_none(target: str) -> dict[int, str | None] | None:
 @contextmanager
 def relaying(source: Store | str, target: str, wait: float = DEADLINE_SECONDS) -> Iterator[Relay]:
     with open_feed(source if isinstance(source, str) else source.target) as feed:
-        relay = Relay(feed, lambda: open_store(target, wait=wait))
+        relay = Relay(feed, lambda: open_store(target, wait=wait), check_seconds=0.05)
         relay.start()
         thread = Thread(target=relay.run)
         thread.start()

@@ -447,7 +447,6 @@ def without_waiting() -> Iterator[None]:
         "monotonic": clock.monotonic,
         "sleep": clock.sleep,
         "POLL_SECONDS": 1.0,
-        "CHECK_SECONDS": 1.0,
     }
     with ExitStack() as stack:
         stack.callback(logging.disable, logging.NOTSET)

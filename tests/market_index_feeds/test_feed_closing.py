@@ -113,7 +113,6 @@ class TestClosing:
     def test_a_blocked_thread_is_abandoned_and_publishes_nothing(
         self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
     ):
-        monkeypatch.setattr(feed_module, "CLOSE_SECONDS", 0.05)
         stuck, released = Event(), Event()
 
         def read() -> None:
@@ -133,7 +132,6 @@ class TestClosing:
         self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
     ):
         """A signal handler may interrupt the update that the feed waits for."""
-        monkeypatch.setattr(feed_module, "CLOSE_SECONDS", 0.05)
         held, following = Event(), Event()
         feed = Feed(source := Scripted(whole(1), following.set, held.wait, Update(books=[book(2)])))
         feed.start(live)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from math import inf
 from threading import Event, Thread
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from market_index import Freshness, LiveIndex
-from market_index_feeds import Feed, FeedError, backoff, rejections
+from market_index_feeds import Feed, FeedError
 from market_index_feeds import feed as feed_module
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.medium import Progress, Unnamed, Update
@@ -20,17 +20,17 @@ from tests.market_index_feeds.scripted import Scripted, bad, complete, whole
 from tests.waiting import eventually
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.01)
+class Minute:
+    """A clock that stands still, except that the first minute can be ended."""
 
+    def __init__(self) -> None:
+        self._seconds = 0.0
 
-@pytest.fixture
-def end_minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """A function that ends the first minute of the log of rejections."""
-    now = [0.0]
-    monkeypatch.setattr(rejections, "monotonic", lambda: now[0])
-    return lambda: now.__setitem__(0, 60.0)
+    def __call__(self) -> float:
+        return self._seconds
+
+    def end(self) -> None:
+        self._seconds = 60.0
 
 
 class TestCounting:
@@ -126,18 +126,19 @@ class TestCounting:
             assert feed.rejected == 3
 
     def test_all_rejections_are_counted_and_the_first_of_a_minute_are_logged(
-        self, live: LiveIndex, end_minute: Callable[[], None], logged: pytest.LogCaptureFixture
+        self, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
+        minute = Minute()
         source = Scripted(
             Update(is_loading=True, rejected=[bad()] * 15),
             Update(replaces_all=True, rejected=[bad()] * 15),
-            end_minute,
+            minute.end,
             Update(),
             lambda: minutes.append(logged.messages[-1]),
             Update(rejected=[bad()] * 1000),
         )
         minutes: list[str] = []
-        with Feed(source) as feed:
+        with Feed(source, clock=minute) as feed:
             feed.start(live)
             eventually(lambda: not source.left)
             assert feed.rejected == 1030
@@ -146,15 +147,16 @@ class TestCounting:
         assert logged.text.count("a script record rejected: no book") == 40
 
     def test_rejections_of_a_failing_source_are_reported_at_the_end_of_the_minute(
-        self, live: LiveIndex, end_minute: Callable[[], None], logged: pytest.LogCaptureFixture
+        self, live: LiveIndex, logged: pytest.LogCaptureFixture
     ):
+        minute = Minute()
         source = Scripted(
             Update(replaces_all=True, rejected=[bad()] * 21),
-            end_minute,
+            minute.end,
             *[Unavailable("gone")] * 2,
             lambda: None,
         )
-        with Feed(source) as feed:
+        with Feed(source, clock=minute) as feed:
             feed.start(live)
             eventually(lambda: "a script: 1 more records rejected within a minute" in logged.messages)
 

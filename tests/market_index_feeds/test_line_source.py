@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -12,9 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index_feeds import FeedError, line_source
-from market_index_feeds.line_source import MAX_LINE_BYTES, Line, LineCutter, LineFile, LineStream, open_lines
+from market_index_feeds.line_source import CHUNK_BYTES, MAX_LINE_BYTES, Line, LineCutter, LineFile, LineStream
 from tests.waiting import DEADLINE_SECONDS
+
+
+def quick_file(path: Path) -> LineFile:
+    return LineFile("lines", path, poll_seconds=0.005)
+
+
+def quick_stream(stream: int | str) -> LineStream:
+    return LineStream("a pipe", stream, idle_seconds=0.01)
 
 
 class TestCutting:
@@ -48,14 +57,10 @@ class TestCutting:
 class TestFiles:
     """A file that is followed."""
 
-    @pytest.fixture(autouse=True)
-    def quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(line_source, "POLL_SECONDS", 0.005)
-
     def test_each_file_at_the_path_starts_again_at_line_1(self, tmp_path: Path):
         path = tmp_path / "lines"
         path.write_bytes(b"a\nb")
-        with closing(LineFile("lines", path).batches(Event())) as batches:
+        with closing(quick_file(path).batches(Event())) as batches:
             first = next(batches)
             assert (first.lines, first.unfinished, first.is_start) == ([Line(1, b"a")], Line(2, b"b"), True)
             assert next(batches).lines == []
@@ -74,7 +79,7 @@ class TestFiles:
     def test_a_renamed_file_is_read_until_another_one_replaces_it(self, tmp_path: Path):
         path = tmp_path / "lines"
         path.write_bytes(b"a\n")
-        with closing(LineFile("lines", path).batches(Event())) as batches, path.open("ab", buffering=0) as file:
+        with closing(quick_file(path).batches(Event())) as batches, path.open("ab", buffering=0) as file:
             assert next(batches).problem is None
             path.rename(tmp_path / "away")
             assert next(batch for batch in batches if batch.problem).problem == "No such file or directory"
@@ -85,37 +90,36 @@ class TestFiles:
             assert next(batch for batch in batches if batch.lines).lines == [Line(3, b"d")]
             assert next(batch for batch in batches if batch.lines).lines == [Line(1, b"c")]
 
-    def test_a_large_file_is_caught_up_only_at_its_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(line_source, "_CHUNK_BYTES", 4)
+    def test_a_large_file_is_caught_up_only_at_its_end(self, tmp_path: Path):
         path = tmp_path / "lines"
-        path.write_bytes(b"abc\nd\ne\nf")
-        with closing(LineFile("lines", path).batches(Event())) as batches:
+        line = b"x" * (CHUNK_BYTES // 2 - 1) + b"\n"
+        path.write_bytes(line * 4 + b"f")
+        with closing(quick_file(path).batches(Event())) as batches:
             read = [next(batches) for _ in range(3)]
         assert [(batch.offset, batch.size, batch.is_start, batch.is_caught_up) for batch in read] == [
-            (4, 9, True, False),
-            (8, 9, False, False),
-            (9, 9, False, True),
+            (CHUNK_BYTES, 2 * CHUNK_BYTES + 1, True, False),
+            (2 * CHUNK_BYTES, 2 * CHUNK_BYTES + 1, False, False),
+            (2 * CHUNK_BYTES + 1, 2 * CHUNK_BYTES + 1, False, True),
         ]
 
     def test_it_ends_when_it_is_stopped(self, tmp_path: Path):
         path = tmp_path / "lines"
         path.write_bytes(b"a\n")
         stop = Event()
-        with closing(LineFile("lines", path).batches(stop)) as batches:
+        with closing(quick_file(path).batches(stop)) as batches:
             next(batches)
             stop.set()
             assert list(batches) == []
-        assert list(LineFile("lines", path).batches(stop)) == []
+        assert list(quick_file(path).batches(stop)) == []
 
 
 class TestStreams:
     """Standard input, and pipes."""
 
-    def test_a_pipe_without_a_writer_does_not_block(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(line_source, "STREAM_IDLE_SECONDS", 0.01)
+    def test_a_pipe_without_a_writer_does_not_block(self, tmp_path: Path):
         path = tmp_path / "pipe"
         os.mkfifo(path)
-        with closing(LineStream("pipe", str(path)).batches(Event())) as batches:
+        with closing(quick_stream(str(path)).batches(Event())) as batches:
             first = next(batches)
             assert (first.lines, first.is_start, first.is_caught_up, first.is_end) == ([], True, True, False)
             with path.open("wb", buffering=0) as writer:
@@ -124,10 +128,9 @@ class TestStreams:
             *_, last = batches
             assert (last.unfinished, last.is_end) == (Line(2, b"b"), True)
 
-    def test_it_continues_where_it_was_interrupted(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(line_source, "STREAM_IDLE_SECONDS", 0.01)
+    def test_it_continues_where_it_was_interrupted(self):
         reading, writing = os.pipe()
-        stream = LineStream("a pipe", reading)
+        stream = quick_stream(reading)
 
         def interrupted(text: bytes) -> tuple[list[Line], bool]:
             os.write(writing, text)
@@ -162,7 +165,7 @@ class TestStreams:
     def test_it_ends_when_it_is_stopped(self):
         reading, writing = os.pipe()
         stop = Event()
-        batches = LineStream("a pipe", reading).batches(stop)
+        batches = quick_stream(reading).batches(stop)
         os.write(writing, b"a\n")
         assert next(batches).lines == [Line(1, b"a")]
         stop.set()
@@ -170,8 +173,7 @@ class TestStreams:
         os.close(reading)
         os.close(writing)
 
-    def test_a_stream_that_is_never_idle_is_loaded_after_the_timeout(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(line_source, "STREAM_LOAD_SECONDS", 0.05)
+    def test_a_stream_that_is_never_idle_is_loaded_after_the_timeout(self):
         reading, writing = os.pipe()
         stop = Event()
 
@@ -182,7 +184,7 @@ class TestStreams:
 
         thread = Thread(target=write)
         thread.start()
-        with closing(LineStream("a pipe", reading).batches(Event())) as batches:
+        with closing(LineStream("a pipe", reading, load_seconds=0.05).batches(Event())) as batches:
             assert next(batch for batch in batches if batch.is_caught_up).lines
             stop.set()
             *_, last = batches
@@ -191,7 +193,6 @@ class TestStreams:
         os.close(reading)
 
     def test_the_wait_continues_if_another_process_read_the_data(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(line_source, "STREAM_IDLE_SECONDS", 0.01)
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.write(writing, b"a\n")
@@ -203,19 +204,19 @@ class TestStreams:
             raise BlockingIOError
 
         monkeypatch.setattr(os, "read", stolen)
-        batches = LineStream("a pipe", reading).batches(Event())
+        batches = quick_stream(reading).batches(Event())
         assert next(batches).lines == []
         os.write(writing, b"b\n")
         os.close(writing)
         assert [line for batch in batches for line in batch.lines] == [Line(1, b"b")]
         os.close(reading)
 
-    def test_standard_input_that_cannot_be_read_is_an_error(self, monkeypatch: pytest.MonkeyPatch):
+    def test_standard_input_that_cannot_be_read_is_an_error(self):
         reading, writing = os.pipe()
-        monkeypatch.setattr(line_source, "_STANDARD_INPUT", writing)
-        with pytest.raises(FeedError, match="standard input cannot be opened: Bad file descriptor"):
-            open_lines("-", follow=True)
-        monkeypatch.setattr(line_source, "_STANDARD_INPUT", reading)
-        assert open_lines("-", follow=True).name == "standard input"
+        script = "from market_index_feeds import open_feed; print(open_feed('-').source)"
+        error = b"standard input cannot be opened: Bad file descriptor"
+        for stream, found in ((writing, error), (reading, b"standard input")):
+            done = subprocess.run([sys.executable, "-c", script], stdin=stream, capture_output=True, check=False)
+            assert found in done.stdout + done.stderr
         os.close(reading)
         os.close(writing)

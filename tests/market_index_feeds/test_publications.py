@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import Any
 
 import pytest
 
 from market_index import Freshness
 from market_index.freshness import UNKNOWN
-from market_index_feeds import publications as module
 from market_index_feeds.medium import Update
 from market_index_feeds.publications import Publications
 
@@ -24,25 +22,18 @@ class Clocks:
         self.seconds = 1000.0
         self.jump = 0.0
 
-    def now(self, _: Any) -> datetime:
+    def now(self) -> datetime:
         return NOON + timedelta(seconds=self.seconds - 1000 + self.jump)
 
 
 @pytest.fixture
-def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
-    clocks = Clocks()
-
-    class Wall(datetime):
-        now = clocks.now  # type: ignore[assignment]  # a clock of the test
-
-    monkeypatch.setattr(module, "monotonic", lambda: clocks.seconds)
-    monkeypatch.setattr(module, "datetime", Wall)
-    return clocks
+def clocks() -> Clocks:
+    return Clocks()
 
 
 @pytest.fixture
 def seen(clocks: Clocks) -> Publications:
-    return Publications()
+    return Publications(lambda: clocks.seconds, clocks.now)
 
 
 def at(seconds: float, as_of: str | None = None) -> Freshness:

@@ -25,8 +25,6 @@ from tests.market_index_feeds.media import Bucket, File
 from tests.market_index_feeds.relays import as_of, await_spots, is_complete, read, read_or_none, relaying
 from tests.waiting import DEADLINE_SECONDS, eventually
 
-pytestmark = pytest.mark.usefixtures("quick_relay")
-
 INCOMPLETE = "is not complete: it must be replaced as a whole"
 
 
@@ -156,7 +154,7 @@ def test_the_relay_continues_after_an_unexpected_error(source: Store, bucket: st
         return stores[-1]
 
     with open_feed(source.target) as feed:
-        relay = Relay(feed, opened)
+        relay = Relay(feed, opened, check_seconds=0.05)
         relay.start()
         running = Thread(target=relay.run)
         running.start()

@@ -15,9 +15,6 @@ from tests.market_index_feeds.media import File
 from tests.market_index_feeds.relays import await_spots, read, relaying
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.usefixtures("quick_relay")
-
-
 FRESH = [Freshness(f"slot {number}", datetime(2026, 11, 22, tzinfo=UTC) + timedelta(number)) for number in range(9)]
 
 

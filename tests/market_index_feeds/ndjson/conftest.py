@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.market_index_feeds.line_fixtures import pipe, quick
+from tests.market_index_feeds.line_fixtures import pipe
 
-__all__ = ["path", "pipe", "quick"]
+__all__ = ["path", "pipe"]
 
 
 @pytest.fixture

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from market_index_feeds import Store, backoff, open_store
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.1)
+from market_index_feeds import Store, open_store
 
 
 @pytest.fixture

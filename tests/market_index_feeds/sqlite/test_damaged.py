@@ -120,7 +120,7 @@ class TestLastRun:
                 assert feed.current_rejections == 0
         assert logged.text.count(DAMAGED) == 2
 
-    def test_a_relay_publishes_its_books_without_a_freshness(self, complete: Path, tmp_path: Path, quick_relay: None):
+    def test_a_relay_publishes_its_books_without_a_freshness(self, complete: Path, tmp_path: Path):
         set_column(complete, "as_of", "slot 8")
         target = str(tmp_path / "copy.db")
         with relaying(str(complete), target):
