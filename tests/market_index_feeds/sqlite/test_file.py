@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from attrs import frozen
 
 from market_index import LiveIndex, wire
 from market_index_feeds import Feed, FeedError, Store, StoreError, open_feed, open_store
-from market_index_feeds.sqlite import file, revisions
+from market_index_feeds.sqlite import file
+from market_index_feeds.sqlite.connection import StoreConnection
+from market_index_feeds.sqlite.file import transaction
+from market_index_feeds.sqlite.revisions import MAX_RUNS, Change
 from tests.market_index_feeds.made_up import book, spots
 from tests.market_index_feeds.sqlite.files import elsewhere, plain
 from tests.waiting import eventually
@@ -156,13 +160,12 @@ class TestOpening:
         with pytest.raises(FeedError, match=r"market\.db cannot be read: No such file or directory"):
             feed.start(live)
 
-    def test_old_runs_of_writers_are_deleted(self, path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(revisions, "MAX_RUNS", 3)
-        for spot in range(1, 8):
-            with open_store(path) as store:
-                store.publish(book(1, spot))
-                store.publish(book(1, spot))
-        assert plain(path, "SELECT first, last FROM runs") == [(9, 10), (11, 12), (13, 14)]
+    def test_old_runs_of_writers_are_deleted(self, store: Store, path: Path):
+        with closing(StoreConnection(path, "rw", 1)) as connection, transaction(connection.sqlite, "BEGIN"):
+            for _ in range(MAX_RUNS + 5):
+                Change(connection.sqlite, None, None).finish()
+        found = plain(path, "SELECT first, last FROM runs")
+        assert found == [(revision, revision) for revision in range(6, MAX_RUNS + 6)]
 
     def test_a_reader_whose_index_was_deleted_opens_the_next_one(
         self, store: Store, feed: Feed, path: Path, live: LiveIndex, logged: pytest.LogCaptureFixture
