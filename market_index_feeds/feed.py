@@ -62,7 +62,7 @@ CLOSE_SECONDS: Final = 1.5
 """Timeout of `close`: for an interrupt of the source, the lock, and the end of the thread."""
 
 
-class State(Enum):
+class FeedState(Enum):
     """The states of a feed; see the module docstring."""
 
     IDLE = "not started"
@@ -124,7 +124,7 @@ class Feed(Closeable):
         self._shown: MarketIndex | None = None
         # Reentrant: a signal handler may close the feed while this thread holds the lock.
         self._lock = RLock()
-        self._state = State.IDLE
+        self._state = FeedState.IDLE
         self._stop = Event()
         self._thread: Thread | None = None
 
@@ -212,7 +212,7 @@ class Feed(Closeable):
             updates.close()
             with self._lock:
                 self.content = _NOTHING
-                self._state = State.CLOSED if self._stop.is_set() else State.IDLE
+                self._state = FeedState.CLOSED if self._stop.is_set() else FeedState.IDLE
             raise
 
     def read(self, progress: Progress | None = None) -> MarketIndex:
@@ -285,7 +285,7 @@ class Feed(Closeable):
         self._source.interrupt()
         is_locked = self._lock.acquire(timeout=max(deadline - monotonic(), 0))
         try:
-            self._state, thread = State.CLOSED, self._thread
+            self._state, thread = FeedState.CLOSED, self._thread
         finally:
             if is_locked:
                 self._lock.release()
@@ -297,9 +297,9 @@ class Feed(Closeable):
 
     def _open(self) -> None:
         with self._lock:
-            if self._state is not State.IDLE:
+            if self._state is not FeedState.IDLE:
                 raise RuntimeError("a feed is started once, or read once")
-            self._state = State.OPEN
+            self._state = FeedState.OPEN
 
     def _load(self, updates: Generator[Update, None, None]) -> None:
         """Apply the whole content. Raises `FeedError`."""

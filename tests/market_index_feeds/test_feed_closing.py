@@ -13,7 +13,7 @@ import pytest
 from market_index import LiveIndex
 from market_index_feeds import Feed, FeedError, rejections
 from market_index_feeds import feed as feed_module
-from market_index_feeds.feed import State
+from market_index_feeds.feed import FeedState
 from market_index_feeds.medium import Update
 from tests.market_index_feeds.made_up import book, spots
 from tests.market_index_feeds.scripted import Scripted, bad, whole
@@ -141,7 +141,7 @@ class TestClosing:
             eventually(lambda: raised_in_thread(lambda: require_free(feed._lock)))
             feed.close()
             assert "a script: closed, but an update from it has not returned yet" in logged.text
-            assert feed._state is State.CLOSED
+            assert feed._state is FeedState.CLOSED
         eventually(lambda: source.closed)
         assert spots(live) == {1: None, 2: None}
 
