@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Final
+
 import click
 
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
 from market_index_cli.options import BLOCKS, HISTORY_HELP, Host, Origin, Seconds
 
+# Each option of `serve` is also read from the environment: --max-age from MARKET_INDEX_MAX_AGE.
+_option: Final = partial(click.option, show_envvar=True)
+
 
 @click.command(
     short_help="Serve FEED over HTTP.",
+    context_settings={"auto_envvar_prefix": "MARKET_INDEX", "show_default": True},
     epilog=f"""\b
 Examples:
   market-index serve market.db --workers 2
@@ -22,146 +29,105 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
 {EXIT_LISTEN} the address cannot be listened on.""",
 )
 @click.argument("source", metavar="FEED", envvar="MARKET_INDEX_FEED")
-@click.option(
+@_option(
     "--host",
     default="127.0.0.1",
-    envvar="MARKET_INDEX_HOST",
-    show_default=True,
-    show_envvar=True,
     help="Address to listen on. The default is reachable only from this machine.",
 )
-@click.option(
+@_option(
     "--port",
     default=8000,
-    envvar="MARKET_INDEX_PORT",
-    show_default=True,
-    show_envvar=True,
     type=click.IntRange(0, 65535),
     help="Port to listen on; 0 takes a free one.",
 )
-@click.option(
+@_option(
     "--workers",
     default=1,
     metavar="N",
-    envvar="MARKET_INDEX_WORKERS",
-    show_default=True,
-    show_envvar=True,
     type=click.IntRange(1, 256),
     help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory.",
 )
-@click.option(
+@_option(
     "--history",
-    default=None,
     metavar="N",
-    envvar="MARKET_INDEX_HISTORY",
-    show_envvar=True,
     type=BLOCKS,
     help=HISTORY_HELP,
 )
-@click.option(
+@_option(
     "--access-log/--no-access-log",
     default=False,
-    envvar="MARKET_INDEX_ACCESS_LOG",
-    show_default=True,
-    show_envvar=True,
     help="Log every request, at the cost of throughput.",
 )
-@click.option(
+@_option(
     "--max-age",
-    default=None,
     metavar="SECONDS",
-    envvar="MARKET_INDEX_MAX_AGE",
-    show_envvar=True,
     type=click.IntRange(0, 2**31),
     help="How long clients may cache a response without revalidating it; they may see old prices. By default they "
     "revalidate.",
 )
-@click.option(
+@_option(
     "--max-stale",
-    default=None,
     metavar="SECONDS",
-    envvar="MARKET_INDEX_MAX_STALE",
-    show_envvar=True,
     type=Seconds(),
     help="How long FEED may be unreachable before /healthz responds with 503. By default without limit.",
 )
-@click.option(
+@_option(
     "--max-quiet",
-    default=None,
     metavar="SECONDS",
-    envvar="MARKET_INDEX_MAX_QUIET",
-    show_envvar=True,
     type=Seconds(),
     help="How long the publisher may publish nothing before /healthz responds with 503. By default without limit.",
 )
-@click.option(
+@_option(
     "--cors-origin",
     "cors_origins",
     multiple=True,
     metavar="ORIGIN",
     envvar="MARKET_INDEX_CORS_ORIGIN",
-    show_envvar=True,
     type=Origin(),
     help="Allow web pages of ORIGIN, such as https://example.com, to read the API; * for any. Can be given more than "
     "once.",
 )
-@click.option(
+@_option(
     "--allowed-host",
     "allowed_hosts",
     multiple=True,
     metavar="HOST",
     envvar="MARKET_INDEX_ALLOWED_HOST",
-    show_envvar=True,
     type=Host(),
     help="Reject requests whose Host field names another host than HOST; any port is allowed. Can be given more than "
     "once. By default any host is allowed.",
 )
-@click.option(
+@_option(
     "--head-timeout",
     default=10,
     metavar="SECONDS",
-    envvar="MARKET_INDEX_HEAD_TIMEOUT",
-    show_default=True,
-    show_envvar=True,
     type=click.IntRange(1),
     help="How long the head of a request may take to arrive, and how long a new connection may send nothing.",
 )
-@click.option(
+@_option(
     "--keep-alive-timeout",
     default=5,
     metavar="SECONDS",
-    envvar="MARKET_INDEX_KEEP_ALIVE_TIMEOUT",
-    show_default=True,
-    show_envvar=True,
     type=click.IntRange(1),
     help="How long a connection may be idle after a response.",
 )
-@click.option(
+@_option(
     "--send-timeout",
     default=30,
     metavar="SECONDS",
-    envvar="MARKET_INDEX_SEND_TIMEOUT",
-    show_default=True,
-    show_envvar=True,
     type=click.IntRange(1, 86_400),
     help="How long a client may accept no byte of a response before it is disconnected, on Linux.",
 )
-@click.option(
+@_option(
     "--max-connections",
-    default=None,
     metavar="N",
-    envvar="MARKET_INDEX_MAX_CONNECTIONS",
-    show_envvar=True,
     type=click.IntRange(1),
     help="Maximum number of connections per process; further ones get 503. By default the limit of open files "
     "(ulimit -n) less 64.",
 )
-@click.option(
+@_option(
     "--page/--no-page",
     default=True,
-    envvar="MARKET_INDEX_PAGE",
-    show_default=True,
-    show_envvar=True,
     help="Serve a web page at / that shows the pairs and their order books.",
 )
 def serve(
