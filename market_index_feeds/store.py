@@ -155,7 +155,7 @@ class Store(Closeable):
         Raises `StoreError`, `InvalidFreshness`, and `InvalidOrderBook` if a book is not an order book.
         """
         pairs = None if retract is None else frozenset(map(_require_pair, retract))
-        return self._replace(books, pairs, _given(as_of, freshness))
+        return self._replace([require_book(book) for book in books], pairs, _given(as_of, freshness))
 
     @property
     @abstractmethod
@@ -174,8 +174,8 @@ class Store(Closeable):
         """Update with validated arguments. Without a freshness, the as_of is kept, and the publish time is now."""
 
     @abstractmethod
-    def _replace(self, books: Iterable[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
-        """Replace, as `replace` describes. The books are not validated yet."""
+    def _replace(self, books: list[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
+        """Replace with validated arguments."""
 
 
 def published_now(as_of: str | None) -> Freshness:

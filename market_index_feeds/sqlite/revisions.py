@@ -18,17 +18,21 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 from attrs import frozen
 
-from market_index import Freshness, InvalidFreshness
+from market_index import Freshness, InvalidFreshness, Pair
 from market_index.freshness import UNKNOWN, format_time, parse_time
 from market_index_feeds.sqlite.file import Unusable
+from market_index_feeds.sqlite.rows import DIGEST_BYTES, digest_if_valid, digest_of, pair_of
 from market_index_feeds.store import published_now
+
+Item = TypeVar("Item")
 
 MAX_RUNS: Final = 1000
 """How many runs a file keeps. A follower of an older run reads the whole file again."""
@@ -46,8 +50,7 @@ _LAST_REVISION: Final = (
     "SELECT max(revision) FROM books WHERE typeof(revision) = 'integer' AND revision BETWEEN 1 AND ?"
 )
 
-_DIGEST_BYTES: Final = 16
-_MODULUS: Final = 256**_DIGEST_BYTES
+_MODULUS: Final = 256**DIGEST_BYTES
 
 _PUT: Final = """
 INSERT INTO books (pair, revision, digest, body) VALUES (?, ?, ?, ?)
@@ -55,14 +58,17 @@ ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, digest = excluded
 """
 
 # CAST: another program may have stored a value of any type.
+_ROWS: Final = "SELECT pair, revision, CAST(digest AS BLOB), CAST(body AS BLOB) FROM books"
 DIGESTS: Final = "SELECT CAST(digest AS BLOB) FROM books"
 
 _PUT_RUN: Final = "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
-IS_NOT_RETRACTED: Final = "(body IS NOT NULL OR digest IS NOT digest_of(revision, CAST(pair AS BLOB)))"
+_IS_NOT_RETRACTED: Final = "(body IS NOT NULL OR digest IS NOT digest_of(revision, CAST(pair AS BLOB)))"
 """Whether a row is anything but a valid retraction. The connection must have the function `digest_of`."""
 
-_IS_STORED: Final = f"SELECT 1 FROM books WHERE pair = ? AND {IS_NOT_RETRACTED}"  # noqa: S608  # only constants
+_NOT_RETRACTED: Final = f"SELECT rowid, CAST(pair AS TEXT) FROM books WHERE {_IS_NOT_RETRACTED}"  # noqa: S608  # only constants
+_RETRACT_ROW: Final = "UPDATE books SET revision = ?, digest = ?, body = NULL WHERE rowid = ?"
+_IS_STORED: Final = f"SELECT 1 FROM books WHERE pair = ? AND {_IS_NOT_RETRACTED}"  # noqa: S608  # only constants
 
 
 @frozen
@@ -123,28 +129,48 @@ class Change:
         after = self.total, self.freshness, self.is_complete
         return after != (before.total, before.freshness, before.is_complete)
 
-    def stored_among(self, pairs: Iterable[str]) -> list[str]:
+    def stored_among(self, pairs: Iterable[Pair]) -> set[Pair]:
         """Return the pairs that have a book, or a damaged row."""
-        return [pair for pair in pairs if self.connection.execute(_IS_STORED, (pair,)).fetchone()]
+        return {pair for pair in pairs if self.connection.execute(_IS_STORED, (str(pair),)).fetchone()}
 
     def put(self, bodies: Mapping[str, bytes | None]) -> None:
         """Store the JSON of books under their pairs; None retracts the pair."""
-        pairs = list(bodies)
         revision = self.revision
-        for start in range(0, len(pairs), _PAIRS_PER_BATCH):
-            some = pairs[start : start + _PAIRS_PER_BATCH]
-            before = self.connection.execute(f"{DIGESTS} WHERE pair IN ({', '.join('?' * len(some))})", some)
+        for some in batches(bodies):
+            before = self.connection.execute(f"{DIGESTS} WHERE {_is_one_of(some)}", some)
             self.total -= sum_of(digest for (digest,) in before)
             rows = [_row(pair, revision, bodies[pair]) for pair in some]
             self.total += sum_of(digest for _, _, digest, _ in rows)
             self.connection.executemany(_PUT, rows)
+
+    def differing(self, bodies: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return those bodies, at most a batch, that are not stored under their pairs in a valid row."""
+        rows = self.connection.execute(f"{_ROWS} WHERE {_is_one_of(bodies)}", list(bodies)).fetchall()
+        equal = {
+            text
+            for text, revision, digest, body in rows
+            if body == bodies[str(text, "ascii")] and digest == digest_if_valid(revision, body)
+        }
+        return {pair: body for pair, body in bodies.items() if pair.encode("ascii") not in equal}
+
+    def drop_others(self, named: Container[Pair], retract: Container[Pair] | None) -> tuple[frozenset[Pair], int]:
+        """Retract the pairs that are not `named`: all, or those to `retract`. Return the others, and how many were."""
+        kept, dropped = set[Pair](), list[tuple[int, bytes, int]]()
+        for row, text in self.connection.execute(_NOT_RETRACTED).fetchall():
+            pair = pair_of(text)
+            if pair is None or (pair not in named and (retract is None or pair in retract)):
+                dropped.append((self.revision, digest_of(self.revision, text), row))
+            elif pair not in named:
+                kept.add(pair)
+        self.connection.executemany(_RETRACT_ROW, dropped)
+        return frozenset(kept), len(dropped)
 
     def finish(self) -> None:
         """Store the row of the run, which ends with this change."""
         if self.run_before.total is None:
             # The revisions after the last book are lost. Followers of them must not resume there.
             self.connection.execute("DELETE FROM runs")
-        total = (self.total % _MODULUS).to_bytes(_DIGEST_BYTES)
+        total = (self.total % _MODULUS).to_bytes(DIGEST_BYTES)
         time, as_of = self.freshness.published_at, self.freshness.as_of
         texts = (as_of, None if time is None else format_time(time))
         as_bytes = (None if text is None else text.encode("ascii") for text in texts)
@@ -157,14 +183,20 @@ class Change:
             )
 
 
+def batches(pairs: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield as many pairs at a time as one query names."""
+    remaining = iter(pairs)
+    while some := list(islice(remaining, _PAIRS_PER_BATCH)):
+        yield some
+
+
+def _is_one_of(pairs: Collection[str]) -> str:
+    return f"pair IN ({', '.join('?' * len(pairs))})"
+
+
 def _row(pair: str, revision: int, body: bytes | None) -> tuple[str, int, bytes, str | None]:
     digest = digest_of(revision, body or pair.encode("ascii"))
     return pair, revision, digest, None if body is None else str(body, "ascii")
-
-
-def digest_of(revision: int, content: bytes) -> bytes:
-    """Return the digest of a row: of its JSON, or of its pair if the pair is retracted."""
-    return blake2b(b"%d %b" % (revision, content), digest_size=_DIGEST_BYTES).digest()
 
 
 def sum_of(digests: Iterable[bytes]) -> int:
@@ -208,7 +240,7 @@ def _run_of(row: tuple[Any, ...]) -> Run | None:
 
 def _digest_of_run(row: tuple[object, ...]) -> bytes:
     """Return the digest of the row of a run: of its columns, as SQLite returns them with texts as bytes."""
-    return blake2b(repr(row).encode("ascii"), digest_size=_DIGEST_BYTES).digest()
+    return blake2b(repr(row).encode("ascii"), digest_size=DIGEST_BYTES).digest()
 
 
 def reaches(connection: sqlite3.Connection, position: Position) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Final, TypeAlias
 
 from market_index import AssetId, InvalidOrderBook, MarketIndexError, OrderBook, Pair, wire
 from market_index.errors import safe_repr
 from market_index_feeds.book_size import require_size
 from market_index_feeds.medium import Rejected
-from market_index_feeds.sqlite.revisions import digest_of
 
 Row: TypeAlias = tuple[bytes, int, bytes | None, bytes]
 """A pair, its revision, its book in JSON or None if it was retracted, and the digest."""
+
+DIGEST_BYTES: Final = 16
 
 DAMAGED: Final = "must have the stored digest (it was damaged, or written by another program)"
 """Why a row is rejected that does not match its digest."""
@@ -28,10 +31,21 @@ CHANGED_ROWS: Final = f"{ALL_ROWS} WHERE revision > ?"
 ONE_ROW: Final = f"{ALL_ROWS} WHERE pair = ? AND body IS NOT NULL"
 
 
-def row_of(book: OrderBook) -> tuple[str, bytes | None]:
-    """Return the pair and the JSON of a book, as they are stored. The JSON is None if it is too large for readers."""
-    text = wire.order_book_to_json(book)
-    return str(book.pair), text if len(text) <= wire.MAX_ORDER_BOOK_BYTES else None
+def digest_of(revision: int, content: bytes) -> bytes:
+    """Return the digest of a row: of its JSON, or of its pair if the pair is retracted."""
+    return blake2b(b"%d %b" % (revision, content), digest_size=DIGEST_BYTES).digest()
+
+
+def digest_if_valid(revision: object, content: bytes | None) -> bytes | None:
+    """Return the digest of a row; None if another program stored values of other types."""
+    return digest_of(revision, content) if type(revision) is int and content is not None else None
+
+
+def rows_of(books: Iterable[OrderBook]) -> tuple[dict[str, bytes], set[Pair]]:
+    """Return the JSON of each book by the text of its pair, and the pairs whose books are too large for readers."""
+    texts = {book.pair: wire.order_book_to_json(book) for book in books}
+    too_large = {pair for pair, text in texts.items() if len(text) > wire.MAX_ORDER_BOOK_BYTES}
+    return {str(pair): text for pair, text in texts.items() if pair not in too_large}, too_large
 
 
 def book_of(row: Row) -> OrderBook:

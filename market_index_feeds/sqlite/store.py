@@ -6,7 +6,6 @@ import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import count, islice
 from math import inf
 from pathlib import Path
 from threading import RLock
@@ -20,18 +19,17 @@ from market_index_feeds.sqlite.connection import StoreConnection
 from market_index_feeds.sqlite.file import Unusable, create, has_log, is_busy, reason_of, require_store, transaction
 from market_index_feeds.sqlite.lock import Busy, WriterLock
 from market_index_feeds.sqlite.revisions import (
-    IS_NOT_RETRACTED,
     Change,
     Position,
-    digest_of,
+    batches,
     last_run,
     require_total,
     sum_of_index,
     sum_of_rows,
 )
-from market_index_feeds.sqlite.rows import pair_of, row_of
+from market_index_feeds.sqlite.rows import digest_if_valid, rows_of
 from market_index_feeds.sqlite.source import is_sqlite
-from market_index_feeds.store import Receipt, Store, StoreBusy, StoreError, require_book, too_large
+from market_index_feeds.store import Receipt, Store, StoreBusy, StoreError, too_large
 
 WAIT_SECONDS: Final = 5.0
 """The default timeout of a writer that waits for others."""
@@ -41,8 +39,6 @@ Synchronous: TypeAlias = Literal["full", "normal"]
 
 _TEXT_SUFFIXES: Final = (".csv", ".json", ".jsonl", ".ndjson")
 """The suffixes of text files, which a new store cannot have."""
-
-_ROWS_PER_BATCH: Final = 256
 
 _COUNT_SECONDS: Final = 1.0
 """Shortest interval between two counts of all rows."""
@@ -55,26 +51,6 @@ _CLOSE_WAIT_SECONDS: Final = 0.1
 
 _MAX_WAIT_SECONDS: Final = 1_000_000.0
 """The maximum timeout: SQLite and the system count milliseconds in 32 bits."""
-
-_CREATE_STAGED: Final = """
-CREATE TEMP TABLE IF NOT EXISTS staged (number INTEGER, pair TEXT, body TEXT, PRIMARY KEY (number, pair))
-"""
-_STAGE: Final = "INSERT OR REPLACE INTO temp.staged VALUES (?, ?, ?)"
-_NOT_STAGED: Final = f"""
-SELECT rowid, CAST(pair AS TEXT) FROM books
-WHERE {IS_NOT_RETRACTED} AND pair NOT IN (SELECT pair FROM temp.staged WHERE number = ?)
-"""  # noqa: S608  # only constants
-_RETRACT_ROW: Final = "UPDATE books SET revision = ?, digest = ?, body = NULL WHERE rowid = ?"
-# The body of a book that is too large is NULL.
-_STAGED_TOO_LARGE: Final = "SELECT pair FROM temp.staged WHERE number = ? AND body IS NULL"
-_PUBLISH_STAGED: Final = """
-INSERT INTO books (pair, revision, digest, body)
-SELECT pair, :revision, digest_of(:revision, CAST(body AS BLOB)), body FROM temp.staged
-WHERE number = :number AND body IS NOT NULL
-ON CONFLICT (pair) DO UPDATE SET revision = excluded.revision, digest = excluded.digest, body = excluded.body
-WHERE books.body IS NOT excluded.body OR books.digest IS NOT digest_of(books.revision, CAST(books.body AS BLOB))
-"""
-_CLEAR_STAGED: Final = "DELETE FROM temp.staged WHERE number = ?"
 
 
 class SqliteStore(Store):
@@ -92,13 +68,12 @@ class SqliteStore(Store):
         self._process = os.getpid()
         # Reentrant: a thread that makes a change within a change gets an error instead of a deadlock.
         self._lock = RLock()
-        self._numbers = count()
         # The position of this store's last change.
         self._own_position: Position | None = None
         # The last position of the file if only this store has written since its last `replace`; otherwise None.
         self._expected_position: Position | None = None
         # The pairs whose stored book is older than the last published one, which was too large.
-        self._outdated: set[str] = set()
+        self._outdated: set[Pair] = set()
         # SQLite's number of changes by other connections, when the rows were counted last.
         self._data_version: int | None = None
         self._counted_at = -inf
@@ -115,12 +90,11 @@ class SqliteStore(Store):
                 if had_log:
                     # It may be the log of a previous file, which SQLite would copy into this one.
                     require_total(sum_of_rows(connection), run.total)
-            connection.create_function("digest_of", 2, _digest_if_valid, deterministic=True)
+            connection.create_function("digest_of", 2, digest_if_valid, deterministic=True)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             # A negative size is in KiB.
             connection.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
-            connection.execute(_CREATE_STAGED)
             stack.pop_all()
         self._open = opened
 
@@ -129,19 +103,6 @@ class SqliteStore(Store):
         """The revision of the last change by any process; 0 before the first."""
         with self._connected() as connection:
             return last_run(connection).position.revision
-
-    def _replace(self, books: Iterable[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
-        """Make these books the whole content of the store.
-
-        They are staged on disk while they are read. Other writers wait only while they are copied from there.
-        """
-        number = next(self._numbers)
-        try:
-            self._stage(number, books)
-            return self._replace_by_staged(number, retract, freshness)
-        finally:
-            with suppress(StoreError), self._connected() as connection:
-                connection.execute(_CLEAR_STAGED, (number,))
 
     def is_unchanged_by_others(self) -> bool:
         """Whether no other publisher has changed the store; see `Store.is_unchanged_by_others`."""
@@ -166,54 +127,50 @@ class SqliteStore(Store):
                 self._writer_lock.close()
 
     def _update(self, books: list[OrderBook], retract: set[Pair], freshness: Freshness | None) -> Receipt:
-        rows = dict(map(row_of, books))
-        fitting = {pair: body for pair, body in rows.items() if body is not None}
-        rejected = [pair for pair in rows if pair not in fitting]
+        fitting, rejected = rows_of(books)
         with self._change(freshness) as change:
             self._require_total(change)
-            stored = change.stored_among(map(str, retract))
-            change.put(fitting | dict.fromkeys(stored))
-            outdated = _outdated(change, (self._outdated - rows.keys()).union(rejected))
+            stored = change.stored_among(retract)
+            change.put(fitting | dict.fromkeys(map(str, stored)))
+            outdated = _outdated(change, self._outdated.difference([book.pair for book in books]).union(rejected))
         self._outdated = outdated
         return self._receipt(Receipt(change.revision, len(fitting), len(stored)), rejected)
 
-    def _stage(self, number: int, books: Iterable[OrderBook]) -> None:
-        """Write the books into a temporary table, which other connections do not see."""
-        rows = map(row_of, map(require_book, books))
-        while some := list(islice(rows, _ROWS_PER_BATCH)):
-            with self._connected() as connection, transaction(connection, "BEGIN"):
-                connection.executemany(
-                    _STAGE, ((number, pair, None if body is None else str(body, "ascii")) for pair, body in some)
-                )
-
-    def _replace_by_staged(self, number: int, retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
-        """Make the staged books the content of the store, in one change."""
+    def _replace(self, books: list[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
+        """Make these books the content of the store, in one change."""
+        named = {book.pair: book for book in books}
+        rejected = set[Pair]()
+        published = 0
         with self._change(freshness) as change:
-            dropped, kept = _not_staged(change, number, retract)
+            for some in batches(named.values()):
+                fitting, some_rejected = rows_of(some)
+                rejected |= some_rejected
+                changed = change.differing(fitting)
+                change.put(changed)
+                published += len(changed)
+            kept, dropped = change.drop_others(named, retract)
             if kept:
                 change.freshness = change.freshness.without_as_of()
-            revision = change.revision
-            published = change.connection.execute(_PUBLISH_STAGED, {"revision": revision, "number": number}).rowcount
-            rejected = [str(pair, "ascii") for (pair,) in change.connection.execute(_STAGED_TOO_LARGE, (number,))]
             outdated = _outdated(change, rejected)
             # A new pair whose book is rejected is missing.
-            change.is_complete = change.is_complete or (retract is None and outdated.issuperset(rejected))
+            change.is_complete = change.is_complete or (retract is None and rejected <= outdated)
             # Computed again, which repairs a sum that was wrong before.
             change.total = sum_of_rows(change.connection)
+            revision = change.revision
             if not (published or dropped or change.differs):
                 change.connection.execute("ROLLBACK")
                 revision -= 1
-                self._expected_position = last_run(change.connection).position
+                self._expected_position = change.run_before.position
         self._outdated = outdated
         if self._expected_position is None or self._expected_position.revision != revision:
             self._expected_position = self._own_position
         return self._receipt(Receipt(revision, published, dropped, kept), rejected)
 
-    def _receipt(self, receipt: Receipt, rejected: Collection[str]) -> Receipt:
+    def _receipt(self, receipt: Receipt, rejected: Collection[Pair]) -> Receipt:
         """Return the receipt. Raises `BooksRejected` with it if the books of some pairs were too large."""
         if rejected:
-            pairs = tuple(pair for text in rejected if (pair := pair_of(text.encode("ascii"))) is not None)
-            raise too_large(self.target, pairs, f"{wire.MAX_ORDER_BOOK_BYTES} bytes of JSON", receipt, got="more")
+            limit = f"{wire.MAX_ORDER_BOOK_BYTES} bytes of JSON"
+            raise too_large(self.target, tuple(sorted(rejected)), limit, receipt, got="more")
         return receipt
 
     def _require_total(self, change: Change) -> None:
@@ -287,38 +244,18 @@ class SqliteStore(Store):
             )
 
 
-def _outdated(change: Change, pairs: Iterable[str]) -> set[str]:
+def _outdated(change: Change, pairs: Iterable[Pair]) -> set[Pair]:
     """Return those of the pairs that have a stored book. It is outdated, so the as_of of the change is hidden."""
-    outdated = set(change.stored_among(pairs))
+    outdated = change.stored_among(pairs)
     if outdated:
         change.freshness = change.freshness.without_as_of()
     return outdated
-
-
-def _not_staged(change: Change, number: int, retract: frozenset[Pair] | None) -> tuple[int, frozenset[Pair]]:
-    """Retract the pairs that were not staged: all, or those to `retract`. Return how many, and the others."""
-    dropped: list[tuple[int, bytes]] = []
-    kept: set[Pair] = set()
-    for row, text in change.connection.execute(_NOT_STAGED, (number,)).fetchall():
-        pair = pair_of(text)
-        if pair is None or retract is None or pair in retract:
-            dropped.append((row, text))
-        else:
-            kept.add(pair)
-    revision = change.revision
-    change.connection.executemany(_RETRACT_ROW, [(revision, digest_of(revision, text), row) for row, text in dropped])
-    return len(dropped), frozenset(kept)
 
 
 def _set_timeout(connection: sqlite3.Connection, seconds: float) -> None:
     """Set the timeout of SQLite for locks."""
     milliseconds = int(min(max(seconds, 0), _MAX_WAIT_SECONDS) * 1000)
     connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
-
-
-def _digest_if_valid(revision: object, content: bytes | None) -> bytes | None:
-    """Return the digest of a row; None if another program stored values of other types."""
-    return digest_of(revision, content) if type(revision) is int and content is not None else None
 
 
 def _require_store_name(path: Path) -> None:

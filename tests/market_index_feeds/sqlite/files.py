@@ -8,7 +8,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from market_index_feeds.sqlite.revisions import _digest_of_run, digest_of, sum_of_rows
+from market_index_feeds.sqlite.revisions import _digest_of_run, sum_of_rows
+from market_index_feeds.sqlite.rows import digest_of
 from tests.waiting import DEADLINE_SECONDS
 
 
