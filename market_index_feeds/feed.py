@@ -29,7 +29,7 @@ always known: it shows that the publisher is alive.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing
 from enum import Enum
 from math import inf
@@ -45,10 +45,10 @@ from market_index.freshness import UNKNOWN
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.coverage import Coverage
 from market_index_feeds.errors import FeedError, Unavailable, reason_of
-from market_index_feeds.medium import Progress, Rejected, Source, Update
+from market_index_feeds.medium import Progress, Source, Update
 from market_index_feeds.opened import Closeable
 from market_index_feeds.publications import Publications
-from market_index_feeds.rejections import RejectionLog
+from market_index_feeds.rejections import Rejections
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -89,16 +89,13 @@ class Feed(Closeable):
     them, and retracts a pair when the source drops it. It does not change other pairs. If others publish into the same
     `LiveIndex`, the freshness of its books is not known.
 
-    `books` is the number of order books read so far. `rejected` is the number of records rejected so far, because they
-    contain no valid order book; the first 20 of each minute are logged, and the number of the others. `revision` is
-    that of the last change that is live, None if the source does not number its changes. `content` is replaced
-    atomically.
+    `books` is the number of order books read so far. `revision` is that of the last change that is live, None if the
+    source does not number its changes. `content` is replaced atomically.
     """
 
     def __init__(self, source: Source, *, clock: Callable[[], float] = monotonic) -> None:
         self.content: Content = _NOTHING
         self.books: int = 0
-        self.rejected: int = 0
         self.revision: int | None = None
         self.problem: str | None = None
         """Why the live books are not known to be those of the source, as in the log; None while it is healthy."""
@@ -111,9 +108,7 @@ class Feed(Closeable):
         self._source = source
         self._clock = clock
         self._publications = Publications(clock)
-        # The records whose rejection is counted until they are valid or removed.
-        self._reported: set[Hashable] = set()
-        self._rejections = RejectionLog(source.name, source.record, clock)
+        self._rejections = Rejections(source.name, source.record, clock)
         self._failing_since = 0.0
         self._healthy_at = -inf
         # Monotonic time since when books are retained without interruption; None if none is.
@@ -174,12 +169,21 @@ class Feed(Closeable):
         return self.content.index.freshness
 
     @property
+    def rejected(self) -> int:
+        """The number of records rejected so far, because they contain no valid order book.
+
+        The first 20 of each minute are logged, and the number of the others.
+        """
+        return self._rejections.count
+
+    @property
     def current_rejections(self) -> int:
         """The number of records that are rejected now: neither overwritten by a valid record, nor removed.
 
         Lines that name the same pair count as one, and so do all lines that name none.
         """
-        return len(self._reported) + sum(one not in self._reported for one in self.content.coverage.invalid)
+        current = self._rejections.current
+        return len(current) + sum(one not in current for one in self.content.coverage.invalid)
 
     @property
     def retained_age(self) -> float | None:
@@ -382,13 +386,14 @@ class Feed(Closeable):
         """Apply one update atomically."""
         self._rejections.end_minute()
         if update.is_loading:
-            self._reject(update.rejected)
+            self._rejections.add(update.rejected)
             return
         before = self.content
         coverage, retracted = before.coverage.after(update, before.index)
         self._note_retained(coverage)
-        self._count(update)
-        self._reject(update.rejected)
+        self.books += len(update.books) if update.books_read is None else update.books_read
+        self._rejections.resolve(update)
+        self._rejections.add(update.rejected)
         # Logged first, so that the log explains a change before it is visible.
         self._log_dropped(update, coverage, retracted)
         self._publications.add(update, is_change=bool(update.books or retracted), is_late=not self._was_read)
@@ -433,23 +438,6 @@ class Feed(Closeable):
             self._retained_since = None
         elif self._retained_since is None:
             self._retained_since = self._clock() if self._healthy_at == -inf else self._healthy_at
-
-    def _count(self, update: Update) -> None:
-        """Count the books, and forget the rejections of records that are valid now, or removed."""
-        self.books += len(update.books) if update.books_read is None else update.books_read
-        if update.replaces_all:
-            self._reported.intersection_update([rejected.record for rejected in update.rejected])
-        elif self._reported:
-            self._reported.difference_update([book.pair for book in update.books], update.removed, update.resolved)
-
-    def _reject(self, records: Collection[Rejected]) -> None:
-        """Count and log each rejected record once, until it is valid or removed."""
-        for rejected in records:
-            if rejected.record is None or rejected.record not in self._reported:
-                self._rejections.add(rejected.place, rejected.reason)
-                self.rejected += 1
-            if rejected.record is not None:
-                self._reported.add(rejected.record)
 
     def _log_dropped(self, update: Update, coverage: Coverage, retracted: Collection[Pair]) -> None:
         """Log what the source does not show: why it was read again, and how many pairs are dropped or kept."""

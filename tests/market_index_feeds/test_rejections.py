@@ -1,11 +1,12 @@
-"""The log of rejected records."""
+"""Counting and logging rejected records."""
 
 from __future__ import annotations
 
 import pytest
 from attrs import define
 
-from market_index_feeds.rejections import RejectionLog
+from market_index_feeds.medium import Rejected
+from market_index_feeds.rejections import Rejections
 
 
 @define
@@ -18,14 +19,13 @@ class Clock:
         return self.seconds
 
 
-def reject(log: RejectionLog, count: int) -> None:
-    for number in range(1, count + 1):
-        log.add(f"line {number}", "not JSON")
+def reject(log: Rejections, count: int) -> None:
+    log.add([Rejected(f"line {number}", "not JSON") for number in range(1, count + 1)])
 
 
 def test_the_first_of_a_minute_are_logged_and_the_others_counted_once_it_ends(logged: pytest.LogCaptureFixture):
     clock = Clock()
-    log = RejectionLog("books", "lines", clock)
+    log = Rejections("books", "lines", clock)
     reject(log, 25)
     assert logged.messages == [f"books line {number} rejected: not JSON" for number in range(1, 21)]
     clock.seconds += 59
@@ -44,10 +44,10 @@ def test_the_first_of_a_minute_are_logged_and_the_others_counted_once_it_ends(lo
 
 def test_a_rejection_after_the_minute_ends_it(logged: pytest.LogCaptureFixture):
     clock = Clock()
-    log = RejectionLog("books", "lines", clock)
+    log = Rejections("books", "lines", clock)
     reject(log, 21)
     clock.seconds += 60
-    log.add("line 22", "not JSON")
+    log.add([Rejected("line 22", "not JSON")])
     assert logged.messages[20:] == [
         "books: 1 more lines rejected within a minute",
         "books line 22 rejected: not JSON",
@@ -55,7 +55,7 @@ def test_a_rejection_after_the_minute_ends_it(logged: pytest.LogCaptureFixture):
 
 
 def test_closing_logs_the_count(logged: pytest.LogCaptureFixture):
-    log = RejectionLog("books", "lines", Clock())
+    log = Rejections("books", "lines", Clock())
     reject(log, 1000)
     log.close()
     log.close()
