@@ -17,28 +17,20 @@ from urllib.parse import urlencode
 
 from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, PairNotFound, wire
 from market_index.freshness import UNKNOWN
-from market_index_feeds.book_size import require_size
 from market_index_feeds.errors import FeedError, Unavailable
-from market_index_feeds.http.channel import TooLarge
-from market_index_feeds.http.connections import BaseUrl, Connections, NotFound, Response
+from market_index_feeds.http.client import (
+    BaseUrl,
+    NotFound,
+    Outcome,
+    ServiceClient,
+    ServiceRequest,
+    ServiceResponse,
+    TooLarge,
+)
 from market_index_feeds.http.freshness import oldest
+from market_index_feeds.http.limits import PollingLimits
 from market_index_feeds.medium import Progress, Rejected, Source, Update
 from market_index_feeds.opened import shown_name
-
-POLL_SECONDS: Final = 1.0
-"""Interval between the end of one round and the start of the next."""
-
-ROUND_SECONDS: Final = 60.0
-"""Timeout of a round. If some pairs were not requested until then, the next round starts with them."""
-
-MAX_PAIRS: Final = 20_000
-"""How many pairs a service may list."""
-
-MAX_LIST_BYTES: Final = 8 * 1024 * 1024
-"""The maximum size of a pair list, including the head of the response."""
-
-MAX_BOOK_RESPONSE_BYTES: Final = wire.MAX_ORDER_BOOK_BYTES + 256 * 1024
-"""The maximum size of the response with an order book: that of the book, and of the head and the chunks around it."""
 
 PAIR_LIST: Final = "/trading-view/pair-list"
 ORDER_BOOK: Final = "/trading-view/order-book"
@@ -53,10 +45,10 @@ class HttpSource(Source):
 
     record = "responses"
 
-    def __init__(self, name: str, url: BaseUrl) -> None:
+    def __init__(self, name: str, url: BaseUrl, limits: PollingLimits) -> None:
         super().__init__(name)
         self._url = url
-        self._connections: Connections | None = None
+        self._limits = limits
         self._pairs: tuple[Pair, ...] = ()
         # The books rejected in the last round.
         self._rejected: dict[Pair, Rejected] = {}
@@ -71,51 +63,45 @@ class HttpSource(Source):
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Yield the whole content after each round that found a change."""
-        with closing(Connections(self._url)) as self._connections:
+        with closing(ServiceClient(self._url, self._limits, stop)) as client:
             while not stop.is_set():
-                yield from self._round(self._connections, stop, progress)
+                yield from self._round(client, stop, progress)
                 progress = None
-                stop.wait(POLL_SECONDS)
+                stop.wait(self._limits.poll_seconds)
 
     def read_order_book(self, pair: Pair) -> OrderBook | None:
         """Return the book of one pair without requesting the others."""
-        with closing(Connections(self._url)) as self._connections:
+        with closing(ServiceClient(self._url, self._limits, Event())) as client:
             try:
-                return _book(_request(self._connections, pair, ""), pair)
+                return _book(client.get(self._request(pair)), pair)
             except NotFound:
                 raise PairNotFound(pair) from None
             except MarketIndexError as error:
                 raise Unavailable(str(error)) from None
 
-    def interrupt(self) -> None:
-        """End all waits for responses."""
-        connections = self._connections
-        if connections is not None:
-            connections.interrupt()
-
-    def _round(self, connections: Connections, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
+    def _round(self, client: ServiceClient, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Request the pair list and all books once.
 
         Entity tags are stored only after the update was delivered: otherwise an undelivered book would be skipped.
         """
-        pairs, listed = self._pair_list(connections, progress)
+        pairs, listed = self._pair_list(client, progress)
         is_first = None not in self._etags
-        until = inf if is_first else monotonic() + ROUND_SECONDS
+        until = inf if is_first else monotonic() + self._limits.round_seconds
         order = deque(pairs)
         order.rotate(-self._first)
         read = _Round(listed.freshness)
-        for pair, response in connections.map(
-            lambda pair: (pair, _try_request(connections, pair, self._etags.get(pair, ""))),
-            takewhile(lambda _: monotonic() < until, order),
-            progress,
-        ):
-            read.add(pair, response)
-            if stop.is_set():
-                return
-            if is_first and read.problem is not None:
-                raise Unavailable(read.problem)
+        requests = map(self._request, takewhile(lambda _: monotonic() < until, order))
+        with closing(client.get_all(requests, progress)) as outcomes:
+            for pair, outcome in zip(order, outcomes, strict=False):  # the timeout may end the outcomes
+                read.add(pair, outcome)
+                if stop.is_set():
+                    return
+                if is_first and read.problem is not None:
+                    raise Unavailable(read.problem)
         self._first = (self._first + read.requested) % len(pairs) if read.requested < len(pairs) else 0
-        read.require_all(len(pairs))
+        if read.requested < len(pairs) and read.problem is None:
+            seconds = self._limits.round_seconds
+            read.problem = f"only {read.requested} of {len(pairs)} pairs were requested in {seconds:g} seconds"
         rejected = self._rejected_after(read, pairs)
         freshness = self._freshness_after(read, len(pairs), is_first=is_first)
         if not is_first and read.is_empty and pairs == self._pairs and rejected == self._rejected:
@@ -150,12 +136,14 @@ class HttpSource(Source):
             read.freshness.add(self._freshness)
         return oldest(read.freshness, self._freshness)
 
-    def _pair_list(self, connections: Connections, progress: Progress | None) -> tuple[tuple[Pair, ...], Response]:
-        etag = self._etags.get(None, "")
+    def _request(self, pair: Pair) -> ServiceRequest:
+        target = f"{self._url.prefix}{ORDER_BOOK}?{urlencode({'base': pair.base, 'quote': pair.quote})}"
+        return ServiceRequest(target, self._etags.get(pair, ""), self._limits.book_bytes)
+
+    def _pair_list(self, client: ServiceClient, progress: Progress | None) -> tuple[tuple[Pair, ...], ServiceResponse]:
+        request = ServiceRequest(self._url.prefix + PAIR_LIST, self._etags.get(None, ""), self._limits.list_bytes)
         try:
-            (response,) = connections.map(
-                lambda target: connections.get(target, etag, MAX_LIST_BYTES), [PAIR_LIST], progress
-            )
+            response = client.get(request, progress)
         except NotFound as error:
             raise Unavailable(f"there is no pair list below this URL: {error}") from None
         if response.body is None:
@@ -164,8 +152,8 @@ class HttpSource(Source):
             pairs = tuple(info.pair for info in wire.pair_list_from_json(response.body))
         except MarketIndexError as error:
             raise Unavailable(f"invalid pair list: {error}") from None
-        if len(pairs) > MAX_PAIRS:
-            raise Unavailable(f"pair list must have at most {MAX_PAIRS} pairs, got {len(pairs)}")
+        if len(pairs) > self._limits.pairs:
+            raise Unavailable(f"pair list must have at most {self._limits.pairs} pairs, got {len(pairs)}")
         return pairs, response
 
 
@@ -189,31 +177,25 @@ class _Round:
         """Whether the round found no change and no problem."""
         return not self.books and not self.rejected and self.problem is None
 
-    def add(self, pair: Pair, response: Response | Unavailable | None) -> None:
-        """Add the response for one pair: an error if the request failed, None if the book was not found."""
+    def add(self, pair: Pair, outcome: Outcome) -> None:
+        """Add the outcome of the request for one pair."""
         self.requested += 1
-        if isinstance(response, TooLarge):
-            self._reject(pair, response.reason)
-        elif isinstance(response, Unavailable):
-            self.problem = self.problem or response.reason
-        elif response is None:
+        if isinstance(outcome, NotFound):
             self.missing.add(pair)
+        elif isinstance(outcome, TooLarge):
+            self._reject(pair, outcome.reason)
+        elif isinstance(outcome, Unavailable):
+            self.problem = self.problem or outcome.reason
         else:
             self.received += 1
-            self.freshness.add(response.freshness)
+            self.freshness.add(outcome.freshness)
             try:
-                if response.body is not None:
-                    self.books.append(_book(response, pair))
-                    self.etags[pair] = response.etag
+                if outcome.body is not None:
+                    self.books.append(_book(outcome, pair))
+                    self.etags[pair] = outcome.etag
                 self.valid.add(pair)
             except MarketIndexError as error:
                 self._reject(pair, str(error))
-
-    def require_all(self, pairs: int) -> None:
-        """Record a problem if fewer than `pairs` pairs were requested before the timeout of the round."""
-        if self.requested < pairs:
-            reason = f"only {self.requested} of {pairs} pairs were requested in {ROUND_SECONDS:g} seconds"
-            self.problem = self.problem or reason
 
     def reject(self, pairs: set[Pair]) -> None:
         """Reject pairs whose book is not found for the second time.
@@ -227,38 +209,21 @@ class _Round:
         self.rejected[pair] = Rejected(f"the order book of {pair}", reason, pair)
 
 
-def open_http_source(source: str) -> HttpSource:
+def open_http_source(source: str, limits: PollingLimits | None = None) -> HttpSource:
     """Open a running service by its base URL. The first request is sent when the feed is started.
 
     Raises `FeedError` if it is not a base URL.
     """
     name = shown_name(source)
     try:
-        return HttpSource(name, BaseUrl.parse(source))
+        return HttpSource(name, BaseUrl.parse(source), limits or PollingLimits())
     except ValueError as error:
         raise FeedError(f"{name} cannot be opened: {error}") from None
 
 
-def _request(connections: Connections, pair: Pair, etag: str) -> Response:
-    target = f"{ORDER_BOOK}?{urlencode({'base': pair.base, 'quote': pair.quote})}"
-    return connections.get(target, etag, MAX_BOOK_RESPONSE_BYTES)
-
-
-def _try_request(connections: Connections, pair: Pair, etag: str) -> Response | Unavailable | None:
-    """Request the book of a pair. Return None if it is not found, and the error if the request fails."""
-    try:
-        return _request(connections, pair, etag)
-    except NotFound:
-        return None
-    except Unavailable as error:
-        return error
-
-
-def _book(response: Response, pair: Pair) -> OrderBook:
+def _book(response: ServiceResponse, pair: Pair) -> OrderBook:
     """Return the book of a response. Raises a `MarketIndexError` if it is not a valid book of the pair."""
-    text = response.body or b""
-    require_size(text)
-    book = wire.order_book_from_json(text)
+    book = wire.order_book_from_json(response.body or b"")
     if book.pair != pair:
         raise InvalidOrderBook(f"must be the book of the requested pair, got that of {book.pair}")
     return book

@@ -63,3 +63,12 @@ def test_a_signal_ends_a_reader_while_it_connects():
         assert "cannot be read" not in process.communicate(timeout=DEADLINE_SECONDS)[1], (
             "only the signal may end the reader"
         )
+
+
+def test_a_signal_ends_a_reader_while_it_looks_up_the_host():
+    never = "import socket, threading\nsocket.getaddrinfo = lambda *_, **__: threading.Event().wait()"
+    with upstreams.reader("http://service.example", never) as process:
+        process.send_signal(signal.SIGTERM)
+        assert "cannot be read" not in process.communicate(timeout=DEADLINE_SECONDS)[1], (
+            "only the signal may end the reader"
+        )

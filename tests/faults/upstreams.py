@@ -72,6 +72,13 @@ def drips_head(connection: socket.socket, _: bytes, done: Event) -> None:
         connection.sendall(bytes([byte]))
 
 
+def drips_body(connection: socket.socket, _: bytes, done: Event) -> None:
+    """Send a body without end, one byte at a time."""
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    while not done.wait(0.01):
+        connection.sendall(b" ")
+
+
 def lists_a_million(connection: socket.socket, _: bytes, done: Event) -> None:
     """List a million pairs, whose books are all 404."""
     entries = (b'{"base":"%056x:","quote":"ADA","last_spot":null}' % number for number in range(1_000_000))
@@ -94,7 +101,7 @@ def lists_and_stalls(connection: socket.socket, request: bytes, done: Event) -> 
 
 ATTACKS: Final[dict[str, Answer]] = {
     answer.__name__: answer
-    for answer in (continues, floods, drips_head, lists_a_million, speaks_to_terminals, lists_and_stalls)
+    for answer in (continues, floods, drips_head, drips_body, lists_a_million, speaks_to_terminals, lists_and_stalls)
 }
 
 
@@ -138,10 +145,10 @@ def unconnectable() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def reader(url: str) -> subprocess.Popen[str]:
-    """Start a reader in its own process, and return when it starts its feed."""
+def reader(url: str, fault: str = "") -> subprocess.Popen[str]:
+    """Start a reader in its own process, after the statements of `fault`, and return when it starts its feed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", READER, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", fault + READER, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "starting\n"

@@ -15,9 +15,9 @@ import pytest
 from market_index import Freshness, LiveIndex, MarketIndex
 from market_index.freshness import UNKNOWN
 from market_index_feeds import Relay, open_feed, open_store
-from market_index_feeds.http import source as http_source
 from market_index_http import create_app
 from tests.command import running
+from tests.market_index_feeds.http.services import polled
 from tests.market_index_feeds.made_up import book, pair
 from tests.service import Client, served
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -25,11 +25,6 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 BASE = f"{pair(1).base}".replace(":", "%3A")
 BOOK = f"/trading-view/order-book?base={BASE}&quote=ADA"
 LIST = "/trading-view/pair-list"
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_source, "POLL_SECONDS", 0.01)
 
 
 def fresh(number: int) -> Freshness:
@@ -133,7 +128,7 @@ def test_no_hop_claims_an_as_of_that_is_newer_than_its_books(tmp_path: Path, buc
         stack.enter_context(relayed(path, bucket))
         port = stack.enter_context(serving(bucket, tmp_path, workers))
         stack.enter_context(open_feed(bucket)).start(near)
-        stack.enter_context(open_feed(f"http://127.0.0.1:{port}")).start(last)
+        stack.enter_context(polled(f"http://127.0.0.1:{port}")).start(last)
         with ExitStack() as observing:
             client = Client(port)
             observing.callback(client.close)
@@ -157,7 +152,7 @@ def test_every_hop_ends_with_the_same_freshness(tmp_path: Path, bucket: str):
         open_store(path) as store,
         relayed(path, bucket),
         serving(bucket, tmp_path, 1) as port,
-        open_feed(f"http://127.0.0.1:{port}") as feed,
+        polled(f"http://127.0.0.1:{port}") as feed,
     ):
         feed.start(last)
         for freshness in (

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
 import pytest
 
 from market_index import LiveIndex
-from market_index_feeds import Feed, open_feed
-from market_index_feeds.http import source
+from market_index_feeds import Feed
 from market_index_http import create_app
+from tests.market_index_feeds.http.services import polled
 from tests.market_index_feeds.made_up import book
 from tests.service import served
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(source, "POLL_SECONDS", 0.01)
-    caplog.set_level(logging.INFO, "market_index_feeds")
-    return caplog
 
 
 @pytest.fixture
@@ -29,6 +21,6 @@ def upstream() -> LiveIndex:
 
 @pytest.fixture
 def feed(upstream: LiveIndex, live: LiveIndex) -> Iterator[Feed]:
-    with served(create_app(upstream)) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+    with served(create_app(upstream)) as one, polled(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)
         yield feed

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -13,7 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from market_index_feeds import Feed
+from market_index_feeds.http.limits import PollingLimits
+from market_index_feeds.http.source import open_http_source
 from tests.waiting import DEADLINE_SECONDS
+
+
+def polled(url: str, **limits: Any) -> Feed:
+    """A feed that polls a service at short intervals, with these `PollingLimits`."""
+    return Feed(open_http_source(url, PollingLimits(**{"poll_seconds": 0.01, **limits})))
 
 
 def answering(answers: dict[str, Response]) -> Starlette:
@@ -52,6 +61,4 @@ def says(log: pytest.LogCaptureFixture, text: str) -> bool:
 
 
 LIST = "/trading-view/pair-list"
-
-
 BOOK = "/trading-view/order-book"

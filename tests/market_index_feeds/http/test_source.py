@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +23,7 @@ from market_index_feeds import Feed, FeedError, open_feed
 from market_index_feeds.coverage import Coverage
 from market_index_feeds.http import source
 from market_index_http import create_app
-from tests.market_index_feeds.http.services import BOOK, LIST, answering, says
+from tests.market_index_feeds.http.services import BOOK, LIST, answering, polled, says
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.service import served
 from tests.waiting import WITHOUT_SHRINKING, eventually
@@ -69,19 +71,19 @@ def test_the_base_url_can_have_a_path(upstream: LiveIndex):
 
 
 def test_a_service_that_disappears_keeps_the_last_valid_index(
-    upstream: LiveIndex, live: LiveIndex, quick: pytest.LogCaptureFixture
+    upstream: LiveIndex, live: LiveIndex, logged: pytest.LogCaptureFixture
 ):
     with served(create_app(upstream)) as one:
-        feed = open_feed(f"http://127.0.0.1:{one.port}")
+        feed = polled(f"http://127.0.0.1:{one.port}")
         feed.start(live)
     with feed:
-        eventually(lambda: "cannot be read: Connection refused; keeping its 3 pairs" in quick.text)
+        eventually(lambda: "cannot be read: Connection refused; keeping its 3 pairs" in logged.text)
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
         age = feed.age
         eventually(lambda: feed.age > age)
 
 
-def test_a_pair_that_is_dropped_during_a_round_is_skipped(quick: pytest.LogCaptureFixture):
+def test_a_pair_that_is_dropped_during_a_round_is_skipped(logged: pytest.LogCaptureFixture):
     index = MarketIndex([book(1, 1)])
     answers = {
         LIST: Response(wire.pair_list_to_json(index.pair_list())),
@@ -93,11 +95,11 @@ def test_a_pair_that_is_dropped_during_a_round_is_skipped(quick: pytest.LogCaptu
             open_feed(f"http://127.0.0.1:{one.port}").read_order_book(pair(1))
 
 
-def test_an_invalid_book_keeps_the_last_valid_one(live: LiveIndex, quick: pytest.LogCaptureFixture):
+def test_an_invalid_book_keeps_the_last_valid_one(live: LiveIndex, logged: pytest.LogCaptureFixture):
     good = wire.order_book_to_json(book(1, 1))
     answers = {LIST: Response(wire.pair_list_to_json(MarketIndex([book(1)]).pair_list())), BOOK: Response(good)}
     app = answering(answers)
-    with served(app) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+    with served(app) as one, polled(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)
         for bad, reason in (
             (b"nonsense", "must be JSON, but is not at character 0"),
@@ -105,7 +107,7 @@ def test_an_invalid_book_keeps_the_last_valid_one(live: LiveIndex, quick: pytest
         ):
             before = spots(live)
             answers[BOOK] = Response(bad)
-            eventually(partial(says, quick, f"the order book of {pair(1)} rejected: {reason}"))
+            eventually(partial(says, logged, f"the order book of {pair(1)} rejected: {reason}"))
             asked = app.state.asked
             eventually(lambda asked=asked: app.state.asked > asked + 4)  # type: ignore[misc]  # a default has no type
             assert spots(live) == before
@@ -116,14 +118,9 @@ def test_an_invalid_book_keeps_the_last_valid_one(live: LiveIndex, quick: pytest
         assert feed.rejected == 2
 
 
-@pytest.mark.parametrize("more", [1, 300_000], ids=["body", "response"])
-def test_a_book_that_is_too_large_affects_no_other_pair(
-    live: LiveIndex, quick: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, more: int
-):
+def test_a_book_that_is_too_large_affects_no_other_pair(live: LiveIndex, logged: pytest.LogCaptureFixture):
     text = wire.order_book_to_json(book(1, 1))
-    monkeypatch.setattr(wire, "MAX_ORDER_BOOK_BYTES", len(text))
-    monkeypatch.setattr(source, "MAX_BOOK_RESPONSE_BYTES", len(text) + 10_000)
-    large = {str(pair(1).base): text + b" " * more, str(pair(2).base): wire.order_book_to_json(book(2, 2))}
+    large = {str(pair(1).base): text + b" ", str(pair(2).base): wire.order_book_to_json(book(2, 2))}
 
     async def answer(request: Request) -> Response:
         if request.url.path == LIST:
@@ -131,18 +128,19 @@ def test_a_book_that_is_too_large_affects_no_other_pair(
         return Response(large[request.query_params["base"]])
 
     service = served(Starlette(routes=[Route("/{path:path}", answer)]))
-    with service as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+    with service as one, polled(f"http://127.0.0.1:{one.port}", book_bytes=len(text)) as feed:
         feed.start(live)
         assert (spots(live), feed.current_rejections, feed.problem) == ({2: "2"}, 1, None)
-        assert f"the order book of {pair(1)} rejected: " in quick.text
-        assert "must have at most" in quick.text
+        assert re.search(
+            rf"the order book of {pair(1)} rejected: response to .* must have at most {len(text)} bytes", logged.text
+        )
         with pytest.raises(FeedError, match="must have at most"):
-            open_feed(feed.source).read_order_book(pair(1))
+            polled(feed.source, book_bytes=len(text)).read_order_book(pair(1))
         large[str(pair(1).base)] = text
         eventually(lambda: (spots(live), feed.current_rejections) == ({1: "1", 2: "2"}, 0))
 
 
-def test_a_pair_stays_rejected_while_requests_of_its_book_fail(live: LiveIndex, quick: pytest.LogCaptureFixture):
+def test_a_pair_stays_rejected_while_requests_of_its_book_fail(live: LiveIndex, logged: pytest.LogCaptureFixture):
     first = str(pair(1).base)
     answers = {first: Response(b"nonsense"), str(pair(2).base): Response(wire.order_book_to_json(book(2, 2)))}
     asked: list[str] = []
@@ -154,7 +152,7 @@ def test_a_pair_stays_rejected_while_requests_of_its_book_fail(live: LiveIndex, 
         return answers[asked[-1]]
 
     service = served(Starlette(routes=[Route("/{path:path}", answer)]))
-    with service as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+    with service as one, polled(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)
         assert (spots(live), feed.current_rejections) == ({2: "2"}, 1)
         answers[first] = Response(b"", 500)
@@ -166,7 +164,7 @@ def test_a_pair_stays_rejected_while_requests_of_its_book_fail(live: LiveIndex, 
 
 
 def test_a_listed_pair_without_a_book_is_rejected_from_the_second_time_on(
-    live: LiveIndex, quick: pytest.LogCaptureFixture
+    live: LiveIndex, logged: pytest.LogCaptureFixture
 ):
     listed = MarketIndex([book(1), book(2), book(3)])
     answers = {str(pair(number).base): Response(wire.order_book_to_json(book(number, number))) for number in (1, 2, 3)}
@@ -183,7 +181,7 @@ def test_a_listed_pair_without_a_book_is_rejected_from_the_second_time_on(
         return answers[asked[-1]]
 
     service = served(Starlette(routes=[Route("/{path:path}", answer)]))
-    with service as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+    with service as one, polled(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)
         # The service drops a pair, which may happen at any time.
         answers[str(pair(3).base)] = missing
@@ -192,7 +190,7 @@ def test_a_listed_pair_without_a_book_is_rejected_from_the_second_time_on(
         answers[str(pair(1).base)] = missing
         eventually(lambda: (feed.current_rejections, feed.retained_age is None) == (1, False))
         reason = "not found, although the pair list contains the pair"
-        eventually(partial(says, quick, f"the order book of {pair(1)} rejected: {reason}"))
+        eventually(partial(says, logged, f"the order book of {pair(1)} rejected: {reason}"))
         before = asked.count(str(pair(1).base))
         eventually(lambda: asked.count(str(pair(1).base)) > before + 3)
         assert (feed.current_rejections, feed.rejected, spots(live)) == (1, 1, {1: "1", 2: "2"})
@@ -201,7 +199,7 @@ def test_a_listed_pair_without_a_book_is_rejected_from_the_second_time_on(
 
 
 def test_a_bad_book_hides_the_as_of_and_blocks_no_retraction(
-    upstream: LiveIndex, live: LiveIndex, quick: pytest.LogCaptureFixture
+    upstream: LiveIndex, live: LiveIndex, logged: pytest.LogCaptureFixture
 ):
     app = create_app(upstream)
     spoiled = {2}
@@ -213,7 +211,7 @@ def test_a_bad_book_hides_the_as_of_and_blocks_no_retraction(
         await (bad if is_spoiled else app)(scope, receive, send)
 
     upstream.update([], freshness=Freshness("slot 1", TIME))
-    with served(sometimes) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+    with served(sometimes) as one, polled(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)
         assert (spots(live), live.current.freshness) == ({1: "1", 3: "3"}, Freshness(None, TIME))
         assert feed.content.coverage == Coverage(invalid=frozenset([pair(2)]), is_complete=True)
@@ -252,7 +250,7 @@ def test_a_response_of_304_ends_a_rejection(upstream: LiveIndex, live: LiveIndex
         is_spoiled = spoiled and scope["path"] == BOOK
         await (Response(b"{}") if is_spoiled else app)(scope, receive, send)
 
-    with served(sometimes) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+    with served(sometimes) as one, polled(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)
         spoiled.append(True)
         eventually(lambda: (feed.current_rejections, feed.retained_age is None) == (3, False))
@@ -269,20 +267,26 @@ def test_a_response_of_304_ends_a_rejection(upstream: LiveIndex, live: LiveIndex
         (Response(b"", 304), f"response to {LIST} has status 304: ''"),
         (Response(b"no", 404), f"there is no pair list below this URL: response to {LIST} has status 404: 'no'"),
         (Response(b"{}"), "invalid pair list: pairs: missing"),
-        (Response(b"x" * 2000), f"response to {LIST} must have at most 1000 bytes, got more"),
+        (Response(b"x" * 1001), f"response to {LIST} must have at most 1000 bytes, got more"),
     ],
 )
-def test_an_invalid_pair_list_is_one_clear_error(
-    answer: Response, reason: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(source, "MAX_LIST_BYTES", 1000)
+def test_an_invalid_pair_list_is_one_clear_error(answer: Response, reason: str, live: LiveIndex):
     with served(answering({LIST: answer})) as one, pytest.raises(FeedError) as refused:
-        open_feed(f"http://127.0.0.1:{one.port}").start(live)
+        polled(f"http://127.0.0.1:{one.port}", list_bytes=1000).start(live)
     assert str(refused.value) == f"http://127.0.0.1:{one.port} cannot be read: {reason}"
 
 
+def test_a_compressed_response_is_not_inflated(live: LiveIndex):
+    compressed = Response(gzip.compress(b'{"pairs":[]}'), headers={"Content-Encoding": "gzip"})
+    with (
+        served(answering({LIST: compressed})) as one,
+        pytest.raises(FeedError, match="invalid pair list: must be UTF-8"),
+    ):
+        open_feed(f"http://127.0.0.1:{one.port}").start(live)
+
+
 def test_a_failed_request_of_one_pair_affects_no_other_pair(
-    upstream: LiveIndex, live: LiveIndex, quick: pytest.LogCaptureFixture
+    upstream: LiveIndex, live: LiveIndex, logged: pytest.LogCaptureFixture
 ):
     app = create_app(upstream)
     failing: list[bool] = []
@@ -293,10 +297,10 @@ def test_a_failed_request_of_one_pair_affects_no_other_pair(
         else:
             await app(scope, receive, send)
 
-    with served(sometimes) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+    with served(sometimes) as one, polled(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)
         failing.append(True)
-        eventually(lambda: "503: 'not now'; keeping its 3 pairs" in quick.text)
+        eventually(lambda: "503: 'not now'; keeping its 3 pairs" in logged.text)
         upstream.update([book(1, 9), book(2, 9), book(5, 5)], [pair(3)])
         eventually(lambda: spots(live) == {1: "9", 2: "2", 5: "5"})
         age = feed.age
@@ -318,31 +322,29 @@ def test_many_pairs_are_read():
         assert open_feed(f"http://127.0.0.1:{one.port}").read() == index
 
 
-def test_a_list_of_too_many_pairs_is_rejected(upstream: LiveIndex, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(source, "MAX_PAIRS", 2)
+def test_a_list_of_too_many_pairs_is_rejected(upstream: LiveIndex, live: LiveIndex):
     with (
         served(create_app(upstream)) as one,
         pytest.raises(FeedError, match="pair list must have at most 2 pairs, got 3"),
     ):
-        open_feed(f"http://127.0.0.1:{one.port}").start(live)
+        polled(f"http://127.0.0.1:{one.port}", pairs=2).start(live)
 
 
 def test_a_round_ends_in_time_and_the_next_one_starts_with_the_other_pairs(
-    upstream: LiveIndex, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, quick: pytest.LogCaptureFixture
+    upstream: LiveIndex, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(source, "ROUND_SECONDS", 3)
     monkeypatch.setattr(source, "monotonic", count().__next__)
-    with served(create_app(upstream)) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+    with served(create_app(upstream)) as one, polled(f"http://127.0.0.1:{one.port}", round_seconds=3) as feed:
         feed.start(live)
         for spot in range(4, 9):
             upstream.update([book(number, spot) for number in (1, 2, 3)])
             eventually(lambda spot=spot: spots(live) == dict.fromkeys((1, 2, 3), str(spot)))  # type: ignore[misc]  # a default has no type
-        assert "only 2 of 3 pairs were requested in 3 seconds" in quick.text
+        assert "only 2 of 3 pairs were requested in 3 seconds" in logged.text
         upstream.retract(pair(3))
-        eventually(lambda: "recovered" in quick.text)
+        eventually(lambda: "recovered" in logged.text)
 
 
 def test_a_service_without_pairs_is_complete(live: LiveIndex):
-    with served(create_app(LiveIndex())) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+    with served(create_app(LiveIndex())) as one, polled(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)
         assert (feed.problem, feed.content.coverage.names_all_pairs) == (None, True)

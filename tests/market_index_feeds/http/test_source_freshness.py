@@ -11,8 +11,9 @@ from starlette.responses import Response
 
 from market_index import Freshness, LiveIndex, OrderBook
 from market_index.freshness import UNKNOWN
-from market_index_feeds import Feed, open_feed
+from market_index_feeds import Feed
 from market_index_http import create_app
+from tests.market_index_feeds.http.services import polled
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.service import served
 from tests.waiting import eventually
@@ -55,7 +56,7 @@ class TestFreshness:
 
         seen: list[Freshness] = []
         publish(upstream, 1)
-        with served(sometimes) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+        with served(sometimes) as one, polled(f"http://127.0.0.1:{one.port}") as feed:
             feed.start(live)
             assert live.current.freshness == fresh(1)
             failing.append(True)
@@ -89,7 +90,7 @@ class TestFreshness:
             shows(number)
             return asked[0] >= before + 2
 
-        with served(either) as one, open_feed(f"http://127.0.0.1:{one.port}") as feed:
+        with served(either) as one, polled(f"http://127.0.0.1:{one.port}") as feed:
             feed.start(live)
             for number in range(2, 62):
                 for worker in workers if number % 3 or number % 20 == 1 else workers[:1]:

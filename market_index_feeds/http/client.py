@@ -1,0 +1,262 @@
+"""GET requests to a service, with entity tags, on a few persistent connections.
+
+A timeout per read does not limit an exchange: a peer that sends one byte per second never exceeds it. So other threads
+carry the exchanges out, and the thread that waits for an outcome ends the exchange at its deadline: it shuts the socket
+down, which ends every read and write of it. A look-up of a host cannot be interrupted. Its thread is abandoned, and is
+a daemon: neither the feed nor the end of the process waits for it.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections import deque
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from queue import SimpleQueue
+from socket import SHUT_RDWR, socket
+from threading import Event, Thread
+from time import monotonic
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
+
+from attrs import frozen
+
+from market_index import Freshness
+from market_index.errors import safe_repr
+from market_index_feeds.errors import Unavailable, reason_of
+from market_index_feeds.http.freshness import freshness_in
+from market_index_feeds.http.limits import PollingLimits
+from market_index_feeds.medium import Progress
+
+MAX_IN_FLIGHT: Final = 8
+"""How many requests are in flight at the same time."""
+
+SLICE_SECONDS: Final = 0.1
+"""The maximum delay until a deadline, or the close of the feed, is noticed."""
+
+_PIECE_BYTES: Final = 64 * 1024
+# http.client accepts no other one.
+_IS_HOST: Final = re.compile(r"[^\x00-\x20\x7f]+").fullmatch
+# A longer or malformed tag is ignored: it would take memory for each pair, or break the next request.
+_IS_ETAG: Final = re.compile(r'(W/)?"[!#-~]{0,256}"', re.ASCII).fullmatch
+
+
+class NotFound(Unavailable):
+    """The service responds with 404."""
+
+
+class TooLarge(Unavailable):
+    """The body of a response has more bytes than its limit."""
+
+
+@frozen
+class BaseUrl:
+    """The parts of the base URL of a service."""
+
+    is_https: bool
+    host: str
+    port: int
+    prefix: str
+
+    @classmethod
+    def parse(cls, text: str) -> BaseUrl:
+        """Parse a base URL. Raises `ValueError` if it is not one."""
+        parts = urlsplit(text)
+        host = parts.hostname or ""
+        if not _IS_HOST(host) or parts.port == 0 or parts.username is not None or parts.query or parts.fragment:
+            raise ValueError("it must be the base URL of a service, such as http://127.0.0.1:8000")
+        is_https = parts.scheme == "https"
+        return cls(is_https, host, parts.port or (443 if is_https else 80), parts.path.rstrip("/"))
+
+
+@frozen
+class ServiceRequest:
+    """A target, the entity tag of its known content or an empty text, and the limit of the body."""
+
+    target: str
+    etag: str
+    max_bytes: int
+
+
+@frozen
+class ServiceResponse:
+    """A response: its body, or None if it is unchanged (304); its entity tag; its freshness."""
+
+    body: bytes | None
+    etag: str
+    freshness: Freshness
+
+
+Outcome: TypeAlias = ServiceResponse | Unavailable
+"""A response, or why there is none."""
+
+
+class Exchange:
+    """A request and its outcome. One thread runs it, another one waits for the outcome."""
+
+    def __init__(self, request: ServiceRequest, seconds: float) -> None:
+        self.is_ended = False
+        self._request = request
+        self._seconds = seconds
+        self._deadline = monotonic() + seconds
+        self._socket: socket | None = None
+        self._result: Future[Outcome] = Future()
+
+    def outcome(self, stop: Event, progress: Progress | None) -> Outcome:
+        """Wait for the outcome until the deadline or `stop`. `progress` is called repeatedly, and may raise."""
+        while True:
+            if progress is not None:
+                progress(0, 0)
+            try:
+                return self._result.result(SLICE_SECONDS)
+            except Unavailable as error:
+                return error
+            except TimeoutError:
+                pass
+            if stop.is_set():
+                self.end()
+                return Unavailable("the feed is closed")
+            if monotonic() > self._deadline:
+                self.end()
+                return Unavailable(f"no response to {self._request.target} within {self._seconds:g} seconds")
+
+    def end(self) -> None:
+        """End all waits for the connected socket. If there is none yet, nothing is sent on it."""
+        self.is_ended = True
+        if self._socket is not None:
+            with suppress(OSError):  # the peer has already closed it
+                # Not the method of a TLS socket: it also clears what the other thread uses.
+                socket.shutdown(self._socket, SHUT_RDWR)
+
+    def run(self, connection: HTTPConnection) -> None:
+        """Set the outcome. The connection is closed, unless it can be used again."""
+        try:
+            self._result.set_result(self._respond(connection))
+        except Exception as error:  # noqa: BLE001  # it is raised in the thread that waits
+            connection.close()
+            self._result.set_exception(_as_unavailable(error))
+
+    def _respond(self, connection: HTTPConnection) -> Outcome:
+        """Send the request on an open connection, or on a new one."""
+        if connection.sock is not None:
+            with suppress(OSError, HTTPException):  # the service may have closed it; a new one raises other errors
+                return self._send(connection)
+            connection.close()
+        self._require_active()
+        connection.connect()
+        # From here on, only `end` limits the time.
+        connection.sock.settimeout(None)
+        return self._send(connection)
+
+    def _send(self, connection: HTTPConnection) -> Outcome:
+        self._socket = connection.sock
+        self._require_active()
+        headers = {"If-None-Match": self._request.etag} if self._request.etag else {}
+        connection.request("GET", self._request.target, headers=headers)
+        with connection.getresponse() as response:
+            return _read(response, self._request)
+
+    def _require_active(self) -> None:
+        if self.is_ended:
+            raise Unavailable("the exchange has ended")
+
+
+class ServiceClient:
+    """A client of the service at a base URL, for one thread at a time. `stop` ends all waits."""
+
+    def __init__(self, url: BaseUrl, limits: PollingLimits, stop: Event) -> None:
+        self._url = url
+        self._limits = limits
+        self._stop = stop
+        self._tls = ssl.create_default_context() if url.is_https else None
+        # None ends all threads.
+        self._queue: SimpleQueue[Exchange | None] = SimpleQueue()
+        self._threads = 0
+
+    def get(self, request: ServiceRequest, progress: Progress | None = None) -> ServiceResponse:
+        """Return the response to a request. Raises `Unavailable`, `NotFound` and `TooLarge`."""
+        (outcome,) = self.get_all([request], progress)
+        if isinstance(outcome, Unavailable):
+            raise outcome
+        return outcome
+
+    def get_all(self, requests: Iterable[ServiceRequest], progress: Progress | None) -> Generator[Outcome, None, None]:
+        """Yield the outcomes of requests in their order.
+
+        If the generator is closed early, it ends those that are in flight, and the client can only be closed.
+        """
+        in_flight: deque[Exchange] = deque()
+        try:
+            for request in requests:
+                in_flight.append(self._start(request, len(in_flight)))
+                if len(in_flight) == MAX_IN_FLIGHT:
+                    yield self._first_outcome(in_flight, progress)
+            while in_flight:
+                yield self._first_outcome(in_flight, progress)
+        finally:
+            for exchange in in_flight:
+                exchange.end()
+
+    def close(self) -> None:
+        """Close all connections that are not in use. The other ones are closed after their use."""
+        self._queue.put(None)
+
+    def _start(self, request: ServiceRequest, in_flight: int) -> Exchange:
+        """Start an exchange. There is a thread for each one in flight, so that none waits for another one."""
+        exchange = Exchange(request, self._limits.exchange_seconds)
+        if self._threads == in_flight:
+            Thread(target=self._run, name=f"requests to {self._url.host}", daemon=True).start()
+            self._threads += 1
+        self._queue.put(exchange)
+        return exchange
+
+    def _first_outcome(self, in_flight: deque[Exchange], progress: Progress | None) -> Outcome:
+        outcome = in_flight[0].outcome(self._stop, progress)
+        if in_flight.popleft().is_ended:
+            self._threads -= 1  # its thread ends
+        return outcome
+
+    def _run(self) -> None:
+        """Run exchanges on one connection, until `close` or one that was ended."""
+        with closing(self._new_connection()) as connection:
+            while (exchange := self._queue.get()) is not None:
+                exchange.run(connection)
+                if exchange.is_ended:
+                    return
+        self._queue.put(None)
+
+    def _new_connection(self) -> HTTPConnection:
+        host, port, seconds = self._url.host, self._url.port, self._limits.connect_seconds
+        if self._tls is None:
+            return HTTPConnection(host, port, timeout=seconds)
+        return HTTPSConnection(host, port, timeout=seconds, context=self._tls)
+
+
+def _read(response: HTTPResponse, request: ServiceRequest) -> Outcome:
+    """Return the outcome of a request. Raises `Unavailable` if the connection cannot be used again."""
+    body = bytearray()
+    # Small pieces: neither an announced length nor many tiny chunks decide how much memory is allocated.
+    while piece := response.read1(_PIECE_BYTES):
+        body += piece
+        if len(body) > request.max_bytes:
+            raise TooLarge(f"response to {request.target} must have at most {request.max_bytes} bytes, got more")
+    if response.length:
+        raise Unavailable(f"response to {request.target} was cut off {response.length} bytes before its end")
+    if response.status == 304 and request.etag:
+        return ServiceResponse(None, request.etag, freshness_in(response.headers))
+    if response.status == 200:
+        tag = response.getheader("ETag", "")
+        return ServiceResponse(bytes(body), tag if _IS_ETAG(tag) else "", freshness_in(response.headers))
+    kind = NotFound if response.status == 404 else Unavailable
+    text = safe_repr(str(body, "utf-8", "replace"))
+    return kind(f"response to {request.target} has status {response.status}: {text}")
+
+
+def _as_unavailable(error: Exception) -> Exception:
+    """Return an error of the network or of the peer as an `Unavailable` with a text that is safe to show."""
+    if isinstance(error, HTTPException) and not isinstance(error, OSError):
+        return Unavailable(f"response is not valid HTTP: {safe_repr(str(error))}")
+    return Unavailable(reason_of(error)) if isinstance(error, OSError | ValueError) else error

@@ -1,0 +1,392 @@
+"""Requests to services that are slow, endless, unreachable or not found, and what ends them."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from typing import TypeAlias
+
+import pytest
+
+from market_index import LiveIndex
+from market_index_feeds import FeedError, open_feed
+from market_index_feeds.http import client
+from market_index_feeds.http.client import BaseUrl
+from market_index_feeds.http.limits import PollingLimits
+from market_index_feeds.http.source import open_http_source
+from market_index_http import create_app
+from tests.faults import upstreams
+from tests.market_index_feeds.http.services import LIST, answering_in_bytes, polled
+from tests.market_index_feeds.made_up import pair, spots
+from tests.service import served
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thread
+
+Wrapper: TypeAlias = Callable[[upstreams.Answer], upstreams.Answer]
+
+TOO_LATE = r"no response to .* within 0\.1 seconds"
+
+
+def request_threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith("requests to ")]
+
+
+def closed_while_loading(url: str, is_loading: Event) -> str:
+    """Close a feed while another thread loads it, and return the error of that thread."""
+    feed = open_feed(url)
+    raised: list[str] = []
+    loading = in_thread(lambda: raised.append(raised_in_thread(lambda: feed.start(LiveIndex()))))
+    assert is_loading.wait(DEADLINE_SECONDS)
+    feed.close()
+    loading.join(DEADLINE_SECONDS)
+    assert not loading.is_alive()
+    return raised[0]
+
+
+@pytest.fixture
+def look_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Event, Event]]:
+    """Look-ups of hosts set the first event, and return the address of 127.0.0.1 once the second one is set."""
+    asked, found, getaddrinfo = Event(), Event(), socket.getaddrinfo
+
+    def slow(host: str, *arguments: object, **named: object) -> object:
+        if host != "service.example":
+            return getaddrinfo(host, *arguments, **named)  # type: ignore[arg-type]  # passed on as they are
+        asked.set()
+        found.wait()
+        return getaddrinfo("127.0.0.1", *arguments, **named)  # type: ignore[arg-type]  # passed on as they are
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    yield asked, found
+    found.set()
+
+
+class TestDeadline:
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            upstreams.continues,
+            upstreams.floods,
+            upstreams.drips_head,
+            upstreams.drips_body,
+            upstreams.lists_and_stalls,
+        ],
+    )
+    def test_the_deadline_covers_the_whole_exchange_and_its_thread_ends(self, answer: upstreams.Answer):
+        with upstreams.upstream(answer) as url:
+            with pytest.raises(FeedError, match=TOO_LATE):
+                polled(url, exchange_seconds=0.1).start(LiveIndex())
+            eventually(lambda: not request_threads())
+
+    def test_the_deadline_covers_the_connection(self):
+        with upstreams.unconnectable() as url, pytest.raises(FeedError, match=TOO_LATE):
+            polled(url, exchange_seconds=0.1).start(LiveIndex())
+
+    @pytest.mark.usefixtures("look_up")
+    def test_the_deadline_covers_the_look_up_of_the_host(self):
+        with pytest.raises(FeedError, match=TOO_LATE):
+            polled("http://service.example", exchange_seconds=0.1).start(LiveIndex())
+
+    def test_a_stalled_request_affects_no_later_one(self, logged: pytest.LogCaptureFixture, live: LiveIndex):
+        stalled: list[bytes] = []
+
+        def stalls(connection: socket.socket, request: bytes, done: Event) -> None:
+            while request:
+                if b"pair-list" not in request and live.current:
+                    stalled.append(request)
+                    done.wait()
+                connection.sendall(upstreams.answered(upstreams.LIST if b"pair-list" in request else upstreams.BOOK))
+                request = connection.recv(4096)
+
+        with upstreams.upstream(stalls) as url, polled(url, exchange_seconds=0.1) as feed:
+            feed.start(live)
+            eventually(lambda: len(stalled) > 3)
+            assert "no response to /trading-view/order-book" in logged.text
+            assert "no response to /trading-view/pair-list" not in logged.text
+
+
+class TestSize:
+    @pytest.mark.thorough
+    def test_a_million_pairs_are_too_many_bytes(self):
+        limit = PollingLimits().list_bytes
+        with (
+            upstreams.upstream(upstreams.lists_a_million) as url,
+            pytest.raises(FeedError, match=f"response to {LIST} must have at most {limit} bytes"),
+        ):
+            open_feed(url).start(LiveIndex())
+
+    @pytest.mark.parametrize(
+        ("framing", "body", "reason"),
+        [
+            (b"Content-Length: %d" % 10**15, b"{}", "was cut off"),
+            (b"Transfer-Encoding: chunked", b"2\r\n  \r\n" * 100_000 + b"0\r\n\r\n", "invalid pair list"),
+        ],
+        ids=["announced length", "tiny chunks"],
+    )
+    def test_a_response_takes_as_much_memory_as_its_body(self, framing: bytes, body: bytes, reason: str):
+        def answer(connection: socket.socket, _: bytes, __: Event) -> None:
+            connection.sendall(b"HTTP/1.1 200 OK\r\n%b\r\n\r\n%b" % (framing, body))
+
+        with upstreams.upstream(answer) as url:
+            feed = open_feed(url)
+            tracemalloc.start()
+            try:
+                with pytest.raises(FeedError, match=reason):
+                    feed.start(LiveIndex())
+                assert tracemalloc.get_traced_memory()[1] < 3_000_000
+            finally:
+                tracemalloc.stop()
+
+
+class TestClosing:
+    @pytest.mark.parametrize("answer", [upstreams.continues, upstreams.drips_body])
+    def test_closing_ends_a_response_and_its_thread(self, answer: upstreams.Answer):
+        asked = Event()
+        with upstreams.upstream(answer, asked) as url:
+            assert "the feed is closed" in closed_while_loading(url, asked)
+            eventually(lambda: not request_threads())
+
+    def test_closing_abandons_a_connection(self):
+        connecting = Event()
+        raised: list[str] = []
+        with upstreams.unconnectable() as url, open_feed(url) as feed:
+
+            def start() -> None:
+                feed.start(LiveIndex(), lambda *_: connecting.set())
+
+            loading = in_thread(lambda: raised.append(raised_in_thread(start)))
+            assert connecting.wait(DEADLINE_SECONDS)
+            feed.close()
+            loading.join(DEADLINE_SECONDS)
+        assert "FeedError" in raised[0]
+
+    def test_closing_abandons_a_look_up_and_nothing_is_sent_after_it(self, look_up: tuple[Event, Event]):
+        asked, found = look_up
+        received: list[bytes] = []
+        with upstreams.upstream(lambda _, request, __: received.append(request)) as url:
+            port = url.rpartition(":")[2]
+            assert "the feed is closed" in closed_while_loading(f"http://service.example:{port}", asked)
+            found.set()
+            eventually(lambda: received)
+            assert received == [b""]
+
+    def test_an_ended_request_is_not_sent_again(self):
+        asked, connections = Event(), []
+
+        def stalls(connection: socket.socket, request: bytes, done: Event) -> None:
+            connections.append(connection)
+            connection.sendall(upstreams.answered(upstreams.LIST))
+            connection.recv(4096)
+            asked.set()
+            done.wait()
+
+        with upstreams.upstream(stalls) as url:
+            assert "closed" in closed_while_loading(url, asked)
+            eventually(lambda: not request_threads())
+            assert len(connections) == 1
+
+    def test_an_exception_of_progress_ends_the_loading_and_its_thread(self):
+        class EndedError(Exception):
+            pass
+
+        def end(_: int, __: int) -> None:
+            if asked.is_set():
+                raise EndedError
+
+        asked = Event()
+        with upstreams.upstream(upstreams.continues, asked) as url:
+            with pytest.raises(EndedError):
+                open_feed(url).start(LiveIndex(), end)
+            eventually(lambda: not request_threads())
+
+    def test_a_round_that_is_interrupted_is_not_published(self, upstream: LiveIndex):
+        stop = Event()
+        with served(create_app(upstream)) as one:
+            updates = open_http_source(f"http://127.0.0.1:{one.port}").updates(stop, lambda *_: stop.set())
+            assert list(updates) == []
+
+    def test_a_feed_that_was_not_started_can_be_closed(self):
+        feed = open_feed("http://127.0.0.1:1")
+        feed.close()
+        with pytest.raises(RuntimeError, match="started once"):
+            feed.read()
+
+
+class TestConnections:
+    def test_a_connection_is_used_for_many_requests(self, live: LiveIndex):
+        connections: list[socket.socket] = []
+
+        def answers(connection: socket.socket, request: bytes, _: Event) -> None:
+            connections.append(connection)
+            while request:
+                connection.sendall(upstreams.answered(upstreams.LIST if b"pair-list" in request else upstreams.BOOK))
+                request = connection.recv(4096)
+
+        with upstreams.upstream(answers) as url, polled(url) as feed:
+            feed.start(live)
+            eventually(lambda: feed.books > 3)
+            assert len(connections) == 1
+
+    def test_a_connection_closed_by_the_service_is_replaced(self, live: LiveIndex):
+        """The service sends each response on a connection of its own, and closes it without notice."""
+        bodies = [upstreams.LIST, upstreams.BOOK] * 2
+        answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies]
+        with answering_in_bytes(*answers) as url, polled(url) as feed:
+            feed.start(live)
+            assert spots(live) == {1: "1"}
+            eventually(lambda: feed.books == 2)
+
+    def test_an_address_that_does_not_accept_is_abandoned(self):
+        with upstreams.unconnectable() as url, pytest.raises(FeedError, match="cannot be read: timed out"):
+            polled(url, connect_seconds=0.1).start(LiveIndex())
+
+    def test_another_address_of_the_host_is_tried(self, monkeypatch: pytest.MonkeyPatch):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            refusing = free.getsockname()
+        with upstreams.upstream(upstreams.lists_one) as url:
+            good = ("127.0.0.1", int(url.rpartition(":")[2]))
+            found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in (refusing, good)]
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+            assert spots(open_feed("http://service.example").read()) == {1: "1"}
+
+
+class TestTls:
+    @pytest.fixture
+    def secured(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wrapper:
+        """Returns an answer over TLS, whose authority is trusted."""
+        import trustme  # here: the other tests do not need it
+
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("localhost").configure_cert(context)
+
+        def secured(answer: upstreams.Answer) -> upstreams.Answer:
+            def speaks_tls(connection: socket.socket, _: bytes, done: Event) -> None:
+                with suppress(ssl.SSLError), context.wrap_socket(connection, server_side=True) as encrypted:
+                    answer(encrypted, encrypted.recv(4096), done)
+
+            return speaks_tls
+
+        return secured
+
+    def test_books_are_read(self, secured: Wrapper):
+        with upstreams.upstream(secured(upstreams.lists_one), reads=False) as url:
+            assert spots(open_feed(url.replace("http://127.0.0.1", "https://localhost")).read()) == {1: "1"}
+
+    def test_the_certificate_is_verified(self, secured: Wrapper):
+        with (
+            upstreams.upstream(secured(upstreams.lists_one), reads=False) as url,
+            pytest.raises(FeedError, match="certificate verify failed"),
+        ):
+            open_feed(url.replace("http", "https")).read()
+
+    def test_closing_ends_a_response_and_its_thread(self, secured: Wrapper):
+        asked = Event()
+
+        def stalls(_: socket.socket, __: bytes, done: Event) -> None:
+            asked.set()
+            done.wait()
+
+        with upstreams.upstream(secured(stalls), reads=False) as url:
+            closed_while_loading(url.replace("http://127.0.0.1", "https://localhost"), asked)
+            eventually(lambda: not request_threads())
+
+    def test_the_deadline_covers_the_handshake(self):
+        with upstreams.upstream(lambda *_: _[2].wait(), reads=False) as url, pytest.raises(FeedError, match=TOO_LATE):
+            polled(url.replace("http", "https"), exchange_seconds=0.1).start(LiveIndex())
+
+    def test_https_is_used_for_an_https_url(self, live: LiveIndex):
+        with served(create_app(live)) as one, pytest.raises(FeedError, match=r"SSL"):
+            open_feed(f"https://127.0.0.1:{one.port}").start(live)
+
+
+class TestErrors:
+    def test_a_truncated_response_is_reported_as_truncated(self, live: LiveIndex):
+        cut_off = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"pairs":[]}'
+        with (
+            answering_in_bytes(cut_off) as url,
+            pytest.raises(FeedError, match=f"response to {LIST} was cut off 5 bytes before its end"),
+        ):
+            open_feed(url).start(live)
+
+    def test_an_unreachable_service_is_one_clear_error(self, live: LiveIndex):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        with pytest.raises(FeedError, match="cannot be read: Connection refused"):
+            open_feed(f"http://127.0.0.1:{port}").start(live)
+        with pytest.raises(FeedError, match="cannot be read: Connection refused"):
+            open_feed(f"http://127.0.0.1:{port}").read_order_book(pair(1))
+
+    def test_the_text_of_a_peer_is_escaped(self):
+        with (
+            upstreams.upstream(upstreams.speaks_to_terminals) as url,
+            pytest.raises(FeedError, match="response is not valid HTTP: ") as raised,
+        ):
+            open_feed(url).start(LiveIndex())
+        assert str(raised.value).isprintable()
+
+    def test_a_defect_is_raised(self, upstream: LiveIndex, monkeypatch: pytest.MonkeyPatch):
+        def fail(_: object) -> None:
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(client, "freshness_in", fail)
+        with served(create_app(upstream)) as one, pytest.raises(RuntimeError, match="a defect"):
+            open_feed(f"http://127.0.0.1:{one.port}").read()
+
+    def test_an_invalid_entity_tag_is_not_sent(self, live: LiveIndex):
+        asked: list[bytes] = []
+
+        def tags(connection: socket.socket, request: bytes, _: Event) -> None:
+            while request:
+                asked.append(request)
+                body = upstreams.LIST if b"pair-list" in request else upstreams.BOOK
+                connection.sendall(upstreams.answered(body, more=b'ETag: "a\r\n b\x1b"\r\n'))
+                request = connection.recv(4096)
+
+        with upstreams.upstream(tags) as url, polled(url) as feed:
+            feed.start(live)
+            eventually(lambda: feed.books > 2)
+            assert spots(live) == {1: "1"}
+        assert b"If-None-Match" not in b"".join(asked)
+
+
+class TestBaseUrl:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "http://",
+            "http:///path",
+            "http://user:secret@host",
+            "http://host?x=1",
+            "http://host#x",
+            "http://host:x",
+            "http://host:0",
+            "http://[::1",
+            "http://exa mple:80",
+        ],
+    )
+    def test_an_invalid_base_url_is_an_error(self, source: str):
+        with pytest.raises(FeedError, match="cannot be opened") as raised:
+            open_feed(source)
+        assert "secret" not in str(raised.value)
+
+    @pytest.mark.parametrize("source", ["http://a..b:80/", "http://127.0.0.1:9/pä", f"http://{'x' * 70}:80"])
+    def test_an_unusable_host_is_one_clear_error(self, source: str):
+        with pytest.raises(FeedError, match="cannot be read"):
+            open_feed(source).read()
+
+    def test_the_scheme_may_be_in_upper_case(self):
+        assert repr(open_feed("HTTP://127.0.0.1:1\n").source) == repr("'HTTP://127.0.0.1:1\\n'")
+
+    @pytest.mark.parametrize(
+        ("url", "port"), [("http://[::1]", 80), ("https://[::1]/", 443), ("HTTPS://[::1]:80/a/", 80)]
+    )
+    def test_the_default_port_is_that_of_the_scheme(self, url: str, port: int):
+        parsed = BaseUrl.parse(url)
+        assert (parsed.host, parsed.port) == ("::1", port)
