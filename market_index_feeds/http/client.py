@@ -98,11 +98,11 @@ class Exchange:
     """A request and its outcome. One thread runs it, another one waits for the outcome."""
 
     def __init__(self, request: ServiceRequest, seconds: float) -> None:
-        self.is_ended = False
         self._request = request
         self._seconds = seconds
         self._deadline = monotonic() + seconds
         self._socket: socket | None = None
+        self._is_ended = False
         self._result: Future[Outcome] = Future()
 
     def outcome(self, stop: Event, progress: Progress | None) -> Outcome:
@@ -125,11 +125,10 @@ class Exchange:
 
     def end(self) -> None:
         """End all waits for the connected socket. If there is none yet, nothing is sent on it."""
-        self.is_ended = True
+        self._is_ended = True
         if self._socket is not None:
             with suppress(OSError):  # the peer has already closed it
-                # Not the method of a TLS socket: it also clears what the other thread uses.
-                socket.shutdown(self._socket, SHUT_RDWR)
+                self._socket.shutdown(SHUT_RDWR)
 
     def run(self, connection: HTTPConnection) -> None:
         """Set the outcome. The connection is closed, unless it can be used again."""
@@ -160,7 +159,7 @@ class Exchange:
             return _read(response, self._request)
 
     def _require_active(self) -> None:
-        if self.is_ended:
+        if self._is_ended:
             raise Unavailable("the exchange has ended")
 
 
@@ -207,7 +206,7 @@ class ServiceClient:
     def _start(self, request: ServiceRequest, in_flight: int) -> Exchange:
         """Start an exchange. There is a thread for each one in flight, so that none waits for another one."""
         exchange = Exchange(request, self._limits.exchange_seconds)
-        if self._threads == in_flight:
+        if self._threads <= in_flight:
             Thread(target=self._run, name=f"requests to {self._url.host}", daemon=True).start()
             self._threads += 1
         self._queue.put(exchange)
@@ -215,17 +214,14 @@ class ServiceClient:
 
     def _first_outcome(self, in_flight: deque[Exchange], progress: Progress | None) -> Outcome:
         outcome = in_flight[0].outcome(self._stop, progress)
-        if in_flight.popleft().is_ended:
-            self._threads -= 1  # its thread ends
+        in_flight.popleft()
         return outcome
 
     def _run(self) -> None:
-        """Run exchanges on one connection, until `close` or one that was ended."""
+        """Run exchanges on one connection until `close`."""
         with closing(self._new_connection()) as connection:
             while (exchange := self._queue.get()) is not None:
                 exchange.run(connection)
-                if exchange.is_ended:
-                    return
         self._queue.put(None)
 
     def _new_connection(self) -> HTTPConnection:

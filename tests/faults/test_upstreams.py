@@ -66,9 +66,20 @@ def test_a_signal_ends_a_reader_while_it_connects():
 
 
 def test_a_signal_ends_a_reader_while_it_looks_up_the_host():
-    never = "import socket, threading\nsocket.getaddrinfo = lambda *_, **__: threading.Event().wait()"
+    never = """
+import socket, threading
+def look_up(*_, **__):
+    print("looking up", flush=True)
+    threading.Event().wait()
+socket.getaddrinfo = look_up
+"""
     with upstreams.reader("http://service.example", never) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "looking up\n"
         process.send_signal(signal.SIGTERM)
-        assert "cannot be read" not in process.communicate(timeout=DEADLINE_SECONDS)[1], (
-            "only the signal may end the reader"
-        )
+        try:
+            assert "cannot be read" not in process.communicate(timeout=DEADLINE_SECONDS)[1], (
+                "only the signal may end the reader"
+            )
+        finally:
+            process.kill()

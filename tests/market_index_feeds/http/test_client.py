@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import threading
@@ -9,21 +10,22 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Event
+from threading import Barrier, Event
 from typing import TypeAlias
+from urllib.parse import unquote
 
 import pytest
 
-from market_index import LiveIndex
+from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index_feeds import FeedError, open_feed
 from market_index_feeds.http import client
-from market_index_feeds.http.client import BaseUrl
+from market_index_feeds.http.client import MAX_IN_FLIGHT, BaseUrl
 from market_index_feeds.http.limits import PollingLimits
 from market_index_feeds.http.source import open_http_source
 from market_index_http import create_app
 from tests.faults import upstreams
 from tests.market_index_feeds.http.services import LIST, answering_in_bytes, polled
-from tests.market_index_feeds.made_up import pair, spots
+from tests.market_index_feeds.made_up import book, pair, spots
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thread
 
@@ -231,6 +233,50 @@ class TestConnections:
             eventually(lambda: feed.books > 3)
             assert len(connections) == 1
 
+    def test_several_requests_are_in_flight(self):
+        all_asked = Barrier(MAX_IN_FLIGHT)
+        listed = MarketIndex(map(book, range(2 * MAX_IN_FLIGHT)))
+
+        def waits(connection: socket.socket, request: bytes, _: Event) -> None:
+            while request:
+                if b"pair-list" in request:
+                    body = wire.pair_list_to_json(listed.pair_list())
+                else:
+                    all_asked.wait(DEADLINE_SECONDS)
+                    base = unquote(re.search(rb"base=(.*)&", request)[1].decode())  # type: ignore[index]  # it matches
+                    body = wire.order_book_to_json(OrderBook(Pair(AssetId.parse(base), ADA)))
+                connection.sendall(upstreams.answered(body))
+                request = connection.recv(4096)
+
+        with upstreams.upstream(waits) as url:
+            assert open_feed(url).read() == listed
+
+    def test_the_rest_of_a_response_that_is_too_large_is_not_read_as_the_next_one(self, live: LiveIndex):
+        after: list[bytes] = []
+
+        def sends_two(connection: socket.socket, request: bytes, _: Event) -> None:
+            while b"pair-list" in request:
+                connection.sendall(upstreams.answered(upstreams.LIST))
+                request = connection.recv(4096)
+            connection.sendall(upstreams.answered(b" " * 200))
+            after.append(connection.recv(4096))
+
+        with upstreams.upstream(sends_two) as url, polled(url, book_bytes=100) as feed:
+            feed.start(live)
+            eventually(lambda: len(after) > 2)
+        assert set(after) == {b""}
+
+    def test_a_used_connection_that_fails_is_replaced(self, live: LiveIndex):
+        def fails(connection: socket.socket, request: bytes, _: Event) -> None:
+            connection.sendall(upstreams.answered(upstreams.LIST if b"pair-list" in request else upstreams.BOOK))
+            connection.recv(4096)
+            connection.sendall(b"not HTTP\r\n")
+
+        with upstreams.upstream(fails) as url, polled(url) as feed:
+            feed.start(live)
+            eventually(lambda: feed.books > 2)
+            assert feed.problem is None
+
     def test_a_connection_closed_by_the_service_is_replaced(self, live: LiveIndex):
         """The service sends each response on a connection of its own, and closes it without notice."""
         bodies = [upstreams.LIST, upstreams.BOOK] * 2
@@ -239,6 +285,22 @@ class TestConnections:
             feed.start(live)
             assert spots(live) == {1: "1"}
             eventually(lambda: feed.books == 2)
+
+    def test_a_response_may_take_longer_than_a_connection(self):
+        slices: list[int] = []
+        late = Event()
+
+        def count(_: int, __: int) -> None:
+            slices.append(1)
+            if len(slices) > 3:
+                late.set()
+
+        def answers_late(connection: socket.socket, request: bytes, done: Event) -> None:
+            late.wait()
+            upstreams.lists_one(connection, request, done)
+
+        with upstreams.upstream(answers_late) as url:
+            assert spots(polled(url, connect_seconds=0.05).read(count)) == {1: "1"}
 
     def test_an_address_that_does_not_accept_is_abandoned(self):
         with upstreams.unconnectable() as url, pytest.raises(FeedError, match="cannot be read: timed out"):
