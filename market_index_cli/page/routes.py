@@ -21,7 +21,6 @@ _POLICY: Final = (
 
 _HEADERS: Final = (
     (b"content-security-policy", _POLICY),
-    (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
 

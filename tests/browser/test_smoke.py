@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 from market_index import ADA, LiveIndex, OrderBook, Pair
 from market_index_cli.terminal import ticker
 from tests.browser.visit import ladder_rows, visited, visiting
@@ -39,6 +41,27 @@ def test_numbers_without_an_exact_float_are_shown_to_the_last_digit(browser: Bro
         assert facts["Spot"] == most
         assert facts["Mid"] == "0.00000000000000000000000000025"
         assert facts["Spread"] == "0.0000000000000000000000000001"
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("delete JSON.rawJSON;", "This browser rounds large numbers. It must be Chrome 116,"),
+        ("", "The service sent an invalid response."),
+    ],
+    ids=["detected", "not detected"],
+)
+def test_a_browser_without_the_source_text_of_numbers_shows_none(
+    browser: Browser, sample_service: Service, missing: str, message: str
+):
+    without_source = (
+        "const parse = JSON.parse; JSON.parse = (text, reviver) => parse(text, reviver && ((k, v) => reviver(k, v)));"
+    )
+    with visiting(browser, sample_service.port) as visit:
+        visit.page.add_init_script(missing + without_source)
+        visit.open(SNEK_ADA)
+        visit.contains("#alert", message)
+        assert visit.ladder() == []
 
 
 def test_a_published_change_is_shown(browser: Browser):

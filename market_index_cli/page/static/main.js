@@ -19,6 +19,7 @@ const welcome = document.getElementById("welcome");
 const narrow = matchMedia("(max-width: 699px)");
 const MAX_AGE_MILLISECONDS = 15000;
 const REFRESH_MILLISECONDS = 1000;
+const TOO_OLD = "This browser rounds large numbers. It must be Chrome 116, Firefox 135, Safari 18.4 or later.";
 
 const pairs = pairList();
 const list = new PairList(showList);
@@ -38,6 +39,8 @@ let problem = null;
 
 /** Request all that is shown: the health, the pairs, and the book if it is tracked. A newly selected book comes first. */
 async function poll(signal) {
+  // Browsers have it since they pass the source text of a number to the reviver of JSON.parse.
+  if (!("rawJSON" in JSON)) throw new ServiceError(TOO_OLD);
   const health = refreshHealth(signal);
   const isNew = pair?.key && book.content === null && list.has(pair.key);
   if (isNew) await refreshBook(signal);

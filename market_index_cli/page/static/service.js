@@ -1,7 +1,7 @@
 // The client of the service: it polls the two endpoints with If-None-Match, so that an unchanged response is a 304, and
 // /healthz, which reports the state of the feed.
 
-import { decimal, readJson } from "./exact.js";
+import { decimal, parseExact } from "./exact.js";
 
 export const POLL_MILLISECONDS = 2000;
 export const MAX_POLL_MILLISECONDS = 30000;
@@ -106,7 +106,7 @@ function parsePairList(text) {
 }
 
 function parseOrderBook(text) {
-  const { spot, bids, asks } = readJson(text);
+  const { spot, bids, asks } = parseExact(text);
   return {
     spot: spot === null ? null : { text: spot, value: decimal(spot) },
     bids: bids.map(parseLevel),

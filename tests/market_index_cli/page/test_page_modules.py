@@ -13,19 +13,16 @@ from typing import Any
 
 import pytest
 
-from market_index import AssetId, format_price, wire
+from market_index import AssetId, format_price
 from market_index_cli.terminal import ticker
-from tests.page import HOSTILE_NAMES, PAGE, fixed, sample, token
+from tests.page import HOSTILE_NAMES, PAGE, fixed, token
 from tests.waiting import DEADLINE_SECONDS
 
 NODE = """
 import * as exact from "./exact.mjs";
 import * as names from "./names.mjs";
 import { readFileSync } from "node:fs";
-const { pairs, json, notPrices, spans, assets } = JSON.parse(readFileSync(0, "utf8"));
-const plain = (value) => value !== null && typeof value === "object"
-  ? Array.isArray(value) ? value.map(plain) : Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plain(v)]))
-  : typeof value === "bigint" ? `integer ${value}` : value;
+const { pairs, notPrices, spans, assets } = JSON.parse(readFileSync(0, "utf8"));
 const attempt = (work) => { try { return work(); } catch (error) { return error.constructor.name; } };
 console.log(JSON.stringify({
   sums: pairs.map(([a, b]) => {
@@ -36,7 +33,6 @@ console.log(JSON.stringify({
       exact.text(exact.times(one, 7n)), exact.position(one, exact.whole(0n), exact.add(one, other)),
     ];
   }),
-  json: json.map((text) => attempt(() => plain(exact.readJson(text)))),
   notPrices: notPrices.map((text) => attempt(() => exact.decimal(text))),
   spans: spans.map(([low, high, count]) => {
     const ticks = exact.ticks(exact.decimal(low), exact.decimal(high), count);
@@ -48,30 +44,6 @@ console.log(JSON.stringify({
 }));
 """
 
-JSON = [
-    '{"__proto__":1,"a":[1,{"b":"\\u00e9\\""}]}',
-    " [ ] ",
-    "18446744073709551615",
-    '{"a" : -3 , "b":null}',
-    "true",
-]
-NOT_JSON = [
-    "",
-    "[1",
-    "[1,]",
-    "{}x",
-    "1.5",
-    "1e5",
-    "01",
-    "{'a':1}",
-    '{"a" 1}',
-    '{"a":1',
-    "{1:1}",
-    "[1 2]",
-    '"\n"',
-    "]",
-    ",",
-]
 EDGE_PRICES = ["1e-28", str(2**96 - 1), "0.1", "0.10", "1", "4123.5", "0.0000044", "9007199254740993", "1e28"]
 
 
@@ -111,7 +83,6 @@ def inputs() -> dict[str, Any]:
     least, nine = (format_price(Decimal(f"{digit}e-28")) for digit in (1, 9))
     return {
         "pairs": [*zip(ones, others, strict=True), *zip(ones[:20], ones[:20], strict=True)],
-        "json": [*(wire.order_book_to_json(book).decode() for book in sample()), *JSON, *NOT_JSON],
         "notPrices": ["", "1.", ".5", "-1", "+1", "1e5", " 1", "1\n", "0x1", "1_0", "\u0661", None, 5, ["1"]],
         "spans": [
             ("0", "5266451", 4),
@@ -160,20 +131,6 @@ def test_the_modules_compute_as_exactly_as_fractions(computed: tuple[dict[str, A
     assert found["grouped"] == [f"{n:,}" for n in (0, 999, 1000, 2**53 + 1, 2**64 - 1)]
     assert found["totals"] == [str(2**64 - 1), str(2**64), str(2**64 + 2**53 + 1)]
     assert set(found["notPrices"]) == {"SyntaxError"}
-
-
-def test_the_modules_read_json_as_python_does_with_exact_integers(computed: tuple[dict[str, Any], dict[str, Any]]):
-    given, found = computed
-
-    def read(text: str) -> Any:
-        try:
-            return json.loads(text, parse_int=lambda digits: f"integer {digits}", parse_float=float)
-        except ValueError:
-            return "SyntaxError"
-
-    for text, result in zip(given["json"], found["json"], strict=True):
-        wanted = read(text)
-        assert result == ("SyntaxError" if isinstance(wanted, float) else wanted), text
 
 
 def test_ticks_are_round_numbers_with_exact_labels(computed: tuple[dict[str, Any], dict[str, Any]]):
