@@ -9,8 +9,7 @@ import click
 
 from market_index import AssetId, Freshness, InvalidAssetId, InvalidFreshness
 from market_index.errors import safe_repr
-from market_index_cli.server.hosts import read_host
-from market_index_cli.server.origins import read_origin
+from market_index_cli.server.origins import read_host, read_origin
 
 
 class Asset(click.ParamType[AssetId]):

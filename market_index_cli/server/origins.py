@@ -1,41 +1,47 @@
-"""Validates origins of web pages: only the text that browsers send is accepted."""
+"""Validates the hosts and the origins of options: a text that browsers never send would never match a request."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
-from urllib.parse import urlsplit
 
 from market_index.errors import safe_repr
-from market_index_cli.server.hosts import read_host
 
-ANY_ORIGIN: Final = "*"
+_HOST: Final = r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])"
+_ORIGIN: Final = rf"http://{_HOST}(?!:80$)(?::[0-9]+)?|https://{_HOST}(?!:443$)(?::[0-9]+)?"
 
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+def read_host(text: str) -> str:
+    """Return the host in lower case: a name, or an address, with brackets for IPv6.
+
+    >>> read_host("Example.com"), read_host("127.0.0.1"), read_host("[::1]")
+    ('example.com', '127.0.0.1', '[::1]')
+    >>> read_host("example.com:8000")
+    Traceback (most recent call last):
+    ValueError: a host must be a name or an address without a port, such as example.com or [::1], got 'example.com:8000'
+
+    Raises:
+        ValueError: it is neither.
+    """
+    host = text.lower()
+    if re.fullmatch(_HOST, host):
+        return host
+    examples = "such as example.com or [::1]"
+    raise ValueError(f"a host must be a name or an address without a port, {examples}, got {safe_repr(text)}")
 
 
 def read_origin(text: str) -> str:
-    """Return the origin if it is `*` or as browsers send it: a scheme, a host and an optional port.
+    """Return the origin if it is `*`, or a scheme, a host in lower case, and a port unless it is the scheme's default.
 
     >>> read_origin("https://example.com"), read_origin("http://127.0.0.1:3000")
     ('https://example.com', 'http://127.0.0.1:3000')
     >>> read_origin("https://example.com/")
     Traceback (most recent call last):
-    ValueError: an origin must be as browsers send it, https://example.com, got 'https://example.com/'
+    ValueError: an origin must be as browsers send it, such as https://example.com, got 'https://example.com/'
 
     Raises:
-        ValueError: browsers do not send this text as an origin, so it would never match.
+        ValueError: browsers do not send this text as an origin.
     """
-    if text == ANY_ORIGIN:
+    if text == "*" or re.fullmatch(_ORIGIN, text):
         return text
-    try:
-        parts = urlsplit(text)
-        name, scheme, port = parts.hostname or "", parts.scheme, parts.port
-        host = read_host(f"[{name}]" if ":" in name else name)
-    except ValueError:
-        scheme, host, port = "", "", None
-    if scheme not in _DEFAULT_PORTS:
-        raise ValueError(f"an origin must be as browsers send it, such as https://example.com, got {safe_repr(text)}")
-    origin = f"{scheme}://{host}{'' if port in {None, _DEFAULT_PORTS[scheme]} else f':{port}'}"
-    if text != origin:
-        raise ValueError(f"an origin must be as browsers send it, {origin}, got {safe_repr(text)}")
-    return origin
+    raise ValueError(f"an origin must be as browsers send it, such as https://example.com, got {safe_repr(text)}")

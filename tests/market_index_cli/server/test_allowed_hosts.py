@@ -17,7 +17,7 @@ from tests.service import Client, HttpResponse, Service, served
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with served(AllowedHosts(create_app(LiveIndex()), ["Index.example", "[::1]"])) as running:
+    with served(AllowedHosts(create_app(LiveIndex()), ["index.example", "[::1]"])) as running:
         yield running
 
 
@@ -26,13 +26,27 @@ def fetch(service: Service, fields: str) -> HttpResponse:
         return client.send(f"GET /trading-view/pair-list HTTP/1.1\r\n{fields}\r\n".encode())
 
 
-@pytest.mark.parametrize("host", ["index.example", "INDEX.example:8000", "[::1]", "[::1]:80", "[0::1]:80"])
+@pytest.mark.parametrize("host", ["index.example", "INDEX.example:8000", "index.example:", "[::1]", "[::1]:80"])
 def test_an_allowed_host_is_accepted_with_any_port(service: Service, host: str):
     assert fetch(service, f"Host: {host}\r\n").status == 200
 
 
 @pytest.mark.parametrize(
-    "host", ["", "page.example", "index.example.page.example", "index.example@page.example", "[::1", "[::2]:80"]
+    "host",
+    [
+        "",
+        ":80",
+        "page.example",
+        "index.example.page.example",
+        "index.example@page.example",
+        "index.example:http",
+        "index.example:80:80",
+        "index.example/",
+        "::1",
+        "[::1",
+        "[::1]80",
+        "[::2]:80",
+    ],
 )
 def test_any_other_host_is_400(service: Service, host: str):
     answer = fetch(service, f"Host: {host}\r\n")

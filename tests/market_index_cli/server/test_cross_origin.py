@@ -134,4 +134,6 @@ def test_origins_can_be_given_by_a_variable(tmp_path: Path):
 def test_an_invalid_origin_is_a_usage_error():
     done = invoke("serve", SAMPLE, "--cors-origin", f"{PAGE}/")
     assert done.returncode == 2
-    assert "an origin must be as browsers send it, https://page.example, got 'https://page.example/'" in done.stderr
+    assert (
+        "an origin must be as browsers send it, such as https://example.com, got 'https://page.example/'" in done.stderr
+    )
