@@ -158,9 +158,9 @@ def serve(
     API. The variable MARKET_INDEX_FEED can also name FEED.
     """
     with server_imports():
-        from market_index_cli.server.connection import Limits, connections_allowed  # noqa: PLC0415  # no web stack elsewhere
+        from market_index_cli.server.connection import ClientLimits, connections_allowed  # noqa: PLC0415  # no web stack elsewhere
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
-    limits = Limits(head_timeout, keep_alive_timeout, send_timeout, max_connections or connections_allowed())
+    limits = ClientLimits(head_timeout, keep_alive_timeout, send_timeout, max_connections or connections_allowed())
     settings = Settings(
         source, history, access_log, max_age, max_stale, max_quiet, cors_origins, allowed_hosts, limits, workers, page
     )

@@ -12,10 +12,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from market_index_cli.descriptors import RESERVED_DESCRIPTORS
-from market_index_cli.server.connection import Connection, Limits, Waiting, close_overdue
+from market_index_cli.server.connection import ClientLimits, LimitedConnection, Waiting
 
 GRACE_SECONDS: Final = 10
-"""How long a shutdown waits for responses in flight: longer than `UNREAD_SECONDS`."""
+"""How long a shutdown waits for responses in flight. Then uvicorn cancels them, and logs an error for each."""
+
+UNREAD_SECONDS: Final = 9.0
+"""How long a shutdown waits for clients that do not read."""
 
 _ACCEPTED_PER_TICK: Final = RESERVED_DESCRIPTORS // 8
 """The most connections that the event loop accepts per iteration. It takes four iterations to count and close them."""
@@ -70,18 +73,20 @@ class Server(uvicorn.Server):
         app: ASGIApp,
         *,
         access_log: bool = False,
-        limits: Limits | None = None,
+        limits: ClientLimits | None = None,
+        unread_seconds: float = UNREAD_SECONDS,
         any_origin: bool = False,
         on_listening: Callable[[socket.socket], object] | None = None,
     ) -> None:
-        limits = limits or Limits()
+        limits = limits or ClientLimits()
         self._send_seconds = limits.send_seconds
+        self._unread_seconds = unread_seconds
         self._waiting: Waiting = {}
         super().__init__(
             uvicorn.Config(
                 app,
                 # uvicorn calls it like a class.
-                http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits, waiting=self._waiting)),
+                http=cast("type[asyncio.Protocol]", partial(LimitedConnection, limits=limits, waiting=self._waiting)),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -107,8 +112,19 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Close overdue connections. uvicorn calls this ten times per second."""
-        close_overdue(self._waiting, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        for connection in [one for one, deadline in self._waiting.items() if deadline <= now]:
+            connection.close_or_wait()
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for responses in flight, but less long for clients that do not read theirs."""
+        asyncio.get_running_loop().call_later(self._unread_seconds, self._disconnect_waiting)
+        await super().shutdown(sockets)
+
+    def _disconnect_waiting(self) -> None:
+        for connection in self._waiting:
+            connection.transport.abort()
 
     def end(self) -> None:
         """Request the end of the server, which may not have started yet; `should_exit` is set."""

@@ -18,7 +18,7 @@ from market_index_cli.descriptors import require_open_files
 from market_index_cli.errors import feed_errors, listen_errors
 from market_index_cli.page.routes import page_routes
 from market_index_cli.server.allowed_hosts import AllowedHosts
-from market_index_cli.server.connection import Limits
+from market_index_cli.server.connection import ClientLimits
 from market_index_cli.server.cross_origin import CrossOrigin
 from market_index_cli.server.http_server import GRACE_SECONDS, Server, bind
 from market_index_cli.server.pauses import short_pauses
@@ -40,7 +40,7 @@ class Settings:
     max_quiet: float | None
     cors_origins: tuple[str, ...]
     allowed_hosts: tuple[str, ...]
-    limits: Limits
+    limits: ClientLimits
     workers: int
     page: bool
 

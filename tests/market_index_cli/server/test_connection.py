@@ -10,13 +10,14 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Event
 from typing import Literal
-from unittest.mock import Mock
 
 import pytest
+import uvicorn
 from anyio import to_thread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from market_index import LiveIndex, OrderBook, wire
 from market_index_cli.descriptors import RESERVED_DESCRIPTORS
@@ -24,8 +25,8 @@ from market_index_cli.server.connection import (
     MAX_HEAD_BYTES,
     MAX_PARAMETERS,
     MAX_TARGET_BYTES,
-    Connection,
-    Limits,
+    ClientLimits,
+    LimitedConnection,
     connections_allowed,
 )
 from market_index_cli.server.http_server import Server
@@ -71,7 +72,7 @@ class Slow:
 @contextmanager
 def limited(**limits: int) -> Iterator[Service]:
     app = create_app(LiveIndex())
-    with served(app, Server(app, limits=Limits(**limits))) as service:
+    with served(app, Server(app, limits=ClientLimits(**limits))) as service:
         yield service
 
 
@@ -220,7 +221,7 @@ class TestTime:
     def test_an_idle_connection_is_closed(self):
         live, request = deep_book()
         app = create_app(live)
-        limits = Limits(keep_alive_seconds=1, head_seconds=600)
+        limits = ClientLimits(keep_alive_seconds=1, head_seconds=600)
         with served(app, Server(app, limits=limits)) as service, closing(Client(service.port)) as client:
             for _ in range(2):
                 assert client.send(request + b"\r\n").status == 200
@@ -231,14 +232,14 @@ class TestTime:
     @pytest.mark.parametrize("sent", [b"x", b""])
     def test_a_client_can_read_its_response_after_the_deadline(self, sent: bytes, monkeypatch: pytest.MonkeyPatch):
         overdue = Event()
-        really = Connection.close_or_wait
+        really = LimitedConnection.close_or_wait
 
-        def close_or_wait(connection: Connection) -> None:
+        def close_or_wait(connection: LimitedConnection) -> None:
             really(connection)
             overdue.set()
 
-        monkeypatch.setattr(Connection, "close_or_wait", close_or_wait)
-        server = Server(in_one_message, limits=Limits(head_seconds=1, keep_alive_seconds=1))
+        monkeypatch.setattr(LimitedConnection, "close_or_wait", close_or_wait)
+        server = Server(in_one_message, limits=ClientLimits(head_seconds=1, keep_alive_seconds=1))
         with served(in_one_message, server) as service, closing(Client(service.port)) as client:
             client.socket.sendall(DEEP + b"Content-Length: 1000000\r\n\r\n")
             assert client.socket.recv(1) == b"H"
@@ -255,7 +256,7 @@ class TestTime:
     ):
         live, request = deep_book()
         app = create_app(live)
-        server = Server(app, limits=Limits(head_seconds=600, keep_alive_seconds=600, send_seconds=1))
+        server = Server(app, limits=ClientLimits(head_seconds=600, keep_alive_seconds=600, send_seconds=1))
         server.config.loop = loop
         with served(app, server) as service, closing(Client(service.port)) as client:
             client.socket.sendall((request + b"\r\n") * count)
@@ -269,7 +270,7 @@ class TestTime:
     def test_a_client_that_reads_slowly_gets_its_response(self):
         live, request = deep_book()
         app = create_app(live)
-        server = Server(app, limits=Limits(send_seconds=10))
+        server = Server(app, limits=ClientLimits(send_seconds=10))
         with served(app, server) as service, closing(Client(service.port)) as client:
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
             client.socket.sendall(request + b"Connection: close\r\n\r\n")
@@ -281,12 +282,25 @@ class TestTime:
             (book,) = live.current.values()
             assert received > len(wire.order_book_to_json(book))
 
-    @pytest.mark.parametrize("is_paused", [False, True])
-    def test_a_shutdown_disconnects_only_clients_that_do_not_read(self, is_paused: bool):
-        connection = Connection.__new__(Connection)
-        connection.flow, connection.transport = Mock(write_paused=is_paused), Mock()
-        connection._abort_if_unread()
-        assert connection.transport.abort.called is is_paused
+    def test_a_shutdown_disconnects_only_clients_that_do_not_read(self, caplog: pytest.LogCaptureFixture):
+        live, request = deep_book()
+        deep, slow = create_app(live), Slow()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await (slow if scope["path"] == "/slow" else deep)(scope, receive, send)
+
+        server = Server(app, limits=ClientLimits(head_seconds=600), unread_seconds=0)
+        with served(app, server) as service, ExitStack() as stack:
+            unread, waiting = (stack.enter_context(closing(Client(service.port))) for _ in range(2))
+            unread.socket.sendall(request + b"\r\n")
+            assert unread.socket.recv(1) == b"H"
+            waiting.socket.sendall(b"GET /slow HTTP/1.1\r\nHost: test\r\n\r\n")
+            assert slow.answering.wait(DEADLINE_SECONDS)
+            server.should_exit = True
+            eventually(lambda: len(server.server_state.connections) == 1)
+            slow.resume.set()
+            assert waiting.send(b"").status == 404
+        assert "Exception" not in caplog.text
 
     def test_other_systems_have_no_time_limit_for_sending(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
@@ -348,7 +362,7 @@ class TestNumber:
         self, caplog: pytest.LogCaptureFixture
     ):
         slow = Slow()
-        with served(slow, Server(slow, limits=Limits(connections=1))) as service, ExitStack() as stack:
+        with served(slow, Server(slow, limits=ClientLimits(connections=1))) as service, ExitStack() as stack:
             first = stack.enter_context(closing(Client(service.port)))
             first.socket.sendall(LIST + b"\r\n")
             assert slow.answering.wait(DEADLINE_SECONDS)
@@ -381,7 +395,7 @@ class TestNumber:
     ):
         live, request = deep_book()
         app = create_app(live)
-        server = Server(app, limits=Limits(connections=1))
+        server = Server(app, limits=ClientLimits(connections=1))
         server.config.loop = loop
         with served(app, server) as service, ExitStack() as stack:
             unread = stack.enter_context(closing(Client(service.port)))
@@ -411,13 +425,44 @@ class TestNumber:
 
     def test_the_limit_reserves_file_descriptors_for_feeds(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": 1024}.__getitem__)
-        assert connections_allowed() == Limits().connections == 1024 - RESERVED_DESCRIPTORS
+        assert connections_allowed() == ClientLimits().connections == 1024 - RESERVED_DESCRIPTORS
         monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": 10}.__getitem__)
         assert connections_allowed() == 1
         monkeypatch.setattr("os.sysconf", {"SC_OPEN_MAX": -1}.__getitem__)
         assert connections_allowed() > 1_000_000
         monkeypatch.delattr("os.sysconf")
         assert connections_allowed() == 1024 - RESERVED_DESCRIPTORS
+
+
+class TestUvicorn:
+    """What `LimitedConnection` uses of uvicorn."""
+
+    CONNECTION = (
+        *("connections", "cycle", "flow", "headers", "logger", "loop", "pipeline", "scope", "server_state"),
+        *("transport", "url", "on_body", "on_headers_complete", "on_response_complete", "send_400_response"),
+    )
+
+    def test_uvicorn_has_each_attribute_that_is_used(self):
+        slow = Slow()
+        # uvicorn's own protocol: `LimitedConnection` sets some of the attributes itself.
+        server = uvicorn.Server(uvicorn.Config(slow, http="httptools", ws="none", lifespan="off", log_config=None))
+        with served(slow, server) as service, closing(Client(service.port)) as client, ExitStack() as stack:
+            stack.callback(slow.resume.set)
+            client.socket.sendall((LIST + b"\r\n") * 2)
+            assert slow.answering.wait(DEADLINE_SECONDS)
+            (connection,) = server.server_state.connections
+            assert isinstance(connection, HttpToolsProtocol)
+            require(connection, *self.CONNECTION)
+            require(connection.flow, "resume_reading", "write_paused")
+            require(connection.server_state, "default_headers")
+            require(connection.cycle, "disconnected", "scope")
+            # The request that was not started; `cycle` is that of the last request.
+            assert [cycle for cycle, _ in connection.pipeline] == [connection.cycle]
+
+
+def require(owner: object, *names: str) -> None:
+    missing = [name for name in names if not hasattr(owner, name)]
+    assert not missing, f"uvicorn {uvicorn.__version__}: {type(owner).__name__} has no {', '.join(missing)}"
 
 
 @pytest.mark.parametrize("target", ["/trading-view/pair-list", "/nothing", "/" + "x" * 10_000])

@@ -15,7 +15,7 @@ from weakref import ref
 import pytest
 
 from market_index import LiveIndex
-from market_index_cli.server.connection import Connection
+from market_index_cli.server.connection import LimitedConnection
 from market_index_cli.server.pauses import short_pauses
 from market_index_http import create_app
 from tests.market_index_cli.server.test_connection import Slow
@@ -28,7 +28,7 @@ WAYS: Final[Mapping[str, bytes]] = {
     "without a request": b"",
     "in a head": HEAD,
     "after a response": REQUEST,
-    "after a last response": HEAD + b"Connection: close\r\n\r\n",
+    "after a last response": HEAD + b"LimitedConnection: close\r\n\r\n",
     "after an error": b"GET /none HTTP/1.1\r\nHost: test\r\n\r\n",
     "after a malformed request": b"\0\r\n\r\n",
     "in a body": HEAD.replace(b"GET", b"POST") + b"Content-Length: 9\r\n\r\n1",
@@ -145,16 +145,16 @@ def test_the_settings_are_restored():
 
 
 @pytest.fixture
-def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ref[Connection]]]:
+def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ref[LimitedConnection]]]:
     """Yield a reference to each connection from now on, without garbage collections."""
-    made: list[ref[Connection]] = []
-    connection_made = Connection.connection_made
+    made: list[ref[LimitedConnection]] = []
+    connection_made = LimitedConnection.connection_made
 
-    def recorded(self: Connection, transport: Transport) -> None:
+    def recorded(self: LimitedConnection, transport: Transport) -> None:
         made.append(ref(self))
         connection_made(self, transport)
 
-    monkeypatch.setattr(Connection, "connection_made", recorded)
+    monkeypatch.setattr(LimitedConnection, "connection_made", recorded)
     gc.disable()
     yield made
     gc.enable()
@@ -172,7 +172,7 @@ def reset(client: socket.socket) -> None:
 @pytest.mark.parametrize("close", [closed, reset])
 @pytest.mark.parametrize("way", WAYS)
 def test_no_connection_leaves_a_garbage_cycle(
-    connections: list[ref[Connection]], way: str, close: Callable[[socket.socket], None]
+    connections: list[ref[LimitedConnection]], way: str, close: Callable[[socket.socket], None]
 ):
     with served(create_app(LiveIndex())) as service:
         with closing(socket.create_connection(("127.0.0.1", service.port))) as client:
@@ -185,7 +185,7 @@ def test_no_connection_leaves_a_garbage_cycle(
 @pytest.mark.parametrize("close", [closed, reset])
 @pytest.mark.parametrize("requests", [1, 5])
 def test_no_connection_leaves_a_garbage_cycle_if_it_is_closed_before_the_response(
-    connections: list[ref[Connection]], requests: int, close: Callable[[socket.socket], None]
+    connections: list[ref[LimitedConnection]], requests: int, close: Callable[[socket.socket], None]
 ):
     slow = Slow()
     with served(slow) as service:
