@@ -98,7 +98,7 @@ def _serve(
         with listen_errors(host, port):
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()
-        # What was loaded has no cycles, and inspecting all of it blocks all threads for as long as it is large.
+        # A feed with a URL has full collections: they would inspect all that was loaded, which blocks all threads.
         gc.freeze()
         server.run([listener])
 

@@ -59,9 +59,8 @@ larger blocks. Short ones are the harder load, because each is a state in the hi
 A beat of the event loop is due every {BEAT_SECONDS * 1e3:g} ms. *Event loop blocked* is how late the beats are: how
 long a request waits that arrives at any time. The causes, and what bounds them from below:
 
-- *Garbage collections* block all threads. A full one would inspect all orders, for seconds. In `market-index serve` a
-  collection that freed nothing excludes what it inspected from later ones, so each inspects the few hundred objects
-  that are new. Without any collection, a cycle of references would never be freed.
+- *Garbage collections* block all threads. A full one would inspect all orders, for seconds. `market-index serve`
+  collects only young objects, so each collection inspects the few hundred objects that are new.
 - *Turns of the two threads*. The thread that applies changes needs the interpreter as the event loop does, and a turn
   lasts for the switch interval, which `market-index serve` sets to half a millisecond. A single step that does not
   return to the interpreter, as copying a list or decoding a line, takes its time.
