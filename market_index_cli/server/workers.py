@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from threading import Thread
@@ -36,13 +35,16 @@ It calls its second argument once it serves.
 """
 
 
-def supervise(work: Work, listener: socket.socket, workers: int, timeout: float) -> int:
+def supervise(
+    work: Work, listener: socket.socket, workers: int, timeout: float, *, restart_seconds: float = RESTART_SECONDS
+) -> int:
     """Run `work` in `workers` processes until a signal ends them. Return the exit code of this process.
 
-    A worker that ends is replaced. If one of the initial workers fails before it serves, all workers are ended and its
-    exit code is returned. Workers have `timeout` seconds to end, then they are killed.
+    A worker that ends is replaced, `restart_seconds` after its start at the earliest. If one of the initial workers
+    fails before it serves, all workers are ended and its exit code is returned. Workers have `timeout` seconds to end,
+    then they are killed.
     """
-    supervisor = _Supervisor(work, listener, timeout)
+    supervisor = _Supervisor(work, listener, timeout, restart_seconds)
     with ended_by_signals(supervisor.stop):
         try:
             return supervisor.run(workers)
@@ -51,10 +53,11 @@ def supervise(work: Work, listener: socket.socket, workers: int, timeout: float)
 
 
 class _Supervisor:
-    def __init__(self, work: Work, listener: socket.socket, timeout: float) -> None:
+    def __init__(self, work: Work, listener: socket.socket, timeout: float, restart_seconds: float) -> None:
         self._work = work
-        self._timeout = timeout
         self._listener = listener
+        self._timeout = timeout
+        self._restart_seconds = restart_seconds
         # The monotonic time of each worker's start, and an event that is set once it serves.
         self._workers: dict[BaseProcess, tuple[float, Event]] = {}
         self._should_exit = False
@@ -69,16 +72,16 @@ class _Supervisor:
             self._start()
         first = set(self._workers)
         while not self._should_exit:
-            wait([worker.sentinel for worker in self._workers], _POLL_SECONDS)
             for worker, (started, served) in list(self._workers.items()):
-                if self._should_exit or worker.exitcode is None:
+                if worker.exitcode is None:
                     continue
                 if worker in first and worker.exitcode > 0 and not served.is_set():
                     return worker.exitcode
-                del self._workers[worker]
-                LOG.warning("worker %s ended (%s); starting another", worker.pid, _ending(worker.exitcode))
-                self._sleep_until(started + RESTART_SECONDS)
-                self._start()
+                if monotonic() >= started + self._restart_seconds:
+                    del self._workers[worker]
+                    LOG.warning("worker %s ended (%s); starting another", worker.pid, _ending(worker.exitcode))
+                    self._start()
+            sleep(_POLL_SECONDS)
         return 0
 
     def end(self) -> None:
@@ -99,13 +102,6 @@ class _Supervisor:
             worker = self._spawning.Process(target=_in_worker, args=arguments, daemon=True)
             worker.start()
             self._workers[worker] = monotonic(), served
-
-    def _sleep_until(self, then: float) -> None:
-        """Sleep until a monotonic time, or until the supervisor should exit."""
-        while True:
-            sleep(0.05)
-            if self._should_exit or monotonic() >= then:
-                return
 
 
 def _ending(exit_code: int) -> str:

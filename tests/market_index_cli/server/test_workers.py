@@ -18,7 +18,7 @@ import pytest
 
 from market_index import OrderBook, wire
 from market_index_cli.server import serving, workers
-from market_index_cli.server.connection import Limits
+from market_index_cli.server.connection import ClientLimits
 from market_index_feeds import open_feed, open_store
 from tests.command import SAMPLE, Running, invoke, own_signals_and_logging, run, running
 from tests.market_index_feeds.made_up import pair
@@ -223,23 +223,23 @@ def test_standard_input_with_several_workers_is_a_usage_error():
     assert "can be read by only one process: omit --workers" in done.stderr
 
 
-def test_a_restart_waits_for_its_time_or_for_the_shutdown(monkeypatch: pytest.MonkeyPatch):
-    """Uses a fake clock, so the result does not depend on the speed of the machine."""
-    now = 0.0
+def serve_and_end(_: socket.socket, on_serving: Callable[[], object]) -> None:
+    on_serving()
 
-    def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
 
-    monkeypatch.setattr(workers, "sleep", sleep)
-    monkeypatch.setattr(workers, "monotonic", lambda: now)
+def test_a_worker_that_ends_is_replaced_a_while_after_its_start(caplog: pytest.LogCaptureFixture):
+    def end() -> None:
+        eventually(lambda: len(caplog.records) >= 2)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    ending = Thread(target=end)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        supervisor = workers._Supervisor(print, listener, 1)
-        supervisor._sleep_until(0.2)
-        assert 0.2 <= now < 0.3
-        supervisor.stop()
-        supervisor._sleep_until(60)
-        assert now < 1
+        ending.start()
+        assert workers.supervise(serve_and_end, listener, 1, DEADLINE_SECONDS, restart_seconds=1.5) == 0
+        ending.join()
+    first, second, *_ = caplog.records
+    assert "ended (exit code 0); starting another" in first.message
+    assert second.created - first.created >= 1.5
 
 
 def fail(_: socket.socket, __: Callable[[], object]) -> None:
@@ -273,7 +273,7 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         max_quiet=None,
         cors_origins=(),
         allowed_hosts=(),
-        limits=Limits(),
+        limits=ClientLimits(),
         workers=2,
         page=True,
     )
