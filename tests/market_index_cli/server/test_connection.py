@@ -351,6 +351,20 @@ class TestOrder:
             slow.resume.set()
             assert statuses(all_of(client.socket)) == expected
 
+    def test_a_client_that_continues_to_send_after_a_rejected_request_is_disconnected(
+        self, caplog: pytest.LogCaptureFixture
+    ):
+        slow = Slow()
+        server = Server(slow)
+        with served(slow, server) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(LIST + b"\r\n" + b"garbage\r\n\r\n")
+            assert slow.answering.wait(DEADLINE_SECONDS)
+            with pytest.raises(ConnectionError):
+                client.socket.sendall(b"x" * 100_000_000)
+            slow.resume.set()
+            eventually(lambda: not server.server_state.tasks)
+        assert "Exception" not in caplog.text
+
     def test_a_request_that_has_a_response_gets_no_error(self, client: Client):
         assert client.send(self.CHUNKED).status == 405
         client.socket.sendall(b"no length\r\n")
