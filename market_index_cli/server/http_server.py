@@ -123,7 +123,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _disconnect_waiting(self) -> None:
-        for connection in self._waiting:
+        for connection in list(self._waiting):
             connection.transport.abort()
 
     def end(self) -> None:

@@ -18,7 +18,7 @@ _SWITCH_SECONDS: Final = 0.0005
 _YOUNG_ONLY: Final = 700, -1, 2**31 - 1
 """Thresholds: every collection inspects both young generations, so each object once, and never the oldest one.
 
-With 1,000,000 orders, 99.9 % of the collections take less than 8 ms of processor time; with 10 instead of -1, 35 ms.
+With 1,000,000 orders, 99.9 % of the collections take less than 9 ms of processor time; with 10 instead of -1, 35 ms.
 """
 
 
