@@ -118,7 +118,7 @@ openapi: .venv/check.installed ## generate the /openapi.json of the server from 
 
 REPORT ?= docs/bench.json
 
-bench: .venv/bench.installed ## measure against named peers, and write docs/performance.md (QUICK=1: fewer rounds, in eight minutes; RESUME=1: an interrupted run; COMPARE=old.json: fail if a row got worse; ONLY='http wire' and REPORT=new.json: some parts into another file)
+bench: .venv/bench.installed ## measure against named peers, and write docs/performance.md and docs/benchmarks.md (QUICK=1: fewer rounds, in eight minutes; RESUME=1: an interrupted run; COMPARE=old.json: fail if a row got worse; ONLY='http wire' and REPORT=new.json: some parts into another file)
 	$(BIN)/python -m tests.benchmarks --output $(REPORT) $(if $(QUICK),--quick) $(if $(RESUME),--resume) \
 	  $(if $(COMPARE),--compare $(COMPARE)) $(if $(ONLY),--only $(ONLY))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.benchmarks import page
-from tests.benchmarks.compare import compare, text
+from tests.benchmarks.compare import compare
 from tests.benchmarks.figures import Row, Verdict
 from tests.benchmarks.one_group import isolated, terminate_by_exception
 from tests.benchmarks.report import Group, Part, Report, run
@@ -135,15 +135,14 @@ def main() -> int:
     except (ValueError, OSError) as error:
         parser.error(str(error))
     run(found, report, asked.output)
-    report.comparison = compare(before, report) if before else None
-    report.save(asked.output)
+    comparison = compare(before, report) if before else None
     print(report.text())
     print(f"\n{time.monotonic() - started:.0f} s; {report.faults} faults of peers; {summary(report)}")
-    if report.comparison:
-        print(text(report.comparison))
+    if comparison:
+        print(comparison)
     if asked.output.resolve() == page.SOURCE:
         page.write(report)
-    return 1 if report.failures or (report.comparison and report.comparison.regressions) else 0
+    return 1 if report.failures or (comparison and comparison.regressions) else 0
 
 
 def summary(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""Draws the headline ratios as an SVG that follows the light or dark scheme of the reader."""
+"""Draws ratios as an SVG that follows the light or dark scheme of the reader."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
+
+from attrs import frozen
 
 from tests.benchmarks.figures import Row, Spread, shown
 
@@ -27,93 +29,97 @@ STYLE: Final = """\
   .title { font-size: 16px; font-weight: 600; }
   .muted { fill: #59636e; font-size: 12px; }
   .grid { stroke: #d1d9e0; }
-  .equal { stroke: #59636e; stroke-width: 2; }
-  .faster { fill: #0969da; }
-  .slower { fill: #bc4c00; }
+  .bar { fill: #0969da; }
+  .below { fill: #bc4c00; }
   .quartiles { stroke: #1f2328; stroke-width: 2; }
   @media (prefers-color-scheme: dark) {
     text { fill: #f0f6fc; }
     .page { fill: #0d1117; }
     .muted { fill: #9198a1; }
     .grid { stroke: #3d444d; }
-    .equal { stroke: #9198a1; }
-    .faster { fill: #4493f8; }
-    .slower { fill: #db6d28; }
+    .bar { fill: #4493f8; }
+    .below { fill: #db6d28; }
     .quartiles { stroke: #f0f6fc; }
   }
 """
 
-TITLE: Final = "How many times as fast as the peer"
+
+@frozen
+class Chart:
+    """What a chart compares with.
+
+    Args:
+        title: The title of the drawing.
+        note: How to read a bar.
+        peers: The peers of its rows.
+        is_share: Bars start at 0 on a linear axis up to 1. Otherwise they start at 1 on a logarithmic axis.
+    """
+
+    title: str
+    note: str
+    peers: frozenset[str]
+    is_share: bool
+
+    def bars(self, rows: Iterable[Row]) -> list[tuple[Row, Spread]]:
+        """Return the rows of the chart, with the speed as a multiple of the peer's speed."""
+        rows = list(rows)
+        works = {row.work for row in rows if row.headline}
+        chosen = [row for row in rows if row.work in works and row.peer in self.peers and row.unit in SPEEDS]
+        return [(row, speed(row.spread, row)) for row in chosen if row.spread is not None]
+
+    def marks(self, bars: Sequence[tuple[Row, Spread]]) -> list[float]:
+        """Return the marks of the axis, which enclose all speeds."""
+        if self.is_share:
+            fifths = max(5, math.ceil(5 * max((one.high for _, one in bars), default=1)))
+            return [fifth / 5 for fifth in range(fifths + 1)]
+        lowest, highest = min(1.0, *(one.low for _, one in bars)), max(1.0, *(one.high for _, one in bars))
+        return [10.0**power for power in range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)]
 
 
-def speed(row: Row) -> Spread | None:
-    """Return the speed in multiples of the peer's speed; None for a row that is not about speed."""
-    if row.spread is None or not row.peer or row.unit not in SPEEDS:
-        return None
+def speed(ratio: Spread, row: Row) -> Spread:
+    """Return the ratio of speeds: the inverse of the ratio of times."""
     if row.more_is_better:
-        return row.spread
-    return Spread(1 / row.spread.median, 1 / row.spread.high, 1 / row.spread.low, row.spread.rounds)
+        return ratio
+    return Spread(1 / ratio.median, 1 / ratio.high, 1 / ratio.low, ratio.rounds)
 
 
-def charted(rows: Iterable[Row]) -> list[tuple[Row, Spread]]:
-    """Return the rows of the chart with their speeds."""
-    found = [(row, speed(row)) for row in rows if row.headline]
-    return [(row, one) for row, one in found if one is not None and one.low > 0]
-
-
-def description(rows: Sequence[tuple[Row, Spread]]) -> str:
-    """Return the description of the chart for screen readers."""
-    return "; ".join(f"{row.work}, against {row.peer}: {shown(one.median)}" for row, one in rows)
-
-
-def ticks(rows: Sequence[tuple[Row, Spread]]) -> list[float]:
-    """Return the powers of ten, with their halves and fifths, that enclose all speeds and 1."""
-    lowest = min([1.0, *(one.low for _, one in rows)])
-    highest = max([1.0, *(one.high for _, one in rows)])
-    decades = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
-    every = [step * 10.0**decade for decade in decades for step in ((1, 2, 5) if len(decades) < 4 else (1,))]
-    first = max([tick for tick in every if tick <= lowest], default=every[0])
-    last = min([tick for tick in every if tick >= highest], default=every[-1])
-    return [tick for tick in every if first <= tick <= last]
-
-
-def svg(all_rows: Iterable[Row]) -> str:
-    """Return the chart: one bar for each headline row, from 1 to its ratio, on a logarithmic axis."""
-    rows = charted(all_rows)
-    marks = ticks(rows)
-    left = 24 + CHARACTER_WIDTH * max([len(TITLE), *(len(row.work) for row, _ in rows)])
-    width, height = left + PLOT_WIDTH + VALUE_WIDTH, TOP + ROW_HEIGHT * len(rows) + BOTTOM
-    low, high = math.log(marks[0]), math.log(marks[-1])
+def svg(chart: Chart, rows: Iterable[Row]) -> str:
+    """Return the drawing: one bar for each row, with its quartiles as a line."""
+    bars = chart.bars(rows)
+    marks = chart.marks(bars)
+    left = 24 + CHARACTER_WIDTH * max(len(text) for text in (chart.title, *(row.work for row, _ in bars)))
+    width, height = left + PLOT_WIDTH + VALUE_WIDTH, TOP + ROW_HEIGHT * len(bars) + BOTTOM
 
     def x(value: float) -> float:
-        return left + PLOT_WIDTH * (math.log(value) - low) / ((high - low) or 1)
+        low, high, value = (one if chart.is_share else math.log(one) for one in (marks[0], marks[-1], value))
+        return left + PLOT_WIDTH * (value - low) / (high - low)
 
     size = f'viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" height="{height}"'
+    description = "; ".join(f"{row.work}, against {row.peer}: {shown(one.median)}" for row, one in bars)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title description">',
-        f'<title id="title">{TITLE}</title>',
-        f'<desc id="description">{escape(description(rows))}</desc>',
+        f'<title id="title">{chart.title}</title>',
+        f'<desc id="description">{escape(description)}</desc>',
         f"<style>\n{STYLE}</style>",
         f'<rect class="page" width="{width:.0f}" height="{height}"/>',
-        f'<text class="title" x="12" y="22">{TITLE}</text>',
-        '<text class="muted" x="12" y="41">bar: median, to the right if we are faster; line: quartiles</text>',
+        f'<text class="title" x="12" y="22">{chart.title}</text>',
+        f'<text class="muted" x="12" y="41">{chart.note}; line: quartiles</text>',
     ]
     for mark in marks:
-        kind = "equal" if mark == 1 else "grid"
-        lines.append(
-            f'<line class="{kind}" x1="{x(mark):.1f}" x2="{x(mark):.1f}" y1="{TOP - 8}" y2="{height - BOTTOM}"/>'
-        )
-        lines.append(f'<text class="muted" x="{x(mark):.1f}" y="{TOP - 15}" text-anchor="middle">{shown(mark)}</text>')
-    for number, (row, one) in enumerate(rows):
+        lines += [
+            f'<line class="grid" x1="{x(mark):.1f}" x2="{x(mark):.1f}" y1="{TOP - 8}" y2="{height - BOTTOM}"/>',
+            f'<text class="muted" x="{x(mark):.1f}" y="{TOP - 15}" text-anchor="middle">{shown(mark)}</text>',
+        ]
+    base = x(0 if chart.is_share else 1)
+    for number, (row, one) in enumerate(bars):
         y = TOP + ROW_HEIGHT * number
-        start, end = sorted((x(1), x(one.median)))
-        kind = "faster" if one.median >= 1 else "slower"
-        value = max(x(one.high), x(1)) + 8
+        start, end = sorted((base, x(one.median)))
+        kind = "bar" if chart.is_share or one.median >= 1 else "below"
         lines += [
             f'<text x="12" y="{y + 15}">{escape(row.work)}</text>',
             f'<text class="muted" x="12" y="{y + 31}">against {escape(row.peer)}</text>',
             f'<rect class="{kind}" x="{start:.1f}" y="{y + 6}" width="{max(end - start, 1):.1f}" height="20" rx="2"/>',
             f'<line class="quartiles" x1="{x(one.low):.1f}" x2="{x(one.high):.1f}" y1="{y + 16}" y2="{y + 16}"/>',
-            f'<text x="{value:.1f}" y="{y + 21}">{shown(one.median)}</text>',
+            f'<text x="{max(x(one.high), base) + 8:.1f}" y="{y + 21}">{shown(one.median)}</text>',
         ]
     return "\n".join([*lines, "</svg>", ""])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from attrs import frozen
+
 from tests.benchmarks.figures import Row, Spread, shown
-from tests.benchmarks.report import Comparison, Regression, Report
+from tests.benchmarks.report import Report
 
 MIN_CHANGE: Final = 0.05
 """A smaller change is not a regression, even with little noise: processes differ by a few percent."""
@@ -13,11 +15,34 @@ MIN_CHANGE: Final = 0.05
 MIN_ROUNDS: Final = 3
 """The noise of fewer rounds is unknown."""
 
-RULE: Final = (
-    "A row got worse if its median is worse by more than the interquartile range of each of the two runs, and by more "
-    f"than {MIN_CHANGE:.0%}. A row with a peer is judged by its ratio, which depends little on the machine. A row "
-    f"without a peer, or with fewer than {MIN_ROUNDS} rounds in either run, is not judged."
-)
+
+@frozen
+class Regression:
+    """A row whose median got worse by more than both interquartile ranges."""
+
+    work: str
+    peer: str
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        return f"WORSE {self.work}, against {self.peer}: {shown(self.before)} -> {shown(self.after)}"
+
+
+@frozen
+class Comparison:
+    """The regressions since an earlier run, among the rows that were judged.
+
+    A row is judged by its ratio, which depends little on the machine: rows without a peer are not judged.
+    """
+
+    measured: str
+    compared: int
+    regressions: list[Regression]
+
+    def __str__(self) -> str:
+        head = f"compared with {self.measured}: {self.compared} rows, {len(self.regressions)} got worse"
+        return "\n".join([head, *map(str, self.regressions)])
 
 
 def compare(before: Report, after: Report) -> Comparison:
@@ -40,20 +65,9 @@ def regression(old: Row, new: Row) -> Regression | None:
     worse = old.spread.median - new.spread.median if new.more_is_better else new.spread.median - old.spread.median
     if worse <= noise(old.spread, new.spread):
         return None
-    return Regression(new.work, new.peer, new.unit, old.spread.median, new.spread.median)
+    return Regression(new.work, new.peer, old.spread.median, new.spread.median)
 
 
 def noise(old: Spread, new: Spread) -> float:
     """Return the largest difference of medians that counts as noise."""
     return max(old.width, new.width, MIN_CHANGE * abs(old.median))
-
-
-def text(comparison: Comparison) -> str:
-    """Return one line for each regression, or that there is none."""
-    head = f"compared with {comparison.measured}: {comparison.compared} rows, {len(comparison.regressions)} got worse"
-    return "\n".join([head, *map(line, comparison.regressions)])
-
-
-def line(one: Regression) -> str:
-    """Return `work, against peer: ratio before -> after`."""
-    return f"WORSE {one.work}, against {one.peer}: {shown(one.before)} -> {shown(one.after)}"

@@ -27,33 +27,9 @@ CLIENT: Final = "the bare client"
 
 TITLE: Final = "The distributed store (NATS)"
 ABOUT: Final = """
-One server of NATS on the same machine, books of 50 levels a side. *The bare client* is nats-py with the same values:
-it checks and decodes nothing, and keeps no index. A put is visible when a live index in another process has it; the
-bare client's when its watch yields it. *The bare watch* reads a bucket of the same texts into a dict; a replica
-validates every book. nats-py at times reports a full bucket as empty: that is retried and counted.
-
-*The rate.* Encoding a book takes 26 µs, deflating it 41, its digest 7; sending it and reading its acknowledgement take
-less than in the bare client, which sends four times as many bytes. The lower bound is a bare client that encodes,
-deflates and digests each book when it sends it: 0.37 of the rate of the bare client, and 0.59 if it only encodes. In
-the same rounds ours reached 0.32, so 0.6 is out of reach. Designs that brought nothing, also in the same rounds:
-deflating in one thread while another sends (0.27), encoding while the servers store the books before (0.33), and one
-acknowledgement for a call, which the servers store as an atomic batch (0.29). Without deflating the rate was 0.41. It
-was 0.54 if books were also encoded while others were stored, and messages formatted without the client library. But
-then a book is four times as long on the network and on the disks.
-
-*The latency.* Of 1.54 ms, writing to the socket and the server take 0.51, two switches between threads 0.23, encoding
-and deflating 0.16, inflating and validating 0.3, and the update of the index 0.1. Each is two to three times as long as
-in a loop, because the processes wait before each put. The lower bound is a bare client that encodes, deflates, inflates
-and validates: 1.69 times the latency of the bare client, and 1.4 if it does not deflate. In the same rounds ours was
-2.4, so 1.6 is out of reach; without deflating it was 2.25. A queue instead of futures between the two threads of the
-reader, and decoding in the thread of its event loop, brought nothing. Running the event loops in the threads of the
-publisher and of the follower brought 1.75 instead of 2.16. That is not done: an idle store would answer no ping, the
-timeouts of a watch would expire while large books are decoded, and a program could not publish in its own event loop.
-
-*Late joins.* Of 66 µs of processor time for a pair of 1 kB, inflating and validating takes 42, and the client library
-most of the rest. With 100,000 pairs, 11 full garbage collections took 3.3 s of 10. *Postponed* is a program that has
-raised their threshold, as docs/publish.md says. Feeds do not raise it, because it is that of the process: other
-threads, forked processes and `market-index serve` may change it at the same time.
+One NATS server on the same machine, books of 50 levels a side. *The bare client* is nats-py with the same values: it
+checks and decodes nothing. *The bare watch* reads a bucket of the same texts into a dict. nats-py at times reports a
+full bucket as empty: that is retried and counted. *Postponed* is a program with a higher garbage collection threshold.
 """
 
 

@@ -30,14 +30,8 @@ DEEP: Final = 5_000
 
 TITLE: Final = "Encoding and decoding"
 ABOUT: Final = f"""
-One book of {LEVELS} levels a side is decoded and encoded. *msgspec* and *pydantic* decode into typed objects and
-check no more than types; *json.loads* makes dicts, lists and texts. Rows that are validated are decoded one by one,
-as a feed does. A chunk is encoded by columns: its prices are joined to a template of bytes for its amounts. A template
-of text for all its numbers took 1.4 times as long, as did one for all chunks of a book, and one f-string per level; a
-join of prices, amounts and keys took 1.2 times as long. *Its numbers alone* are formatted without keys or chunks.
-
-After one change in a book of {DEEP:,} levels a side, the body with its ETag is compared with encoding all levels again,
-and its gzip with `gzip.compress` of the whole at the same level.
+One book of {LEVELS} levels a side. *msgspec* and *pydantic* decode into typed objects; *json.loads* makes dicts. *Its
+numbers alone* are formatted without keys. Bodies after one change have {DEEP:,} levels a side.
 """
 
 

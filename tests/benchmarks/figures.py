@@ -53,7 +53,8 @@ class Goal:
     value: float
 
     def __str__(self) -> str:
-        return f"{self.bound.value} {shown(self.value)}"
+        sign = "≥" if self.bound is Bound.AT_LEAST else "≤"
+        return f"{sign} {shown(self.value)}"
 
 
 @frozen
@@ -92,7 +93,7 @@ class Row:
         goal: The bound of the median of `spread`.
         faults: How often the peer failed and was retried.
         note: Why the row was not measured, or what qualifies it.
-        headline: Whether the row is in the chart and the summary.
+        headline: Whether docs/performance.md shows the work.
     """
 
     work: str

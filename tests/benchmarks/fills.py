@@ -26,13 +26,8 @@ DRAWN_WITH_LEVELS: Final = 50
 
 TITLE: Final = "Analysis and examples"
 ABOUT: Final = f"""
-One side of {LEVELS:,} levels. *A loop of Decimal* and *a loop of Fraction* are exact and return what was paid alone;
-`simulate_fill` returns the levels and the average price too. Of a small fill, exact multiplication takes a third of the
-time, finding the levels 0.15, and cutting them off, with a new amount at the last price, a quarter. Bisecting running
-totals and skipping chunks by their totals were not faster. Lists of amounts would save 2 %, setting that last amount
-without validation 8 %. *accumulate in tuples* makes no object for a level. What Hypothesis itself needs to draw
-anything is part of each draw; the last row shows it.
-A list of as many pairs of integers as a default book may have levels takes Hypothesis nearly half the time of the book.
+One side of {LEVELS:,} levels. *A loop of Decimal* and *a loop of Fraction* return only what was paid; *accumulate in
+tuples* makes no object for a level. The last rows are the times of Hypothesis to draw values.
 """
 
 

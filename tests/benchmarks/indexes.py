@@ -27,21 +27,8 @@ ASKED: Final = 1_000
 TITLE: Final = "The index"
 ABOUT: Final = f"""
 A publish replaces one book of an index. *copied dict* copies a dict; *{SHARDS} shards* copies one of so many dicts;
-*immutables.Map* and *rpds.HashTrieMap* are persistent maps without an order. All keep the version before. The pair
-list is made after a publish of a new spot price; *compressed whole* is `gzip.compress` at the same level.
-
-A lookup among many pairs waits for memory. A dict and a persistent map without an order read a few places in it, as the
-last rows about lookups show; a bisection among 1,000,000 sorted keys reads about twenty. Sort keys of one object of
-bytes halved the time of tuples. Copying the keys into sorted order saved nothing to a quarter among 100,000 pairs,
-depending on other load, and a tenth among 1,000,000. Bounds cut to eight bytes saved a thirtieth. Among 1,000,000, a
-prototype with a dict in each chunk saved a microsecond of four, and one with a hash of one byte per key as much. Their
-ratios to a lookup among 100 were 6 and 4.6 instead of 5.2; that of a dict of all pairs was 3.8 in the same rounds.
-
-A pair list of 10,000 after one change is joined from parts that were encoded before. In a series it takes 0.1 ms: 0.045
-for the join, which copies all bytes, and 0.03 for the digests of the changed part and of all digests. The changed part
-has 112 pairs on average, nearly twice the mean, because long parts contain more pairs. Rounds here are short: the first
-list after another contender takes 0.37 ms and the second 0.17, because the parts have left the processor's cache.
-SHA-256 instead of BLAKE2b would save 0.01 ms on a processor with instructions for it, joining 20 parts at a time 0.004.
+*immutables.Map* and *rpds.HashTrieMap* are persistent maps without an order. The pair list is made after a publish of a
+new spot price; *compressed whole* is `gzip.compress` at the same level.
 """
 
 

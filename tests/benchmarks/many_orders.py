@@ -49,27 +49,10 @@ HOT_PAIRS: Final = 100
 
 TITLE: Final = "One process with very many orders"
 ABOUT: Final = f"""
-A producer writes events to the standard input of `market-index serve orders:-`: first all orders, then a block of
-changes every {BLOCK_SECONDS * 1e3:g} ms, which are partial fills, removals and new orders. Half of the changes are of
-{HOT_PAIRS} pairs. One client asks for the books of these pairs, one after the other, and another one every
-{LIST_SECONDS:g} s for the pair list in gzip. The figures begin when the server keeps up with the producer. The history
-of blocks (`--history`) is as long as by default, so the memory grows for the first two minutes. A chain has fewer and
-larger blocks. Short ones are the harder load, because each is a state in the history, and copies what it changes.
-
-A beat of the event loop is due every {BEAT_SECONDS * 1e3:g} ms. *Event loop blocked* is how late the beats are: how
-long a request waits that arrives at any time. The causes, and what bounds them from below:
-
-- *Garbage collections* block all threads. A full one would inspect all orders, for seconds. `market-index serve`
-  collects only young objects, so each collection inspects the few hundred objects that are new.
-- *Turns of the two threads*. The thread that applies changes needs the interpreter as the event loop does, and a turn
-  lasts for the switch interval, which `market-index serve` sets to half a millisecond. A single step that does not
-  return to the interpreter, as copying a list or decoding a line, takes its time.
-- *The machine*. The producer, the two threads of the server and the clients share the cores. While a thread that has
-  the turn waits for a core, the other one waits too. With two cores this is the largest part. An idle process, whose
-  event loop has nothing but the same beat, shows how long the machine alone makes a process wait.
-
-From a written block until it is served it takes at least the processor time to read, apply and publish it; the part
-*Orders by id* has these rates.
+A producer writes events to `market-index serve orders:-`: first all orders, then a block of changes every
+{BLOCK_SECONDS * 1e3:g} ms. Clients request the books of {HOT_PAIRS} pairs in turn, and the pair list every
+{LIST_SECONDS:g} s. *Event loop blocked* is how late a beat of {BEAT_SECONDS * 1e3:g} ms is: how long any request waits.
+An idle process shows how late the machine alone makes it.
 """
 
 

@@ -38,10 +38,9 @@ Changes = tuple[dict[str, Order], list[str]]
 
 TITLE: Final = "Orders by id"
 ABOUT: Final = f"""
-{PAIRS} pairs, prices that are ratios. The peers are plain dicts. *{GATHERED}* has a dict of orders per pair, and
-gathers each touched pair from all its orders into an `OrderBook`. *{SORTED}* has the totals of each side, and sorts the
-touched side into a list: it validates nothing, and has neither books nor an index. Neither has an earlier version, so a
-rollback undoes each change. Memory is the growth of resident memory of a process. Events are read by a real service.
+{PAIRS} pairs, prices that are ratios. *{GATHERED}* gathers each touched pair from a dict of its orders. *{SORTED}* has
+totals of each side, validates nothing, and has neither books nor an index. Neither keeps an earlier version. Memory is
+the growth of the resident set.
 """
 
 

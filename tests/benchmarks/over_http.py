@@ -22,7 +22,6 @@ from tests.benchmarks.http_servers import (
     CONNECTIONS,
     COUNTED,
     ROOT,
-    ROUND_SECONDS,
     Contender,
     Rates,
     Target,
@@ -56,34 +55,15 @@ QUIET, PUBLISHING = "no publishes", "publishes"
 TITLE: Final = "Over HTTP"
 ABOUT: Final = f"""
 wrk has one thread and {CONNECTIONS} keep-alive connections ({LIST_CONNECTIONS} for the pair list of 10,000) on one
-core. Each server has one process that serves on the other core; while one is measured, the others are stopped
-(SIGSTOP). A round takes {ROUND_SECONDS:g} s, and longer if responses are slow, so that there are enough of them.
-Before anything is timed, the bytes of each response are compared. The sources of the peers:
-[tests/benchmarks/servers](../tests/benchmarks/servers).
+core; one process serves on the other, and the other servers are stopped. The bytes of each response are compared
+first. The peers are in [tests/benchmarks/servers](../tests/benchmarks/servers).
 
-- *{RAW}*: an ASGI app that looks at nothing but the query and sends two header fields where we send five: the limit
-  of uvicorn. Each Python server runs on the same uvicorn (uvloop, httptools, no access log), except *{GRANIAN}*
-  (uvloop, one worker, one thread).
-- *{NGINX}* (one worker, open files cached, sendfile) and *{GO_PREBUILT}* (net/http, GOMAXPROCS=1) send bytes that
-  never change, and have no index behind them.
-- *{FASTAPI}*, *{LITESTAR}*, *{STARLETTE}* and *{GO}* (encoding/json) look the pair up and encode each response.
+- *{RAW}*: an ASGI app that looks at nothing but the query. All Python servers run on the same uvicorn,
+  except *{GRANIAN}*.
+- *{NGINX}* and *{GO_PREBUILT}* send bytes that never change, and have no index.
+- *{FASTAPI}*, *{LITESTAR}*, *{STARLETTE}* and *{GO}* look the pair up and encode each response.
 - *{ROUTED}*: the same app, each request through the router of Starlette.
-- *{QUIET}*: the same requests while nothing changes. Else a thread of the server publishes a new spot price and level
-  for a random pair at a time.
-
-0.85 of *{QUIET}* is out of reach in one process. A publish takes 0.1 ms of the core, with the switches of threads and
-caches that have gone cold (0.03 ms in a tight loop), so {PUBLISHES:,} of them leave 0.9 of it before anything is sent.
-20 requests take 1.3 ms while nothing changes. The pair list among them, after 2.4 changes, takes 0.3 ms more: half for
-the one copy of its 1.2 MB, the rest for encoding and hashing the chunks that changed. The processor times have a ratio
-of about 0.7; it would be 0.74 with the copy and the publishes alone.
-
-With gzip, 20 requests take 0.9 ms while nothing changes. Each change costs another 0.16 ms for deflating a chunk: a
-chunk with a random pair has 128 pairs, twice the mean, because long chunks contain more pairs. The CRC of the whole
-takes 0.33 ms. With these two and the publishes alone, the ratio would be 0.45 to 0.5.
-
-Tried without a gain: sending the parts instead of joining them (16 pieces cost as much as one body, 163 pieces 0.5 ms
-more than the copy), combining the CRCs of parts (a product over GF(2) takes 4 to 12 µs in Python, the CRC of 7.5 kB
-itself 2), smaller windows and hash tables of deflate, and Huffman codes alone (half the time, half as large again).
+- *{QUIET}*: the same requests while nothing changes. Otherwise a thread publishes a random pair at a time.
 """
 
 

@@ -1,191 +1,145 @@
-"""Writes docs/performance.md and its chart from a report: `python -m tests.benchmarks.page [docs/bench.json]`.
+"""Writes docs/performance.md, its charts and docs/benchmarks.md: `python -m tests.benchmarks.page`.
 
-Every figure of the page comes from the report.
+Every figure of the pages comes from docs/bench.json, the report of `make bench`.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks import chart, compare
-from tests.benchmarks.figures import Row, Verdict, shown
-from tests.benchmarks.report import Report, cells, table
+from tests.benchmarks.chart import Chart, svg
+from tests.benchmarks.figures import shown
+from tests.benchmarks.report import Report, table
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 SOURCE: Final = DOCS / "bench.json"
-PAGE: Final = DOCS / "performance.md"
-CHART: Final = DOCS / "performance.svg"
+
+ALTERNATIVES: Final = Chart(
+    "How many times as fast as an alternative",
+    "bar: median, to the right of 1 if we are faster",
+    frozenset(
+        {
+            "FastAPI with pydantic", "Litestar with msgspec", "Starlette encoding", "Go encoding", "immutables.Map",
+            "rpds.HashTrieMap", "copied dict", "json.dumps", "sortedcontainers", "order-book (C)", "msgspec (typed)",
+            "msgspec", "pydantic", "a loop of Decimal", "accumulate in tuples",
+        }
+    ),
+    is_share=False,
+)  # fmt: skip
+
+BOUNDS: Final = Chart(
+    "Share of the bound that is reached",
+    "bar: our speed as a share of that of a program that does only the unavoidable part",
+    frozenset(
+        {
+            "uvicorn with prebuilt bytes", "nginx with a static file", "Go with prebuilt bytes", "json.loads",
+            "its numbers alone", "append and fdatasync", "bare SQLite, synchronous FULL", "the bare client",
+            "the bare watch",
+        }
+    ),
+    is_share=True,
+)  # fmt: skip
+
+CHARTS: Final = {"alternatives.svg": ALTERNATIVES, "bounds.svg": BOUNDS}
 
 HEAD: Final = """\
 # Performance
 
-(`make bench` writes this page and its chart from [bench.json](../docs/bench.json).)
+`make bench` writes this page, and [all figures](benchmarks.md) with their spread, from docs/bench.json.
+
+## In absolute figures
 """
 
-SUMMARY: Final = """
-## Summary
+RATIOS: Final = """\
 
-The factor before a peer is how many times as fast as the peer we are; below one, the peer is faster.
+## Compared with alternatives
 
-"""
+What a program would use instead: other frameworks, encoders and data structures.
 
-BIAS: Final = """
+![How many times as fast as an alternative.](alternatives.svg)
+
+Some alternatives do less. msgspec and pydantic check neither the order of levels nor the range of prices nor repeated
+keys. sortedcontainers and order-book change one structure in place and keep no earlier version. A dict has no order.
+Most are written as their documentation shows: a framework that caches encoded responses would be as fast as we are.
+
+## Compared with bounds
+
+Each bound does only what no program can avoid: it sends prebuilt bytes, parses JSON without checking it, appends to a
+file, or passes values through NATS without encoding or validation. No program with the same promises reaches it.
+
+![Share of the bound that is reached.](bounds.svg)
+
 ## Read this with care
 
-These figures come from the authors of one of the contenders, who chose what is measured and know their own library
-better than the peers. Most peers are written as their documentation shows: a peer that caches encoded responses would
-be as fast. The peers that send prebuilt bytes show that limit. On a small, virtual or shared machine the speed
-changes within seconds. Ratios hold better than absolute figures, and the quartiles show how well. A client on another
-machine has a network in between.
+- The authors of one contender chose what is measured, and know their own library better than the others.
+- Some goals were missed. [All figures](benchmarks.md) say which.
+- Speed changes within seconds on a small, virtual or shared machine. Ratios hold better than absolute figures.
+- Client, server and publisher share one machine. A client elsewhere has a network in between.
 
-Some peers do less: msgspec, pydantic and `json.loads` check neither the order of levels nor the range of prices nor
-repeated keys; sortedcontainers and order-book keep no earlier version; a dict has no order.
-"""
-
-METHOD: Final = """
-## How it is measured
-
-The contenders of a group take turns, in many short rounds. *Ours* and *theirs* are medians of all rounds. The *ratio*
-is the median of the ratios of ours to theirs in single rounds, so that it can differ a little from the quotient of
-the two medians; the *quartiles* are those of the same ratios, or of our figures where there is no peer. For requests
-per second more is better, for times and sizes less is. A goal is a bound of the ratio, or of our figure if there is
-no peer. A row is *noisy* if its goal lies between the quartiles: it is neither reached nor missed. What a contender
-needs before the work is made outside the time that is measured, so that no cost is a difference of two measurements.
-
-Each group has a process of its own, which has freed a large block of memory before it measures: as a process that has
-run for a while, it keeps freed memory. Work within one process is measured in processor time, so that other programs
-are not counted. Everything over HTTP, with a store or between processes is measured by the wall clock.
+## Measure on your machine
 
 `make bench QUICK=1` has fewer rounds and smaller data. `make bench RESUME=1` keeps the groups that an interrupted run
-completed. `make bench COMPARE=old.json` exits with an error if a row got worse beyond the noise. wrk, nginx and Go
-are used if they are installed; a row that needs a missing one says so.
+completed. `make bench COMPARE=old.json` fails if a row got worse beyond its spread. wrk, nginx and Go are used if they
+are installed; a row that needs a missing one says so.
 """
 
-NO_COMPARISON: Final = "This run was not compared with an earlier one (`make bench COMPARE=old.json`)."
+APPENDIX: Final = """\
+# Benchmarks
+
+All figures behind [performance](performance.md). `make bench` writes this page from docs/bench.json.
+
+The contenders of a group take turns in many short rounds. *Ours* and *theirs* are medians. *Ratio* is the median of
+ours to theirs in single rounds, with its quartiles; without a peer, *quartiles* are those of ours. Less is better,
+except for figures per second. A *goal* bounds the ratio, or our figure without a peer. It is *noisy* if it lies
+between the quartiles. Work within one process is measured in processor time, everything else by the wall clock. An
+empty cell repeats the one above.
+
+"""
 
 
-def page(report: Report) -> str:
-    """Return the page."""
-    return "".join(
-        [
-            HEAD,
-            f"\n![{chart.TITLE}. The tables below have the same ratios.]({CHART.name})\n",
-            SUMMARY,
-            *(f"- {line}\n" for line in summary(report)),
-            BIAS,
-            METHOD,
-            f"\n{conditions(report)}\n",
-            "\n## Figures\n",
-            *tables(report),
-            "\n## What was not reached\n\n",
-            *not_reached(report),
-            "\n## What got worse\n\n",
-            *got_worse(report),
-        ]
-    )
-
-
-def summary(report: Report) -> Iterator[str]:
-    """Yield the counts, then a line for each part."""
-    rows = list(report.rows)
-    goals = [f"{len(report.with_verdict(verdict))} {verdict.value}" for verdict in Verdict]
-    unmeasured = sum(1 for row in rows if row.goal and not row.is_measured)
-    peers = len({row.peer for row in rows if row.peer})
-    yield (
-        f"{len(rows)} rows against {peers} peers, measured on {report.measured}. Goals: {', '.join(goals)}, "
-        f"{unmeasured} not measured. Peers failed and were retried {report.faults} times."
-    )
-    for name, part in report.parts.items():
-        headlines = [row for row in rows_of(report, name) if row.headline and row.is_measured]
-        works = dict.fromkeys(row.work for row in headlines)
-        said = [f"{work}: {', '.join(outcomes(row for row in headlines if row.work == work))}" for work in works]
-        if said:
-            yield f"**{part.title}**: {'; '.join(said)}."
-
-
-def outcomes(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield the results of headline rows of the same work: a factor and the peer, or a figure."""
-    for row in rows:
-        assert row.spread is not None
-        speed = chart.speed(row)
-        if speed is not None:
-            yield f"{shown(speed.median)} × {row.peer}"
-        elif row.peer:
-            yield f"{shown(row.spread.median)} × the size of {row.peer}"
-        else:
-            yield f"{shown(row.spread.median)} {row.unit}"
+def performance(report: Report) -> str:
+    """Return the page for readers: absolute figures, then ratios as charts."""
+    works: dict[str, str] = {}
+    for row in report.rows:
+        if row.headline and row.ours is not None:
+            works.setdefault(row.work, f"{shown(row.ours)} {row.unit}")
+    lines = [f"|{work}|{ours}|" for work, ours in works.items()]
+    return "\n".join([HEAD, f"{conditions(report)}\n", "|work|median|\n|---|---|", *lines, RATIOS])
 
 
 def conditions(report: Report) -> str:
-    mode = "`make bench QUICK=1`" if report.quick else "`make bench`"
-    listed = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    took = sum(group.seconds for group in report.groups.values())
-    return f"This run: {mode}, {took / 60:.0f} minutes, on {report.measured}. Versions: {listed}."
+    system = ", ".join(f"{name} {report.versions.get(name, '?')}" for name in ("Python", "uvicorn", "SQLite"))
+    machine = f"One run on {report.measured}, on a machine with {report.versions.get('cores', '?')} cores. {system}."
+    return f"{machine} Requests per second are those of one server process on one core."
 
 
-def rows_of(report: Report, part: str) -> list[Row]:
-    return [row for name, group in report.groups.items() if name.partition(".")[0] == part for row in group.rows]
+def benchmarks(report: Report) -> str:
+    """Return the appendix: a section with a table for each part."""
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    failed = [f"\nThe group {name} failed: `{error}`\n" for name, error in report.failures.items()]
+    head = f"{APPENDIX}This run: {report.measured}. {versions}. Retries of peers: {report.faults}.\n"
+    return "".join([head, *failed, *(section(report, name) for name in report.parts)])
 
 
-def tables(report: Report) -> Iterator[str]:
-    """Yield a section for each part."""
-    for name, part in report.parts.items():
-        if rows := rows_of(report, name):
-            yield f"\n### {part.title}\n\n{part.about.strip()}\n\n{table(rows)}\n"
+def section(report: Report, part: str) -> str:
+    """Return the table of a part, and what it compares."""
+    rows = [row for name, group in report.groups.items() if name.partition(".")[0] == part for row in group.rows]
+    about = report.parts[part]
+    return f"\n## {about.title}\n\n{about.about.strip()}\n\n{table(rows)}\n"
 
 
-def not_reached(report: Report) -> Iterator[str]:
-    """Yield the missed goals, the noisy rows, and the rows that were not measured."""
-    for verdict in (Verdict.MISSED, Verdict.NOISY):
-        yield from listed(f"Goals {verdict.value}", report.with_verdict(verdict))
-    yield from listed("Not measured", [row for row in report.rows if not row.is_measured])
-    for name, error in report.failures.items():
-        yield f"- The group {name} failed: `{error}`\n"
-
-
-def listed(title: str, rows: Iterable[Row]) -> Iterator[str]:
-    lines = [f"- {against(row)}: {outcome(row)}\n" for row in rows]
-    yield f"{title}: {len(lines)}.\n\n"
-    if lines:
-        yield "".join([*lines, "\n"])
-
-
-def against(row: Row) -> str:
-    return f"{row.work}, against {row.peer}" if row.peer else row.work
-
-
-def outcome(row: Row) -> str:
-    if row.spread is None:
-        return row.note
-    *_, quartiles, goal, _ = cells(row)
-    spread = f" ({quartiles})" if quartiles else ""
-    return f"{shown(row.spread.median)}{'' if row.peer else f' {row.unit}'}{spread}; the goal is {goal}"
-
-
-def got_worse(report: Report) -> Iterator[str]:
-    """Yield the regressions since the run that this one was compared with."""
-    if report.comparison is None:
-        yield f"{NO_COMPARISON}\n"
-        return
-    found = report.comparison
-    yield f"{compare.RULE}\n\n"
-    yield (
-        f"{found.compared} rows were compared with the run of {found.measured}; {len(found.regressions)} got worse.\n"
-    )
-    if found.regressions:
-        yield "\n| work | against | before | after |\n|---|---|---|---|\n"
-    for one in found.regressions:
-        yield f"| {one.work} | {one.peer} | {shown(one.before)} | {shown(one.after)} |\n"
+def pages(report: Report) -> dict[str, str]:
+    """Return the generated files of docs/, by name."""
+    drawn = {name: svg(chart, report.rows) for name, chart in CHARTS.items()}
+    return {"performance.md": performance(report), "benchmarks.md": benchmarks(report), **drawn}
 
 
 def write(report: Report) -> None:
-    """Write the page and its chart."""
-    PAGE.write_text(page(report), encoding="utf-8")
-    CHART.write_text(chart.svg(report.rows), encoding="utf-8")
+    """Write the pages and the charts."""
+    for name, content in pages(report).items():
+        (DOCS / name).write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write(Report.load(Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE))
+    write(Report.load(SOURCE))

@@ -18,17 +18,8 @@ from tests.benchmarks.report import Group
 
 TITLE: Final = "A process"
 ABOUT: Final = """
-The memory is what a process takes in addition (resident set) once it has read the books and served each of them, as
-JSON and as gzip. An import is the processor time of a new process, once its interpreter runs; bytecode is cached.
-
-As multiples of the JSON, prices as `Decimal` take 1.79, their lists 0.18, amounts 0.13, JSON bodies 1.02 and gzip
-bodies 0.31; a program that stores nothing else takes 3.6. Other objects of the sides take 0.23, books with their pairs
-0.16, cached bodies 0.09, cached queries and dicts 0.08; free memory and the rest of the process are what remains.
-
-A lock, a digest and header fields of each body took another 0.26. The encoded parts of a small book, freed once they
-were joined, left gaps between the bodies, which took 0.17. The strategy Z_FILTERED made the gzip bodies 8 % smaller,
-and the gaps larger by the same amount. Without weak references to assets and pairs, 0.01 less would be taken, and with
-a tuple instead of a list for the chunks of a new side 0.03.
+Memory is the growth of the resident set once a process has read the books and served each as JSON and as gzip. An
+import is the processor time of a new process, with cached bytecode.
 """
 
 SERVED = """

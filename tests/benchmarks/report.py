@@ -20,7 +20,7 @@ FORMAT: Final = 2
 Group: TypeAlias = Callable[[], Iterable[Row]]
 """Measures rows that belong together, such as those of one interleaved run."""
 
-HEADINGS: Final = ("work", "ours", "against", "theirs", "ratio", "quartiles", "goal", "verdict")
+HEADINGS: Final = ("work", "ours", "against", "theirs", "ratio", "quartiles", "goal")
 
 
 class GroupFailed(Exception):
@@ -59,26 +59,6 @@ class Part:
 
 
 @define
-class Regression:
-    """A row whose median got worse by more than both interquartile ranges."""
-
-    work: str
-    peer: str
-    unit: str
-    before: float
-    after: float
-
-
-@define
-class Comparison:
-    """The regressions since an earlier run."""
-
-    measured: str
-    compared: int
-    regressions: list[Regression]
-
-
-@define
 class Report:
     """The results so far."""
 
@@ -87,7 +67,6 @@ class Report:
     versions: dict[str, str] = Factory(dict)
     parts: dict[str, Part] = Factory(dict)
     groups: dict[str, Measured] = Factory(dict)
-    comparison: Comparison | None = None
     format: int = field(default=FORMAT)
 
     @property
@@ -171,26 +150,24 @@ def measure(name: str, group: Group, report: Report, output: Path) -> None:
 
 def cells(row: Row) -> tuple[str, ...]:
     """Return the columns of a row."""
-    ratio = row.spread.median if row.spread and row.peer else None
-    goal = "" if row.goal is None else str(row.goal) if row.peer else f"{row.goal} {row.unit}"
+    spread = row.spread if row.spread and row.spread.rounds > 1 else None
     return (
         row.work,
         row.note if row.ours is None else f"{shown(row.ours)} {row.unit}",
         row.peer,
         "" if row.theirs is None else shown(row.theirs),
-        "" if ratio is None else shown(ratio),
-        "" if row.spread is None or row.spread.rounds == 1 else f"{shown(row.spread.low)} to {shown(row.spread.high)}",
-        goal,
-        "" if row.verdict is None else row.verdict.value,
+        shown(row.spread.median) if row.spread and row.peer else "",
+        f"{shown(spread.low)}–{shown(spread.high)}" if spread else "",
+        "" if row.goal is None else f"{row.goal}{f', {row.verdict.value}' if row.verdict else ''}",
     )
 
 
 def table(rows: Iterable[Row]) -> str:
-    """Return the rows as a Markdown table, its columns aligned."""
-    lines = [HEADINGS, *map(cells, rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    text = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
-    ]
-    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(text)
+    """Return the rows as a Markdown table. A row of the same work as the one above does not repeat it."""
+    lines = [HEADINGS, ("---",) * len(HEADINGS)]
+    above: tuple[str, ...] = ()
+    for row in rows:
+        line = cells(row)
+        lines.append(("", "", *line[2:]) if line[:2] == above[:2] else line)
+        above = line
+    return "\n".join(f"|{'|'.join(line)}|" for line in lines)

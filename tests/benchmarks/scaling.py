@@ -30,9 +30,8 @@ REPLICA, CACHE = "one replica", "a cache in front of it (nginx)"
 
 TITLE: Final = "Many machines"
 ABOUT: Final = """
-All servers of a cluster run on this one machine: the rows show the work, not the network.
-`market-index serve --max-age` with one second is measured by itself and behind nginx as a cache, with and without
-`If-None-Match`.
+All servers of a cluster run on this machine: the rows show the work, not the network. `market-index serve --max-age 1`
+is measured by itself and behind nginx as a cache, with and without `If-None-Match`.
 """
 
 

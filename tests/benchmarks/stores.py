@@ -29,23 +29,9 @@ AT_ONCE: Final = 1_000
 
 TITLE: Final = "The store in a file (SQLite)"
 ABOUT: Final = """
-Books of 50 levels a side, on the disk of the project. *bare SQLite* upserts text that was encoded before, into one
-table without revisions; *append and fdatasync* appends it to a file and is not SQLite at all. Loading reads, decodes
-and validates each row, in one process; *reading the rows* only fetches them, and *json.loads* parses their text,
-which is in memory already, and checks nothing; all three in processor time. A publish is seen when a live index in
-another process has it.
-
-60 µs for one of 1,000 books in one call is out of reach on this disk. Encoding takes 24 µs, of which 18 are for the
-numbers alone, and *bare SQLite* 35 to 40 more for text that was encoded before: 13 to write the rows, 25 to write the
-log, sync it and copy it into the file. The digests of the new rows take 9, those of the old ones at most 5. Pages of
-8 KiB instead of 4 gained a tenth, and so did a page cache of 16 MiB with batches of 128 rows. Updates by row
-number instead of upserts gained nothing. Copying the log a quarter as often would gain 8, for a log of 32 MB.
-
-A publish of one book writes three pages, 25 kB, and calls fdatasync once: the row of the book, the index by revision,
-and the run. *append and fdatasync* writes 6 kB. With FULL, a publish takes 450 µs of processor time, *bare SQLite* 120;
-with NORMAL, without a wait, 250 and 36: after a wait for the disk, code and data have left the processor's cache. Of
-the 510 µs of a publish in a series, the commit takes half, encoding 43, the digest and the upsert 40. The other SQL
-statements take 6 to 11 µs each, and checking that the files are in place 35.
+Books of 50 levels a side, on the disk of the project. *bare SQLite* upserts prebuilt text without revisions; *append
+and fdatasync* appends it to a file. *reading the rows* only fetches them; *json.loads* parses their text in
+memory.
 """
 
 

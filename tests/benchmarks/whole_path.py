@@ -33,13 +33,9 @@ POLLING_SECONDS: Final = 60
 
 TITLE: Final = "The whole path"
 ABOUT: Final = f"""
-Four processes, {PAIRS} pairs of 50 levels a side: a publisher that opens the store as any program does and changes
-the spot price of one pair; the store, a file or one server of NATS; `market-index serve`; and a client that polls the
-order book of this pair over one keep-alive connection with `If-None-Match`, with a pause of {POLL_SECONDS * 1e3:g} ms
-after each response. The time begins before the publish, which includes its acknowledgement, and ends when the client
-has the whole body of that publish, or of a later one that replaced it. *{POLL}* is the floor of the client: its pause
-and one round trip. At {RATES[-1]:,} per second the publisher does not wait for its turn if it is late; the rate that
-it reached is a row of its own.
+A publisher, `market-index serve` and a client that requests a pair with `If-None-Match`, {POLL_SECONDS * 1e3:g} ms
+after each response. A publish has arrived with the first body that contains it or a later one. *{POLL}* is the
+pause of the client and one round trip. At {RATES[-1]:,} per second the publisher may be late.
 """
 
 
