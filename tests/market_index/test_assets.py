@@ -30,12 +30,14 @@ def test_a_token_is_read_into_its_bytes():
     assert repr(asset) == f"AssetId.parse('{POLICY}:534e454b')"
 
 
+@pytest.mark.decision(7)
 def test_either_case_is_read_and_lower_case_is_printed():
     mixed = AssetId.parse(POLICY.upper() + ":534E454b")
     assert mixed == AssetId.parse(f"{POLICY}:534e454b")
     assert str(mixed) == f"{POLICY}:534e454b"
 
 
+@pytest.mark.decision(6)
 def test_the_empty_asset_name_is_legal():
     assert str(AssetId.parse(f"{POLICY}:")) == f"{POLICY}:"
 
@@ -130,6 +132,7 @@ def test_a_value_that_is_not_a_text_is_rejected(value: object):
     assert str(raised.value) == f"an asset identifier must be a str, got {type(value).__name__}: {value!r}"
 
 
+@pytest.mark.decision(6)
 @pytest.mark.parametrize(
     ("policy_id", "asset_name", "message"),
     [

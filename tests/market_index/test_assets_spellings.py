@@ -104,6 +104,7 @@ class TestDotted:
         assert str(raised.value) == f"{reason} {safe_repr(text)}"
 
 
+@pytest.mark.decision(8)
 @given(asset_ids())
 def test_no_spelling_is_taken_for_another(asset: AssetId):
     spellings = {AssetId.parse: str(asset), AssetId.from_unit: asset.unit, AssetId.from_dotted: asset.dotted}

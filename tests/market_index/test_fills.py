@@ -174,6 +174,7 @@ class TestExamples:
         PAIR, bids=[("0.5", 100), ("0.3", 100)], asks=[("0.7", 100), ("0.9", 100), ("1.1", 5)], spot="0.6"
     )
 
+    @pytest.mark.decision(1, 2)
     def test_what_does_it_cost_to_buy_150(self):
         fill = self.BOOK.simulate_fill(Side.ASK, 150)
         assert (str(fill.average_price), str(fill.worst_price)) == ("0.7666666666666666666666666667", "0.9")

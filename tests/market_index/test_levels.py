@@ -36,6 +36,7 @@ def chunk_ends(levels: Levels) -> list[int]:
 class TestPriceLevel:
     """The bounds of a price level."""
 
+    @pytest.mark.decision(1)
     @pytest.mark.parametrize("liquidity", [1, 2**53 + 1, 2**64 - 1])
     def test_liquidity_is_a_whole_number_from_1_to_2_64_minus_1(self, liquidity: int):
         assert PriceLevel("1", liquidity).accumulated_liquidity == liquidity

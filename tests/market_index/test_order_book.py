@@ -60,6 +60,7 @@ class TestConstructor:
             OrderBook(PAIR, **{side: levels})  # type: ignore[arg-type]  # a caller without types
         assert str(raised.value) == message
 
+    @pytest.mark.decision(11)
     @pytest.mark.parametrize("make", [OrderBook, OrderBook.from_levels, lambda pair: OrderBook.from_orders(pair, [])])
     def test_an_asset_is_not_priced_in_itself(self, make):
         with pytest.raises(InvalidOrderBook, match="must be different assets, got 'ADA' twice"):
@@ -86,6 +87,7 @@ entries = st.lists(st.tuples(few_prices | prices(), amounts(min_value=0, max_val
 class TestGathering:
     """`from_levels` and `from_orders`."""
 
+    @pytest.mark.decision(13, 14)
     @given(bids=entries, asks=entries, shuffle=st.randoms(use_true_random=False))
     def test_levels_are_summed_by_price_and_sorted(self, bids, asks, shuffle):
         book = OrderBook.from_levels(PAIR, bids, asks, "3")
@@ -140,6 +142,7 @@ class TestGathering:
         orders = [Order(PAIR, Side.ASK, str(7 + number * (2**61 - 1)), 1) for number in range(count)]
         assert len(OrderBook.from_orders(PAIR, orders).asks) == count
 
+    @pytest.mark.decision(13)
     def test_a_sum_above_the_maximum_is_rejected_with_its_price(self):
         with pytest.raises(InvalidOrderBook, match=r"the asks at 0\.25 must be at most 2\^64-1, got \d+"):
             OrderBook.from_levels(PAIR, asks=[("0.25", 2**64 - 1), ("0.250", 1)])
@@ -180,6 +183,7 @@ class TestGathering:
 class TestReading:
     """Best prices, spread, midpoint and depth."""
 
+    @pytest.mark.decision(15)
     @given(books)
     def test_spread_and_midpoint_are_exact_and_distinguish_locked_from_crossed(self, book: OrderBook):
         assert book.best_bid == (book.bids[0] if book.bids else None)

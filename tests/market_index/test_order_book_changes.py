@@ -26,6 +26,7 @@ PAIR = Pair(SNEK, ADA)
 class TestApply:
     """`OrderBook.apply`: the next book after changes of levels."""
 
+    @pytest.mark.decision(14)
     @given(st.data())
     def test_it_equals_a_new_book_of_all_levels(self, data):
         book = data.draw(books)

@@ -84,12 +84,14 @@ class TestLevelPrice:
 class TestFromOffer:
     """`Order.from_offer` (decision 22)."""
 
+    @pytest.mark.decision(2, 22)
     @given(pairs(), amounts(min_value=0), ratios())
     def test_an_ask_keeps_amount_and_price_and_is_shown_rounded_up(self, pair: Pair, amount: int, price: Fraction):
         order = offer(pair, pair.base, amount, price)
         assert (order.pair, order.side, order.price, order.amount) == (pair, Side.ASK, price, amount)
         assert Fraction(order.level_price) == representable(price, up=True)
 
+    @pytest.mark.decision(22)
     @given(pairs(), amounts(min_value=0), ratios())
     def test_a_bid_has_the_inverse_price_and_the_floor_of_what_the_offer_pays_for(
         self, pair: Pair, amount: int, price: Fraction
@@ -103,6 +105,7 @@ class TestFromOffer:
         else:
             assert LIMIT * price <= amount
 
+    @pytest.mark.decision(22)
     @given(st.lists(st.tuples(amounts(min_value=0), ratios()), max_size=5))
     def test_a_level_never_promises_more_quote_than_was_offered(self, offers: list[tuple[int, Fraction]]):
         them = [offer(PAIR, ADA, amount, 1 / price) for amount, price in offers]

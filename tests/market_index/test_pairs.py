@@ -21,6 +21,7 @@ def test_a_pair_is_printed_base_first():
     assert str(Pair(ADA, SNEK)) == f"ADA/{SNEK}"
 
 
+@pytest.mark.decision(10)
 def test_a_pair_with_base_and_quote_exchanged_is_another_pair():
     assert Pair(ADA, SNEK) != Pair(SNEK, ADA)
 
@@ -59,6 +60,7 @@ def test_the_last_spot_is_a_price_or_none():
         PairInfo(SNEK, ADA, 0.0042)  # type: ignore[arg-type]  # a caller without types
 
 
+@pytest.mark.decision(11)
 def test_the_pair_list_has_no_pair_of_an_asset_with_itself():
     with pytest.raises(InvalidPairList, match="base and quote must be different assets, got 'ADA' twice"):
         PairInfo(ADA, ADA)

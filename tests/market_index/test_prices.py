@@ -33,6 +33,7 @@ def coefficient_and_places(price: Decimal) -> tuple[int, int]:
 coefficients_and_places = prices().map(coefficient_and_places)
 
 
+@pytest.mark.decision(4)
 @given(coefficients_and_places, st.integers(0, 3), st.integers(0, 3))
 def test_one_price_has_one_text(price: tuple[int, int], leading: int, trailing: int):
     coefficient, places = price
@@ -82,6 +83,7 @@ def test_a_text_of_several_prices_is_rejected_in_a_column(text: str):
             parse_prices(column)
 
 
+@pytest.mark.decision(3, 5)
 @given(st.text(alphabet="0012359..eE+-", max_size=9))
 @example("7e28")  # above 10^28 and below 2^96
 @example("8e28")
@@ -314,6 +316,7 @@ def test_parse_price_accepts_only_text():
         parse_price(Decimal(1))  # type: ignore[arg-type]  # a caller without types
 
 
+@pytest.mark.decision(3)
 @pytest.mark.parametrize("value", ["1e1000000000", "1e-1000000000", "1" * 1_000_000, Decimal("1e100000000")])
 def test_a_number_far_out_of_range_is_rejected_without_formatting_it(value: Decimal | str):
     # Formatting or converting any of these would take minutes or all memory.

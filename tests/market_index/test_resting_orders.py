@@ -86,6 +86,7 @@ class TestIndex:
             assert resting.index == books_of_orders(by_id, spots)
             assert RestingOrders(by_id, spots).index == resting.index
 
+    @pytest.mark.decision(26)
     @given(
         st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(Side), st.none() | large_and_small), max_size=30)
     )

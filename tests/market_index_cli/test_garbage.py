@@ -119,6 +119,7 @@ def require_good(service: Service) -> None:
     assert listed.items() >= {str(case.pair.base): "0.5" for case in CASES}.items()
 
 
+@pytest.mark.decision(24)
 def test_serve_keeps_the_last_valid_books(source: Source, tmp_path: Path):
     with running(tmp_path, source.target, "--port", 0) as command:
         service = command.service
@@ -169,6 +170,7 @@ def test_book_reports_it_as_unreadable(source: Source, number: int):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.decision(24)
 def test_relay_never_writes_them(source: Source, tmp_path: Path):
     """Neither a relay that is running when they are written, nor one that starts later."""
     copy = tmp_path / "copy.db"

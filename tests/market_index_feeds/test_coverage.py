@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ class TestRetracted:
         assert set(live_after(whole(1, 2), whole(3))) == {1, 2, 3}
         assert set(live_after(whole(1, 2), whole(3), Update(books=[book(1)]), Update(is_complete=True))) == {1, 3}
 
+    @pytest.mark.decision(27)
     def test_an_invalid_record_keeps_the_pairs_that_the_content_lacks_until_it_is_resolved(self):
         for record, resolving in (
             (pair(2), Update(books=[book(2)])),
@@ -39,6 +41,7 @@ class TestRetracted:
         assert set(live_after(whole(1, 2), Update(invalid=[pair(2)]), Update(removed=[pair(1)]))) == {2}
         assert set(live_after(whole(1, 2), whole(removed=[pair(1)], invalid=[pair(2)]))) == {2}
 
+    @pytest.mark.decision(27)
     def test_a_rejected_record_that_is_only_counted_keeps_nothing(self):
         assert set(live_after(whole(1), complete(2, rejected=[bad("junk")]))) == {2}
 
@@ -69,6 +72,7 @@ class TestProblem:
             eventually(lambda: not source.left)
             return feed.problem, feed.is_unknown
 
+    @pytest.mark.decision(31)
     def test_a_source_that_lacks_live_pairs_has_a_problem_until_it_names_them_or_is_complete(self):
         lacks = "lacks live pairs, and is not complete: it must be replaced as a whole"
         assert self.problem_after(whole(1, 2), whole(3)) == (lacks, True)
@@ -92,6 +96,7 @@ class TestProblem:
 class TestAsOf:
     """The as_of is unknown while a record is invalid or a pair absent; the publish time is known."""
 
+    @pytest.mark.decision(27)
     def test_it_is_unknown_while_a_record_is_invalid_or_a_pair_absent(self):
         fresh = Freshness("slot 1")
         seen: list[str | None] = []
@@ -123,6 +128,7 @@ UPDATES = st.builds(
 )
 
 
+@pytest.mark.decision(27, 31)
 @settings(phases=WITHOUT_SHRINKING)
 @given(st.lists(UPDATES, max_size=8))
 def test_live_pairs_equal_a_model_that_decides_for_each_pair(script: list[Update]):

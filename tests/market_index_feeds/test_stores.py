@@ -309,6 +309,7 @@ class TestReplacing:
         assert (receipt.published, receipt.retracted, receipt.kept) == (0, 1, frozenset())
         eventually(lambda: (spots(live), live.current.as_of) == ({1: "7"}, "slot 8"))
 
+    @pytest.mark.decision(31)
     def test_a_store_is_complete_from_its_first_replace_of_all_pairs_on(self, store: Store, feed: Feed, medium: Medium):
         def is_complete() -> bool:
             new = open_feed(medium.target)

@@ -62,6 +62,7 @@ def error_message(answer: HttpResponse, status: int) -> str:
 class TestPairList:
     """Section 4.1 of the contract."""
 
+    @pytest.mark.decision(9, 12)
     def test_every_tracked_pair_appears_once_in_ledger_order(self, service: Service):
         answer = service.pair_list()
         assert answer.status == 200
@@ -78,6 +79,7 @@ class TestPairList:
         live.retract(*live.current)
         assert service.pair_list().body == b'{"pairs":[]}'
 
+    @pytest.mark.decision(17, 21)
     def test_query_parameters_are_ignored(self, service: Service):
         assert service.request("/trading-view/pair-list?base=x&page=2").json == service.pair_list().json
 
@@ -107,10 +109,12 @@ class TestOrderBook:
         expected: dict[str, Any] = {"base": "ADA", "quote": NAMELESS, "spot": None, "bids": [], "asks": []}
         assert service.order_book("ADA", NAMELESS).json == expected
 
+    @pytest.mark.decision(15)
     def test_a_crossed_book_is_served_unchanged(self, service: Service):
         book = service.order_book(SNEK, NAMELESS).json
         assert Decimal(book["bids"][0]["price"]) > Decimal(book["asks"][0]["price"])
 
+    @pytest.mark.decision(7)
     @pytest.mark.parametrize("text", [SNEK, SNEK.upper(), POLICY + ":534E454b", POLICY.upper() + ":534e454b"])
     def test_base_and_quote_are_echoed_as_they_were_requested(self, service: Service, text: str):
         nameless = text.partition(":")[0] + ":"
@@ -122,11 +126,13 @@ class TestOrderBook:
         target = f"/trading-view/order-book?quote=ADA&base={POLICY}{colon}534e454b"
         assert service.request(target).json["base"] == SNEK
 
+    @pytest.mark.decision(17)
     def test_unknown_parameters_are_ignored(self, service: Service):
         answer = service.request(f"/trading-view/order-book?depth=1&base={SNEK}&BASE=x&quote=ADA&%00=%ff")
         assert answer.status == 200
         assert len(answer.json["bids"]) == 2
 
+    @pytest.mark.decision(10, 11, 20)
     @pytest.mark.parametrize(
         ("base", "quote"),
         [("ADA", SNEK), (NAMELESS, "ADA"), ("ADA", "ADA"), (SNEK, SNEK), (SNEK.upper(), f"{POLICY}:00")],
@@ -145,6 +151,7 @@ class TestOrderBook:
 class TestErrors:
     """Decisions 16, 18 and 19."""
 
+    @pytest.mark.decision(16)
     @pytest.mark.parametrize(
         ("query", "message"),
         [
@@ -192,6 +199,7 @@ class TestErrors:
     def test_an_invalid_parameter_is_400_and_named(self, service: Service, query: str, message: str):
         assert message in error_message(service.request(f"/trading-view/order-book{query}"), 400)
 
+    @pytest.mark.decision(8, 16)
     @given(text=invalid_asset_id_texts(), name=st.sampled_from(["base", "quote"]))
     def test_an_invalid_asset_identifier_is_400_and_shown(self, running: Service, text: str, name: str):
         values = {"base": "ADA", "quote": "ADA"} | {name: text}
@@ -200,6 +208,7 @@ class TestErrors:
         assert message.startswith(f"Query parameter '{name}'")
         assert problem in message
 
+    @pytest.mark.decision(16)
     @pytest.mark.parametrize("size", [1_000, 8_000, 60_000])
     @pytest.mark.parametrize("filler", ["a", "%00", "%ff", ":"])
     def test_a_huge_value_is_400_and_truncated(self, service: Service, size: int, filler: str):
@@ -224,6 +233,7 @@ class TestErrors:
         error_message(client.send(f"{request_line}\r\nHost: test\r\n\r\n".encode()), 400)
         client.close()
 
+    @pytest.mark.decision(18, 21)
     @pytest.mark.parametrize(
         "path",
         [
@@ -255,6 +265,7 @@ class TestErrors:
         else:
             error_message(answer, 404)
 
+    @pytest.mark.decision(18)
     @pytest.mark.parametrize("path", ["/trading-view/pair-list", "/trading-view/order-book?base=ADA&quote=ADA"])
     @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
     def test_any_other_method_is_405_with_the_allowed_methods(self, service: Service, path: str, method: str):
@@ -262,6 +273,7 @@ class TestErrors:
         error_message(answer, 405)
         assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
+    @pytest.mark.decision(19)
     def test_an_unexpected_failure_is_500_without_detail_and_logged(
         self, service: Service, live: LiveIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ):
@@ -275,6 +287,7 @@ class TestErrors:
         eventually(lambda: "RuntimeError: a secret detail" in caplog.text)
 
 
+@pytest.mark.decision(18)
 @pytest.mark.parametrize(
     "target",
     [

@@ -50,6 +50,7 @@ def live_and_app(request: pytest.FixtureRequest) -> tuple[LiveIndex, Starlette]:
     return live, app
 
 
+@pytest.mark.decision(23)
 @pytest.mark.parametrize("target", [LIST, BOOK, UPPER])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
@@ -72,6 +73,7 @@ def test_an_unknown_value_has_no_field(live_and_app: tuple[LiveIndex, Starlette]
     assert fields_of(request(app, BOOK)) == {"market-index-published-at": "2026-11-22T04:17:03.123Z"}
 
 
+@pytest.mark.decision(23)
 @pytest.mark.parametrize("target", [LIST, BOOK])
 def test_a_publication_without_a_change_alters_these_fields_alone(
     live_and_app: tuple[LiveIndex, Starlette], target: str
@@ -93,6 +95,7 @@ def test_the_fields_of_a_freshness():
     assert freshness_fields(Freshness("a")) == ((b"market-index-as-of", b"a"),)
 
 
+@pytest.mark.decision(23)
 @pytest.mark.parametrize("publications", [300, pytest.param(10_000, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("target", [LIST, BOOK, UPPER])
 def test_no_response_of_a_live_index_names_another_as_of_than_that_of_its_book(target: str, publications: int):

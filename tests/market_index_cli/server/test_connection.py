@@ -118,6 +118,7 @@ class TestHead:
         assert client.send(self.head(MAX_HEAD_BYTES)).status == 200
         assert client.send(self.head(MAX_HEAD_BYTES)).status == 200
 
+    @pytest.mark.decision(25)
     def test_a_head_above_the_limit_is_431_and_the_connection_is_closed(self, client: Client):
         answer = client.send(self.head(MAX_HEAD_BYTES + 1))
         assert (answer.status, answer.headers["connection"]) == (431, "close")
@@ -178,6 +179,7 @@ class TestTarget:
     def test_a_target_at_the_limit_is_answered(self, client: Client):
         assert client.request(self.target(MAX_TARGET_BYTES)).status == 404
 
+    @pytest.mark.decision(25)
     @pytest.mark.parametrize("size", [MAX_TARGET_BYTES + 1, 60_000, 1_000_000])
     def test_a_target_above_the_limit_is_400(self, client: Client, size: int):
         answer = client.request(self.target(size))
@@ -188,6 +190,7 @@ class TestTarget:
         answer = client.request("/trading-view/order-book?" + "&".join(["base=ADA"] * MAX_PARAMETERS))
         assert answer.json["error"].startswith("Query parameter 'base' must be given once")
 
+    @pytest.mark.decision(25)
     def test_more_parameters_are_400(self, client: Client):
         answer = client.request("/trading-view/order-book?" + "&".join(["base=ADA"] * (MAX_PARAMETERS + 1)))
         assert (answer.status, answer.json) == (400, {"error": "The query must have at most 32 parameters"})

@@ -99,6 +99,7 @@ class TestFiles:
             assert (feed.rejected, feed.current_rejections) == (1, 0)
         assert "recovered after" in caplog.text
 
+    @pytest.mark.decision(26)
     def test_an_order_without_liquidity_is_counted_while_it_rests(
         self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
     ):
