@@ -253,10 +253,6 @@ def running_service(command: str, folder: Path, environment: dict[str, str]) -> 
 _RUNS = count()
 
 
-def test_each_command_that_is_not_run_is_on_a_page():
-    assert NOT_RUN.keys() <= {step.command for block in ALL for step in block.steps}
-
-
 def test_the_page_of_the_command_is_up_to_date():
     assert cli_page.PAGE.read_text() == cli_page.page(), "to update it: python -m tests.cli_page"
 
@@ -288,8 +284,3 @@ def test_the_home_page_links_to_every_page():
     linked = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", home.read_text())}
     pages = {str(page.relative_to(home.parent)) for page in home.parent.rglob("*.md")}
     assert pages - linked == {"index.md"}
-
-
-def test_every_make_target_in_the_readme_exists():
-    targets = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert set(re.findall(r"make ([a-z]+)", (ROOT / "README.md").read_text())) <= set(targets)

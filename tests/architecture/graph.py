@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from attrs import field, frozen
@@ -53,25 +54,15 @@ class Graph:
         for found in self.imports.values():
             yield from sorted(found)
 
-    def cycles(self) -> list[list[str]]:
-        """Return the modules of each strongly connected component of more than one module, sorted."""
-        reachable = {module: self._reachable(module) for module in self.imports}
-        components = {
-            tuple(sorted(other for other in found if module in reachable[other]))
-            for module, found in reachable.items()
-            if module in found
-        }
-        return [list(component) for component in sorted(components)]
-
-    def _reachable(self, module: str) -> set[str]:
-        """Return the modules that can be reached in one step or more."""
-        found: set[str] = set()
-        pending = [module]
-        while pending:
-            following = {one.imported for one in self.imports[pending.pop()]} & self.imports.keys() - found
-            found |= following
-            pending += following
-        return found
+    def cycle(self) -> list[str]:
+        """Return the modules of one import cycle; empty if there is none."""
+        try:
+            TopologicalSorter(
+                {module: {one.imported for one in found} for module, found in self.imports.items()}
+            ).prepare()
+        except CycleError as error:
+            return list(error.args[1])
+        return []
 
 
 def package_of(module: str) -> str:

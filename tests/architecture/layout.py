@@ -6,11 +6,8 @@ the mirrored tree (tests/browser, tests/faults and others) are not part of it.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-
-from attrs import frozen
 
 # Modules with functions but without a test file: the file that tests them, and the reason.
 TESTED_BY: Mapping[str, tuple[str, str]] = {
@@ -90,53 +87,6 @@ SUBJECTS: Mapping[str, str] = {
     "tests/market_index_http/test_head.py": "HEAD, for all routes",
     "tests/market_index_http/test_mounting.py": "the app inside other apps",
 }
-
-
-@frozen
-class Tree:
-    """The modules that have functions, and the test files of the mirrored tree, as paths from the root."""
-
-    modules: frozenset[str]
-    tests: frozenset[str]
-    other_tests: frozenset[str] = frozenset()
-
-    @classmethod
-    def of_sources(cls, sources: Mapping[str, str], packages: Collection[str]) -> Tree:
-        """Return the tree of these files, given as path -> source."""
-        tests = {path for path in sources if PurePosixPath(path).name.startswith("test_")}
-        mirrored = {path for path in tests if PurePosixPath(path).parts[1] in packages}
-        modules = {path for path, source in sources.items() if path.split("/")[0] in packages and has_behaviour(source)}
-        return cls(frozenset(modules), frozenset(mirrored), frozenset(tests - mirrored))
-
-
-def has_behaviour(source: str) -> bool:
-    return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in ast.walk(ast.parse(source)))
-
-
-def untested_modules(tree: Tree, tested_by: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """A module with functions has its own test file, or a row in TESTED_BY."""
-    tested = {module for test in tree.tests for module in modules_of(test)}
-    for module in sorted(tree.modules - tested - tested_by.keys()):
-        path = PurePosixPath(module)
-        yield f"{module} needs tests/{path.parent}/test_{path.name}, or a row in TESTED_BY"
-
-
-def tests_without_module(tree: Tree, subjects: Mapping[str, str]) -> Iterator[str]:
-    """A test file is named after a module, or has a row in SUBJECTS."""
-    for test in sorted(tree.tests - subjects.keys()):
-        if not tree.modules & set(modules_of(test)):
-            yield f"{test} is named after no module, and has no row in SUBJECTS"
-
-
-def stale_rows(tree: Tree, tested_by: Mapping[str, tuple[str, str]], subjects: Mapping[str, str]) -> Iterator[str]:
-    """A row names files that exist, and is needed."""
-    tested = {module for test in tree.tests for module in modules_of(test)}
-    for module, (test, _) in tested_by.items():
-        if module not in tree.modules - tested or test not in tree.tests | tree.other_tests:
-            yield f"TESTED_BY: {module}: {test}"
-    for test in subjects:
-        if test not in tree.tests or tree.modules & set(modules_of(test)):
-            yield f"SUBJECTS: {test}"
 
 
 def modules_of(test: str) -> Iterator[str]:

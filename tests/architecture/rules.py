@@ -116,8 +116,8 @@ def medium_of(module: str) -> str:
 
 def cycles(graph: Graph) -> Iterator[str]:
     """There are no import cycles, including imports in functions or under TYPE_CHECKING."""
-    for modules in graph.cycles():
-        yield " <-> ".join(modules)
+    if modules := graph.cycle():
+        yield " -> ".join(modules)
 
 
 def absolute_imports(graph: Graph) -> Iterator[str]:

@@ -64,8 +64,7 @@ MORE_TESTS: Mapping[str, Sequence[str]] = {
 }
 
 # Exit codes of pytest and mutmut in the process of one mutant.
-SURVIVED, NO_TESTS, NOT_RUN = (0,), (5, 33), (None, 2, 34)
-KILLED = (1, 3)
+SURVIVED, NO_TESTS = (0,), (5, 33)
 
 
 @frozen
@@ -176,21 +175,10 @@ def report(module: str, folder: Path, known: Mapping[Mutant, str]) -> int:
     survivors = [mutant(folder, module, name) for name, code in codes.items() if code in SURVIVED]
     open_ones = [one for one in survivors if not has_verdict(one, known)]
     untested = [name for name, code in codes.items() if code in NO_TESTS]
-    killed = sum(code in KILLED for code in codes.values())
-    not_run = sum(code in NOT_RUN for code in codes.values())
-    timeouts = len(codes) - killed - len(survivors) - len(untested) - not_run
-    print(
-        f"{module}: {len(codes)} mutants, {killed} killed, {timeouts} timeouts, {len(survivors)} survivors "
-        f"({len(survivors) - len(open_ones)} with a verdict), {len(untested)} without a test, {not_run} not run",
-        flush=True,
-    )
-    for name in untested:
-        print(f"no test calls {name}")
-    for one in open_ones:
-        print(one, flush=True)
     stale = {one for one in known if one.module == module} - set(survivors)
-    for one in stale:
-        print(f"verdict on a mutant that does not survive or does not exist:\n{one}")
+    print(f"{module}: {len(codes)} mutants, {len(survivors)} survive, {len(open_ones)} without a verdict", flush=True)
+    print(*(f"no test calls {name}" for name in untested), *open_ones, sep="\n")
+    print(*(f"verdict on a mutant that does not survive or does not exist:\n{one}" for one in stale), sep="\n")
     return len(open_ones) + len(untested)
 
 
