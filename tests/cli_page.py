@@ -20,29 +20,12 @@ MARGIN: Final = 2
 HEAD: Final = """\
 # The command
 
-The output of `market-index --help`, and of `market-index COMMAND --help` for each command. How to use them:
-[publish](publish.md), [serve](serving.md), [many machines](scaling.md). The command needs the extra `cli`
-(`pip install 'market-index[cli]'`), `serve` the extra `server`, and buckets the extra `nats` as well. If an extra is
-missing, the command names it. `python -m market_index_cli` runs the same command.
+The output of `--help`, written by `python -m tests.cli_page`. `python -m market_index_cli` runs the same command. A command
+that needs an extra that is not [installed](index.md#install) names it.
 
-(`python -m tests.cli_page` writes this page.)
-
-| exit code | meaning |
-|---|---|
-| 0 | everything was done; `serve`, `relay`: ended by SIGTERM or Ctrl-C; requests in flight were \
-answered, within up to 10 seconds |
-| 1 | `book`, `retract`: there is no such pair; `publish`: it was interrupted; any: the reader of standard \
-output closed it, as `head` does |
-| 2 | wrong usage, the extra `cli` or `server` is missing, or too few files may be open (`ulimit -n`) |
-| 3 | FEED or STORE cannot be opened, read or written, standard output cannot be written, or the extra `nats` is \
-missing |
-| 4 | `serve`: the address cannot be listened on |
-| 5 | `publish`, `pairs`: a line, a row, a value, or a book that is too large was rejected, or `publish` left \
-out books without a commit line, or events without a block, or the state of the orders is unknown at the end; \
-everything else was done. Also BOOKS has no order book for --replace or --as-of: then nothing was changed |
-
-If standard output cannot be written, the changes that `publish` made before its report are stored.
-If standard error cannot be written, its messages are lost, and the command continues: `serve` serves without a log.
+Besides the exit codes of each command: 1 if the reader of standard output closed it, as `head` does; 2 if the extra `cli` or
+`server` is missing, or too few files may be open; 3 if standard output cannot be written, or the extra `nats` is missing.
+`serve` and `relay` answer requests in flight for up to 10 seconds after a signal, and then end with 0.
 """
 
 

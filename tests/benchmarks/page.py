@@ -90,7 +90,7 @@ APPENDIX: Final = """\
 All figures behind [performance](performance.md). `make bench` writes this page from docs/bench.json.
 
 The contenders of a group take turns in many short rounds. *Ours* and *theirs* are medians. *Ratio* is the median of
-ours to theirs in single rounds, with its quartiles; without a peer, *quartiles* are those of ours. Less is better,
+ours to the peer in single rounds, with its quartiles; without a peer, *quartiles* are those of ours. Less is better,
 except for figures per second. A *goal* bounds the ratio, or our figure without a peer. It is *noisy* if it lies
 between the quartiles. Work within one process is measured in processor time, everything else by the wall clock. An
 empty cell repeats the one above.

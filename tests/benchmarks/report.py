@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -163,11 +164,12 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """Return the rows as a Markdown table. A row of the same work as the one above does not repeat it."""
+    """Return the rows as a Markdown table, those of the same work together; a cell that repeats the one above is empty."""
     lines = [HEADINGS, ("---",) * len(HEADINGS)]
-    above: tuple[str, ...] = ()
+    works: dict[str, list[tuple[str, ...]]] = {}
     for row in rows:
-        line = cells(row)
-        lines.append(("", "", *line[2:]) if line[:2] == above[:2] else line)
-        above = line
+        works.setdefault(row.work, []).append(cells(row))
+    for one in works.values():
+        same = [("", "", *line[2:]) if line[1] == above[1] else ("", *line[1:]) for above, line in pairwise(one)]
+        lines += [one[0], *same]
     return "\n".join(f"|{'|'.join(line)}|" for line in lines)
