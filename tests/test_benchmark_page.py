@@ -28,11 +28,13 @@ def test_no_figure_is_typed_by_hand():
 
 def test_the_table_has_the_verdict_on_each_goal_and_the_rows_that_were_not_measured():
     missing = not_measured(Row("absent", "/s", "nginx"), "nginx is not installed")
-    rows = [row("a", goal=Goal(Bound.AT_MOST, 0.5)), row("a", "other"), alone("b", "ms", [1.0, 2.0, 3.0]), missing]
+    times = [alone("path: p50", "ms", [1.0, 2.0, 3.0]), alone("path: p99", "ms", [4.0])]
+    rows = [row("a", goal=Goal(Bound.AT_MOST, 0.5)), *times, row("a", "other"), missing]
     assert table(rows).splitlines()[2:] == [
         "|a|1 ms|peer|1|1|0.9–1.1|≤ 0.5, missed|",
         "|||other|1|1|0.9–1.1||",
-        "|b|2 ms||||1.5–2.5||",
+        "|path: p50|2 ms||||1.5–2.5||",
+        "|… p99|4 ms||||||",
         "|absent|not measured: nginx is not installed|nginx|||||",
     ]
 

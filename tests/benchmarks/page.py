@@ -59,8 +59,8 @@ What a program would use instead: other frameworks, encoders and data structures
 
 ![How many times as fast as an alternative.](alternatives.svg)
 
-Some alternatives do less. msgspec and pydantic check only types. sortedcontainers and order-book keep no earlier version.
-A dict has no order. A framework that caches encoded responses would be as fast as we are.
+Some alternatives do less. msgspec and pydantic check only types. sortedcontainers and order-book keep no earlier
+version. A dict has no order. A framework that caches encoded responses would be as fast as we are.
 
 ## Compared with bounds
 
@@ -89,10 +89,10 @@ APPENDIX: Final = """\
 All figures behind [performance](performance.md). `make bench` writes this page from docs/bench.json.
 
 The contenders of a group take turns in many short rounds. *Ours* and *theirs* are medians. *Ratio* is the median of
-the ratios of ours to theirs in single rounds, with its quartiles; without a peer, *quartiles* are those of ours. Less is better,
-except for figures per second. A *goal* bounds the ratio, or our figure without a peer. It is *noisy* if it lies
-between the quartiles. Work within one process is measured in processor time, everything else by the wall clock. An
-empty cell repeats the one above.
+the ratios of ours to theirs in single rounds, with its quartiles; without a peer, *quartiles* are those of ours. Less
+is better, except for figures per second. A *goal* bounds the ratio, or our figure without a peer. It is *noisy* if it
+lies between the quartiles. Work within one process is measured in processor time, everything else by the wall clock.
+An empty cell, or …, repeats the text above.
 
 """
 

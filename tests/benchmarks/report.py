@@ -164,12 +164,15 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """Return the rows as a Markdown table, those of the same work together; a cell that repeats the one above is empty."""
-    lines = [HEADINGS, ("---",) * len(HEADINGS)]
+    """Return the rows as a Markdown table, those of the same work together. No text of the row above is repeated."""
     works: dict[str, list[tuple[str, ...]]] = {}
     for row in rows:
         works.setdefault(row.work, []).append(cells(row))
-    for one in works.values():
-        same = [("", "", *line[2:]) if line[1] == above[1] else ("", *line[1:]) for above, line in pairwise(one)]
-        lines += [one[0], *same]
+    lines = [HEADINGS, ("---",) * len(HEADINGS)]
+    subject_above = ""
+    for work, (first, *others) in works.items():
+        subject, _, figure = work.rpartition(": ")
+        lines.append((f"… {figure}", *first[1:]) if subject and subject == subject_above else first)
+        lines += [("", "" if line[1] == above[1] else line[1], *line[2:]) for above, line in pairwise([first, *others])]
+        subject_above = subject
     return "\n".join(f"|{'|'.join(line)}|" for line in lines)
