@@ -20,12 +20,13 @@ MARGIN: Final = 2
 HEAD: Final = """\
 # The command
 
-The output of `--help`, written by `python -m tests.cli_page`. `python -m market_index_cli` runs the same command. A command
-that needs an extra that is not [installed](index.md#install) names it.
+The output of `--help`, written by `python -m tests.cli_page`. `python -m market_index_cli` runs the same command. A
+command that needs an extra that is not [installed](index.md#install) names it.
 
-Besides the exit codes of each command: 1 if the reader of standard output closed it, as `head` does; 2 if the extra `cli` or
-`server` is missing, or too few files may be open; 3 if standard output cannot be written, or the extra `nats` is missing.
-`serve` and `relay` answer requests in flight for up to 10 seconds after a signal, and then end with 0.
+Besides the exit codes of each command: 1 if the reader of standard output closed it, as `head` does; 2 if the extra
+`cli` or `server` is missing, or too few files may be open; 3 if standard output cannot be written, or the extra
+`nats` is missing. `serve` and `relay` answer requests in flight for up to 10 seconds after a signal, and then end
+with 0.
 """
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from tests.benchmarks import http_servers, made_up, over_http, whole_path
+from tests.benchmarks import made_up
 from tests.benchmarks.compare import compare
 from tests.benchmarks.figures import (
     Bound,
@@ -24,7 +23,7 @@ from tests.benchmarks.figures import (
     compared,
 )
 from tests.benchmarks.made_up import reported, row
-from tests.benchmarks.report import Group, Report, run
+from tests.benchmarks.report import Report, run
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -134,51 +133,6 @@ def test_a_run_that_got_worse_exits_with_1(tmp_path: Path):
     worse = bench("--only", "made_up.one", "--output", new, "--compare", old, ratio=1.2)
     assert worse.returncode == 1
     assert worse.stdout.splitlines()[-1] == "WORSE work, against peer: 1 -> 1.2"
-
-
-# Peers that are not installed, and servers
-
-
-@pytest.fixture
-def groups(monkeypatch: pytest.MonkeyPatch) -> dict[str, Group]:
-    """The groups over HTTP, on a machine where wrk alone is installed."""
-    monkeypatch.setattr(shutil, "which", lambda tool: "/usr/bin/wrk" if tool == "wrk" else None)
-    return over_http.groups(quick=True)
-
-
-@pytest.mark.parametrize(("name", "tool"), [("nginx", "nginx"), ("go", "golang")])
-def test_a_row_says_which_peer_is_not_installed(groups: dict[str, Group], name: str, tool: str):
-    found = list(groups[name]())
-    assert len(found) >= 3
-    assert not any(one.is_measured for one in found)
-    notes = {f"not measured: {name} is not installed (Debian: apt-get install {tool})"}
-    assert {one.note for one in found} == notes
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[http_servers.Server]:
-    (tmp_path / "body").write_text("right")
-    command = (sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(tmp_path), "PORT")
-    with http_servers.serving(http_servers.Contender("peer", command, ())) as running:
-        yield running
-
-
-def test_bytes_are_compared_before_the_measurement(server: http_servers.Server):
-    with server.running():
-        assert http_servers.check(server, http_servers.Target("", "/body", b"right")) >= http_servers.ROUND_SECONDS
-        with pytest.raises(RuntimeError, match="peer answers /body with 200: b'right'"):
-            http_servers.check(server, http_servers.Target("", "/body", b"wrong"))
-        with pytest.raises(RuntimeError, match="peer answers /nothing with 404"):
-            http_servers.check(server, http_servers.Target("", "/nothing", None))
-
-
-# The whole path
-
-
-def test_a_publish_has_arrived_with_the_first_body_that_has_it_or_a_later_one():
-    sent = [(1, 0), (2, 1_000_000), (3, 2_000_000), (4, 3_000_000)]
-    received = [(0, 500_000), (1, 4_000_000), (3, 5_000_000), (4, 6_000_000)]
-    assert list(whole_path.waits(sent, received)) == [4, 4, 3, 3]
 
 
 # Comparing
