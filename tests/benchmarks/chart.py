@@ -103,7 +103,7 @@ def svg(chart: Chart, rows: Iterable[Row]) -> str:
         f"<style>\n{STYLE}</style>",
         f'<rect class="page" width="{width:.0f}" height="{height}"/>',
         f'<text class="title" x="12" y="22">{chart.title}</text>',
-        f'<text class="muted" x="12" y="41">{chart.note}; line: quartiles</text>',
+        f'<text class="muted" x="12" y="41">{chart.note}</text>',
     ]
     for mark in marks:
         lines += [

@@ -17,7 +17,7 @@ SOURCE: Final = DOCS / "bench.json"
 
 ALTERNATIVES: Final = Chart(
     "How many times as fast as an alternative",
-    "bar: median, to the right of 1 if we are faster",
+    "median and quartiles; above 1 we are faster",
     frozenset(
         {
             "FastAPI with pydantic", "Litestar with msgspec", "Starlette encoding", "Go encoding", "immutables.Map",
@@ -30,7 +30,7 @@ ALTERNATIVES: Final = Chart(
 
 BOUNDS: Final = Chart(
     "Share of the bound that is reached",
-    "bar: our speed as a share of that of a program that does only the unavoidable part",
+    "median and quartiles; 1 is the bound",
     frozenset(
         {
             "uvicorn with prebuilt bytes", "nginx with a static file", "Go with prebuilt bytes", "json.loads",
