@@ -111,7 +111,7 @@ class _PendingEvents:
         if order_id not in self._removed and before.has_order(order_id):
             self._removed.add(order_id)
         elif not was_placed:
-            raise InvalidOrderBook(f"order {safe_repr(order_id)} must rest to be removed")
+            raise InvalidOrderBook(f"cannot remove order {safe_repr(order_id)}: there is no such order")
 
     def _withdraw(self, order_id: str) -> bool:
         """Forget an order that was placed before, but keep its pair. Return whether there was one."""

@@ -133,7 +133,7 @@ class TestImpossibleOrders:
         reader.read(rollback("3"))
         assert reader.shown == {1: ({}, {2: 17}, None)}
         reader.read(rollback("2"), remove("a"), block("6"), remove("a"))
-        assert "order 'a' must rest to be removed" in str(reader.blocks.problem)
+        assert "cannot remove order 'a': there is no such order" in str(reader.blocks.problem)
 
     def test_it_can_be_removed_in_the_block_that_places_it(self):
         reader = Reader()
@@ -180,9 +180,9 @@ class TestUnknown:
         [
             (b"nonsense\n", "must be JSON, but is not at character 0: Expecting value: 'nonsense'"),
             (b"x" * (MAX_LINE_BYTES + 1) + b"\n", f"must have at most {MAX_LINE_BYTES} bytes"),
-            (remove("c"), "order 'c' must rest to be removed"),
-            (remove("a") + remove("a"), "order 'a' must rest to be removed"),
-            (place("c") + remove("c") + remove("c"), "order 'c' must rest to be removed"),
+            (remove("c"), "cannot remove order 'c': there is no such order"),
+            (remove("a") + remove("a"), "cannot remove order 'a': there is no such order"),
+            (place("c") + remove("c") + remove("c"), "cannot remove order 'c': there is no such order"),
             (untrack(1), f"{SNEK}/ADA must have no orders to be untracked, got 2"),
             (place("c", 2) + untrack(2), f"{pair(2)} must have no orders to be untracked, got 1"),
             (block("1"), "the text of a block must not repeat, got '1' again"),

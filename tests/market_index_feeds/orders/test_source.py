@@ -85,12 +85,13 @@ class TestFiles:
         with open_feed(named(path)) as feed:
             feed.start(live)
             append(path, remove("c") + place("d") + block("2"))
-            problem = "its state is unknown since line 5: order 'c' must rest to be removed; waiting for a reset"
+            reason = "cannot remove order 'c': there is no such order"
+            problem = f"its state is unknown since line 5: {reason}; waiting for a reset"
             eventually(lambda: feed.problem == problem)
             age = feed.age
             eventually(lambda: feed.age > age + 0.1)
             assert (asks(live), live.current.as_of, feed.rejected) == ({1: 10, 2: 10}, "1", 1)
-            assert f"{path} line 5 rejected: order 'c' must rest to be removed" in caplog.text
+            assert f"{path} line 5 rejected: {reason}" in caplog.text
             assert f"{path}: {problem}; keeping its 2 pairs" in caplog.text
             # A producer that was killed in a line leaves this.
             append(path, b'{"place":"x","ba' + b"\n" + RESET + place("a", 3) + block("9"))
