@@ -6,12 +6,14 @@ both, and reads and writes the texts by which other programs identify an asset.
 
 from __future__ import annotations
 
-from typing import Any, Final, Self, SupportsBytes, final
+from collections.abc import Callable
+from typing import Any, Final, SupportsBytes, final
 
 from attrs import frozen
 
 from market_index import cip14, cip67
 from market_index.errors import InvalidAssetId, safe_repr
+from market_index.unchecked import unchecked_constructor
 
 POLICY_ID_LENGTH: Final = 28
 """Bytes in a policy id: a Blake2b-224 hash of the minting script."""
@@ -63,8 +65,8 @@ class AssetId:
             )
         self.__attrs_init__(policy_id, asset_name)
 
-    @classmethod
-    def parse(cls, text: str) -> AssetId:
+    @staticmethod
+    def parse(text: str) -> AssetId:
         """Read `ADA` or `<policy id>:<asset name>`, in upper or lower case hexadecimal.
 
         `ADA` must be upper case. Other spellings are rejected: `lovelace`, `policy.name` (see `from_dotted`), and the
@@ -85,10 +87,10 @@ class AssetId:
         policy_id, colon, asset_name = text.partition(":")
         if not colon:
             raise InvalidAssetId(f"an asset identifier must be ADA or policy:name in hex, got {safe_repr(text)}")
-        return cls._of_digits(text, policy_id, asset_name)
+        return _of_digits(text, policy_id, asset_name)
 
-    @classmethod
-    def from_unit(cls, unit: str) -> AssetId:
+    @staticmethod
+    def from_unit(unit: str) -> AssetId:
         """Read a unit: policy id and asset name concatenated, in upper or lower case hexadecimal, or `lovelace`.
 
         Blockfrost and many wallets use this spelling. The token registry calls it the subject.
@@ -112,10 +114,10 @@ class AssetId:
             raise InvalidAssetId(
                 f"a unit must not have a dot (AssetId.from_dotted reads policy.name), got {safe_repr(unit)}"
             )
-        return cls._of_digits(unit, unit[:_POLICY_ID_DIGITS], unit[_POLICY_ID_DIGITS:])
+        return _of_digits(unit, unit[:_POLICY_ID_DIGITS], unit[_POLICY_ID_DIGITS:])
 
-    @classmethod
-    def from_dotted(cls, text: str, *, ada: str = LOVELACE) -> AssetId:
+    @staticmethod
+    def from_dotted(text: str, *, ada: str = LOVELACE) -> AssetId:
         """Read `<policy id>.<asset name>`, in upper or lower case hexadecimal; an empty name may omit the dot.
 
         cardano-cli and Kupo use this spelling. The only text that is read as ADA is `ada`: `lovelace` for cardano-cli,
@@ -143,7 +145,7 @@ class AssetId:
                 f"the separator must be a dot, not a colon (AssetId.parse reads policy:name), got {safe_repr(text)}"
             )
         policy_id, _, asset_name = text.partition(".")
-        return cls._of_digits(text, policy_id, asset_name)
+        return _of_digits(text, policy_id, asset_name)
 
     @classmethod
     def from_pycardano(cls, policy_id: SupportsBytes, asset_name: SupportsBytes) -> AssetId:
@@ -201,19 +203,6 @@ class AssetId:
         """
         return cip67.text(self.asset_name)
 
-    @classmethod
-    def _of_digits(cls, text: str, policy_id: str, asset_name: str) -> Self:
-        """Return the token of these digits, which are parts of `text`."""
-        if len(policy_id) != _POLICY_ID_DIGITS:
-            raise _wrong_digits("policy id", f"{_POLICY_ID_DIGITS}", policy_id, text)
-        if len(asset_name) > _MAX_ASSET_NAME_DIGITS:
-            raise _wrong_digits("asset name", f"at most {_MAX_ASSET_NAME_DIGITS}", asset_name, text)
-        if len(asset_name) % 2:
-            raise _wrong_digits("asset name", "an even number of", asset_name, text)
-        asset = object.__new__(cls)
-        asset.__attrs_init__(_bytes(text, "policy id", policy_id), _bytes(text, "asset name", asset_name))
-        return asset
-
     def __str__(self) -> str:
         return f"{self.policy_id.hex()}:{self.asset_name.hex()}" if self.policy_id else "ADA"
 
@@ -235,6 +224,20 @@ def _octets(part: str, value: SupportsBytes) -> bytes:
     if not isinstance(value, SupportsBytes) or isinstance(value, type):
         raise InvalidAssetId(f"{part} must be an object with __bytes__, got {type(value).__name__}: {safe_repr(value)}")
     return bytes(value)
+
+
+def _of_digits(text: str, policy_id: str, asset_name: str) -> AssetId:
+    """Return the token of these digits, which are parts of `text`."""
+    if len(policy_id) != _POLICY_ID_DIGITS:
+        raise _wrong_digits("policy id", f"{_POLICY_ID_DIGITS}", policy_id, text)
+    if len(asset_name) > _MAX_ASSET_NAME_DIGITS:
+        raise _wrong_digits("asset name", f"at most {_MAX_ASSET_NAME_DIGITS}", asset_name, text)
+    if len(asset_name) % 2:
+        raise _wrong_digits("asset name", "an even number of", asset_name, text)
+    return _asset_id(_bytes(text, "policy id", policy_id), _bytes(text, "asset name", asset_name))
+
+
+_asset_id: Final[Callable[[bytes, bytes], AssetId]] = unchecked_constructor(AssetId)
 
 
 def _bytes(text: str, part: str, digits: str) -> bytes:

@@ -14,7 +14,7 @@ Theory of operation
     key is a chunk; then a change costs as much as in one list. One call copies each list once, but each of its changes
     moves the keys behind it in a chunk.
 
-    Results computed from a chunk are cached in its slots `items` (one object per value) and `encoded` (one for all
+    Results computed from a chunk are cached in its slots `items` (one object per value) and `encoded` (the JSON of all
     values). They are computed once for all versions that share the chunk, except the JSON of a book of one chunk a side
     (see `market_index.wire.encode`). A change keeps the items of the other values.
 """
@@ -25,12 +25,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, MutableSequence
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, final
 
 from attrs import frozen
 
+if TYPE_CHECKING:
+    from market_index.wire.parts import EncodedPart
+
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 BOUNDARY_MASK: Final = 0x3F
 """A chunk ends at a key whose hash has none of these bits, on average at one key in 64."""
@@ -60,42 +64,42 @@ class KeyOrder(Generic[K, V]):
 
 
 @final
-class Chunk(Generic[K, V]):
+class Chunk(Generic[K, V, T]):
     """Adjacent keys and their values, which never change once the chunk is shared.
 
-    `items` and `encoded` are caches, None until computed. In a chunk of a pair list, single items may be None until
-    they are computed. A chunk of levels has all items or none.
+    `items` and `encoded` are caches, None until computed.
     """
 
     __slots__ = ("encoded", "items", "keys", "values")
 
     def __init__(
-        self, keys: list[K], values: MutableSequence[V], items: list[Any] | None = None, encoded: Any = None
+        self,
+        keys: list[K],
+        values: MutableSequence[V],
+        items: list[T] | None = None,
+        encoded: EncodedPart | None = None,
     ) -> None:
         self.keys: list[K] = keys
         self.values: MutableSequence[V] = values
-        self.items: list[Any] | None = items
-        self.encoded: Any = encoded
+        self.items: list[T] | None = items
+        self.encoded: EncodedPart | None = encoded
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chunk) and self.keys == other.keys and self.values == other.values
 
     __hash__: ClassVar[None]  # type: ignore[assignment]  # only a whole sequence is hashed, over its columns
 
-    def __getitem__(self, piece: slice) -> Chunk[K, V]:
+    def __getitem__(self, piece: slice) -> Chunk[K, V, T]:
         items = self.items
         return Chunk(self.keys[piece], self.values[piece], None if items is None else items[piece])
 
-    def copy(self) -> Chunk[K, V]:
+    def copy(self) -> Chunk[K, V, T]:
         """Return a chunk of the same content that may be changed until it is shared.
 
         Both have one list of keys. Replace it before `insert` and `remove`.
         """
-        # Without the constructor, as in `_derived`.
-        chunk, items = _new(Chunk), self.items
-        chunk.keys, chunk.values, chunk.encoded = self.keys, self.values[:], self.encoded
-        chunk.items = None if items is None else items.copy()
-        return chunk
+        items = self.items
+        return Chunk(self.keys, self.values[:], None if items is None else items.copy(), self.encoded)
 
     def replace(self, position: int, value: V, order: KeyOrder[K, V]) -> None:
         """Set the value at a position."""
@@ -122,40 +126,36 @@ class Chunk(Generic[K, V]):
             del self.items[position]
 
 
-class Chunked(Generic[K, V]):
-    """Immutable base class of sorted keys and values in chunks.
+class Chunked(Generic[K, V, T]):
+    """Immutable base class of sorted keys and values in chunks, which cache an item of class `T` per value.
 
-    `_changed` and `_head` return objects of the same class that share chunks with this one. They do not validate: a
-    subclass defines keys and values, and accepts only valid ones. `_bounds` has the sort key of the last key of each
-    chunk but the last, so that a bisection finds the chunk of a key. `_size` is the number of keys.
+    `_changed`, `_head` and `_of_chunk` return objects of the same class. They do not validate: a subclass defines keys
+    and values, and accepts only valid ones. `_bounds` has the sort key of the last key of each chunk but the last, so
+    that a bisection finds the chunk of a key. `_size` is the number of keys.
     """
 
     __slots__ = ("_bounds", "_chunks", "_order", "_size")
     _order: KeyOrder[K, V]
-    _chunks: list[Chunk[K, V]]
+    _chunks: list[Chunk[K, V, T]]
     _bounds: tuple[Any, ...]
     _size: int
 
-    def __init__(self, order: KeyOrder[K, V], whole: Chunk[K, V]) -> None:
+    def __init__(self, order: KeyOrder[K, V], whole: Chunk[K, V, T]) -> None:
         """Split a chunk of sorted, different keys at its boundaries."""
-        size = len(whole.keys)
-        chunks, bounds = _split(order, whole) if size > MAX_UNSPLIT else ([whole], _NO_BOUNDS)
-        # By slot: a subclass may be frozen.
-        _set_order(self, order)
-        _set_chunks(self, chunks)
-        _set_bounds(self, bounds)
-        _set_size(self, size)
+        self._order = order
+        self._size = len(whole.keys)
+        self._chunks, self._bounds = _split(order, whole)
 
     @property
-    def chunks(self) -> tuple[Chunk[K, V], ...]:
+    def chunks(self) -> tuple[Chunk[K, V, T], ...]:
         """The chunks, for code that caches a result per chunk. Callers must not change them."""
         return tuple(self._chunks)
 
-    def _has_same_content(self, other: Chunked[K, V]) -> bool:
+    def _has_same_content(self, other: Chunked[K, V, T]) -> bool:
         """Whether the other object has the same keys and values. Shared chunks are compared by identity."""
         return self._order is other._order and self._size == other._size and self._chunks == other._chunks
 
-    def _changes_since(self, earlier: Chunked[K, V]) -> tuple[list[V], list[V]]:
+    def _changes_since(self, earlier: Chunked[K, V, T]) -> tuple[list[V], list[V]]:
         """Return the values that the earlier object lacks, and its values whose keys this object lacks.
 
         Values are compared by identity. Shared chunks are skipped.
@@ -163,7 +163,7 @@ class Chunked(Generic[K, V]):
         common = set(map(id, self._chunks)) & set(map(id, earlier._chunks))
         twins = {id(chunk.keys): chunk for chunk in earlier._chunks if id(chunk) not in common}
         changed: list[V] = []
-        others: list[Chunk[K, V]] = []
+        others: list[Chunk[K, V, T]] = []
         for chunk in self._chunks:
             if id(chunk) in common:
                 continue
@@ -177,7 +177,7 @@ class Chunked(Generic[K, V]):
         changed += [value for key, value in now.items() if before.get(key) is not value]
         return changed, [value for key, value in before.items() if key not in now]
 
-    def _find(self, key: K) -> tuple[Chunk[K, V], int] | None:
+    def _find(self, key: K) -> tuple[Chunk[K, V, T], int] | None:
         """Return the chunk of a key and its position there, or None if the key is absent."""
         sort_key, bounds = self._order.sort_key, self._bounds
         sought: Any = key if sort_key is None else sort_key(key)
@@ -188,11 +188,14 @@ class Chunked(Generic[K, V]):
     def _changed(self, changes: Collection[tuple[K, V | None]]) -> Self:
         """Return the sequence after setting each key to its value, or itself if nothing changes.
 
-        A value of None or 0 removes the key; removing an absent key changes nothing. If a key repeats, the last change
-        wins.
+        None removes the key; removing an absent key changes nothing. If a key repeats, the last change wins.
         """
         if not self._size:
             return self._filled(changes)
+        return self._merged(changes if len(changes) < 2 else self._sorted(changes))
+
+    def _merged(self, changes: Iterable[tuple[K, V | None]]) -> Self:
+        """Return this sequence, which is not empty, after changes that are sorted by key."""
         order, bounds, size = self._order, self._bounds, self._size
         sort_key, is_split = order.sort_key, size > MAX_UNSPLIT
         # A chunk at its place in `shared` is copied before it is changed, and so is the list.
@@ -200,25 +203,26 @@ class Chunked(Generic[K, V]):
         # Added and removed boundaries, and the places of their chunks, which are split and joined after all changes.
         places: list[int] = []
         ends: list[Any] = []
-        for key, value in changes if len(changes) < 2 else self._sorted(changes):
+        for key, value in changes:
             sought: Any = key if sort_key is None else sort_key(key)
             at = bisect_left(bounds, sought) if bounds else 0
             chunk = chunks[at]
             keys = chunk.keys
             position = bisect_left(keys, sought, key=sort_key)
             is_present = position < len(keys) and keys[position] == key
-            # Nothing changes if the value stays the same, or if the key to remove is absent.
-            if order.is_same(chunk.values[position], value) if is_present and value else not (is_present or value):
+            if value is None and not is_present:
+                continue
+            if value is not None and is_present and order.is_same(chunk.values[position], value):
                 continue
             if chunk is shared[at]:
                 chunks = shared.copy() if chunks is shared else chunks
                 chunks[at] = chunk = chunk.copy()
-            if is_present and value:
+            if value is not None and is_present:
                 chunk.replace(position, value, order)
                 continue
             if keys is shared[at].keys:
                 chunk.keys = keys.copy()
-            if value:
+            if value is not None:
                 chunk.insert(position, key, value, order)
                 size += 1
                 is_end = is_split and _ends_chunk(order, key)
@@ -241,13 +245,16 @@ class Chunked(Generic[K, V]):
                 last[-1] = change
             else:
                 last.append(change)
-        present = [(key, value) for key, value in last if value]
+        present = [(key, value) for key, value in last if value is not None]
         if not present:
             return self
         values = self._chunks[0].values[:]
         values.extend([value for _, value in present])
-        filled = Chunked(self._order, Chunk([key for key, _ in present], values))
-        return self._derived(filled._chunks, filled._bounds, filled._size)
+        return self._of_chunk(Chunk([key for key, _ in present], values))
+
+    def _of_chunk(self, whole: Chunk[K, V, T]) -> Self:
+        """Return the sequence of the keys and values of a chunk, in the order of this sequence."""
+        return self._derived(*_split(self._order, whole), len(whole.keys))
 
     def _sorted(self, changes: Collection[tuple[K, V | None]]) -> list[tuple[K, V | None]]:
         """Return the changes by key. The sort is stable: the last change of a key comes last.
@@ -267,31 +274,19 @@ class Chunked(Generic[K, V]):
             at += 1
         return self._derived([*self._chunks[:at], self._chunks[at][:left]], self._bounds[:at], count)
 
-    def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], size: int) -> Self:
-        """Return the sequence of these chunks, joined into one if it is small.
-
-        The constructor is skipped because this runs for every message of a stream.
-        """
+    def _derived(self, chunks: list[Chunk[K, V, T]], bounds: tuple[Any, ...], size: int) -> Self:
+        """Return the sequence of these chunks, joined into one if it is small, without the constructor."""
         if size <= MAX_UNSPLIT and len(chunks) > 1:
-            chunks, bounds = [_joined(chunks)], _NO_BOUNDS
-        derived = _new(type(self))
-        # By slot: a subclass may be frozen.
-        _set_order(derived, self._order)
-        _set_chunks(derived, chunks)
-        _set_bounds(derived, bounds)
-        _set_size(derived, size)
+            chunks, bounds = [_joined(chunks)], ()
+        derived = object.__new__(type(self))
+        derived._order = self._order
+        derived._chunks = chunks
+        derived._bounds = bounds
+        derived._size = size
         return derived
 
 
-_NO_BOUNDS: Final[tuple[Any, ...]] = ()
-_new: Final = object.__new__
-_set_order: Final = Chunked.__dict__["_order"].__set__
-_set_chunks: Final = Chunked.__dict__["_chunks"].__set__
-_set_bounds: Final = Chunked.__dict__["_bounds"].__set__
-_set_size: Final = Chunked.__dict__["_size"].__set__
-
-
-def _by_key(chunks: Iterable[Chunk[K, V]]) -> dict[K, V]:
+def _by_key(chunks: Iterable[Chunk[K, V, T]]) -> dict[K, V]:
     return {key: value for chunk in chunks for key, value in zip(chunk.keys, chunk.values, strict=True)}
 
 
@@ -300,16 +295,18 @@ def _ends_chunk(order: KeyOrder[K, V], key: K) -> bool:
     return not mixed & BOUNDARY_MASK
 
 
-def _split(order: KeyOrder[K, V], whole: Chunk[K, V]) -> tuple[list[Chunk[K, V]], tuple[Any, ...]]:
-    """Return the pieces of a chunk, and the bounds between them. The last piece may be empty."""
+def _split(order: KeyOrder[K, V], whole: Chunk[K, V, T]) -> tuple[list[Chunk[K, V, T]], tuple[Any, ...]]:
+    """Return the pieces of a chunk, unless it is small, and the bounds between them. The last piece may be empty."""
     keys = whole.keys
+    if len(keys) <= MAX_UNSPLIT:
+        return [whole], ()
     ends = [end for end, mixed in enumerate(order.hashes(keys), 1) if not mixed & BOUNDARY_MASK]
     last_keys = [keys[end - 1] for end in ends]
     bounds = tuple(last_keys if order.sort_key is None else map(order.sort_key, last_keys))
     return [whole[start:end] for start, end in pairwise([0, *ends, len(keys)])], bounds
 
 
-def _joined(chunks: list[Chunk[K, V]]) -> Chunk[K, V]:
+def _joined(chunks: list[Chunk[K, V, T]]) -> Chunk[K, V, T]:
     """Return the content of adjacent chunks as one."""
     keys, values = list(chain.from_iterable([chunk.keys for chunk in chunks])), chunks[0].values[:]
     for chunk in chunks[1:]:
@@ -319,13 +316,13 @@ def _joined(chunks: list[Chunk[K, V]]) -> Chunk[K, V]:
 
 
 def _settled(
-    order: KeyOrder[K, V], chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], places: list[int], ends: list[Any]
-) -> tuple[list[Chunk[K, V]], tuple[Any, ...]]:
+    order: KeyOrder[K, V], chunks: list[Chunk[K, V, T]], bounds: tuple[Any, ...], places: list[int], ends: list[Any]
+) -> tuple[list[Chunk[K, V, T]], tuple[Any, ...]]:
     """Return the chunks and their bounds after boundaries were added and removed, at rising places.
 
     One pass, because copying the lists at each boundary takes quadratic time if every key is one.
     """
-    settled: list[Chunk[K, V]] = []
+    settled: list[Chunk[K, V, T]] = []
     settled_bounds: list[Any] = []
     start = done = 0
     while done < len(places):

@@ -16,8 +16,9 @@ from attrs import Attribute, field, frozen
 
 from market_index.arithmetic import EXACT, plain, plain_column
 from market_index.errors import InvalidPrice, safe_repr
-from market_index.levels import MAX_LIQUIDITY, Levels, Side, levels_of_columns, reject_total, rows
+from market_index.levels import MAX_LIQUIDITY, Levels, Side, levels_of_columns, reject_total
 from market_index.prices import to_price
+from market_index.unchecked import unchecked_rows
 
 _ONE: Final = Decimal(1)
 
@@ -78,7 +79,7 @@ def cumulative(levels: Levels) -> tuple[CumulativeLevel, ...]:
     prices, amounts = levels.prices, levels.amounts
     with localcontext(EXACT):
         quotes = plain_column(accumulate(map(mul, prices, amounts)))
-        return tuple(rows(CumulativeLevel, len(prices), prices, accumulate(amounts), quotes))
+        return tuple(unchecked_rows(CumulativeLevel, len(prices), prices, accumulate(amounts), quotes))
 
 
 def totals(levels: Levels) -> tuple[int, Decimal]:

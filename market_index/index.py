@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 from operator import is_
-from typing import Any, Final, Self, final
+from typing import Any, Final, Self, TypeAlias, final
 from zlib import crc32
-
-from attrs import field, frozen
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidFreshness, InvalidOrderBook, safe_repr
@@ -35,9 +33,12 @@ _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
 )
 
 
+PairsChunk: TypeAlias = Chunk[LedgerOrder, OrderBook, bytes | None]
+"""Pairs and their books. It caches the entries of the pair list; None for an entry that is computed later."""
+
+
 @final
-@frozen(init=False, eq=False, repr=False)
-class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
+class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, OrderBook]):
     """Every tracked pair and its order book: an immutable mapping from `Pair` to `OrderBook`, in ledger order.
 
     If a pair repeats, the last book wins. `with_books` and `without` derive the next index, which shares all unchanged
@@ -62,7 +63,8 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         InvalidFreshness: `as_of` or `published_at` is invalid.
     """
 
-    freshness: Freshness = field(init=False)
+    __slots__ = ("__weakref__", "_freshness")
+    _freshness: Freshness
 
     def __init__(
         self, books: Iterable[OrderBook] = (), as_of: str | None = None, published_at: datetime | None = None
@@ -70,17 +72,22 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         by_key = _by_key(books)
         keys = sorted(by_key)
         super().__init__(_ORDER, Chunk(keys, [by_key[key] for key in keys]))
-        _set_freshness(self, UNKNOWN.changed(as_of, published_at))
+        self._freshness = UNKNOWN.changed(as_of, published_at)
+
+    @property
+    def freshness(self) -> Freshness:
+        """What the books reflect, and when they were published; excluded from equality."""
+        return self._freshness
 
     @property
     def as_of(self) -> str | None:
         """What the books reflect, in the publisher's terms; None if unknown."""
-        return self.freshness.as_of
+        return self._freshness.as_of
 
     @property
     def published_at(self) -> datetime | None:
         """When the books were published: wall-clock time of the publisher, in UTC; None if unknown."""
-        return self.freshness.published_at
+        return self._freshness.published_at
 
     def order_book(self, pair: Pair) -> OrderBook:
         """Return the book of a pair.
@@ -118,14 +125,14 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
             InvalidFreshness: The value is not a `Freshness`.
         """
         # Usually it is the same object, and comparing by identity takes a tenth of the time.
-        if freshness is self.freshness or freshness == self.freshness:
+        if freshness is self._freshness or freshness == self._freshness:
             return self
         if type(freshness) is not Freshness:
             raise InvalidFreshness(
                 f"freshness must be a Freshness, got {type(freshness).__name__}: {safe_repr(freshness)}"
             )
         following = self._derived(self._chunks, self._bounds, self._size)
-        _set_freshness(following, freshness)
+        following._freshness = freshness  # noqa: SLF001  # of this class
         return following
 
     def changes_since(self, earlier: MarketIndex) -> tuple[tuple[OrderBook, ...], tuple[Pair, ...]]:
@@ -177,15 +184,11 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     def _books(self) -> Iterator[OrderBook]:
         return chain.from_iterable([chunk.values for chunk in self._chunks])
 
-    def _derived(self, chunks: list[Chunk[LedgerOrder, OrderBook]], bounds: tuple[Any, ...], size: int) -> Self:
+    def _derived(self, chunks: list[PairsChunk], bounds: tuple[Any, ...], size: int) -> Self:
         """Return the index of these chunks, with this freshness."""
         derived = super()._derived(chunks, bounds, size)
-        _set_freshness(derived, self.freshness)
+        derived._freshness = self._freshness  # noqa: SLF001  # of this class
         return derived
-
-
-# By slot: the class is frozen.
-_set_freshness: Final = MarketIndex.__dict__["freshness"].__set__
 
 
 def _key(pair: Pair) -> LedgerOrder:

@@ -7,22 +7,22 @@ are first accessed.
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import Enum
 from fractions import Fraction
-from itertools import chain, repeat
+from itertools import chain
 from operator import attrgetter, eq, gt, itemgetter, lt
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final, overload
+from typing import Any, Final, NoReturn, TypeAlias, final, overload
 from zlib import crc32
 
-from attrs import fields, frozen
+from attrs import frozen
 
 from market_index.arithmetic import EXACT
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.prices import price_text, rounded_price, to_price
+from market_index.unchecked import unchecked_constructor, unchecked_rows
 
 MAX_LIQUIDITY: Final = 2**64 - 1
 """The maximum liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
@@ -68,20 +68,12 @@ class PriceLevel:
 Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int]
 """A level, or a (price, amount) pair, that is gathered into levels or changes them."""
 
-_T = TypeVar("_T")
-_new: Final = object.__new__
-_set_price: Final = PriceLevel.__dict__["price"].__set__
-_set_amount: Final = PriceLevel.__dict__["accumulated_liquidity"].__set__
+LevelsChunk: TypeAlias = Chunk[Decimal, int, PriceLevel]
+"""Prices and amounts. It caches all levels, or none."""
+
 _PRICE: Final = attrgetter("price")
 _AMOUNT: Final = attrgetter("accumulated_liquidity")
-
-
-def _level(price: Decimal, amount: int) -> PriceLevel:
-    """Return a level of validated values, without the constructor: this runs for every message of a stream."""
-    level = _new(PriceLevel)
-    _set_price(level, price)
-    _set_amount(level, amount)
-    return level
+_level: Final[Callable[[Decimal, int], PriceLevel]] = unchecked_constructor(PriceLevel)
 
 
 def _hashes(prices: Iterable[Decimal]) -> Iterable[int]:
@@ -100,8 +92,7 @@ def _order(side: Side) -> KeyOrder[Decimal, int]:
 
 
 @final
-@frozen(init=False, eq=False, repr=False, weakref_slot=False)
-class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
+class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
     """One side of a book: an immutable sequence of `PriceLevel`, best price first, one level per price.
 
     `prices` and `amounts` are its columns. A slice is a tuple of levels. Derived levels share their unchanged chunks.
@@ -115,6 +106,8 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         TypeError: `side` is not a `Side`.
         InvalidOrderBook: An element is not a `PriceLevel`, or prices are out of order; the message names the place.
     """
+
+    __slots__ = ()
 
     def __init__(self, side: Side, levels: Iterable[PriceLevel] = ()) -> None:
         require_side(side)
@@ -194,8 +187,7 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
             at += 1
         chunk = self._chunks[at]
         if chunk.items is not None:
-            level: PriceLevel = chunk.items[position]
-            return level
+            return chunk.items[position]
         return _level(chunk.keys[position], chunk.values[position])
 
     def _between(self, start: int, stop: int) -> list[PriceLevel]:
@@ -240,9 +232,7 @@ def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequenc
         InvalidOrderBook: The prices are out of order; the message names the place.
     """
     require_order(side, prices)
-    levels = _new(Levels)
-    Chunked.__init__(levels, _order(side), Chunk(prices, amounts))
-    return levels
+    return _NO_LEVELS[side]._of_chunk(Chunk(prices, amounts))  # noqa: SLF001  # of the class above
 
 
 def levels_of_totals(side: Side, totals: dict[str, int]) -> Levels:
@@ -275,28 +265,17 @@ def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
     totals: dict[str, int] = {}
     for position, entry in enumerate(entries):
         price, amount = read_entry(side, position, entry)
-        text = EXACT.to_sci_string(price)
-        totals[text] = totals.get(text, 0) + amount
+        if amount is not None:
+            text = EXACT.to_sci_string(price)
+            totals[text] = totals.get(text, 0) + amount
     return levels_of_totals(side, totals)
 
 
-def rows(of_type: type[_T], length: int, *columns: Iterable[object]) -> list[_T]:
-    """Return `length` objects of an attrs class from one column of validated values per field.
-
-    The constructor is skipped: it takes ten times as long for thousands of rows.
-    """
-    made = list(map(_new, repeat(of_type, length)))
-    for attribute, column in zip(fields(of_type), columns, strict=True):  # type: ignore[arg-type]  # it is an attrs class
-        # deque(maxlen=0) exhausts the iterator at C speed.
-        deque(map(of_type.__dict__[attribute.name].__set__, made, column), maxlen=0)
-    return made
-
-
-def _items(chunk: Chunk[Decimal, int]) -> list[PriceLevel]:
+def _items(chunk: LevelsChunk) -> list[PriceLevel]:
     """Return the levels of a chunk, which are created once and cached on it."""
-    items: list[Any] | None = chunk.items
+    items = chunk.items
     if items is None:
-        items = rows(PriceLevel, len(chunk.keys), chunk.keys, chunk.values)
+        items = unchecked_rows(PriceLevel, len(chunk.keys), chunk.keys, chunk.values)
         chunk.items = items
     return items
 
@@ -347,8 +326,8 @@ def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
     return rounded_price(ratio, ROUND_FLOOR if side is Side.BID else ROUND_CEILING)
 
 
-def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
-    """Validate an entry, and return its price and its amount.
+def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int | None]:
+    """Validate an entry, and return its price and its amount; None for 0, which is not a level (decision 14).
 
     Raises:
         InvalidOrderBook: The entry or its amount is invalid; the message names the place, such as `bids[3]`.
@@ -366,4 +345,7 @@ def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int]:
         require_amount("the amount", amount)
     except MarketIndexError as error:
         raise error.at(f"{side.value}s[{position}]") from None
-    return price, amount
+    return price, amount or None
+
+
+_NO_LEVELS: Final = {side: Levels(side) for side in Side}

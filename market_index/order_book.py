@@ -6,7 +6,7 @@ fills, liquidity near the midpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from types import EllipsisType
 from typing import Final, final
@@ -22,6 +22,7 @@ from market_index.levels import Entry, Levels, PriceLevel, Side, gathered, level
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
 from market_index.prices import to_price
+from market_index.unchecked import unchecked_constructor
 
 _HALF: Final = Decimal("0.5")
 _NO_CHANGES: Final[tuple[Entry, ...]] = ()
@@ -277,21 +278,8 @@ class OrderBook:
         return self.bids if side is Side.BID else self.asks
 
 
-_new: Final = object.__new__
-_set_pair: Final = OrderBook.__dict__["pair"].__set__
-_set_bids: Final = OrderBook.__dict__["bids"].__set__
-_set_asks: Final = OrderBook.__dict__["asks"].__set__
-_set_spot: Final = OrderBook.__dict__["spot"].__set__
-
-
-def order_book_of(pair: Pair, bids: Levels, asks: Levels, spot: Decimal | None) -> OrderBook:
-    """Return a book of validated fields, without the constructor: this runs for every message of a stream."""
-    book = _new(OrderBook)
-    _set_pair(book, pair)
-    _set_bids(book, bids)
-    _set_asks(book, asks)
-    _set_spot(book, spot)
-    return book
+order_book_of: Final[Callable[[Pair, Levels, Levels, Decimal | None], OrderBook]] = unchecked_constructor(OrderBook)
+"""Return a book of validated fields: pair, bids, asks and spot."""
 
 
 def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:

@@ -10,7 +10,7 @@ Theory of operation
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from operator import eq, is_
 from types import EllipsisType
@@ -28,6 +28,7 @@ from market_index.orders import Order
 from market_index.pairs import LedgerOrder, Pair, require_trackable
 from market_index.prices import to_price
 from market_index.tables import Table, WideTable, text_hashes
+from market_index.unchecked import unchecked_constructor
 
 MAX_ID_CHARACTERS: Final = 200
 """The maximum length of an order id."""
@@ -142,10 +143,10 @@ class RestingOrders(Mapping[str, Order]):
             require_trackable(pair)
             _change_of(pair, by_pair).spot = _checked_spot(pair, spot)
         ids_by_pair: list[tuple[LedgerOrder, Table[str, int] | None]] = []
-        excess: dict[str, int] = {}
+        excess: dict[str, int | None] = {}
         books = []
         for key, change in by_pair.items():
-            ids = (self._by_pair.get(key) or _NO_IDS).changed(change.ids.items())
+            ids = self._by_pair.get(key, _NO_IDS).changed(change.ids.items())
             ids_by_pair.append((key, ids or None))
             before = self.index.get(change.pair)
             following = change.applied(before or OrderBook(change.pair), self._excess, excess)
@@ -220,7 +221,7 @@ class RestingOrders(Mapping[str, Order]):
         }
 
     def _ids(self, pair: Pair) -> Table[str, int]:
-        return self._by_pair.get(pair.ledger_order) or _NO_IDS
+        return self._by_pair.get(pair.ledger_order, _NO_IDS)
 
     def __getitem__(self, order_id: str) -> Order:
         order = self._by_id.get(order_id) if _is_id(order_id) else None
@@ -257,14 +258,14 @@ class _PairChange:
 
     def __init__(self, pair: Pair) -> None:
         self.pair: Pair = pair
-        self.ids: dict[str, int] = {}
+        self.ids: dict[str, int | None] = {}
         self.spot: Decimal | EllipsisType | None = ...
         # By the text of the price: hashes of numbers are predictable, so an attacker could choose prices that collide.
         self._bids: dict[str, tuple[Decimal, int]] = {}
         self._asks: dict[str, tuple[Decimal, int]] = {}
 
     def remove(self, order_id: str, order: Order) -> None:
-        self.ids[order_id] = 0
+        self.ids[order_id] = None
         self._add(order, -order.amount)
 
     def place(self, order_id: str, order: Order) -> None:
@@ -278,7 +279,7 @@ class _PairChange:
         before = differences.get(text)
         differences[text] = (price, difference if before is None else before[1] + difference)
 
-    def applied(self, book: OrderBook, before: Mapping[str, int], excess: dict[str, int]) -> OrderBook:
+    def applied(self, book: OrderBook, before: Mapping[str, int], excess: dict[str, int | None]) -> OrderBook:
         """Return the next book, or itself if it is the same, and set the excess of the levels that have or had any."""
         bids = _changed(book.pair, book.bids, self._bids, before, excess)
         asks = _changed(book.pair, book.asks, self._asks, before, excess)
@@ -300,7 +301,7 @@ def _changed(
     levels: Levels,
     differences: dict[str, tuple[Decimal, int]],
     before: Mapping[str, int],
-    excess: dict[str, int],
+    excess: dict[str, int | None],
 ) -> Levels:
     """Return the levels after adding differences to their totals, and set the excess of those that have or had any."""
     amounts: list[tuple[Decimal, int]] = []
@@ -310,7 +311,7 @@ def _changed(
         if shown == MAX_LIQUIDITY or total > MAX_LIQUIDITY:
             level = f"{pair} {levels.side.value} {text}"
             total += before.get(level, 0)
-            excess[level] = max(total - MAX_LIQUIDITY, 0)
+            excess[level] = max(total - MAX_LIQUIDITY, 0) or None
         amounts.append((price, min(total, MAX_LIQUIDITY)))
     return levels.applied(amounts)
 
@@ -334,23 +335,10 @@ def _checked_spot(pair: Pair, spot: Decimal | str | None) -> Decimal | None:
         raise error.at(f"spot of {pair}") from None
 
 
-_new: Final = object.__new__
-_set_index: Final = RestingOrders.__dict__["index"].__set__
-_set_by_id: Final = RestingOrders.__dict__["_by_id"].__set__
-_set_by_pair: Final = RestingOrders.__dict__["_by_pair"].__set__
-_set_excess: Final = RestingOrders.__dict__["_excess"].__set__
-
-
-def _resting_orders(
-    index: MarketIndex, by_id: WideTable[Order], by_pair: Table[LedgerOrder, Table[str, int]], excess: Table[str, int]
-) -> RestingOrders:
-    """Return resting orders of these fields, without the constructor."""
-    resting = _new(RestingOrders)
-    _set_index(resting, index)
-    _set_by_id(resting, by_id)
-    _set_by_pair(resting, by_pair)
-    _set_excess(resting, excess)
-    return resting
-
-
+_resting_orders: Final[
+    Callable[
+        [MarketIndex, WideTable[Order], Table[LedgerOrder, Table[str, int]], Table[str, int]],
+        RestingOrders,
+    ]
+] = unchecked_constructor(RestingOrders)
 _NOTHING: Final = _resting_orders(MarketIndex(), _NO_ORDERS, _NO_PAIRS, _NO_EXCESS)

@@ -29,13 +29,13 @@ def text_hashes(texts: Iterable[str]) -> Iterable[int]:
 
 
 @final
-class Table(Chunked[K, V], Mapping[K, V]):
+class Table(Chunked[K, V, None], Mapping[K, V]):
     """An immutable sorted mapping. Derived mappings share its unchanged chunks."""
 
     __slots__ = ()
 
     def changed(self, changes: Collection[tuple[K, V | None]]) -> Table[K, V]:
-        """Return the mapping after setting each key to its value; None or 0 removes the key. The last change wins."""
+        """Return the mapping after setting each key to its value; None removes the key. The last change wins."""
         return self._changed(changes)
 
     def has_same_content(self, other: Table[K, V]) -> bool:

@@ -9,7 +9,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from market_index import LiveIndex, wire
+from market_index import LiveIndex
+from market_index.wire.internal import error_to_json
 from market_index_http.bodies import Bodies
 from market_index_http.endpoints import Endpoints
 from market_index_http.routes import ORDER_BOOK_PATH, PAIR_LIST_PATH, ExactRoute, JsonResponse, require_live
@@ -65,9 +66,9 @@ class _App(Starlette):
 
 async def _http_error(_: Request, error: Exception) -> JsonResponse:
     http_error = cast(HTTPException, error)
-    return JsonResponse(wire.error_to_json(http_error.detail), http_error.status_code, http_error.headers)
+    return JsonResponse(error_to_json(http_error.detail), http_error.status_code, http_error.headers)
 
 
 async def _server_error(_: Request, __: Exception) -> JsonResponse:
     # The client gets no detail. Starlette raises the exception again after this response, for the server's log.
-    return JsonResponse(wire.error_to_json("Internal Server Error"), 500)
+    return JsonResponse(error_to_json("Internal Server Error"), 500)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from market_index.wire import EncodedPart, text_of
+from market_index.wire.internal import EncodedPart, text_of
 from market_index_http.slices import Group, SliceCache, Slices
 
 MIN_GZIP_BYTES: Final = 512

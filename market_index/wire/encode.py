@@ -8,56 +8,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from decimal import Decimal
-from hashlib import blake2b
-from typing import Any, Final, final
-from weakref import WeakValueDictionary
-
-from attrs import field, frozen
+from typing import Final
 
 from market_index.arithmetic import EXACT
 from market_index.assets import AssetId
-from market_index.chunked import Chunk
 from market_index.freshness import Freshness, format_time
-from market_index.index import MarketIndex
+from market_index.index import MarketIndex, PairsChunk
+from market_index.levels import LevelsChunk
 from market_index.order_book import OrderBook
-from market_index.pairs import LedgerOrder, Pair, PairInfo
+from market_index.pairs import Pair, PairInfo
 from market_index.prices import price_text
+from market_index.wire.parts import EncodedPart, text_of
 
 AS_OF: Final = "Market-Index-As-Of"
 """The header field with what the books reflect, in the publisher's terms (decision 23)."""
 
 PUBLISHED_AT: Final = "Market-Index-Published-At"
 """The header field with the time of publication: RFC 3339, UTC, milliseconds (decision 23)."""
-
-_DIGEST_BYTES: Final = 16
-
-
-@final
-@frozen(eq=False)
-class EncodedPart:
-    """A part of a JSON body: its text, and a digest of the text.
-
-    A book of one chunk a side is one part. Otherwise, every body has the same `EncodedPart` object for the same chunk.
-    Callers can cache derived results weakly by it, because parts compare by identity. Equal texts have equal digests.
-    """
-
-    text: bytes
-    _digest: bytes | None = field(default=None, init=False)
-
-    @property
-    def digest(self) -> bytes:
-        """The BLAKE2b digest of the text (16 bytes), computed lazily."""
-        digest = self._digest
-        if digest is None:
-            digest = blake2b(self.text, digest_size=_DIGEST_BYTES).digest()
-            _set_digest(self, digest)
-        return digest
-
-
-_shared: Final[WeakValueDictionary[bytes, EncodedPart]] = WeakValueDictionary()
-
-# By slot: the class is frozen.
-_set_digest: Final = EncodedPart.__dict__["_digest"].__set__
 
 _COMMA: Final = EncodedPart(b",")
 _BETWEEN_PRICES: Final = '","accumulated_liquidity":%d},{"price":"'
@@ -104,30 +71,6 @@ def encoded_pair_list(index: MarketIndex) -> tuple[EncodedPart, ...]:
     return _PAIR_LIST_START, *_with_commas(parts), _ARRAY_AND_OBJECT_END
 
 
-def shared_parts(parts: Iterable[EncodedPart]) -> tuple[EncodedPart, ...]:
-    """Return the parts, each replaced by an equal one that exists already.
-
-    Versions of a book that were decoded one after the other share no chunk, but most texts.
-    """
-    # A part with a digest was returned before.
-    return tuple([part if part._digest is not None else _shared.setdefault(part.digest, part) for part in parts])  # noqa: SLF001  # the slot of the property
-
-
-def text_of(parts: Iterable[EncodedPart]) -> bytes:
-    """Return the text of all parts."""
-    return b"".join([part.text for part in parts])
-
-
-def digest_of(parts: Iterable[EncodedPart]) -> bytes:
-    """Return a digest of all parts (16 bytes), the same in every process for the same book or pair list.
-
-    It is computed from the digests of the parts, which depend only on the content (see `market_index.chunked`).
-    """
-    # A call of the property for each part would take half of the time.
-    digests = [part._digest or part.digest for part in parts]  # noqa: SLF001  # the slot of that property
-    return blake2b(b"".join(digests), digest_size=_DIGEST_BYTES).digest()
-
-
 def order_book_to_json(book: OrderBook) -> bytes:
     """Return the response body of the order-book endpoint: one line of ASCII."""
     return text_of(encoded_order_book(book))
@@ -159,7 +102,7 @@ def freshness_to_json(freshness: Freshness) -> bytes:
     return f'{{"as_of":{as_of},"published_at":{published_at}}}'.encode("ascii")
 
 
-def _level_parts(chunks: Iterable[Chunk[Decimal, int]]) -> list[EncodedPart]:
+def _level_parts(chunks: Iterable[LevelsChunk]) -> list[EncodedPart]:
     return _with_commas([chunk.encoded or _encode_levels(chunk) for chunk in chunks if chunk.keys])
 
 
@@ -171,14 +114,14 @@ def _with_commas(parts: list[EncodedPart]) -> list[EncodedPart]:
     return separated
 
 
-def _encode_levels(chunk: Chunk[Decimal, int]) -> EncodedPart:
+def _encode_levels(chunk: LevelsChunk) -> EncodedPart:
     """Encode a chunk of levels, and cache the text on it."""
     template = _levels_template(chunk).encode("ascii")
     chunk.encoded = part = EncodedPart(template % tuple(chunk.values))
     return part
 
 
-def _levels_template(chunk: Chunk[Decimal, int]) -> str:
+def _levels_template(chunk: LevelsChunk) -> str:
     """Return the JSON of a chunk of levels, separated by commas, with `%d` in place of each amount.
 
     Python fills a template of bytes faster than one of text.
@@ -192,14 +135,14 @@ def _levels_template(chunk: Chunk[Decimal, int]) -> str:
     return f'{{"price":"{prices}","accumulated_liquidity":%d}}'
 
 
-def _encode_entries(chunk: Chunk[LedgerOrder, OrderBook]) -> EncodedPart:
+def _encode_entries(chunk: PairsChunk) -> EncodedPart:
     """Encode a chunk of pairs, and cache the text and the entries on it; later versions keep unchanged entries."""
-    known: list[Any] = chunk.items or [None] * len(chunk.keys)
-    entries: list[bytes] = [
+    known = chunk.items or [None] * len(chunk.keys)
+    entries = [
         entry or _entry(book.pair.base, book.pair.quote, book.spot)
         for entry, book in zip(known, chunk.values, strict=True)
     ]
-    chunk.items = entries
+    chunk.items = [*entries]
     chunk.encoded = part = EncodedPart(b",".join(entries))
     return part
 

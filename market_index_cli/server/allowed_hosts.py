@@ -13,8 +13,8 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from market_index import wire
 from market_index.errors import safe_repr
+from market_index.wire.internal import error_to_json
 
 _PORT: Final = re.compile(r":[0-9]*\Z")
 
@@ -33,5 +33,5 @@ class AllowedHosts:
             await self._app(scope, receive, send)
             return
         message = f"The Host field must be an allowed host, got {safe_repr(fields[0] if len(fields) == 1 else fields)}"
-        response = Response(wire.error_to_json(message), 400, media_type="application/json")
+        response = Response(error_to_json(message), 400, media_type="application/json")
         await response(scope, receive, send)

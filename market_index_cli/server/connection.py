@@ -36,7 +36,7 @@ from typing import Any, Final, TypeAlias
 from attrs import field, frozen
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from market_index import wire
+from market_index.wire.internal import error_to_json
 from market_index_cli.descriptors import RESERVED_DESCRIPTORS, open_files_allowed
 
 MAX_HEAD_BYTES: Final = 64 * 1024
@@ -257,7 +257,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._wait(_LINGER_SECONDS)
 
     def _write_error(self, status: int, message: str) -> None:
-        body = wire.error_to_json(message)
+        body = error_to_json(message)
         fields = [
             *self.server_state.default_headers,
             (b"content-type", b"application/json"),

@@ -9,8 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from market_index import wire
-from market_index.wire import AS_OF, PUBLISHED_AT
+from market_index.wire.internal import AS_OF, PUBLISHED_AT, error_to_json
 
 
 class CrossOrigin(CORSMiddleware):
@@ -34,5 +33,5 @@ class CrossOrigin(CORSMiddleware):
         headers = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
         if response.status_code == 200:
             return Response(status_code=204, headers=headers)
-        body = wire.error_to_json(bytes(response.body).decode())
+        body = error_to_json(bytes(response.body).decode())
         return Response(body, response.status_code, headers, media_type="application/json")

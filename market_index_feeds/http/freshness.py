@@ -8,7 +8,7 @@ from email.message import Message
 
 from market_index import Freshness, InvalidFreshness
 from market_index.freshness import UNKNOWN, parse_time
-from market_index.wire import AS_OF, PUBLISHED_AT
+from market_index.wire.internal import AS_OF, PUBLISHED_AT
 
 
 def freshness_in(headers: Message) -> Freshness:

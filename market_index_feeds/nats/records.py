@@ -22,6 +22,7 @@ from market_index import (
 )
 from market_index.errors import safe_repr
 from market_index.freshness import UNKNOWN
+from market_index.wire.internal import freshness_from_json, freshness_to_json
 from market_index_feeds.book_size import require_size
 
 DIGEST_HEADER: Final = "Market-Index-Digest"
@@ -103,7 +104,7 @@ def record_of(book: OrderBook) -> Record:
 
 def statement_record(statement: Statement) -> Record:
     """Return the record of what a bucket says of all its books."""
-    value = wire.freshness_to_json(statement.freshness)
+    value = freshness_to_json(statement.freshness)
     headers = {} if statement.complete is None else {COMPLETE_HEADER: statement.complete}
     return Record(FRESHNESS_KEY, value, {**headers, DIGEST_HEADER: _digest_of_statement(value, headers)})
 
@@ -145,7 +146,7 @@ def statement_of(value: bytes, headers: Mapping[str, str] | None) -> Statement:
     found = headers or {}
     _require_digest(found, _digest_of_statement(value, found), value, InvalidFreshness)
     complete = found.get(COMPLETE_HEADER) if DIGEST_HEADER in found else None
-    return Statement(wire.freshness_from_json(value), complete)
+    return Statement(freshness_from_json(value), complete)
 
 
 def digest_of(text: bytes) -> str:

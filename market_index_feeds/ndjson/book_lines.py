@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
+from market_index.wire.internal import freshness_from_json, is_freshness
 from market_index_feeds.line_content import RejectedLine, lines_of
 from market_index_feeds.line_source import LineBatch
 from market_index_feeds.medium import Unnamed
@@ -23,7 +24,7 @@ def contents_of(batch: LineBatch) -> Iterator[Content]:
 
 def _read(number: int, text: bytes) -> Content:
     try:
-        return wire.freshness_from_json(text) if wire.is_freshness(text) else wire.order_book_from_json(text)
+        return freshness_from_json(text) if is_freshness(text) else wire.order_book_from_json(text)
     except InvalidFreshness as error:
         return RejectedLine(number, str(error))
     except MarketIndexError as error:

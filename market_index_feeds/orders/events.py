@@ -25,9 +25,9 @@ from market_index import (
     Pair,
     PriceOutOfRange,
     Side,
-    wire,
 )
 from market_index.errors import safe_repr
+from market_index.wire.internal import Number, object_from_json
 
 MAX_TEXT_CHARACTERS: Final = 200
 """The maximum length of an order id, and of the text of a block."""
@@ -119,7 +119,7 @@ def read_event(text: bytes) -> Event:
     """
     if (commas := text.count(b",")) > _MAX_COMMAS:
         raise InvalidOrderBook(f"an event must have at most {_MAX_COMMAS} commas, got {commas}: {safe_repr(text)}")
-    values = wire.object_from_json(text)
+    values = object_from_json(text)
     for kind, (keys, read) in _KINDS.items():
         if kind in values:
             if values.keys() != keys:
@@ -243,7 +243,7 @@ def _amount(values: _Values) -> int:
     amount = values["amount"]
     if type(amount) is int:
         return amount
-    text = amount.text if isinstance(amount, wire.Number) else amount
+    text = amount.text if isinstance(amount, Number) else amount
     parts = _amount_parts(text) if type(text) is str else None
     if parts is None:
         raise InvalidOrderBook(f"amount must be a whole number, or a string of its digits, got {safe_repr(amount)}")

@@ -37,6 +37,7 @@ PUBLIC_MODULES = frozenset(
     {
         "market_index",
         "market_index.wire",
+        "market_index.wire.internal",
         "market_index.errors",
         "market_index.freshness",
         "market_index.tables",

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from market_index import OrderBook, wire
 from market_index.arithmetic import EXACT
+from market_index.wire import internal
 from market_index_http.bodies import Bodies, LargeBody, constant_fields
 from market_index_http.compression import GZIP_LEVEL
 from tests.benchmarks.books import book, books
@@ -180,8 +181,8 @@ def gzip_after_a_change(*, quick: bool) -> Iterator[Row]:
     stream = cycle(changes(deep, 10_000))
 
     def change() -> Any:
-        parts = wire.encoded_order_book(deep.apply(bids=[next(stream)]))
-        return wire.text_of(parts), LargeBody(parts, "", constant_fields(b"no-cache"))
+        parts = internal.encoded_order_book(deep.apply(bids=[next(stream)]))
+        return internal.text_of(parts), LargeBody(parts, "", constant_fields(b"no-cache"))
 
     content, made = change()
     joined, whole = compress(made), gzip.compress(content, GZIP_LEVEL, mtime=0)

@@ -33,6 +33,7 @@ from market_index import (
 from market_index.freshness import parse_time
 from market_index.levels import Levels
 from market_index.prices import parse_price, parse_prices
+from market_index.wire import internal
 from market_index_feeds.opened import without_credentials
 from market_index_feeds.orders.events import read_event
 from market_index_http import create_app
@@ -156,8 +157,8 @@ READERS: Final[tuple[Callable[[bytes], object], ...]] = (
     read_event,
     wire.order_book_from_json,
     wire.pair_list_from_json,
-    wire.freshness_from_json,
-    wire.is_freshness,
+    internal.freshness_from_json,
+    internal.is_freshness,
     wire.pair_named_in,
     lambda data: AssetId.parse(text_of(data)),
     lambda data: parse_price(text_of(data)),

@@ -17,6 +17,7 @@ from market_index.chunked import BOUNDARY_MASK, Chunk
 from market_index.errors import safe_repr
 from market_index.levels import levels_of_totals
 from market_index.strategies import prices
+from market_index.wire import internal
 from tests.market_index.models import books
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -216,7 +217,7 @@ class TestSharing:
             start = data.draw(st.integers(0, count))
             _ = book.bids[start : start + data.draw(st.integers(0, 80))]
             if data.draw(st.booleans()):
-                wire.encoded_order_book(book)
+                internal.encoded_order_book(book)
             changes = data.draw(st.lists(st.tuples(prices.map(Decimal), st.integers(0, 3)), max_size=40))
             book = book.apply(bids=changes)
             totals |= dict(changes)
@@ -229,7 +230,7 @@ class TestSharing:
     def test_the_cost_of_many_changes_of_a_small_book_is_linear(self, monkeypatch: pytest.MonkeyPatch):
         insert, moved = Chunk.insert, []
 
-        def counted(chunk: Chunk[Any, Any], position: int, *arguments: Any) -> None:
+        def counted(chunk: Chunk[Any, Any, Any], position: int, *arguments: Any) -> None:
             moved.append(len(chunk.keys) - position)
             insert(chunk, position, *arguments)
 
@@ -240,8 +241,8 @@ class TestSharing:
 
     def test_one_change_encodes_one_chunk(self):
         book = deep_book(5_000)
-        before = wire.encoded_order_book(book)
-        after = wire.encoded_order_book(book.apply(bids=[("2500", 7)]))
+        before = internal.encoded_order_book(book)
+        after = internal.encoded_order_book(book.apply(bids=[("2500", 7)]))
         assert len(after) == len(before) > 100
         assert sum(one is not other for one, other in zip(before, after, strict=True)) == 2  # that chunk, and the start
 
@@ -253,5 +254,5 @@ class TestSharing:
         for price in range(1, 2_001, 3):
             wandered = wandered.apply(bids=[(f"{price}.5", 0), (Decimal(price), price)])
         assert wandered == book
-        fresh = wire.encoded_order_book(wire.order_book_from_json(wire.order_book_to_json(wandered)))
-        assert wire.digest_of(wire.encoded_order_book(wandered)) == wire.digest_of(fresh)
+        fresh = internal.encoded_order_book(wire.order_book_from_json(wire.order_book_to_json(wandered)))
+        assert internal.digest_of(internal.encoded_order_book(wandered)) == internal.digest_of(fresh)

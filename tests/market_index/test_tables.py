@@ -20,7 +20,8 @@ starts = st.sampled_from([0, 50, 500]).map(lambda count: {f"{number:x}": 1 for n
     dict.fromkeys(ENDS, 1)
 )
 keys = st.sampled_from(list(map(str, range(200)))) | st.text("ab#0", max_size=3) | st.sampled_from(ENDS)
-changes = st.lists(st.lists(st.tuples(keys, st.none() | st.integers(1, 9)), max_size=150), max_size=5)
+# None alone removes: 0 is a value.
+changes = st.lists(st.lists(st.tuples(keys, st.none() | st.integers(0, 9)), max_size=150), max_size=5)
 
 
 @given(starts, changes)
@@ -65,6 +66,12 @@ def test_the_difference_of_two_wide_tables_is_that_of_two_dicts(
         now, then = models[later], models[earlier]
         assert sorted(map(id, changed)) == sorted(id(now[key]) for key in now if then.get(key) is not now[key])
         assert sorted(map(id, removed)) == sorted(id(then[key]) for key in then.keys() - now)
+
+
+def test_an_empty_table_is_a_value():
+    nested: Table[str, Table[str, int]] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], []))
+    for table in (nested.changed([("a", EMPTY)]), nested.changed([("a", EMPTY), ("b", EMPTY)]).changed([("b", None)])):
+        assert dict(table) == {"a": EMPTY}
 
 
 def test_a_change_without_effect_returns_the_same_wide_table():

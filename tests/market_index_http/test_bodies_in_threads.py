@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from market_index import LiveIndex, MarketIndex, OrderBook, wire
+from market_index.wire import internal
 from market_index_http import bodies, create_app
 from tests.market_index_http.books import PAIR_LIST, SMALL, book, target
 from tests.service import Service, served
@@ -50,7 +51,7 @@ def answers_while_encoding(service: Service, gate: Gate, slow: str, quick: str) 
 def test_a_large_book_is_encoded_once_in_a_thread(monkeypatch: pytest.MonkeyPatch):
     with served(create_app(LiveIndex([HUGE, SMALL]))) as service:
         assert service.request(target(SMALL.pair)).status == 200
-        gate = Gate(wire.encoded_order_book)
+        gate = Gate(internal.encoded_order_book)
         monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
         for _ in range(2):
             answers_while_encoding(service, gate, target(HUGE.pair), target(SMALL.pair))
@@ -65,7 +66,7 @@ def test_a_large_book_that_changed_is_encoded_in_a_thread(monkeypatch: pytest.Mo
         changed = HUGE.apply(bids=[("0.000001", 77)])
         live.publish(changed)
         assert service.request(target(SMALL.pair)).status == 200
-        gate = Gate(wire.encoded_order_book)
+        gate = Gate(internal.encoded_order_book)
         monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
         answers_while_encoding(service, gate, target(HUGE.pair), target(SMALL.pair))
         assert service.request(target(HUGE.pair)).body == wire.order_book_to_json(changed)
@@ -75,7 +76,7 @@ def test_a_large_pair_list_is_encoded_once_in_a_thread(monkeypatch: pytest.Monke
     live = LiveIndex([book(number, 1) for number in range(60)])
     with served(create_app(live)) as service:
         assert service.request(target(SMALL.pair)).status == 200
-        gate = Gate(wire.encoded_pair_list)
+        gate = Gate(internal.encoded_pair_list)
         monkeypatch.setattr("market_index_http.bodies.encoded_pair_list", gate)
         for _ in range(2):
             answers_while_encoding(service, gate, PAIR_LIST, target(SMALL.pair))
@@ -85,15 +86,15 @@ def test_a_large_pair_list_is_encoded_once_in_a_thread(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("levels", [25, 26])
 def test_the_limit_is_exact(monkeypatch: pytest.MonkeyPatch, levels: int):
     one = book(5, levels)
-    gate = Gate(wire.encoded_order_book)
+    gate = Gate(internal.encoded_order_book)
     gate.opened.set()
     monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
     with served(create_app(LiveIndex([one]))) as service:
         loop: list[int] = []
 
-        def noting(index: MarketIndex) -> tuple[wire.EncodedPart, ...]:
+        def noting(index: MarketIndex) -> tuple[internal.EncodedPart, ...]:
             loop.append(threading.get_ident())
-            return wire.encoded_pair_list(index)
+            return internal.encoded_pair_list(index)
 
         monkeypatch.setattr("market_index_http.bodies.encoded_pair_list", noting)
         assert service.pair_list().status == service.request(target(one.pair)).status == 200
@@ -107,7 +108,7 @@ def test_another_spelling_of_a_large_book_is_made_from_the_cached_body(monkeypat
     with served(create_app(LiveIndex([HUGE]))) as service:
         spelled = target(HUGE.pair).replace("abcd", "ABCD")
         assert service.request(target(HUGE.pair)).status == 200
-        gate = Gate(wire.encoded_order_book)
+        gate = Gate(internal.encoded_order_book)
         monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
         assert books(spelled) == HUGE
         assert gate.threads == []

@@ -15,6 +15,7 @@ import pytest
 
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.errors import safe_repr
+from market_index.wire import internal
 from market_index_http import bodies, compression, create_app
 from market_index_http.bodies import Bodies, Body, LargeBody, SmallBody, SpelledBody, constant_fields
 from market_index_http.slices import Slices
@@ -102,7 +103,7 @@ class TestMessages:
 
     def test_a_spelled_body_is_not_compressed_and_has_the_given_fields(self):
         body = SpelledBody(
-            Slices([(wire.EncodedPart(CONTENT),)]),
+            Slices([(internal.EncodedPart(CONTENT),)]),
             "tag",
             constant_fields(b"no-cache", ((b"content-type", b"text/css"),)),
             bytes.upper,
@@ -119,7 +120,7 @@ class TestMessages:
 
     def test_a_large_body_is_compressed_before_it_is_sent(self):
         content = b"x" * (compression.MAX_DEFLATED_ON_LOOP + 1)
-        body = LargeBody((wire.EncodedPart(content),), "tag", FIELDS)
+        body = LargeBody((internal.EncodedPart(content),), "tag", FIELDS)
         assert body.messages({"method": "GET", "headers": [ACCEPTS_GZIP]}) is None
         response = request(body, "/", headers={"accept-encoding": "gzip"})
         assert (response.status, gzip.decompress(response.body)) == (200, content)
@@ -130,18 +131,18 @@ class TestMessages:
 
         def packed(content: Slices, groups: object) -> Slices:
             compressed.append(b"".join(content.texts()))
-            return Slices([(wire.EncodedPart(b"packed"),)])
+            return Slices([(internal.EncodedPart(b"packed"),)])
 
         monkeypatch.setattr(compression, "gzip_slices", packed)
-        parts = wire.encoded_order_book(MIDDLE)
+        parts = internal.encoded_order_book(MIDDLE)
         body = LargeBody(parts, "tag", FIELDS)
         assert [answer(body, ACCEPTS_GZIP)[2] for _ in range(2)] == [b"packed", b"packed"]
-        assert compressed == [wire.text_of(parts)]
+        assert compressed == [internal.text_of(parts)]
 
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
     def test_a_large_body_is_sent_in_slices(self, method: str):
         deep = book(3, 20_000)
-        parts = wire.encoded_order_book(deep)
+        parts = internal.encoded_order_book(deep)
         body = LargeBody(parts, "tag", FIELDS)
         status, headers, content = answer(body, method=method)
         assert (status, content) == (200, wire.order_book_to_json(deep) if method == "GET" else b"")
@@ -208,7 +209,7 @@ class TestCache:
         cache, equal = Bodies(), book(2)
         body = cache.order_book(MIDDLE)
         assert content_of(body) == wire.order_book_to_json(MIDDLE)
-        assert body.digest == wire.digest_of(wire.encoded_order_book(MIDDLE)).hex()
+        assert body.digest == internal.digest_of(internal.encoded_order_book(MIDDLE)).hex()
         assert cache.order_book(MIDDLE) is body
         assert cache.order_book(equal) is not body
         assert cache.order_book(equal).digest == body.digest
@@ -217,7 +218,7 @@ class TestCache:
         cache, index = Bodies(), MarketIndex([SMALL, MIDDLE])
         body = cache.pair_list(index)
         assert content_of(body) == wire.pair_list_to_json(index.pair_list())
-        assert body.digest == wire.digest_of(wire.encoded_pair_list(index)).hex()
+        assert body.digest == internal.digest_of(internal.encoded_pair_list(index)).hex()
         assert cache.pair_list(index) is body
         assert cache.pair_list(index.with_books(SMALL.apply(bids=[("0.000001", 9)]))) is body
         changed = index.with_books(SMALL.apply(spot="9"))
@@ -233,7 +234,7 @@ class TestCache:
         assert len({one.digest for one in (body, changed, *spelled)}) == 6
         assert {len(one.digest) for one in (body, *spelled)} == {32}
         assert cache.respelled(body, pair, bases[0], "ADA").digest == spelled[0].digest
-        content = wire.with_identifiers(content_of(body), pair, bases[0], "ADA")
+        content = internal.with_identifiers(content_of(body), pair, bases[0], "ADA")
         assert content != content_of(body)
         assert answer(spelled[0], ACCEPTS_GZIP)[2] == content
 
@@ -303,8 +304,8 @@ class TestThreads:
 
             return noted
 
-        monkeypatch.setattr(bodies, "encoded_order_book", noting(wire.encoded_order_book))
-        monkeypatch.setattr(bodies, "encoded_pair_list", noting(wire.encoded_pair_list))
+        monkeypatch.setattr(bodies, "encoded_order_book", noting(internal.encoded_order_book))
+        monkeypatch.setattr(bodies, "encoded_pair_list", noting(internal.encoded_pair_list))
         index = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 62))
         cache, few = Bodies(), index.without(numbered_pair(1))
         books = [asyncio.run(cache.order_book_from_thread(one)) for one in (MIDDLE, LARGE)]

@@ -22,7 +22,7 @@ from market_index import (
     wire,
 )
 from market_index.strategies import order_books
-from market_index.wire import decode, json_value
+from market_index.wire import decode, internal, json_value
 from tests.market_index.wire.texts import BOOK, PAIR, TOKEN, encoded
 
 
@@ -283,7 +283,7 @@ def test_a_damaged_book_is_rejected_or_decoded_as_its_new_content(data):
     [
         (b'{"as_of": null}', True),
         (b' {"as_of": [7], "as": "of"} ', True),
-        (wire.freshness_to_json(Freshness("slot 1")), True),
+        (internal.freshness_to_json(Freshness("slot 1")), True),
         (encoded(BOOK), False),
         (b'{"as_of": "slot 1", "base": null}', False),
         (b'{"as_of": "slot 1", "quote": "ADA"}', False),
@@ -293,7 +293,7 @@ def test_a_damaged_book_is_rejected_or_decoded_as_its_new_content(data):
     ],
 )
 def test_a_line_is_a_freshness_if_it_has_an_as_of_and_names_no_asset(text: bytes, is_freshness: bool):
-    assert wire.is_freshness(text) == is_freshness
+    assert internal.is_freshness(text) == is_freshness
 
 
 VALUES = st.one_of(
@@ -303,7 +303,7 @@ VALUES = st.one_of(
 
 @given(st.dictionaries(st.text(), VALUES), st.booleans())
 def test_an_object_equals_the_result_of_plain_json(value: dict[str, object], ensure_ascii: bool):
-    assert wire.object_from_json(json.dumps(value, ensure_ascii=ensure_ascii).encode()) == value
+    assert internal.object_from_json(json.dumps(value, ensure_ascii=ensure_ascii).encode()) == value
 
 
 @given(st.dictionaries(st.text(), st.one_of(st.text(), st.integers()), min_size=1), st.data())
@@ -311,10 +311,10 @@ def test_an_object_in_which_a_key_repeats_is_rejected(value: dict[str, object], 
     again = data.draw(st.sampled_from(sorted(value)))
     text = f"{json.dumps(value)[:-1]}, {json.dumps(again)}: {json.dumps(data.draw(st.text()))}}}"
     with pytest.raises(InvalidOrderBook, match=r"^the key .* must not repeat$"):
-        wire.object_from_json(text.encode())
+        internal.object_from_json(text.encode())
 
 
 def test_numbers_that_are_not_integers_or_too_long_keep_their_text():
-    values = wire.object_from_json(b'{"a": 1.50, "b": NaN, "c": 1e9, "d": %s}' % (b"7" * 5_000))
+    values = internal.object_from_json(b'{"a": 1.50, "b": NaN, "c": 1e9, "d": %s}' % (b"7" * 5_000))
     assert list(map(repr, values.values())) == ["1.50", "NaN", "1e9", "7" * 5_000]
     assert not any(isinstance(value, (int, float)) for value in values.values())

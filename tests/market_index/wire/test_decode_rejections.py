@@ -17,6 +17,7 @@ from market_index import (
     wire,
 )
 from market_index.errors import safe_repr
+from market_index.wire import internal
 from tests.market_index.wire.texts import BOOK, LIST, TOKEN, encoded
 
 
@@ -277,5 +278,5 @@ def test_a_repeated_key_is_found_in_linear_time():
 )
 def test_a_text_that_is_not_an_object_is_rejected(text: bytes, message: str):
     with pytest.raises(InvalidOrderBook) as raised:
-        wire.object_from_json(text)
+        internal.object_from_json(text)
     assert str(raised.value) == message

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from market_index import Freshness
 from market_index.freshness import UNKNOWN, format_time
-from market_index.wire import AS_OF, PUBLISHED_AT
+from market_index.wire.internal import AS_OF, PUBLISHED_AT
 from market_index_feeds.http.freshness import freshness_in, oldest
 from market_index_http import freshness as served
 

@@ -14,6 +14,7 @@ from nats.aio.client import Client
 
 from market_index import Freshness, LiveIndex, OrderBook, wire
 from market_index.freshness import UNKNOWN
+from market_index.wire import internal
 from market_index_feeds import (
     BooksRejected,
     Feed,
@@ -94,7 +95,7 @@ class TestStored:
 
         store.update((), freshness=fresh(1))
         value, headers = nats.plain(nats_server, work)
-        assert value == wire.freshness_to_json(fresh(1))
+        assert value == internal.freshness_to_json(fresh(1))
         assert headers is not None
         assert headers[DIGEST_HEADER] == statement_record(Statement(fresh(1))).headers[DIGEST_HEADER]
 
@@ -155,7 +156,7 @@ class TestStored:
             other.publish(book(1, 2))
         assert stored(store.target).as_of == "slot 1"
 
-    @pytest.mark.parametrize("before", [b"nonsense", b"", wire.freshness_to_json(UNKNOWN), None])
+    @pytest.mark.parametrize("before", [b"nonsense", b"", internal.freshness_to_json(UNKNOWN), None])
     def test_an_as_of_that_is_not_stored_is_not_kept(
         self, store: Store, bucket: str, nats_server: nats.Server, before: bytes | None
     ):
@@ -346,8 +347,8 @@ class TestFollowed:
             (b"nonsense", None),
             (b"\xff", None),
             (b'{"as_of":""}', None),
-            (wire.freshness_to_json(fresh(9)), {DIGEST_HEADER: "another"}),
-            (wire.freshness_to_json(fresh(9)), {DIGEST_HEADER: "another", COMPLETE_HEADER: "\xe9"}),
+            (internal.freshness_to_json(fresh(9)), {DIGEST_HEADER: "another"}),
+            (internal.freshness_to_json(fresh(9)), {DIGEST_HEADER: "another", COMPLETE_HEADER: "\xe9"}),
         ):
             store.update((), freshness=fresh(1))
             eventually(lambda: (live.current.freshness, feed.current_rejections) == (fresh(1), 0))
@@ -466,7 +467,7 @@ class TestComplete:
         assert not is_complete(bucket)
 
     def test_a_mark_of_another_program_does_not_count(self, store: Store, bucket: str, nats_server: nats.Server):
-        value = wire.freshness_to_json(fresh(1))
+        value = internal.freshness_to_json(fresh(1))
         store.replace([book(1, 1)], freshness=fresh(1))
         for headers, found in (
             ({COMPLETE_HEADER: "true"}, fresh(1)),

@@ -1,0 +1,36 @@
+"""What the sibling packages need of the wire, and users do not.
+
+Error bodies, lines that commit the preceding lines of a file, header fields, events of orders, and bodies in parts. It
+may change with any release.
+"""
+
+from market_index.wire.decode import freshness_from_json, is_freshness, object_from_json
+from market_index.wire.encode import (
+    AS_OF,
+    PUBLISHED_AT,
+    encoded_order_book,
+    encoded_pair_list,
+    error_to_json,
+    freshness_to_json,
+    with_identifiers,
+)
+from market_index.wire.json_value import Number
+from market_index.wire.parts import EncodedPart, digest_of, shared_parts, text_of
+
+__all__ = [
+    "AS_OF",
+    "PUBLISHED_AT",
+    "EncodedPart",
+    "Number",
+    "digest_of",
+    "encoded_order_book",
+    "encoded_pair_list",
+    "error_to_json",
+    "freshness_from_json",
+    "freshness_to_json",
+    "is_freshness",
+    "object_from_json",
+    "shared_parts",
+    "text_of",
+    "with_identifiers",
+]
