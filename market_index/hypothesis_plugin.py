@@ -1,4 +1,4 @@
-"""The Hypothesis entry point, which registers a strategy for each public type.
+"""The Hypothesis entry point, which registers the strategies by type.
 
 Hypothesis calls it during its own import, which may be triggered by the import of `market_index.strategies`. To avoid
 an import cycle, this module imports neither of them at its top.
@@ -11,11 +11,8 @@ from typing import Any
 
 from market_index import (
     AssetId,
-    CumulativeLevel,
     Freshness,
     Levels,
-    Liquidity,
-    LiveIndex,
     MarketIndex,
     Order,
     OrderBook,
@@ -23,12 +20,11 @@ from market_index import (
     PairInfo,
     PriceLevel,
     RestingOrders,
-    SimulatedFill,
 )
 
 
 def register_types() -> None:
-    """Register the strategy of each public type, for `st.from_type` and `@given` by type hint."""
+    """Register each strategy of a public type, for `st.from_type` and `@given` by type hint."""
     for of_type, strategy in (
         (AssetId, "asset_ids"),
         (Pair, "pairs"),
@@ -38,12 +34,8 @@ def register_types() -> None:
         (Order, "orders"),
         (OrderBook, "order_books"),
         (RestingOrders, "resting_orders"),
-        (SimulatedFill, "simulated_fills"),
-        (Liquidity, "liquidities"),
-        (CumulativeLevel, "cumulative_levels"),
         (Freshness, "freshness"),
         (MarketIndex, "market_indexes"),
-        (LiveIndex, "live_indexes"),
     ):
         _register(of_type, strategy)
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for every public type, for the test suites of users of the library.
+"""Hypothesis strategies for books, indexes, orders and their parts, for the test suites of users of the library.
 
 Each strategy mixes generated values with edge cases: the empty and the longest asset name, the smallest and the largest
 price, amounts above 2^53, books of one level, locked and crossed books. Values shrink towards short, readable ones. The
@@ -18,17 +18,9 @@ must have the right type, and there must be enough different ones for the levels
 
 try:
     from market_index.strategies.assets import asset_ids, asset_names, invalid_asset_id_texts, pairs, policy_ids
-    from market_index.strategies.indexes import freshness, live_indexes, market_indexes, pair_infos
+    from market_index.strategies.indexes import freshness, market_indexes, pair_infos
     from market_index.strategies.numbers import amounts, invalid_price_texts, prices, ratios
-    from market_index.strategies.order_books import (
-        cumulative_levels,
-        level_changes,
-        levels,
-        liquidities,
-        order_books,
-        price_levels,
-        simulated_fills,
-    )
+    from market_index.strategies.order_books import level_changes, levels, order_books, price_levels
     from market_index.strategies.orders import order_ids, orders, resting_orders
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
@@ -41,14 +33,11 @@ __all__ = [
     "amounts",
     "asset_ids",
     "asset_names",
-    "cumulative_levels",
     "freshness",
     "invalid_asset_id_texts",
     "invalid_price_texts",
     "level_changes",
     "levels",
-    "liquidities",
-    "live_indexes",
     "market_indexes",
     "order_books",
     "order_ids",
@@ -60,5 +49,4 @@ __all__ = [
     "prices",
     "ratios",
     "resting_orders",
-    "simulated_fills",
 ]

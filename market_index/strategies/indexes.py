@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from market_index.freshness import Freshness
 from market_index.index import MarketIndex
-from market_index.live import LiveIndex
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
 from market_index.strategies.assets import pairs
@@ -44,19 +43,7 @@ def market_indexes(
     *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
 ) -> st.SearchStrategy[MarketIndex]:
     """Draw indexes of `min_pairs` to `max_pairs` pairs, with small books unless `book` is given."""
-    return st.builds(MarketIndex.with_freshness, _books(book, min_pairs, max_pairs).map(MarketIndex), freshness())
-
-
-def live_indexes(
-    *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
-) -> st.SearchStrategy[LiveIndex]:
-    """Draw live indexes, each a new object, with the books of `market_indexes`."""
-    return _books(book, min_pairs, max_pairs).map(LiveIndex)
-
-
-def _books(
-    book: OrderBook | st.SearchStrategy[OrderBook] | None, min_pairs: int, max_pairs: int
-) -> st.SearchStrategy[list[OrderBook]]:
     require_range("the pairs of an index", min_pairs, max_pairs)
     drawn_books = part_strategy(book, lambda: order_books(max_levels=3))
-    return st.lists(drawn_books, min_size=min_pairs, max_size=max_pairs, unique_by=attrgetter("pair"))
+    books = st.lists(drawn_books, min_size=min_pairs, max_size=max_pairs, unique_by=attrgetter("pair"))
+    return st.builds(MarketIndex.with_freshness, books.map(MarketIndex), freshness())

@@ -1,4 +1,4 @@
-"""Strategies for order books, their sides, changes, and the results of their analysis."""
+"""Strategies for order books, their sides and their changes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Literal, TypeAlias
 
 from hypothesis import strategies as st
 
-from market_index.depth import CumulativeLevel, Liquidity
 from market_index.errors import safe_repr
-from market_index.fills import SimulatedFill
 from market_index.levels import Levels, PriceLevel, Side
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair
 from market_index.strategies.assets import pairs
 from market_index.strategies.drawing import build, part_strategy, require_range
-from market_index.strategies.numbers import amount_strategy, amounts, price_strategy, prices, spot_strategy
+from market_index.strategies.numbers import amount_strategy, price_strategy, spot_strategy
 
 _Touch: TypeAlias = Literal["open", "locked", "crossed"]
 """How best bid and best ask meet; open means that the best bid is below the best ask."""
@@ -190,29 +188,3 @@ def levels(*, side: Side | st.SearchStrategy[Side] | None = None, max_levels: in
         order_books(max_levels=max_levels),
         part_strategy(side, lambda: st.sampled_from(Side)),
     )
-
-
-def simulated_fills(
-    *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, side: Side | st.SearchStrategy[Side] | None = None
-) -> st.SearchStrategy[SimulatedFill]:
-    """Draw simulated fills of base and quote amounts, also with empty sides and with more than a side has."""
-    return build(
-        OrderBook.simulate_fill,
-        part_strategy(book, order_books),
-        part_strategy(side, lambda: st.sampled_from(Side)),
-        amounts(min_value=0),
-        st.sampled_from(("base", "quote")),
-    )
-
-
-def liquidities() -> st.SearchStrategy[Liquidity]:
-    """Draw the liquidity of some levels, or of none."""
-    # With a midpoint: otherwise the result would be None.
-    books = order_books(min_levels=1, max_levels=3)
-    return build(lambda book, side, ratio: book.liquidity_within(side, ratio), books, st.sampled_from(Side), prices())
-
-
-def cumulative_levels() -> st.SearchStrategy[CumulativeLevel]:
-    """Draw running totals: the last one of a side."""
-    books = order_books(sides=[Side.ASK], min_levels=1, max_levels=3)
-    return build(lambda book: book.cumulative(Side.ASK)[-1], books)

@@ -32,11 +32,7 @@ from market_index import (
 
 OF_TYPE = {
     AssetId: strategies.asset_ids,
-    CumulativeLevel: strategies.cumulative_levels,
-    SimulatedFill: strategies.simulated_fills,
-    Liquidity: strategies.liquidities,
     Freshness: strategies.freshness,
-    LiveIndex: strategies.live_indexes,
     MarketIndex: strategies.market_indexes,
     Order: strategies.orders,
     OrderBook: strategies.order_books,
@@ -48,10 +44,14 @@ OF_TYPE = {
 }
 
 
-def test_every_public_type_has_a_strategy():
+# Results of methods of a book, and a reference: a test gets them from the value that it draws.
+DERIVED = {CumulativeLevel, Liquidity, LiveIndex, SimulatedFill}
+
+
+def test_every_public_type_that_a_test_starts_from_has_a_strategy():
     public = {getattr(market_index, name) for name in market_index.__all__}
     types = {one for one in public if inspect.isclass(one) and not issubclass(one, Exception)} - {Side}
-    assert types == OF_TYPE.keys()
+    assert types - DERIVED == OF_TYPE.keys()
     assert {strategy.__name__ for strategy in OF_TYPE.values()} < set(strategies.__all__)
 
 

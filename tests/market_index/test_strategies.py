@@ -16,11 +16,8 @@ from hypothesis import strategies as st
 from market_index import (
     ADA,
     AssetId,
-    CumulativeLevel,
     InvalidAssetId,
     InvalidPrice,
-    Liquidity,
-    LiveIndex,
     MarketIndex,
     Order,
     OrderBook,
@@ -29,7 +26,6 @@ from market_index import (
     PriceLevel,
     RestingOrders,
     Side,
-    SimulatedFill,
     parse_price,
     strategies,
 )
@@ -91,20 +87,19 @@ class TestValidity:
         assert 0 <= amount < 2**64
 
     @FEW
-    @given(strategies.order_books(), strategies.market_indexes(), strategies.live_indexes())
-    def test_books_and_indexes(self, book: OrderBook, index: MarketIndex, live: LiveIndex):
+    @given(strategies.order_books(), strategies.market_indexes())
+    def test_books_and_indexes(self, book: OrderBook, index: MarketIndex):
         assert is_book(book)
-        assert all(is_book(book) for book in (*index.values(), *live.current.values()))
+        assert all(is_book(book) for book in index.values())
         assert len(index) <= 6
 
     @FEW
-    @given(strategies.price_levels(), strategies.orders(), strategies.pair_infos(), strategies.simulated_fills())
-    def test_parts(self, level: PriceLevel, order: Order, pair_info: PairInfo, fill: SimulatedFill):
+    @given(strategies.price_levels(), strategies.orders(), strategies.pair_infos())
+    def test_parts(self, level: PriceLevel, order: Order, pair_info: PairInfo):
         assert is_price(level.price)
         assert is_price(order.level_price)
         assert 0 <= order.amount < 2**64
         assert pair_info.last_spot is None or is_price(pair_info.last_spot)
-        assert fill.filled == sum(level.accumulated_liquidity for level in fill.levels)
 
     @FEW
     @given(strategies.resting_orders(), strategies.order_ids())
@@ -115,13 +110,6 @@ class TestValidity:
         assert len(resting) <= 8
         assert all(is_book(book) for book in resting.index.values())
         assert {order.pair for order in resting.values()} <= resting.index.keys()
-
-    @FEW
-    @given(strategies.liquidities(), strategies.cumulative_levels())
-    def test_totals(self, liquidity: Liquidity, total: CumulativeLevel):
-        assert (liquidity.base == 0) == (liquidity.quote == 0)
-        assert total.base >= 1
-        assert Fraction(total.quote) <= Fraction(total.price) * total.base
 
     @FEW
     @given(st.data())
@@ -170,7 +158,6 @@ FIXED = [
         {Order(PAIR, Side.BID, "2", 3)},
     ),
     (strategies.pair_infos(pair=PAIR, last_spot="2"), PairInfo(SNEK, ADA, "2")),
-    (strategies.simulated_fills(book=OrderBook(PAIR), side=Side.BID).map(lambda fill: fill.filled), 0),
     (strategies.market_indexes(book=OrderBook(PAIR), min_pairs=1).map(list), [PAIR]),
 ]
 
@@ -298,10 +285,8 @@ class TestParameters:
         least, most = sorted([one, other])
         book = strategies.order_books(max_levels=1)
         index = data.draw(strategies.market_indexes(book=book, min_pairs=least, max_pairs=most))
-        live = data.draw(strategies.live_indexes(book=book, min_pairs=least, max_pairs=most))
-        for held in (index, live.current):
-            assert least <= len(held) <= most
-            assert all(len(one.bids) <= 1 for one in held.values())
+        assert least <= len(index) <= most
+        assert all(len(one.bids) <= 1 for one in index.values())
 
     @FEW
     @given(st.data(), st.integers(0, 4), st.integers(0, 4))
@@ -356,7 +341,7 @@ class TestParameters:
             (strategies.order_books, {"spot": 0.5}),
             (strategies.order_books, {"pair": Pair(ADA, ADA)}),
             (strategies.market_indexes, {"min_pairs": 7}),
-            (strategies.live_indexes, {"min_pairs": -1}),
+            (strategies.market_indexes, {"min_pairs": -1}),
         ],
     )
     def test_impossible_parameters_are_rejected_before_drawing(self, strategy, parameters):

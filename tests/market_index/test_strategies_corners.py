@@ -123,17 +123,6 @@ class TestCorners:
         reached(changes, lambda drawn: any(price not in {5, 6} and amount for price, amount in drawn))
         reached(changes, lambda drawn: len({price for price, _ in drawn}) < len(drawn))
 
-    @pytest.mark.parametrize(
-        "corner",
-        [
-            pytest.param(lambda fill: not fill.filled, id="nothing"),
-            pytest.param(lambda fill: fill.filled and not fill.complete, id="all there is", marks=THOROUGH),
-            pytest.param(lambda fill: fill.complete and len(fill.levels) > 1, id="several levels", marks=THOROUGH),
-        ],
-    )
-    def test_of_fills(self, corner):
-        reached(strategies.simulated_fills(), corner)
-
     def test_of_orders(self):
         reached(strategies.orders(), lambda order: isinstance(order.price, Fraction))
         reached(strategies.orders(), lambda order: order.amount == 0)

@@ -10,7 +10,6 @@ from market_index import (
     AssetId,
     Freshness,
     Levels,
-    LiveIndex,
     MarketIndex,
     Order,
     OrderBook,
@@ -31,7 +30,6 @@ assert_type(st.resting_orders(order=st.orders(), max_orders=3), SearchStrategy[R
 assert_type(st.order_books(pair=st.pairs(), sides=Side.BID, crossed=False, spot=None), SearchStrategy[OrderBook])
 assert_type(st.levels(), SearchStrategy[Levels])
 assert_type(st.market_indexes(book=st.order_books()), SearchStrategy[MarketIndex])
-assert_type(st.live_indexes(), SearchStrategy[LiveIndex])
 assert_type(st.freshness(), SearchStrategy[Freshness])
 assert_type(st.invalid_price_texts(), SearchStrategy[str])
 
