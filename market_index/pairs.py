@@ -17,7 +17,7 @@ from market_index.prices import to_price
 LedgerOrder: TypeAlias = bytes
 """The sort key of a pair: policy id and asset name of the base, then of the quote (decision 9).
 
-It is one object because a lookup among many pairs mostly waits for memory, and a tuple has more objects to read.
+It is one object, because most of the time of a lookup in a large index is cache misses, and a tuple has more objects.
 """
 
 

@@ -197,8 +197,8 @@ class LargeBody(Body[Slices]):
 
     Args:
         parts: The parts of the content.
-        digest: As for `Body`.
-        fields: As for `Body`.
+        digest: Identifies the content, as in `Body`.
+        fields: The header fields that do not depend on the content.
     """
 
     __slots__ = ("_compressing", "_groups")
@@ -235,8 +235,8 @@ class SpelledBody(Body[Slices]):
 
     Args:
         plain: The content of the other body.
-        digest: As for `Body`.
-        fields: As for `Body`.
+        digest: Identifies the content, as in `Body`.
+        fields: The header fields that do not depend on the content.
         spelled: Applied to the first text of the content; it must not change the length.
     """
 

@@ -49,11 +49,12 @@ class _IndexCache:
 
 
 class FastPath:
-    """Answers common requests for the current index of `live` from `bodies`."""
+    """Answers common requests for the current index of `live` from `bodies`, and caches up to `max_queries` queries."""
 
-    def __init__(self, live: LiveIndex, bodies: Bodies) -> None:
+    def __init__(self, live: LiveIndex, bodies: Bodies, max_queries: int = MAX_QUERIES) -> None:
         self._live = live
         self._bodies = bodies
+        self._max_queries = max_queries
         self._pairs: dict[bytes, Pair] = {}
         self._current = _IndexCache(MarketIndex())
 
@@ -95,7 +96,7 @@ class FastPath:
         plain = query.replace(b"%3A", b":").replace(b"%3a", b":")
         base, quote = str(pair.base).encode("ascii"), str(pair.quote).encode("ascii")
         if plain in {b"base=%b&quote=%b" % (base, quote), b"quote=%b&base=%b" % (quote, base)}:
-            if len(self._pairs) >= MAX_QUERIES:
+            if len(self._pairs) >= self._max_queries:
                 self._pairs.clear()
             self._pairs[query] = pair
 
@@ -112,6 +113,6 @@ class FastPath:
             if self._bodies.is_slow_book(book):
                 return None
             body = self._bodies.order_book(book)
-            if len(current.bodies) < MAX_QUERIES:
+            if len(current.bodies) < self._max_queries:
                 current.bodies[query] = body
         return body

@@ -31,14 +31,16 @@ Group: TypeAlias = tuple[EncodedPart, ...]
 """The parts of one slice."""
 
 
-def groups_of(parts: Sequence[EncodedPart]) -> list[Group]:
+def groups_of(
+    parts: Sequence[EncodedPart], min_bytes: int = MIN_SLICE_BYTES, max_bytes: int = MAX_SLICE_BYTES
+) -> list[Group]:
     """Return the parts of each slice."""
     ends = list(accumulate([len(part.text) for part in parts]))
     groups: list[Group] = []
     start = done = 0
     while start < len(parts):
-        last = max(bisect_right(ends, done + MAX_SLICE_BYTES) - 1, start)
-        first = min(max(bisect_left(ends, done + MIN_SLICE_BYTES), start), last)
+        last = max(bisect_right(ends, done + max_bytes) - 1, start)
+        first = min(max(bisect_left(ends, done + min_bytes), start), last)
         last = next((at for at in range(first, last) if not parts[at].digest[0] & _BOUNDARY_MASK), last)
         groups.append(tuple(parts[start : last + 1]))
         start, done = last + 1, ends[last]

@@ -77,11 +77,8 @@ class TestCompression:
             assert times == [len(contents.pop())]
             assert times[0] >= LARGE_BODY_BYTES
 
-    def test_a_large_body_whose_parts_are_mostly_cached_is_compressed_on_the_event_loop(
-        self, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(compression, "MAX_DEFLATED_ON_LOOP", 32 * 1024)
-        bodies, live = Bodies(), LiveIndex([book(number, 1) for number in range(1_000)])
+    def test_a_large_body_whose_parts_are_mostly_cached_is_compressed_on_the_event_loop(self):
+        bodies, live = Bodies(), LiveIndex([book(number, 1) for number in range(2_000)])
         scope = {"method": "GET", "headers": [(b"accept-encoding", b"gzip")]}
 
         def packed() -> bytes | None:
@@ -92,7 +89,7 @@ class TestCompression:
         bodies.pair_list(live.current)._compress()
         live.publish(book(7, 1, spot="3"))
         assert packed() == wire.pair_list_to_json(live.current.pair_list())
-        live.publish(*(book(number, 1, spot="4") for number in range(1_000)))
+        live.publish(*(book(number, 1, spot="4") for number in range(2_000)))
         assert packed() is None, "all parts are new"
 
     def test_the_checksum_of_a_very_large_body_is_not_computed_on_the_event_loop(self):

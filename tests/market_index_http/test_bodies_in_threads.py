@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from market_index import LiveIndex, MarketIndex, OrderBook, wire
+from market_index import LiveIndex, OrderBook, wire
 from market_index.wire import internal
-from market_index_http import bodies, create_app
-from tests.market_index_http.books import PAIR_LIST, SMALL, book, target
+from market_index_http import create_app
+from market_index_http.bodies import MAX_ENTRIES_ON_LOOP
+from tests.market_index_http.books import PAIR_LIST, SMALL, book, numbered_pair, target
 from tests.service import Service, served
 from tests.waiting import DEADLINE_SECONDS, eventually
 
-HUGE = book(4, 2_500)
+HUGE = book(4, MAX_ENTRIES_ON_LOOP)
 
 
 class Gate:
@@ -31,11 +32,6 @@ class Gate:
         self.threads.append(threading.get_ident())
         assert self.opened.wait(DEADLINE_SECONDS)
         return self.function(*arguments)
-
-
-@pytest.fixture(autouse=True)
-def _low_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MAX_ENTRIES_ON_LOOP", 50)
 
 
 def answers_while_encoding(service: Service, gate: Gate, slow: str, quick: str) -> None:
@@ -73,7 +69,7 @@ def test_a_large_book_that_changed_is_encoded_in_a_thread(monkeypatch: pytest.Mo
 
 
 def test_a_large_pair_list_is_encoded_once_in_a_thread(monkeypatch: pytest.MonkeyPatch):
-    live = LiveIndex([book(number, 1) for number in range(60)])
+    live = LiveIndex([SMALL, *(OrderBook(numbered_pair(number)) for number in range(2, MAX_ENTRIES_ON_LOOP + 2))])
     with served(create_app(live)) as service:
         assert service.request(target(SMALL.pair)).status == 200
         gate = Gate(internal.encoded_pair_list)
@@ -81,24 +77,6 @@ def test_a_large_pair_list_is_encoded_once_in_a_thread(monkeypatch: pytest.Monke
         for _ in range(2):
             answers_while_encoding(service, gate, PAIR_LIST, target(SMALL.pair))
         assert service.pair_list().body == wire.pair_list_to_json(live.current.pair_list())
-
-
-@pytest.mark.parametrize("levels", [25, 26])
-def test_the_limit_is_exact(monkeypatch: pytest.MonkeyPatch, levels: int):
-    one = book(5, levels)
-    gate = Gate(internal.encoded_order_book)
-    gate.opened.set()
-    monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
-    with served(create_app(LiveIndex([one]))) as service:
-        loop: list[int] = []
-
-        def noting(index: MarketIndex) -> tuple[internal.EncodedPart, ...]:
-            loop.append(threading.get_ident())
-            return internal.encoded_pair_list(index)
-
-        monkeypatch.setattr("market_index_http.bodies.encoded_pair_list", noting)
-        assert service.pair_list().status == service.request(target(one.pair)).status == 200
-    assert (gate.threads == loop) is (levels == 25)
 
 
 def test_another_spelling_of_a_large_book_is_made_from_the_cached_body(monkeypatch: pytest.MonkeyPatch):

@@ -17,10 +17,19 @@ from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, 
 from market_index.errors import safe_repr
 from market_index.wire import internal
 from market_index_http import bodies, compression, create_app
-from market_index_http.bodies import Bodies, Body, LargeBody, SmallBody, SpelledBody, constant_fields
+from market_index_http.bodies import (
+    MAX_ENTRIES_ON_LOOP,
+    Bodies,
+    Body,
+    LargeBody,
+    SmallBody,
+    SpelledBody,
+    constant_fields,
+)
+from market_index_http.compression import LARGE_BODY_BYTES
 from market_index_http.slices import Slices
 from tests.asgi import request
-from tests.market_index_http.books import LARGE, MIDDLE, SMALL, book, content_of, numbered_pair
+from tests.market_index_http.books import MIDDLE, SMALL, book, content_of, numbered_pair
 
 CONTENT = b"content " * 100
 FIELDS = constant_fields(b"no-cache")
@@ -238,11 +247,10 @@ class TestCache:
         assert content != content_of(body)
         assert answer(spelled[0], ACCEPTS_GZIP)[2] == content
 
-    @pytest.mark.parametrize("offset", [0, 1])
-    def test_only_a_large_body_keeps_its_parts(self, monkeypatch: pytest.MonkeyPatch, offset: int):
-        size = len(wire.order_book_to_json(MIDDLE))
-        monkeypatch.setattr(bodies, "LARGE_BODY_BYTES", size + offset)
-        assert type(Bodies().order_book(MIDDLE)) is (SmallBody if offset else LargeBody)
+    def test_only_a_large_body_keeps_its_parts(self):
+        for size, expected in ((LARGE_BODY_BYTES - 1, SmallBody), (LARGE_BODY_BYTES, LargeBody)):
+            parts = internal.EncodedPart(b"x"), internal.EncodedPart(b"y" * (size - 1))
+            assert type(Bodies()._body(parts, "tag")) is expected
 
     def test_the_body_of_a_small_book_takes_few_blocks_of_memory(self):
         cache, small = Bodies(), [book(number) for number in range(2, 300)]
@@ -272,23 +280,20 @@ class TestCache:
 class TestThreads:
     """Which values are encoded in a thread."""
 
-    @pytest.fixture(autouse=True)
-    def _low_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bodies, "MAX_ENTRIES_ON_LOOP", 60)
+    LONGEST = book(4, MAX_ENTRIES_ON_LOOP // 2)
+    INDEX = MarketIndex(OrderBook(numbered_pair(number)) for number in range(MAX_ENTRIES_ON_LOOP))
 
     def test_a_large_book_is_slow_until_it_is_cached(self):
-        cache, slow = Bodies(), MIDDLE.apply(bids=[("0.0000001", 1)])
-        assert not cache.is_slow_book(MIDDLE)
+        cache, slow = Bodies(), self.LONGEST.apply(bids=[("0.0000001", 1)])
+        assert not cache.is_slow_book(self.LONGEST)
         assert cache.is_slow_book(slow)
         cache.order_book(slow)
         assert not cache.is_slow_book(slow)
         assert cache.is_slow_book(slow.apply(spot="9"))
 
     def test_a_large_pair_list_is_slow_until_it_is_cached(self):
-        cache = Bodies()
-        small = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 61))
-        slow = small.with_books(SMALL, LARGE, OrderBook(numbered_pair(61)))
-        assert not cache.is_slow_list(small)
+        cache, slow = Bodies(), self.INDEX.with_books(OrderBook(numbered_pair(MAX_ENTRIES_ON_LOOP)))
+        assert not cache.is_slow_list(self.INDEX)
         assert cache.is_slow_list(slow)
         cache.pair_list(slow)
         assert not cache.is_slow_list(slow)
@@ -306,10 +311,10 @@ class TestThreads:
 
         monkeypatch.setattr(bodies, "encoded_order_book", noting(internal.encoded_order_book))
         monkeypatch.setattr(bodies, "encoded_pair_list", noting(internal.encoded_pair_list))
-        index = MarketIndex(OrderBook(numbered_pair(number)) for number in range(1, 62))
-        cache, few = Bodies(), index.without(numbered_pair(1))
-        books = [asyncio.run(cache.order_book_from_thread(one)) for one in (MIDDLE, LARGE)]
-        lists = [asyncio.run(cache.pair_list_from_thread(one)) for one in (few, index)]
-        assert [content_of(one) for one in books] == [wire.order_book_to_json(one) for one in (MIDDLE, LARGE)]
-        assert [content_of(one) for one in lists] == [wire.pair_list_to_json(one.pair_list()) for one in (few, index)]
+        cache, some = Bodies(), (self.LONGEST, self.LONGEST.apply(bids=[("0.0000001", 1)]))
+        indexes = self.INDEX, self.INDEX.with_books(OrderBook(numbered_pair(MAX_ENTRIES_ON_LOOP)))
+        books = [asyncio.run(cache.order_book_from_thread(one)) for one in some]
+        lists = [asyncio.run(cache.pair_list_from_thread(one)) for one in indexes]
+        assert [content_of(one) for one in books] == [wire.order_book_to_json(one) for one in some]
+        assert [content_of(one) for one in lists] == [wire.pair_list_to_json(one.pair_list()) for one in indexes]
         assert [thread == threading.get_ident() for thread in threads] == [True, False, True, False]

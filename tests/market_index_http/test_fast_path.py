@@ -18,8 +18,10 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from market_index import LiveIndex
-from market_index_http import compression, create_app, endpoints, fast_path
+from market_index import LiveIndex, wire
+from market_index_http import compression, create_app, endpoints
+from market_index_http.bodies import Bodies
+from market_index_http.fast_path import FastPath
 from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, Counted, book, fetch, numbered_pair, target
 from tests.service import Client, served
 
@@ -54,15 +56,16 @@ class TestCachedQueries:
                 service.request(f"/trading-view/order-book?{query}")
         assert len(app._fast_path._pairs) == 4  # type: ignore[attr-defined]  # private to the app
 
-    def test_the_number_of_cached_queries_is_limited(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(fast_path, "MAX_QUERIES", 3)
-        app = create_app(LiveIndex([book(number, 1) for number in range(10)]))
-        with served(app) as service:
-            for number in sorted([*range(10)] * 3):
-                assert service.request(target(numbered_pair(number))).json["base"] == str(numbered_pair(number).base)
-                remembered = app._fast_path  # type: ignore[attr-defined]  # private to the app
-                assert len(remembered._pairs) <= 3
-                assert len(remembered._current.bodies) <= 3
+    def test_the_number_of_cached_queries_is_limited(self):
+        path = FastPath(LiveIndex([book(number, 1) for number in range(10)]), Bodies(), max_queries=3)
+        for pair in map(numbered_pair, sorted([*range(10)] * 3)):
+            where, _, query = target(pair).encode().partition(b"?")
+            path.remember(query, pair)
+            scope = {"type": "http", "method": "GET", "path": where.decode(), "query_string": query, "headers": []}
+            _, content = path.messages(scope) or ()
+            assert wire.order_book_from_json(content["body"]).pair == pair
+            assert len(path._pairs) <= 3
+            assert len(path._current.bodies) <= 3
 
     def test_routes_that_change_while_the_app_serves_take_effect(self):
         app = create_app(LiveIndex([MIDDLE]))
@@ -282,5 +285,5 @@ class TestCustomizations:
     def test_a_limit_on_request_bodies_turns_it_off(self, monkeypatch: pytest.MonkeyPatch):
         app = create_app(LiveIndex([MIDDLE]))
         app.max_body_size = 5
-        monkeypatch.setattr(fast_path.FastPath, "messages", pytest.fail)
+        monkeypatch.setattr(FastPath, "messages", pytest.fail)
         assert asyncio.run(call(app)) == 200
