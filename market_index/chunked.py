@@ -12,7 +12,7 @@ Theory of operation
     content has equal chunks, so comparison and digests work chunk by chunk. A new boundary splits one chunk, a removed
     one joins two, and no other chunk changes. Chunk sizes vary. Keys can be chosen so that no chunk ends, or that each
     key is a chunk; then a change costs as much as in one list. One call copies each list once, but each of its changes
-    moves the keys behind it in a chunk.
+    moves the following keys of the chunk.
 
     Results computed from a chunk are cached in its slots `items` (one object per value) and `encoded` (the JSON of all
     values). They are computed once for all versions that share the chunk, except the JSON of a book of one chunk a side
@@ -234,7 +234,7 @@ class Chunked(Generic[K, V, T]):
                 places.append(at)
                 ends.append(sought)
         if ends or (size > MAX_UNSPLIT and not is_split):
-            chunks, bounds = _settled(order, chunks, bounds, places, ends) if is_split else _split(order, chunks[0])
+            chunks, bounds = _rechunked(order, chunks, bounds, places, ends) if is_split else _split(order, chunks[0])
         return self if chunks is shared else self._derived(chunks, bounds, size)
 
     def _filled(self, changes: Collection[tuple[K, V | None]]) -> Self:
@@ -315,15 +315,15 @@ def _joined(chunks: list[Chunk[K, V, T]]) -> Chunk[K, V, T]:
     return Chunk(keys, values, list(chain.from_iterable(items)) if len(items) == len(chunks) else None)
 
 
-def _settled(
+def _rechunked(
     order: KeyOrder[K, V], chunks: list[Chunk[K, V, T]], bounds: tuple[Any, ...], places: list[int], ends: list[Any]
 ) -> tuple[list[Chunk[K, V, T]], tuple[Any, ...]]:
-    """Return the chunks and their bounds after boundaries were added and removed, at rising places.
+    """Return the chunks and their bounds after boundaries were added or removed in the chunks at `places`, in order.
 
     One pass, because copying the lists at each boundary takes quadratic time if every key is one.
     """
-    settled: list[Chunk[K, V, T]] = []
-    settled_bounds: list[Any] = []
+    rechunked: list[Chunk[K, V, T]] = []
+    new_bounds: list[Any] = []
     start = done = 0
     while done < len(places):
         # A chunk without its boundary is joined with the next one.
@@ -332,17 +332,17 @@ def _settled(
             last += 1
         following = bisect_right(places, last, done)
         whole, cuts = _joined(chunks[first : last + 1]), [0]
-        settled += chunks[start:first]
-        settled_bounds += bounds[start:first]
+        rechunked += chunks[start:first]
+        new_bounds += bounds[start:first]
         for end in (*ends[done:following], *bounds[last : last + 1]):
             cut = bisect_right(whole.keys, end, key=order.sort_key)
             # A removed boundary is absent. One that changed twice was cut already.
             if max(cuts[-1], bisect_left(whole.keys, end, key=order.sort_key)) < cut:
                 cuts.append(cut)
-                settled_bounds.append(end)
+                new_bounds.append(end)
         pieces = pairwise(cuts if last < len(bounds) else [*cuts, len(whole.keys)])
-        settled += [whole[cut:end] for cut, end in pieces]
+        rechunked += [whole[cut:end] for cut, end in pieces]
         start, done = last + 1, following
-    settled += chunks[start:]
-    settled_bounds += bounds[start:]
-    return settled, tuple(settled_bounds)
+    rechunked += chunks[start:]
+    new_bounds += bounds[start:]
+    return rechunked, tuple(new_bounds)

@@ -13,7 +13,7 @@ from enum import Enum
 from fractions import Fraction
 from itertools import chain
 from operator import attrgetter, eq, gt, itemgetter, lt
-from typing import Any, Final, NoReturn, TypeAlias, final, overload
+from typing import Final, NoReturn, TypeAlias, final, overload
 from zlib import crc32
 
 from attrs import frozen
@@ -215,11 +215,6 @@ class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
         if len(self) <= REPR_LEVELS:
             return f"Levels({self.side}, [{best}])"
         return f"<Levels: {len(self)} {self.side.value}s, best {best}, …>"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # the signature of IPython
-        """Print the levels in IPython, and in the report of a failing Hypothesis test."""
-        del cycle
-        printer.text(repr(self))
 
     def __reduce__(self) -> tuple[type[Levels], tuple[Side, tuple[PriceLevel, ...]]]:
         return Levels, (self.side, tuple(self))

@@ -135,19 +135,6 @@ class TestMessages:
         assert (response.status, gzip.decompress(response.body)) == (200, content)
         assert answer(body, ACCEPTS_GZIP)[2] == response.body
 
-    def test_a_large_body_is_compressed_once(self, monkeypatch: pytest.MonkeyPatch):
-        compressed: list[object] = []
-
-        def packed(content: Slices, groups: object) -> Slices:
-            compressed.append(b"".join(content.texts()))
-            return Slices([(internal.EncodedPart(b"packed"),)])
-
-        monkeypatch.setattr(compression, "gzip_slices", packed)
-        parts = internal.encoded_order_book(MIDDLE)
-        body = LargeBody(parts, "tag", FIELDS)
-        assert [answer(body, ACCEPTS_GZIP)[2] for _ in range(2)] == [b"packed", b"packed"]
-        assert compressed == [internal.text_of(parts)]
-
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
     def test_a_large_body_is_sent_in_slices(self, method: str):
         deep = book(3, 20_000)

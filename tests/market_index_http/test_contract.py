@@ -287,27 +287,6 @@ class TestErrors:
         eventually(lambda: "RuntimeError: a secret detail" in caplog.text)
 
 
-@pytest.mark.decision(18)
-@pytest.mark.parametrize(
-    "target",
-    [
-        "/trading-view/pair-list",
-        f"/trading-view/order-book?base={SNEK}&quote=ADA",
-        "/trading-view/order-book?base=ADA&quote=ADA",
-        "/trading-view/order-book",
-        "/nowhere",
-    ],
-)
-def test_head_has_the_status_and_headers_of_get_and_no_body(service: Service, target: str):
-    client = Client(service.port)
-    got, head, again = client.request(target), client.request(target, "HEAD"), client.request(target)
-    client.close()
-    assert head.body == b""
-    assert head.status == got.status == again.status
-    assert {**head.headers, "date": ""} == {**got.headers, "date": ""}
-    assert int(head.headers["content-length"]) == len(got.body)
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(index=market_indexes())
 def test_every_response_equals_the_domain(running: Service, live: LiveIndex, index: MarketIndex):

@@ -144,8 +144,7 @@ class TestConditions:
         for where, status in errors.items():
             assert fetch(client, where, if_none_match="*").status == status
 
-    @pytest.mark.parametrize("max_age", [0, 3, 86_400])
-    def test_max_age_is_in_cache_control(self, max_age: int):
-        with served(create_app(LiveIndex([SMALL]), max_age=max_age)) as service:
+    def test_max_age_is_in_cache_control(self):
+        with served(create_app(LiveIndex([SMALL]), max_age=3)) as service:
             for where in (PAIR_LIST, target(SMALL.pair), target(SMALL.pair).replace("abcd", "ABCD")):
-                assert service.request(where).headers["cache-control"] == f"max-age={max_age}"
+                assert service.request(where).headers["cache-control"] == "max-age=3"
