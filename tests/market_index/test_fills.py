@@ -79,30 +79,6 @@ class TestBase:
         assert fill.complete == (amount <= total)
         assert fill == book.simulate_fill(side, amount, unit="base")
 
-    @given(st.data(), books, SIDES)
-    def test_two_fills_in_sequence_equal_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
-        first = book.simulate_fill(side, data.draw(amounts_near(Fraction(held(book, side)))))
-        left = book_without(book, side, first)
-        more = data.draw(amounts_near(Fraction(held(left, side))))
-        second, both = left.simulate_fill(side, more), book.simulate_fill(side, first.filled + more)
-        assert both.filled == first.filled + second.filled
-        assert Fraction(both.paid) == Fraction(first.paid) + Fraction(second.paid)
-        assert both.complete == second.complete
-
-    @given(st.data(), books, SIDES)
-    def test_filled_and_paid_rise_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
-        amounts = amounts_near(Fraction(held(book, side)))
-        less, more = sorted([data.draw(amounts), data.draw(amounts)])
-        small, large = book.simulate_fill(side, less), book.simulate_fill(side, more)
-        assert small.filled <= large.filled
-        assert small.paid <= large.paid
-        assert small.complete >= large.complete
-        if small.average_price is not None and large.average_price is not None:
-            # A larger amount has a worse average price.
-            assert (small.average_price <= large.average_price) is (side is Side.ASK) or (
-                small.average_price == large.average_price
-            )
-
     @given(books, SIDES)
     def test_the_fill_of_a_whole_side_equals_the_last_running_total(self, book: OrderBook, side: Side):
         fill, totals = book.simulate_fill(side, held(book, side)), book.cumulative(side)
@@ -146,12 +122,6 @@ class TestQuote:
         else:
             assert fill.filled == held(book, Side.BID)
         assert fill.levels == book.simulate_fill(Side.BID, fill.filled).levels
-
-    @given(st.data(), books, SIDES)
-    def test_filled_rises_with_the_amount(self, data: st.DataObject, book: OrderBook, side: Side):
-        amounts = amounts_near(worth(book, side, held(book, side)))
-        less, more = sorted([data.draw(amounts), data.draw(amounts)])
-        assert book.simulate_fill(side, less, "quote").filled <= book.simulate_fill(side, more, "quote").filled
 
     @given(st.data(), books, SIDES)
     def test_two_fills_in_sequence_equal_one_fill_of_both(self, data: st.DataObject, book: OrderBook, side: Side):
