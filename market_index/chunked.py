@@ -296,7 +296,7 @@ def _ends_chunk(order: KeyOrder[K, V], key: K) -> bool:
 
 
 def _split(order: KeyOrder[K, V], whole: Chunk[K, V, T]) -> tuple[list[Chunk[K, V, T]], tuple[Any, ...]]:
-    """Return the pieces of a chunk, unless it is small, and the bounds between them. The last piece may be empty."""
+    """Return the pieces of a chunk and the bounds between them: one if it is small. The last piece may be empty."""
     keys = whole.keys
     if len(keys) <= MAX_UNSPLIT:
         return [whole], ()

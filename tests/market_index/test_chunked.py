@@ -109,6 +109,27 @@ def test_a_sequence_that_grows_and_shrinks_is_split_and_joined_at_one_size(size:
     assert layout(larger._changed([(20_000, None)])) == layout(content)
 
 
+def test_two_chunks_that_become_small_are_joined():
+    model = dict.fromkeys([key for key in range(MAX_UNSPLIT + 50) if key not in ENDS][:MAX_UNSPLIT] + ENDS[:1], "a")
+    content = built(RISING, model)
+    assert len(content.chunks) == 2
+    removed = next(key for key in model if key not in ENDS)
+    del model[removed]
+    assert layout(content._changed([(removed, None)])) == layout(built(RISING, model))
+
+
+def test_two_changes_may_be_in_any_order():
+    model = {key: "a" for key in range(2_000) if key not in {ENDS[2], ENDS[5]}}
+    changes = [(ENDS[5], "b"), (ENDS[2], "b")]
+    assert layout(built(RISING, model)._changed(changes)) == layout(built(RISING, model | dict(changes)))
+
+
+def test_a_change_without_effect_does_not_end_the_changes():
+    content = built(RISING, {1: "a", 3: "a"})
+    assert layout(content._changed([(0, None), (1, "a"), (3, "b")])) == layout(built(RISING, {1: "a", 3: "b"}))
+    assert layout(content._changed([(1, "a"), (2, None), (3, "b")])) == layout(built(RISING, {1: "a", 3: "b"}))
+
+
 def test_only_equal_keys_and_values_in_one_order_are_the_same_content():
     content = built(RISING, {1: "a", 2: "b"})
     assert content._has_same_content(built(RISING, {1: "a", 2: "b"}))

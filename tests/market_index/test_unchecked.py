@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from attrs import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,20 +13,16 @@ from market_index import Order, OrderBook, PriceLevel
 from market_index.strategies import order_books, orders, price_levels
 from market_index.unchecked import unchecked_constructor, unchecked_rows
 
-LEVEL = unchecked_constructor(PriceLevel)
-BOOK = unchecked_constructor(OrderBook)
-ORDER = unchecked_constructor(Order)
-
 
 @given(price_levels(), order_books(), orders())
 def test_the_fields_are_set_in_order(level: PriceLevel, book: OrderBook, order: Order):
-    assert LEVEL(level.price, level.accumulated_liquidity) == level
-    assert BOOK(book.pair, book.bids, book.asks, book.spot) == book
-    assert ORDER(order.pair, order.side, order.price, order.amount) == order
+    for value in (level, book, order):
+        create = unchecked_constructor(type(value))
+        assert create(*[getattr(value, field.name) for field in fields(type(value))]) == value
 
 
 def test_a_created_object_cannot_be_changed():
-    level = LEVEL(Decimal(1), 2)
+    level = unchecked_constructor(PriceLevel)(Decimal(1), 2)
     with pytest.raises(AttributeError):
         level.price = Decimal(2)  # type: ignore[misc]  # it is frozen
 

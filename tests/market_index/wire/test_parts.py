@@ -25,6 +25,11 @@ def test_the_digest_of_parts_is_that_of_their_digests(some: list[bytes]):
     assert [part.digest for part in parts] == list(map(digest, some))
 
 
+def test_only_equal_parts_are_shared():
+    one, other = shared_parts([EncodedPart(b"one"), EncodedPart(b"other")])
+    assert (one.text, other.text) == (b"one", b"other")
+
+
 def test_equal_parts_are_shared_while_one_exists():
     first, second = shared_parts([EncodedPart(b"shared"), EncodedPart(b"shared")])
     assert first is second
