@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from threading import Barrier
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
