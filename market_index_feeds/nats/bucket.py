@@ -16,18 +16,16 @@ _NANOSECONDS: Final = 1_000_000_000
 
 
 @frozen
-class State:
+class BucketState:
     """A bucket at one moment: its creation time, the sequence of its last message, its number of keys, its bytes.
 
-    A deleted key counts as long as the message that deleted it is stored. `max_message_bytes` is the limit of a message
-    with its headers, negative if there is none.
+    A deleted key counts as long as the message that deleted it is stored.
     """
 
     created: str
     last_sequence: int
     keys: int
     length: int
-    max_message_bytes: int
 
 
 @frozen(slots=True, eq=False)
@@ -66,7 +64,7 @@ def configuration(bucket: str, replicas: int) -> dict[str, object]:
     }
 
 
-def state_of(answer: Mapping[str, Any]) -> State:
+def state_of(answer: Mapping[str, Any]) -> BucketState:
     """Return the state that a server reports.
 
     Raises:
@@ -78,8 +76,7 @@ def state_of(answer: Mapping[str, Any]) -> State:
         raise Unanswered("the servers have not agreed who leads")
     _require_last_values(answer["config"])
     state = answer["state"]
-    limit = answer["config"]["max_msg_size"]
-    return State(answer["created"], state["last_seq"], state.get("num_subjects", 0), state["bytes"], limit)
+    return BucketState(answer["created"], state["last_seq"], state.get("num_subjects", 0), state["bytes"])
 
 
 def _require_last_values(config: Mapping[str, Any]) -> None:

@@ -1,42 +1,68 @@
-"""A connection to one server: the one module that uses the client library.
+"""Connections to the servers of a bucket: which server is asked, and when work is tried again.
 
-A connection is never repaired: any problem ends it, and the caller connects again. So nothing queued for an old
-connection is sent later, and no caller waits for a consumer that is gone.
+It is the one module that uses the client library. Requests to JetStream are encoded here, because of the calls of the
+library `publish_async` never reports a rejection (nats.py issue 985), `publish` costs 15 % of the rate, and the state of
+a stream lacks its number of keys.
+
+- A connection is never repaired: any problem ends it. So nothing queued for an old connection is sent later, and no
+  caller waits for a consumer that is gone.
+- `BucketServers.run` retries work that raises a `Retryable` error. After `Unreachable`, the next attempt uses a new
+  connection, if possible to another server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from itertools import count
-from typing import Any, Final, TypeAlias
+from time import monotonic
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import nats.errors
+from attrs import frozen
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as ClientSubscription
 
 from market_index import wire
+from market_index_feeds.backoff import next_backoff
 from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import Message, State, configuration, key_prefix, message_of, state_of, stream_name
+from market_index_feeds.nats.bucket import (
+    BucketState,
+    Message,
+    configuration,
+    key_prefix,
+    message_of,
+    state_of,
+    stream_name,
+)
 from market_index_feeds.nats.errors import (
     NO_CLUSTER,
     NoMessage,
-    Rejected,
+    RequestRejected,
+    Retryable,
     Unanswered,
     Unreachable,
     error_of,
+    rejection_of,
     shown_text,
 )
 
+T = TypeVar("T")
+
 CONNECT_SECONDS: Final = 2.0
 """Timeout of connecting to one server."""
+
+ROUND_SECONDS: Final = 5.0
+"""Timeout of trying all servers, one after the other."""
 
 REQUEST_SECONDS: Final = 1.0
 """Timeout of a request that reads."""
@@ -46,6 +72,7 @@ CREATE_SECONDS: Final = 2.0
 
 _CLOSE_SECONDS: Final = 0.5
 _PING_SECONDS: Final = 30  # long, because the answer to a ping comes behind everything delivered before it
+_LIBRARY_SECONDS: Final = 60  # timeouts of the library, which ours precede
 _HEADER_BYTES: Final = 256  # an upper bound of the headers that we send
 _MAX_UNREAD_BYTES: Final = 256 * 1024 * 1024
 
@@ -54,6 +81,104 @@ Delivery: TypeAlias = Msg
 
 Subscription: TypeAlias = ClientSubscription
 """A subscription of the client library."""
+
+Sent: TypeAlias = "Future[Delivery]"
+"""The reply to a message that was sent; `sequence_of` reads it."""
+
+
+@frozen
+class RetryTimeouts:
+    """How long work on a bucket is retried without progress, in seconds.
+
+    `answer` applies if a server is reachable but does not answer: the servers may still elect a leader. `connect`
+    applies otherwise.
+    """
+
+    connect: float
+    answer: float
+
+
+OPENING: Final = RetryTimeouts(connect=5.0, answer=20.0)
+"""How long opening a bucket is retried. Once it is open, a feed retries without end."""
+
+
+class BucketServers:
+    """The servers of an address, those that they report, and the connection to one of them."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        # With the name on the certificate of a server, if that is not its own.
+        self._servers: dict[str, str | None] = dict.fromkeys(address.servers)
+        self._last = ""
+        # The last failure of each server, until one is connected. They are kept between rounds, so that the message of
+        # an outage does not depend on the order in which the servers are tried.
+        self._failures: dict[str, str] = {}
+        self._connection: BucketConnection | None = None
+
+    async def run(
+        self,
+        work: Callable[[BucketConnection], Awaitable[T]],
+        timeouts: RetryTimeouts,
+        progress: Callable[[], int] = lambda: 0,
+    ) -> T:
+        """Return the result of the work on a connection, retried with backoff until a timeout.
+
+        `progress` returns how far the last attempt came. The timeout restarts after an attempt that came further than
+        all attempts before it. So a long read may be interrupted more often, and work without progress ends.
+
+        Raises the last `Retryable` error, and any other error of the work or of `connect`.
+        """
+        began, backoff, furthest = monotonic(), 0.0, 0
+        while True:
+            try:
+                return await work(await self.connect())
+            except Retryable as error:
+                if isinstance(error, Unreachable):
+                    await self.disconnect()
+                if progress() > furthest:
+                    began, backoff, furthest = monotonic(), 0.0, progress()
+                backoff = next_backoff(backoff)
+                seconds = timeouts.answer if isinstance(error, Unanswered) else timeouts.connect
+                if monotonic() + backoff > began + seconds:
+                    raise
+                await asyncio.sleep(backoff)
+
+    async def connect(self) -> BucketConnection:
+        """Return the connection to one of the servers, a new one if the last has ended.
+
+        Raises `Unreachable` if no server is reachable, `PermissionError` if one rejects the credentials, and `OSError`
+        if a file that the address names cannot be used.
+        """
+        if self._connection is None or self._connection.ended.done():
+            await self.disconnect()
+            self._connection = await self._connect_again()
+        return self._connection
+
+    async def disconnect(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _connect_again(self) -> BucketConnection:
+        """Connect to any server, last to the one that was connected last."""
+        tls = self._address.tls()
+        others = list(self._servers)
+        random.shuffle(others)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ROUND_SECONDS):
+                for server in sorted(others, key=lambda server: server == self._last):
+                    try:
+                        connection = await BucketConnection.open(self._address, server, tls, self._servers[server])
+                    except Unreachable as error:
+                        self._failures[server] = str(error)
+                    else:
+                        self._last = server
+                        self._failures.clear()
+                        # Servers that were reported before may be gone.
+                        self._servers = connection.discovered | dict.fromkeys(self._address.servers)
+                        return connection
+        raise Unreachable("; ".join(self._failures[server] for server in sorted(self._failures)))
 
 
 class _Client(Client):
@@ -70,42 +195,38 @@ class _Client(Client):
         return super()._connect_command()
 
 
-class Connection:
-    """A connection to one server, until its first problem: then `ended` is set, and `fault` has the reason."""
+class BucketConnection:
+    """A connection to one server, until its first problem: then `ended` is done."""
 
     def __init__(self, address: Address) -> None:
-        self.ended: asyncio.Event = asyncio.Event()
-        self.fault: str = "the connection was closed"
+        self.ended: Future[None] = asyncio.get_running_loop().create_future()
         self.prefix: str = key_prefix(address.bucket)
         self.stream: str = stream_name(address.bucket)
+        self._problem = ""
         self._address = address
         self._client = _Client(is_secure=address.is_secure)
-        self._is_denied = False
         self._inbox = ""
-        # Each publish has its own token, so that a late reply is not taken for that of a later publish.
+        # Each message has its own token, so that a late reply is not taken for that of a later message.
         self._tokens = count()
-        self._waiting: dict[str, Callable[[Delivery], None]] = {}
-        self._stirred = asyncio.Event()
+        self._replies: dict[str, Sent] = {}
 
-    async def open(self, server: str, tls: ssl.SSLContext | None, tls_hostname: str | None) -> None:
+    @classmethod
+    async def open(
+        cls, address: Address, server: str, tls: ssl.SSLContext | None, tls_hostname: str | None
+    ) -> BucketConnection:
         """Connect to a server. Raises `Unreachable`, or `PermissionError` if it rejects the credentials."""
+        connection = cls(address)
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                with _cancellable():
-                    await self._connect(server, tls, tls_hostname)
-            # Problems before the connection succeeded do not count.
-            self.ended.clear()
-            self._inbox = self._client.new_inbox()
-            await self._client.subscribe(f"{self._inbox}.*", cb=self._on_reply)
+            await connection._answer_to(connection._connect(server, tls, tls_hostname), CONNECT_SECONDS)
         except BaseException as error:
-            # If the library cannot connect to a server, it raises an error without the reason.
-            reason = self.fault if isinstance(error, nats.errors.NoServersError) else _reason(error)
-            await self.close()
-            if not isinstance(error, Exception):
+            await connection.close()
+            if not isinstance(error, Unreachable):
                 raise
+            reason = str(error)
             if "authorization" in reason.lower() or "authentication" in reason.lower():
                 raise PermissionError(f"{shown_text(server)} rejects the credentials") from None
             raise Unreachable(f"{shown_text(server)}: {reason}") from None
+        return connection
 
     async def close(self) -> None:
         """Disconnect. Closing twice does no harm."""
@@ -113,7 +234,12 @@ class Connection:
         with suppress(Exception):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._client.close()
-        self.ended.set()
+        self._end(None)
+
+    def error(self) -> Exception:
+        """Return why the connection has ended."""
+        is_denied = "permissions violation" in self._problem.lower()
+        return PermissionError(self._problem) if is_denied else Unreachable(self._problem)
 
     @property
     def discovered(self) -> dict[str, str | None]:
@@ -126,16 +252,11 @@ class Connection:
         }
 
     @property
-    def is_clustered(self) -> bool:
-        """Whether the server is one of several."""
-        return "cluster" in self._client._server_info  # noqa: SLF001  # the library has no public name for it
-
-    @property
     def max_value_bytes(self) -> int:
         """The size of the largest value that the server and the readers accept."""
         return min(self._client.max_payload - _HEADER_BYTES, wire.MAX_ORDER_BOOK_BYTES)
 
-    async def state(self) -> State:
+    async def state(self) -> BucketState:
         """Return the state of the bucket, from the server that leads.
 
         Raises `Unreachable`, `NoBucket` or `Misconfigured`. So each reader and publisher that reads it checks the
@@ -146,12 +267,12 @@ class Connection:
     async def create(self, replicas: int | None) -> None:
         """Create the bucket, on three servers if there is a cluster, unless `replicas` says on how many.
 
-        An existing bucket is not changed. Raises `Unreachable`, or `Rejected`.
+        An existing bucket is not changed. Raises `Unreachable`, or `RequestRejected`.
         """
         subject = f"STREAM.CREATE.{self.stream}"
         try:
             await self.request(subject, configuration(self._address.bucket, replicas or 3), CREATE_SECONDS)
-        except Rejected as rejected:
+        except RequestRejected as rejected:
             if rejected.code != NO_CLUSTER or replicas is not None:
                 raise
             await self.request(subject, configuration(self._address.bucket, 1), CREATE_SECONDS)
@@ -168,50 +289,30 @@ class Connection:
     async def request(self, subject: str, body: object, seconds: float) -> Any:
         """Return the answer of the API of JetStream. Raises what it reports, `Unreachable` or `PermissionError`."""
         payload = b"" if body is None else json.dumps(body).encode()
-        try:
-            with _cancellable():
-                message = await self._client.request(f"$JS.API.{subject}", payload, timeout=seconds)
-            answer = json.loads(message.data)
-        except (OSError, nats.errors.Error, ValueError) as error:
-            self._require_permission()
-            if isinstance(error, nats.errors.NoRespondersError):
-                raise Unanswered("JetStream is not available") from None
-            if isinstance(error, TimeoutError):
-                raise Unanswered(f"no answer within {seconds:g} seconds") from None
-            raise self._unreachable(error) from None
+        request = self._client.request(f"$JS.API.{subject}", payload, timeout=_LIBRARY_SECONDS)
+        answer = json.loads((await self._answer_to(request, seconds)).data)
         if "error" in answer:
             raise error_of(answer["error"])
         return answer
 
-    async def publish(
-        self, key: str, value: bytes, headers: Mapping[str, str], on_reply: Callable[[Delivery], None]
-    ) -> None:
-        """Send a message. `on_reply` is called with its reply, unless `forget_replies` is called before."""
+    async def publish(self, key: str, value: bytes, headers: dict[str, str]) -> Sent:
+        """Send a message, without waiting for its reply. Raises `Unreachable` or `PermissionError`.
+
+        To ignore the reply, cancel the result.
+        """
         token = str(next(self._tokens))
-        self._waiting[token] = on_reply
-        try:
-            with _cancellable():
-                await self._client.publish(
-                    f"{self.prefix}{key}", value, reply=f"{self._inbox}.{token}", headers=dict(headers)
-                )
-        except (OSError, nats.errors.Error) as error:
-            raise self._unreachable(error) from None
+        sent = self._replies[token] = asyncio.get_running_loop().create_future()
+        sent.add_done_callback(lambda _: self._replies.pop(token))
+        with self._errors():
+            await self._client.publish(f"{self.prefix}{key}", value, f"{self._inbox}.{token}", headers)
+        return sent
 
-    async def replied(self, seconds: float) -> None:
-        """Wait for a reply. Raises `Unreachable` if none comes in time, or the connection ends; `PermissionError`."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stirred.wait()
-        except TimeoutError:
-            raise Unreachable(f"no answer within {seconds:g} seconds") from None
-        self._require_permission()
-        if self.ended.is_set():
-            raise Unreachable(self.fault)
-        self._stirred.clear()
-
-    def forget_replies(self) -> None:
-        """Ignore all replies that have not arrived yet."""
-        self._waiting.clear()
+    async def wait_for(self, future: Future[T], seconds: float) -> None:
+        """Wait until there is a reply. Raises `Unreachable` or `PermissionError` if none comes in time."""
+        either: set[Future[Any]] = {future, self.ended}
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            raise self.error() if self.ended.done() else Unanswered(f"no answer within {seconds:g} seconds")
 
     def new_inbox(self) -> str:
         """Return a unique subject to receive messages on."""
@@ -239,6 +340,7 @@ class Connection:
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
+            connect_timeout=_LIBRARY_SECONDS,
             ping_interval=_PING_SECONDS,
             tls=tls,
             tls_hostname=tls_hostname,
@@ -249,54 +351,68 @@ class Connection:
             error_cb=self._on_error,
             closed_cb=self._on_closed,
         )
+        self._inbox = self._client.new_inbox()
+        await self._client.subscribe(f"{self._inbox}.*", cb=self._on_reply)
 
-    def _unreachable(self, error: Exception) -> Unreachable:
-        return Unreachable(self.fault if self.ended.is_set() else _reason(error))
+    async def _answer_to(self, call: Awaitable[T], seconds: float) -> T:
+        """Return the result of a call of the library.
 
-    def _require_permission(self) -> None:
-        if self._is_denied:
-            raise PermissionError(self.fault)
+        The call is a task of its own: some calls of the library do not end when they are cancelled.
+        """
+        task = asyncio.ensure_future(call)
+        try:
+            await self.wait_for(task, seconds)
+            with self._errors():
+                return task.result()
+        finally:
+            task.cancel()
 
-    async def _on_reply(self, message: Delivery) -> None:
-        on_reply = self._waiting.pop(message.subject.rpartition(".")[2], None)
-        if on_reply is not None:
-            on_reply(message)
-            self._stirred.set()
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Translate the errors of the library."""
+        try:
+            yield
+        except nats.errors.NoRespondersError:
+            raise Unanswered("JetStream is not available") from None
+        except Exception as error:  # noqa: BLE001  # files of credentials and names of hosts cause many errors
+            self._end(error)
+            raise self.error() from None
+
+    async def _on_reply(self, reply: Delivery) -> None:
+        sent = self._replies.get(reply.subject.rpartition(".")[2])
+        if sent is not None and not sent.done():
+            sent.set_result(reply)
 
     async def _on_error(self, error: Exception) -> None:
-        self.fault = _reason(error)
-        if "permissions violation" in self.fault.lower():
-            self._is_denied = True
-        self.ended.set()
-        self._stirred.set()
+        self._end(error)
 
     async def _on_closed(self) -> None:
-        if not self.ended.is_set():
-            # Only now the library has the error that the server sent before it closed the connection.
-            self.fault = _reason(self._client.last_error)
-        self.ended.set()
-        self._stirred.set()
+        # Only now the library has the error that the server sent before it closed the connection.
+        self._end(self._client.last_error)
+
+    def _end(self, error: Exception | None) -> None:
+        """End the connection, unless it has ended: the first problem is the cause of the others."""
+        if not self.ended.done():
+            self._problem = _reason(error)
+            self.ended.set_result(None)
 
 
-@contextmanager
-def _cancellable() -> Iterator[None]:
-    """Raise `CancelledError` after a call of the client library that swallowed a cancellation.
+def sequence_of(reply: Delivery) -> int:
+    """Return the sequence of a stored message, from the reply to it.
 
-    On Python 3.11 `asyncio.wait_for` does that if its future is done at the moment of the cancellation.
+    Raises `RequestRejected` if the server rejects it, and `Unanswered` if no stream takes it.
     """
-    task = asyncio.current_task()
-    try:
-        yield
-    finally:
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError
+    if reply.headers and reply.headers.get("Status") == "503":
+        raise Unanswered("no stream stores the messages of the bucket")
+    answer = json.loads(reply.data)
+    if "error" in answer:
+        raise rejection_of(answer["error"])
+    return int(answer["seq"])
 
 
-def _reason(error: BaseException | None) -> str:
+def _reason(error: Exception | None) -> str:
     if error is None:
         return "the connection was closed"
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     return shown_text(reason_of(error).removeprefix("nats: ").strip("'"))

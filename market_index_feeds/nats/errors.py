@@ -1,12 +1,14 @@
 """The errors of work on a bucket, as the servers or the connection report them.
 
-    Unreachable         no server is reachable, or the connection ended
-      └ Unanswered      a server is reachable, but does not answer: there may be no leader
-    Rejected            a server rejects a request; it has the server's error code
-      └ NoMessage       no message is stored under a key
-    NoBucket            the bucket does not exist
-    Misconfigured       the bucket does not store exactly the last value of each key
-    Lost                a watch missed a message, or the bucket was replaced: it must be read again
+    Retryable               the work may succeed if it is tried again
+      ├ Unreachable         no server is reachable, or the connection ended
+      │   └ Unanswered      a server is reachable, but does not answer: there may be no leader
+      ├ Contested           other publishers changed keys of a change
+      └ Lost                a watch missed a message, or the bucket was replaced: it must be read again
+    RequestRejected         a server rejects a request; it has the server's error code
+      └ NoMessage           no message is stored under a key
+    NoBucket                the bucket does not exist
+    Misconfigured           the bucket does not store exactly the last value of each key
 
 None of them leaves the package: a feed and a store raise `FeedError` and `StoreError`.
 """
@@ -19,17 +21,21 @@ from typing import Any, Final
 from market_index.errors import safe_repr
 
 # Error codes of the servers.
-NO_STREAM: Final = 10059
 NO_CLUSTER: Final = 10074
 WRONG_SEQUENCE: Final = {10071, 10164}
-TOO_LARGE: Final = {10054}
+TOO_LARGE: Final = 10054
 
+_NO_STREAM: Final = 10059
 _NO_MESSAGE: Final = 10037
 _UNAVAILABLE: Final = 503
 _MAX_TEXT_LENGTH: Final = 400  # a permission violation shows a key
 
 
-class Unreachable(Exception):
+class Retryable(Exception):
+    """The work may succeed if it is tried again."""
+
+
+class Unreachable(Retryable):
     """No server is reachable, or the connection ended."""
 
 
@@ -37,7 +43,15 @@ class Unanswered(Unreachable):
     """A server is reachable, but does not answer: the servers may have to elect a leader first."""
 
 
-class Rejected(Exception):
+class Contested(Retryable):
+    """Other publishers changed keys of a change, which was therefore not stored."""
+
+
+class Lost(Retryable):
+    """The deliveries of a watch differ from the bucket, and will not become equal."""
+
+
+class RequestRejected(Exception):
     """A server rejects a request."""
 
     def __init__(self, code: int, description: str) -> None:
@@ -45,7 +59,7 @@ class Rejected(Exception):
         self.code = code
 
 
-class NoMessage(Rejected):
+class NoMessage(RequestRejected):
     """No message is stored under a key."""
 
 
@@ -60,11 +74,7 @@ class Misconfigured(Exception):
     """The bucket does not store exactly the last value of each key."""
 
 
-class Lost(Exception):
-    """The deliveries of a watch differ from the bucket, and will not become equal."""
-
-
-BUCKET_ERRORS: Final = (Unreachable, Rejected, NoBucket, Misconfigured, Lost, OSError)
+BUCKET_ERRORS: Final = (Retryable, RequestRejected, NoBucket, Misconfigured, OSError)
 """Every expected error of work on a bucket. `OSError`: credentials, certificates, or too many open files."""
 
 
@@ -73,11 +83,16 @@ def shown_text(text: str) -> str:
     return text if text.isprintable() and len(text) <= _MAX_TEXT_LENGTH else safe_repr(text)
 
 
+def rejection_of(error: Mapping[str, Any]) -> RequestRejected:
+    """Return the rejection that a server's answer contains."""
+    return RequestRejected(error.get("err_code", 0), shown_text(str(error.get("description", ""))))
+
+
 def error_of(error: Mapping[str, Any]) -> Exception:
-    """Return the error that a server's answer contains."""
-    code, description = error.get("err_code", 0), shown_text(str(error.get("description", "")))
-    if code == NO_STREAM:
+    """Return the error that a server's answer to a request about a bucket contains."""
+    rejection = rejection_of(error)
+    if rejection.code == _NO_STREAM:
         return NoBucket()
-    if code == _NO_MESSAGE:
-        return NoMessage(code, description)
-    return Unanswered(description) if error.get("code") == _UNAVAILABLE else Rejected(code, description)
+    if rejection.code == _NO_MESSAGE:
+        return NoMessage(rejection.code, str(rejection))
+    return Unanswered(str(rejection)) if error.get("code") == _UNAVAILABLE else rejection

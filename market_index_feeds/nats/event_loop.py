@@ -66,10 +66,10 @@ class EventLoop:
             future.cancel()
             raise
 
-    def close(self, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def close(self, cleanup: Callable[[], Coroutine[Any, Any, None]], seconds: float = CLOSE_SECONDS) -> None:
         """Cancel the work that runs, run `cleanup`, then end the loop and its thread. Closing twice does no harm.
 
-        A thread that has not ended after `CLOSE_SECONDS` ends later. In a forked process `close` does nothing: the
+        A thread that has not ended after that time ends later. In a forked process `close` does nothing: the
         thread exists only in the parent.
         """
         if not self.is_ours:
@@ -83,7 +83,7 @@ class EventLoop:
             if not self._is_closed:
                 self._is_closed = True
                 self._loop.call_soon_threadsafe(end)
-        self._thread.join(CLOSE_SECONDS)
+        self._thread.join(seconds)
 
     async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.current_task()

@@ -17,16 +17,12 @@ acknowledged. Until then, and if the change fails, later books have an earlier f
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from market_index import Freshness, InvalidFreshness
 from market_index.freshness import UNKNOWN
 from market_index_feeds.nats.bucket import Message
-from market_index_feeds.nats.errors import NoBucket
-from market_index_feeds.nats.publisher import Change, Publisher
+from market_index_feeds.nats.publisher import Publisher
 from market_index_feeds.nats.records import FRESHNESS_KEY, Record, Statement, statement_of, statement_record
-from market_index_feeds.nats.retry import RetryTimeouts, retry
-from market_index_feeds.nats.writes import WriteState
+from market_index_feeds.nats.writes import Outcome, Write, WriteBatch
 from market_index_feeds.store import StoreError, published_now
 
 
@@ -36,78 +32,64 @@ class BucketFreshness:
     `problem` is why the servers did not accept the last freshness; empty if they did.
     """
 
-    def __init__(self, publisher: Publisher, target: str, timeouts: RetryTimeouts) -> None:
+    def __init__(self, publisher: Publisher, target: str) -> None:
         self.problem: str = ""
         self._publisher = publisher
         self._target = target
-        self._timeouts = timeouts
         # What is stored; None: it must be read.
         self._stored: Statement | None = None
         # The keys of stored books that are older than the last published ones.
         self._outdated: set[str] = set()
 
-    async def open(self) -> None:
-        """Read the stored freshness. If the servers do not know a new bucket yet, the first change reads it."""
-        with suppress(NoBucket):
-            await self._read()
-
     async def _read(self) -> Statement:
-        found = await self._publisher.last([FRESHNESS_KEY])
-        last = found[FRESHNESS_KEY]
-        if last is not None:
-            self._publisher.sequences[FRESHNESS_KEY] = last.sequence
-        self._stored = _statement_in(last)
+        last = await self._publisher.last([FRESHNESS_KEY])
+        self._stored = _statement_in(last[FRESHNESS_KEY])
         return self._stored
 
-    async def update(self, change: Change, freshness: Freshness | None) -> int:
+    async def update(self, batch: WriteBatch, freshness: Freshness | None) -> int:
         """Write a change and its freshness; None keeps the as_of. Return the sequence of the last message.
 
         If the servers do not accept the freshness, the earlier one stays stored, and `problem` is set. Raises the same
         errors as `Publisher.write`.
         """
-        before = (await retry(self._read, self._timeouts) if self._stored is None else self._stored).freshness
-        withdraws = freshness is not None and _may_go_back(before, freshness)
-        await self._write_books(change, withdraws=withdraws)
-        return await self._put(self._known(freshness)) or change.revision
+        before = self._stored or await self._read()
+        withdraws = freshness is not None and _may_go_back(before.freshness, freshness)
+        await self._write_books(batch, withdraws=withdraws)
+        return await self._put(self._known(freshness)) or batch.revision
 
-    async def replace(self, change: Change, freshness: Freshness, complete: str | None) -> int:
+    async def replace(self, batch: WriteBatch, freshness: Freshness, complete: str | None) -> int:
         """Write a change that determines all books, and its freshness. Return the sequence, 0 if nothing is written.
 
         `complete` is the mark, None if it is kept. It is also kept if the servers do not accept the book of a new pair,
         or if keys are gone that were stored before. What is already stored is not written again.
         """
-        before = await retry(self._read, self._timeouts)
+        before = await self._read()
         self._outdated.clear()
-        await self._write_books(change, withdraws=before.freshness.as_of not in {None, freshness.as_of})
-        names_all_pairs = self._outdated.issuperset(change.not_written)
-        if complete is None or not names_all_pairs or not await retry(self._has_all_keys, self._timeouts):
+        await self._write_books(batch, withdraws=before.freshness.as_of not in {None, freshness.as_of})
+        has_all_keys = complete is not None and self._publisher.has_all_keys(await self._publisher.state())
+        if not has_all_keys or not self._outdated.issuperset(batch.not_written):
             complete = before.complete
         is_stored = self._stored == Statement(freshness, complete) and not self._outdated
         if is_stored and FRESHNESS_KEY not in self._publisher.unacknowledged:
-            return change.revision
-        return await self._put(self._known(freshness), complete) or change.revision
+            return batch.revision
+        return await self._put(self._known(freshness), complete) or batch.revision
 
     def require_accepted(self) -> None:
         """Raise `StoreError` if the servers did not accept the last freshness."""
         if self.problem:
             raise StoreError(f"{self._target} does not accept the freshness of its books: {self.problem}")
 
-    async def _write_books(self, change: Change, *, withdraws: bool) -> None:
+    async def _write_books(self, batch: WriteBatch, *, withdraws: bool) -> None:
         """Write the books of a change, after the earlier freshness is withdrawn if it may be newer than them."""
         self.problem = ""
         # A freshness in flight could be stored after the books.
-        if change.writes and (withdraws or FRESHNESS_KEY in self._publisher.unacknowledged):
+        if batch.writes and (withdraws or FRESHNESS_KEY in self._publisher.unacknowledged):
             await self._put(UNKNOWN)
             self.require_accepted()
-        await self._publisher.write(change)
-        self._outdated -= change.written
-        if change.not_written:
-            self._outdated |= await retry(lambda: self._publisher.stored_among(change.not_written), self._timeouts)
-
-    async def _has_all_keys(self) -> bool:
-        """Return whether the bucket was not purged or created again while it was written to."""
-        state, keys = await self._publisher.state(), self._publisher.sequences
-        return state.keys >= sum(sequence > 0 for sequence in keys.values())
+        await self._publisher.write(batch)
+        self._outdated -= batch.written
+        if batch.not_written:
+            self._outdated |= await self._publisher.stored_among(batch.not_written)
 
     def _known(self, freshness: Freshness | None) -> Freshness | None:
         """Return the freshness without its as_of if a book is outdated."""
@@ -125,16 +107,14 @@ class BucketFreshness:
             written = Statement(now, before.complete if complete is None else complete)
             return statement_record(written)
 
-        before, self._stored = self._stored or Statement(), None
-        change = Change({FRESHNESS_KEY: after(before)})
-        (write,) = change.writes
-        write.derived = lambda last: after(_statement_in(last))
-        await self._publisher.write(change)
-        if write.state is WriteState.ACKNOWLEDGED:
+        before, self._stored = self._stored or await self._read(), None
+        write = Write(FRESHNESS_KEY, after(before), derived=lambda last: after(_statement_in(last)))
+        await self._publisher.write(WriteBatch([write]))
+        if write.outcome is Outcome.STORED:
             self._stored = written
         else:
-            self.problem = str(write.rejection or "it is too large")
-        return change.revision
+            self.problem = write.reason
+        return write.sequence
 
 
 def _statement_in(message: Message | None) -> Statement:

@@ -1,35 +1,74 @@
-"""Writes changes to a bucket until they are acknowledged, and remembers the last sequence of each key."""
+"""Publishes changes into a bucket, and remembers the last sequence of each key.
+
+Theory of operation
+===================
+
+A write names its expected sequence: that of the last message of its key, as far as the publisher knows. The server
+stores the write only if that is still the last one (compare-and-set). So at most one of several writes with the same
+expected sequence is stored, and a write that arrives late never overwrites a newer one.
+
+Many writes are in flight at the same time. The publish of a write has one of these outcomes:
+
+- STORED, with its sequence; REJECTED, with the reason. Both are final.
+- CONTESTED: another publisher has changed the key since. The publisher reads the last message of the key, and publishes
+  the write again with its sequence. A record that depends on the last message, as a freshness with the stored as_of, is
+  `derived` from it again.
+- UNKNOWN: there was no reply, so the write may be stored, now or later. It is published again with the same expected
+  sequence. If that is CONTESTED, and the last message has the content of the write, the write is STORED.
+
+`Publisher.unacknowledged` has the keys with an UNKNOWN write beyond the call, until a later write of the key is stored:
+from then on the UNKNOWN one expects too old a sequence.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from time import monotonic
 from typing import Final
 
 from attrs import frozen
 
-from market_index_feeds.backoff import SHORTEST_SECONDS, next_backoff
+from market_index import wire
+from market_index_feeds.backoff import SHORTEST_SECONDS
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import Message, State
-from market_index_feeds.nats.cluster import Cluster
-from market_index_feeds.nats.errors import BUCKET_ERRORS, NoBucket, Unreachable
+from market_index_feeds.nats.bucket import OPERATION_HEADER, BucketState, Message
+from market_index_feeds.nats.connection import (
+    OPENING,
+    BucketConnection,
+    BucketServers,
+    Delivery,
+    RetryTimeouts,
+    Sent,
+    sequence_of,
+)
+from market_index_feeds.nats.errors import (
+    TOO_LARGE,
+    WRONG_SEQUENCE,
+    Contested,
+    NoBucket,
+    RequestRejected,
+    Retryable,
+    Unanswered,
+)
 from market_index_feeds.nats.records import Record, has_content_of, pair_of
 from market_index_feeds.nats.watch import Watch, WatchState
-from market_index_feeds.nats.writes import FINAL, InFlight, Write, WriteState
+from market_index_feeds.nats.writes import Outcome, Write, WriteBatch
 from market_index_feeds.store import StoreBusy, StoreError, Unacknowledged
 
 ATTEMPT_SECONDS: Final = 2.0
-"""Timeout of an attempt with one server. The next attempt may use another server."""
+"""Timeout of a reply to a write. The next attempt may use another server."""
 
-_LOOKUPS: Final = 4
-_LOOKUP_SECONDS: Final = 0.4
+MAX_IN_FLIGHT: Final = 256
+MAX_BYTES_IN_FLIGHT: Final = 4 * 1024 * 1024
+
+_EXPECTED_HEADER: Final = "Nats-Expected-Last-Subject-Sequence"
+_DELETION: Final[Mapping[str, str]] = {OPERATION_HEADER: "DEL"}
 _MAX_REQUESTS: Final = 64
 
 
 @frozen
-class Stored:
+class StoredKey:
     """The last message of a key: its sequence, whether it is a deletion, and whether it is the book to be stored."""
 
     sequence: int
@@ -37,206 +76,213 @@ class Stored:
     is_same: bool
 
 
-class Change:
-    """The writes of one call, by key; None deletes the key."""
-
-    def __init__(self, records: Mapping[str, Record | None]) -> None:
-        self.writes: list[Write] = [Write(key, record) for key, record in records.items()]
-        self.acknowledged_at: float = monotonic()
-
-    @property
-    def unfinished(self) -> list[Write]:
-        """The writes that are not in a final state: acknowledged, too large or rejected."""
-        return [write for write in self.writes if write.state not in FINAL]
-
-    @property
-    def revision(self) -> int:
-        """The sequence of the last acknowledged write; 0 if there is none."""
-        return max((write.sequence or 0 for write in self.of(WriteState.ACKNOWLEDGED)), default=0)
-
-    @property
-    def written(self) -> set[str]:
-        """The keys of the acknowledged writes."""
-        return {write.key for write in self.of(WriteState.ACKNOWLEDGED)}
-
-    @property
-    def not_written(self) -> set[str]:
-        """The keys of the other writes."""
-        return {write.key for write in self.writes} - self.written
-
-    def of(self, state: WriteState) -> list[Write]:
-        """Return the writes in a state."""
-        return [write for write in self.writes if write.state is state]
-
-
 class Publisher:
     """Writes to one bucket, from one task at a time.
 
-    `sequences` has the last known sequence of each key. A key is in `unacknowledged` while a write of an earlier
-    attempt or call may still be stored under it. `written` counts the acknowledged writes, and `listed` the keys that
-    the last attempt of `stored` has read.
+    `sequences` has the last known sequence of each key. `created` is the creation time of the bucket that was last read
+    as a whole, None before. `revision` is its last sequence, unless another publisher has written since.
     """
 
-    def __init__(self, address: Address, target: str, wait: float) -> None:
-        self.cluster: Cluster = Cluster(address)
+    def __init__(self, address: Address, target: str, wait: float, opening: RetryTimeouts = OPENING) -> None:
         self.sequences: dict[str, int] = {}
         self.unacknowledged: set[str] = set()
-        self.written: int = 0
-        self.listed: int = 0
+        self.created: str | None = None
+        self.revision: int = 0
+        self._servers = BucketServers(address)
         self._replicas = address.replicas
         self._target = target
         self._wait = wait
+        self._opening = opening
+        self._timeouts = RetryTimeouts(wait, wait)
 
-    async def require_bucket(self, *, create: bool) -> None:
-        """Create the bucket if it does not exist. Raises `Misconfigured`, and `NoBucket` unless it is to be created."""
-        connection = await self.cluster.connect()
-        # A server that has just become the leader may not know the bucket yet.
-        lookups = _LOOKUPS if connection.is_clustered and create else 1
-        for lookup in range(lookups):
-            await asyncio.sleep(_LOOKUP_SECONDS if lookup else 0)
+    async def open(self, *, create: bool) -> None:
+        """Connect, and create a missing bucket. Raises `Misconfigured`, and `NoBucket` unless `create`."""
+
+        async def require_bucket(connection: BucketConnection) -> None:
             try:
                 await connection.state()
             except NoBucket:
                 if not create:
                     raise
-            else:
-                return
-        await connection.create(self._replicas)
+                await connection.create(self._replicas)
 
-    async def state(self) -> State:
+        await self._servers.run(require_bucket, self._opening)
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._servers.disconnect()
+
+    async def state(self) -> BucketState:
         """Return the state of the bucket."""
-        return await (await self.cluster.connect()).state()
+        return await self._servers.run(BucketConnection.state, self._timeouts)
 
-    async def revision(self) -> int:
-        """Return the sequence of the last message of the bucket."""
-        return (await self.state()).last_sequence
+    def has_all_keys(self, state: BucketState) -> bool:
+        """Return whether a bucket has all keys that were read or written: it was not purged or created again."""
+        return state.created == self.created and state.keys >= len(self.sequences)
 
     async def last(self, keys: Iterable[str]) -> dict[str, Message | None]:
         """Return the last message of each key."""
-        connection = await self.cluster.connect()
+        some = list(keys)
+        return await self._servers.run(lambda connection: self._last(connection, some), self._timeouts)
+
+    async def stored_among(self, keys: Iterable[str]) -> set[str]:
+        """Return the keys that have a value."""
+        found = await self.last(keys)
+        return {key for key, last in found.items() if last is not None and last.value is not None}
+
+    async def read_all(self, records: Mapping[str, Record]) -> dict[str, StoredKey]:
+        """Return the last message of each key of the bucket.
+
+        The whole values are compared with those of the records: a digest alone does not show what a reader reads.
+        """
+        stored: dict[str, StoredKey] = {}
+
+        async def read(connection: BucketConnection) -> Watch:
+            stored.clear()
+            watch = await Watch.open(connection)
+            try:
+                while watch.state is not WatchState.IN_SYNC:
+                    for message in await watch.next():
+                        record = records.get(message.key)
+                        is_same = has_content_of(record, message)
+                        stored[message.key] = StoredKey(message.sequence, message.value is None, is_same)
+            finally:
+                await watch.close()
+            return watch
+
+        watch = await self._servers.run(read, self._timeouts, lambda: len(stored))
+        self.sequences = {key: last.sequence for key, last in stored.items()}
+        self.created, self.revision = watch.stored.created, watch.revision
+        return stored
+
+    async def write(self, batch: WriteBatch) -> None:
+        """Publish writes until each is stored or rejected.
+
+        Raises `Unacknowledged`, `StoreBusy` or `StoreError` if nothing more is stored for `wait` seconds.
+        """
+        count = len(batch.writes)
+        try:
+            await self._servers.run(
+                lambda connection: self._attempt(connection, batch),
+                self._timeouts,
+                lambda: count - len(batch.unfinished),
+            )
+        except Retryable as error:
+            raise self._error_of(batch, error) from None
+
+    async def _attempt(self, connection: BucketConnection, batch: WriteBatch) -> None:
+        """Publish every unfinished write once. Raises a `Retryable` error unless all are final then."""
+        await self._read_contested(connection, batch)
+        await self._publish(connection, batch.unfinished)
+        unfinished = batch.unfinished
+        if any(write.outcome is None for write in unfinished):
+            await connection.state()  # raises NoBucket if it is gone
+            raise Unanswered("no stream stores the messages of the bucket")
+        if unfinished:
+            raise Contested("others wrote at the same time")
+
+    async def _read_contested(self, connection: BucketConnection, batch: WriteBatch) -> None:
+        """Read the last message of contested keys: it may be the same write, whose first outcome was unknown."""
+        contested = {write.key: write for write in batch.unfinished if write.outcome is Outcome.CONTESTED}
+        for key, last in (await self._last(connection, contested)).items():
+            write = contested[key]
+            if last is not None and key in self.unacknowledged and has_content_of(write.record, last):
+                self._store(write, last.sequence)
+            elif write.derived is not None:
+                write.record = write.derived(last)
+
+    async def _last(self, connection: BucketConnection, keys: Iterable[str]) -> dict[str, Message | None]:
+        """Return the last message of each key, and remember their sequences."""
         found: dict[str, Message | None] = {}
         remaining = list(keys)
         while remaining:
             some, remaining = remaining[:_MAX_REQUESTS], remaining[_MAX_REQUESTS:]
             found.update(zip(some, await asyncio.gather(*map(connection.last, some)), strict=True))
+        for key, last in found.items():
+            self.sequences.pop(key, None)
+            if last is not None:
+                self.sequences[key] = last.sequence
         return found
 
-    async def stored_among(self, keys: Iterable[str]) -> set[str]:
-        """Return the keys that have a value."""
-        found = await self.last(keys)
-        self.sequences.update((key, last.sequence) for key, last in found.items() if last is not None)
-        return {key for key, last in found.items() if last is not None and last.value is not None}
+    async def _publish(self, connection: BucketConnection, writes: list[Write]) -> None:
+        """Publish writes, and wait for the outcome of each. Raises `Unreachable` or `PermissionError`."""
+        in_flight: deque[tuple[Write, Sent]] = deque()
+        seconds = max(min(self._wait, ATTEMPT_SECONDS), SHORTEST_SECONDS)
 
-    async def stored(self, records: Mapping[str, Record]) -> tuple[str, int, dict[str, Stored]]:
-        """Return the creation time of the bucket, its revision, and the last message of each key at that revision.
+        async def wait_for_oldest() -> int:
+            write, sent = in_flight[0]
+            if not sent.done():
+                await connection.wait_for(sent, seconds)
+            in_flight.popleft()
+            self._record(write, sent.result())
+            return write.length
 
-        The whole values are compared with those of the records: a digest alone does not show what a reader reads.
-        """
-        stored: dict[str, Stored] = {}
-        self.listed = 0
-        watch = await Watch.open(await self.cluster.connect())
+        length = 0
         try:
-            while watch.state is not WatchState.IN_SYNC:
-                for message in await watch.next():
-                    record = records.get(message.key)
-                    is_same = has_content_of(record, message.value, message.headers)
-                    stored[message.key] = Stored(message.sequence, message.value is None, is_same)
-                self.listed = len(stored)
+            for write in writes:
+                # Another server may accept less than the one before.
+                limit = _exceeded_limit(write, connection.max_value_bytes)
+                if limit:
+                    write.reject("it is too large", limit)
+                    continue
+                write.outcome = Outcome.UNKNOWN
+                in_flight.append((write, await self._send(connection, write)))
+                length += write.length
+                while len(in_flight) >= MAX_IN_FLIGHT or length >= MAX_BYTES_IN_FLIGHT:
+                    length -= await wait_for_oldest()
+            while in_flight:
+                await wait_for_oldest()
         finally:
-            await watch.close()
-        return watch.stored.created, watch.revision, stored
+            for write, sent in in_flight:
+                if not sent.cancel():
+                    self._record(write, sent.result())
+            self.unacknowledged.update(write.key for write in writes if write.outcome is Outcome.UNKNOWN)
 
-    async def write(self, change: Change) -> None:
-        """Write a change until every write is acknowledged, too large or rejected.
+    async def _send(self, connection: BucketConnection, write: Write) -> Sent:
+        value, headers = (b"", _DELETION) if write.record is None else (write.record.value, write.record.headers)
+        expected = str(self.sequences.get(write.key, 0))
+        return await connection.publish(write.key, value, {**headers, _EXPECTED_HEADER: expected})
 
-        Raises `Unacknowledged`, `StoreBusy` or `StoreError`, also if nothing was acknowledged for `wait` seconds.
-        """
-        backoff = 0.0
-        # Reading what is stored may have taken a while since the change was made.
-        change.acknowledged_at = monotonic()
-        while change.unfinished:
-            if backoff:
-                await asyncio.sleep(backoff)
-            backoff = next_backoff(backoff)
-            problem = ""
-            try:
-                await self._attempt(change)
-            except Unreachable as error:
-                problem = str(error)
-                await self.cluster.disconnect()
-            if change.unfinished and monotonic() > change.acknowledged_at + self._wait:
-                raise self._error_of(change, problem)
-
-    async def _attempt(self, change: Change) -> None:
-        """Send every unfinished write once. Raises `Unreachable`, `NoBucket`, `PermissionError` and `StoreError`."""
-        connection = await self.cluster.connect()
-        await self._resolve(change)
-        writes = change.unfinished
-        for write in writes:
-            write.state, write.expected = WriteState.QUEUED, self.sequences.get(write.key, 0)
-        seconds = max(change.acknowledged_at + self._wait - monotonic(), SHORTEST_SECONDS)
-        in_flight = InFlight(connection, min(seconds, ATTEMPT_SECONDS))
+    def _record(self, write: Write, reply: Delivery) -> None:
+        """Record the outcome that the reply to a write shows."""
         try:
-            await in_flight.send(writes)
-        finally:
-            self._learn(writes)
-            change.acknowledged_at = in_flight.acknowledged_at or change.acknowledged_at
-        if change.of(WriteState.NO_STREAM):
-            await connection.state()  # raises NoBucket if it is gone
-        if limited := [write for write in change.of(WriteState.TOO_LARGE) if not write.limit]:
-            limit = "as many bytes as the servers accept"
-            with suppress(*BUCKET_ERRORS):
-                limit = f"{(await connection.state()).max_message_bytes} bytes, deflated and with its headers"
-            for write in limited:
-                write.limit = limit
+            self._store(write, sequence_of(reply))
+        except Unanswered:
+            write.outcome = None
+        except RequestRejected as error:
+            if error.code in WRONG_SEQUENCE:
+                write.outcome = Outcome.CONTESTED
+            elif error.code == TOO_LARGE and write.record is not None:
+                write.reject(str(error), "as many bytes as max_msg_size of the bucket allows")
+            else:
+                write.reject(str(error))
 
-    def _learn(self, writes: list[Write]) -> None:
-        """Record what an attempt showed about its keys."""
-        for write in writes:
-            if write.state is WriteState.UNACKNOWLEDGED:
-                self.unacknowledged.add(write.key)
-            elif write.state is WriteState.ACKNOWLEDGED and write.sequence is not None:
-                self._acknowledged(write.key, write.sequence)
-            elif write.state is WriteState.CONTESTED and write.key not in self.unacknowledged and write.derived is None:
-                self._queue_again(write)
+    def _store(self, write: Write, sequence: int) -> None:
+        write.store(sequence)
+        self.sequences[write.key] = sequence
+        self.unacknowledged.discard(write.key)
+        self.revision += 1
 
-    def _queue_again(self, write: Write) -> None:
-        """Queue a contested write again if its error has the last sequence of the key; otherwise that must be read."""
-        if write.sequence is not None:
-            self.sequences[write.key] = write.sequence
-            write.state = WriteState.QUEUED
-
-    def _acknowledged(self, key: str, sequence: int) -> None:
-        self.sequences[key] = sequence
-        self.unacknowledged.discard(key)
-        self.written += 1
-
-    async def _resolve(self, change: Change) -> None:
-        """Read the last message of contested keys: it may be the same write, from an unacknowledged attempt."""
-        contested = {write.key: write for write in change.of(WriteState.CONTESTED)}
-        for key, last in (await self.last(contested)).items():
-            write = contested[key]
-            self.sequences[key] = 0 if last is None else last.sequence
-            if last is not None and has_content_of(write.record, last.value, last.headers):
-                write.acknowledge(last.sequence)
-                self._acknowledged(key, last.sequence)
-                change.acknowledged_at = monotonic()
-            elif write.derived is not None:
-                write.record = write.derived(last)
-
-    def _error_of(self, change: Change, problem: str) -> StoreError:
-        """Return the error of a change that is not acknowledged in time."""
-        unfinished = change.unfinished
+    def _error_of(self, batch: WriteBatch, error: Retryable) -> StoreError:
+        """Return the error of a change that is not stored in time."""
+        unfinished = batch.unfinished
         keys = [write.key for write in unfinished if write.key in self.unacknowledged]
-        pairs = tuple(pair for pair in map(pair_of, keys) if pair is not None)
-        count = f"{len(unfinished)} of {len(change.writes)} changes"
+        count = f"{len(unfinished)} of {len(batch.writes)} changes"
         if keys:
             return Unacknowledged(
-                f"{self._target} did not acknowledge {count} in {self._wait:g} seconds "
-                f"({problem or 'others wrote at the same time'}): {len(keys)} of them were sent, and may still be "
-                f"stored, but they overwrite no later change",
-                pairs,
+                f"{self._target} did not acknowledge {count} in {self._wait:g} seconds ({error}): {len(keys)} of them "
+                f"were sent, and may still be stored, but they overwrite no later change",
+                tuple(pair for pair in map(pair_of, keys) if pair is not None),
             )
-        if problem:
-            return StoreError(f"{self._target} was not written to: {problem}; {count} were not made")
-        return StoreBusy(f"{self._target} was not written to: others wrote the same pairs for {self._wait:g} seconds")
+        if isinstance(error, Contested):
+            return StoreBusy(
+                f"{self._target} was not written to: others wrote the same pairs for {self._wait:g} seconds"
+            )
+        return StoreError(f"{self._target} was not written to: {error}; {count} were not made")
+
+
+def _exceeded_limit(write: Write, max_bytes: int) -> str:
+    """Return the limit that a write exceeds over a connection that accepts at most `max_bytes`; empty if none."""
+    if write.length > wire.MAX_ORDER_BOOK_BYTES:
+        return f"{wire.MAX_ORDER_BOOK_BYTES} bytes of JSON"
+    return f"{max_bytes} bytes, deflated" if write.length > max_bytes else ""

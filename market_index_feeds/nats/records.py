@@ -24,6 +24,7 @@ from market_index.errors import safe_repr
 from market_index.freshness import UNKNOWN
 from market_index.wire.internal import freshness_from_json, freshness_to_json
 from market_index_feeds.book_size import require_size
+from market_index_feeds.nats.bucket import Message
 
 DIGEST_HEADER: Final = "Market-Index-Digest"
 """The header with the digest of the text of a value. It detects damage and equal books."""
@@ -109,16 +110,15 @@ def statement_record(statement: Statement) -> Record:
     return Record(FRESHNESS_KEY, value, {**headers, DIGEST_HEADER: _digest_of_statement(value, headers)})
 
 
-def has_content_of(record: Record | None, value: bytes | None, headers: Mapping[str, str] | None) -> bool:
+def has_content_of(record: Record | None, message: Message) -> bool:
     """Return whether a message has the content of a record, so that every reader reads the same; None for a deletion.
 
     The digest alone does not show that: another program may have written it beside another value.
     """
-    if record is None or value is None:
-        return record is None and value is None
-    found = headers or {}
-    return value == record.value and all(
-        found.get(name) == record.headers.get(name) for name in (DIGEST_HEADER, COMPLETE_HEADER)
+    if record is None or message.value is None:
+        return record is None and message.value is None
+    return message.value == record.value and all(
+        message.headers.get(name) == record.headers.get(name) for name in (DIGEST_HEADER, COMPLETE_HEADER)
     )
 
 

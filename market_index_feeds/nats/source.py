@@ -19,11 +19,10 @@ from market_index_feeds.errors import FeedError, Unavailable, reason_of
 from market_index_feeds.medium import Progress, Rejected, Source, Update
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message
-from market_index_feeds.nats.cluster import Cluster
+from market_index_feeds.nats.connection import OPENING, BucketConnection, BucketServers, RetryTimeouts
 from market_index_feeds.nats.errors import BUCKET_ERRORS, Lost, shown_text
 from market_index_feeds.nats.event_loop import EventLoop
 from market_index_feeds.nats.records import FRESHNESS_KEY, Statement, book_of, key_of, pair_of, statement_of
-from market_index_feeds.nats.retry import OPENING, RetryTimeouts, retry
 from market_index_feeds.nats.watch import Watch, WatchState
 from market_index_feeds.opened import shown_name
 
@@ -41,7 +40,7 @@ class NatsSource(Source):
 
     def __init__(self, address: Address, opening: RetryTimeouts = OPENING) -> None:
         super().__init__(address.shown)
-        self._cluster = Cluster(address)
+        self._servers = BucketServers(address)
         self._opening = opening
         self._was_delivered = False
         # The messages of the live books, by key. They are not decoded again, even if the bucket was replaced.
@@ -68,7 +67,7 @@ class NatsSource(Source):
         key = key_of(pair)
         try:
             with self._event_loop() as loop:
-                last = loop.run(retry(lambda: self._last(key), self._opening))
+                last = loop.run(self._servers.run(lambda connection: _last(connection, key), self._opening))
         except CancelledError:
             raise Unavailable("it was closed") from None
         if last is None or last.value is None:
@@ -84,7 +83,7 @@ class NatsSource(Source):
             self._is_interrupted = True
             loop = self._loop
         if loop is not None:
-            loop.close(self._cluster.disconnect)
+            loop.close(self._servers.disconnect)
 
     @contextmanager
     def _event_loop(self) -> Iterator[EventLoop]:
@@ -104,7 +103,7 @@ class NatsSource(Source):
         except BUCKET_ERRORS as error:
             raise Unavailable(reason_of(error)) from None
         finally:
-            loop.close(self._cluster.disconnect)
+            loop.close(self._servers.disconnect)
 
     def _load(
         self, loop: EventLoop, progress: Progress | None, reload_reason: str | None
@@ -112,7 +111,7 @@ class NatsSource(Source):
         """Yield the whole content, and return the watch that delivers the changes after it."""
         contents = _Contents(self._live)
         timeouts = RetryTimeouts(0, 0) if self._was_delivered else self._opening
-        reading = retry(lambda: self._read(contents), timeouts, lambda: contents.messages)
+        reading = self._servers.run(lambda connection: _read(connection, contents), timeouts, lambda: contents.messages)
         watch = loop.run(reading, contents.reporter(progress))
         self._statement = Statement()
         yield evolve(
@@ -156,24 +155,6 @@ class NatsSource(Source):
             revision=watch.revision,
             freshness=known.freshness,
         )
-
-    async def _read(self, contents: _Contents) -> Watch:
-        """Read the bucket from the start, and return the watch once it is in sync."""
-        watch = await Watch.open(await self._cluster.connect())
-        contents.restart(watch.stored.length)
-        try:
-            while watch.state is not WatchState.IN_SYNC:
-                contents.add(await watch.next())
-        except BaseException:
-            await watch.close()
-            await self._cluster.disconnect()
-            raise
-        return watch
-
-    async def _last(self, key: str) -> Message | None:
-        connection = await self._cluster.connect()
-        await connection.state()  # raises Misconfigured
-        return await connection.last(key)
 
 
 class _Contents:
@@ -253,3 +234,22 @@ def open_nats_source(source: str, opening: RetryTimeouts = OPENING) -> NatsSourc
 
 def _pairs(keys: Iterable[str]) -> list[Pair]:
     return [pair for pair in map(pair_of, keys) if pair is not None]
+
+
+async def _read(connection: BucketConnection, contents: _Contents) -> Watch:
+    """Read the bucket from the start, and return the watch once it is in sync."""
+    watch = await Watch.open(connection)
+    contents.restart(watch.stored.length)
+    try:
+        while watch.state is not WatchState.IN_SYNC:
+            contents.add(await watch.next())
+    except BaseException:
+        await watch.close()
+        raise
+    return watch
+
+
+async def _last(connection: BucketConnection, key: str) -> Message | None:
+    """Return the last message of a key of a bucket that stores exactly the last values."""
+    await connection.state()  # raises Misconfigured
+    return await connection.last(key)

@@ -2,7 +2,7 @@
 
 A bucket contains the last book of each pair, under the key of the pair. Each change of one book is a message, and its
 sequence in the bucket is the revision. The freshness of all books is a message too, which `freshness.py` explains.
-`writes.py` explains why no write overwrites a newer one.
+`publisher.py` explains why no write overwrites a newer one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, Final, TypeVar
 from market_index import Freshness, OrderBook, Pair
 from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.connection import OPENING, RetryTimeouts
 from market_index_feeds.nats.errors import BUCKET_ERRORS
 from market_index_feeds.nats.event_loop import EventLoop
 from market_index_feeds.nats.freshness import BucketFreshness
-from market_index_feeds.nats.publisher import Change, Publisher, Stored
+from market_index_feeds.nats.publisher import Publisher, StoredKey
 from market_index_feeds.nats.records import Record, key_of, pair_of, record_of
-from market_index_feeds.nats.retry import OPENING, RetryTimeouts, retry
-from market_index_feeds.nats.writes import WriteState
+from market_index_feeds.nats.writes import WriteBatch
 from market_index_feeds.opened import shown_name
 from market_index_feeds.store import (
     BooksRejected,
@@ -51,14 +51,9 @@ class NatsStore(Store):
     def __init__(self, address: Address, wait: float, opening: RetryTimeouts = OPENING) -> None:
         super().__init__(address.shown)
         self._wait = wait
-        self._opening = opening
-        self._timeouts = RetryTimeouts(wait, wait)
-        self._publisher = Publisher(address, self.target, wait)
-        self._freshness = BucketFreshness(self._publisher, self.target, self._timeouts)
+        self._publisher = Publisher(address, self.target, wait, opening)
+        self._freshness = BucketFreshness(self._publisher, self.target)
         self._lock = RLock()
-        # The creation time and the revision of the bucket at the last `replace`, and the number of writes acknowledged
-        # before.
-        self._replaced: tuple[str, int, int] | None = None
         self._is_open = False
         try:
             self._loop: EventLoop | None = EventLoop(f"store {self.target}")
@@ -69,8 +64,7 @@ class NatsStore(Store):
         """Connect, and create the bucket if it does not exist. Raises `StoreError`."""
         try:
             with self._locked() as run:
-                run(retry(lambda: self._publisher.require_bucket(create=create), self._opening))
-                run(retry(self._freshness.open, self._opening))
+                run(self._publisher.open(create=create))
         except BaseException:
             self.close()
             raise
@@ -80,28 +74,24 @@ class NatsStore(Store):
     def revision(self) -> int:
         """The revision of the last change by any publisher; 0 before the first."""
         with self._locked() as run:
-            return run(retry(self._publisher.revision, self._timeouts))
+            return run(self._publisher.state()).last_sequence
 
     def is_unchanged_by_others(self) -> bool:
         """Whether no other publisher has changed the store; see `Store.is_unchanged_by_others`.
 
         Unacknowledged writes of this store count as those of another publisher.
         """
+        publisher = self._publisher
         with self._locked() as run:
-            state = run(retry(self._publisher.state, self._timeouts))
-            if self._replaced is None:
-                return False
-            created, revision, written = self._replaced
-            last_sequence = revision + self._publisher.written - written
-            is_ours = (state.created, state.last_sequence) == (created, last_sequence)
-            return is_ours and state.keys == len(self._publisher.sequences)
+            state = run(publisher.state())
+            return state.last_sequence == publisher.revision and publisher.has_all_keys(state)
 
     def close(self) -> None:
         """Disconnect. If another thread is writing, its call raises. Closing twice does no harm."""
         loop = self._loop
         if loop is not None and loop.is_ours:
             # Without the lock: it ends the work of the thread that holds it.
-            loop.close(self._publisher.cluster.disconnect)
+            loop.close(self._publisher.close)
             with self._lock:
                 self._loop = None
 
@@ -110,13 +100,13 @@ class NatsStore(Store):
         keys = {key_of(pair) for pair in retract}
         publisher = self._publisher
         with self._locked() as run:
-            stored = run(retry(lambda: publisher.stored_among(keys), self._timeouts)) if keys else set()
+            stored = run(publisher.stored_among(keys)) if keys else set()
             # An unacknowledged write must not be stored after this change.
             deleted = stored | (keys & publisher.unacknowledged)
-            change = Change(records | dict.fromkeys(deleted))
-            revision = run(self._freshness.update(change, freshness)) or run(retry(publisher.revision, self._timeouts))
-        published, retracted = change.written & records.keys(), change.written & stored
-        return self._receipt(change, Receipt(revision, len(published), len(retracted)))
+            batch = WriteBatch.of_records(records | dict.fromkeys(deleted))
+            revision = run(self._freshness.update(batch, freshness)) or run(publisher.state()).last_sequence
+        published, retracted = batch.written & records.keys(), batch.written & stored
+        return self._receipt(batch, Receipt(revision, len(published), len(retracted)))
 
     def _replace(self, books: Iterable[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
         """Make these books the whole content of the bucket.
@@ -126,20 +116,17 @@ class NatsStore(Store):
         """
         records = _records(map(require_book, books))
         with self._locked() as run:
-            reading = retry(lambda: self._publisher.stored(records), self._timeouts, lambda: self._publisher.listed)
-            created, revision, stored = run(reading)
-            written = self._changed(records, stored)
+            stored = run(self._publisher.read_all(records))
+            last_sequence, created = self._publisher.revision, self._publisher.created
             deleted, kept = self._not_named(records, stored, retract)
-            self._publisher.sequences = {key: last.sequence for key, last in stored.items()}
-            self._replaced = created, revision, self._publisher.written
-            change = Change(written | dict.fromkeys(deleted))
+            batch = WriteBatch.of_records(self._changed(records, stored) | dict.fromkeys(deleted))
             freshness = freshness.without_as_of() if kept else freshness
             complete = created if retract is None else None
-            revision = run(self._freshness.replace(change, freshness, complete)) or revision
-        retracted = sum(key in stored and not stored[key].is_deletion for key in change.written.intersection(deleted))
-        return self._receipt(change, Receipt(revision, len(change.written & records.keys()), retracted, kept))
+            revision = run(self._freshness.replace(batch, freshness, complete)) or last_sequence
+        retracted = sum(key in stored and not stored[key].is_deletion for key in batch.written.intersection(deleted))
+        return self._receipt(batch, Receipt(revision, len(batch.written & records.keys()), retracted, kept))
 
-    def _changed(self, records: dict[str, Record], stored: dict[str, Stored]) -> dict[str, Record]:
+    def _changed(self, records: dict[str, Record], stored: dict[str, StoredKey]) -> dict[str, Record]:
         """Return the records that are not stored yet.
 
         A record of a key with an unacknowledged write is written again, so that the old write fails its expected
@@ -153,7 +140,7 @@ class NatsStore(Store):
         }
 
     def _not_named(
-        self, records: dict[str, Record], stored: dict[str, Stored], retract: frozenset[Pair] | None
+        self, records: dict[str, Record], stored: dict[str, StoredKey], retract: frozenset[Pair] | None
     ) -> tuple[list[str], frozenset[Pair]]:
         """Return the keys to delete of those that are stored, or may be stored later; and the pairs of the others."""
         may_be_stored = {key for key, last in stored.items() if not last.is_deletion} | self._publisher.unacknowledged
@@ -188,25 +175,24 @@ class NatsStore(Store):
             what = "was not written to" if self._is_open else "cannot be opened"
             raise StoreError(f"{self.target} {what}: {reason_of(error)}") from None
 
-    def _receipt(self, change: Change, receipt: Receipt) -> Receipt:
+    def _receipt(self, batch: WriteBatch, receipt: Receipt) -> Receipt:
         """Return the receipt. Raises `BooksRejected` with it if some books or removals were not written.
 
         Raises `StoreError` if the freshness was not written.
         """
-        limited = {pair: one for one in change.of(WriteState.TOO_LARGE) if (pair := pair_of(one.key))}
-        rejections = {pair: one.rejection for one in change.of(WriteState.REJECTED) if (pair := pair_of(one.key))}
-        if rejections:
-            reason = next(iter(rejections.values()))
+        rejected = {pair: write for write in batch.rejected if (pair := pair_of(write.key))}
+        limited = tuple(pair for pair, write in rejected.items() if write.limit)
+        others = tuple(pair for pair, write in rejected.items() if not write.limit)
+        if others:
             raise BooksRejected(
-                f"{self.target} rejected {shown_pairs(tuple(rejections))}: {reason}; "
-                f"{len(change.written)} of {len(change.writes)} changes were made",
-                (*rejections, *limited),
+                f"{self.target} rejected {shown_pairs(others)}: {rejected[others[0]].reason}; "
+                f"{len(batch.written)} of {len(batch.writes)} changes were made",
+                (*others, *limited),
                 receipt,
             )
         if limited:
-            first = next(iter(limited.values()))
-            got = f"{first.length}{' and its headers' if first.rejection else ''}"
-            raise too_large(self.target, tuple(limited), first.limit, receipt, got=got)
+            first = rejected[limited[0]]
+            raise too_large(self.target, limited, first.limit, receipt, got=str(first.length))
         self._freshness.require_accepted()
         return receipt
 

@@ -10,15 +10,15 @@ delivered with the state that the servers report, every `CHECK_SECONDS`:
     CATCHING_UP ──equal──▶ IN_SYNC ──equal──▶ IN_SYNC ...
          └─────────────────────┴──▶ ENDED
 
-- CATCHING_UP: stored messages are being delivered. Their keys are not yet all keys of the bucket.
+- CATCHING_UP: stored messages are being delivered. Not all keys of the bucket have been delivered.
 - IN_SYNC: the last comparison found that everything stored was delivered. Changes are delivered meanwhile; only the
   next comparison shows whether one is missing.
 - ENDED: the watch delivers no more, and `next` raises the reason. `Lost`: the deliveries differ from the bucket, and
   will not become equal. A new watch reads the bucket from the start. Any other error: the server cannot be asked.
 
-A comparison first waits until the deliveries reach the last sequence that the servers report. Then the keys must be
-equally many; since every stored key was delivered, they are the same keys. The servers may answer for different moments
-while the leader changes, so that only `COMPARISONS` unequal ones in a row end the watch.
+A comparison first waits until the deliveries reach the last sequence that the servers report. Then the numbers of keys
+must be equal; since every stored key was delivered, they are the same keys. The servers may answer for different
+moments while the leader changes, so that only `COMPARISONS` unequal ones in a row end the watch.
 
 The servers store the last message of a key only. One that is overwritten before it is delivered is never delivered, and
 leaves a gap in the sequences: until the message that overwrote it is delivered, the book of its key is older than the
@@ -35,8 +35,8 @@ from enum import Enum
 from time import monotonic
 from typing import Final
 
-from market_index_feeds.nats.bucket import Message, State, is_deletion
-from market_index_feeds.nats.connection import CREATE_SECONDS, Connection, Delivery, Subscription
+from market_index_feeds.nats.bucket import BucketState, Message, is_deletion
+from market_index_feeds.nats.connection import CREATE_SECONDS, BucketConnection, Delivery, Subscription
 from market_index_feeds.nats.errors import BUCKET_ERRORS, Lost, Unreachable
 
 CHECK_SECONDS: Final = 0.5
@@ -67,11 +67,12 @@ class Watch:
 
     _subscription: Subscription
 
-    def __init__(self, connection: Connection, stored: State) -> None:
+    def __init__(self, connection: BucketConnection, stored: BucketState, check_seconds: float = CHECK_SECONDS) -> None:
         self.state: WatchState = WatchState.CATCHING_UP
         self.stored = stored
         self.revision: int = 0
         self._connection = connection
+        self._check_seconds = check_seconds
         self._sequence = 0
         self._delivered = 0
         self._delivered_at = monotonic()
@@ -82,14 +83,15 @@ class Watch:
         # Sequences of the first message of a key, as far as they are above the last sequence that was compared.
         self._first_sequences: deque[int] = deque()
         self._incoming: deque[Delivery] = deque()
-        self._stirred = asyncio.Event()
+        # Set while `next` has something to return or to raise.
+        self._is_ready = asyncio.Event()
         self._error: Exception = Lost("it was closed")
-        self._tasks: list[asyncio.Task[None]] = []
+        self._comparing: asyncio.Task[None]
 
     @classmethod
-    async def open(cls, connection: Connection) -> Watch:
-        """Start to watch. Raises `Unreachable`, `NoBucket`, `Misconfigured` or `Rejected`."""
-        watch = cls(connection, await connection.state())
+    async def open(cls, connection: BucketConnection, check_seconds: float = CHECK_SECONDS) -> Watch:
+        """Start to watch. Raises `Unreachable`, `NoBucket`, `Misconfigured` or `RequestRejected`."""
+        watch = cls(connection, await connection.state(), check_seconds)
         inbox = connection.new_inbox()
         name = inbox.rpartition(".")[2]
         keys = f"{connection.prefix}>"
@@ -116,12 +118,13 @@ class Watch:
         except BaseException:
             await connection.unsubscribe(subscription)
             raise
-        watch._tasks = [asyncio.create_task(watch._compare_repeatedly()), asyncio.create_task(watch._until_ended())]
+        watch._comparing = asyncio.create_task(watch._compare_repeatedly())
+        connection.ended.add_done_callback(watch._on_connection_ended)
         return watch
 
     @property
     def is_complete(self) -> bool:
-        """Whether every message was delivered that precedes the last one: none waits to be overtaken by a later one."""
+        """Whether the delivered books are those of one moment: the messages after each gap have been delivered."""
         return self._gaps == self._closed_gaps
 
     async def next(self) -> list[Message]:
@@ -129,8 +132,8 @@ class Watch:
 
         Raises one of `BUCKET_ERRORS` once the watch has ended.
         """
-        await self._stirred.wait()
-        self._stirred.clear()
+        await self._is_ready.wait()
+        self._is_ready.clear()
         if self.state is WatchState.ENDED:
             raise self._error
         messages: list[Message] = []
@@ -141,20 +144,20 @@ class Watch:
             else:
                 await self._acknowledge(delivery)
         if self._incoming:
-            self._stirred.set()
+            self._is_ready.set()
             # Let the other tasks of the loop run.
             await asyncio.sleep(0)
         return messages
 
     async def close(self) -> None:
         """Stop watching."""
-        for task in self._tasks:
-            task.cancel()
+        self._connection.ended.remove_done_callback(self._on_connection_ended)
+        self._comparing.cancel()
         await self._connection.unsubscribe(self._subscription)
 
     async def _deliver(self, delivery: Delivery) -> None:
         self._incoming.append(delivery)
-        self._stirred.set()
+        self._is_ready.set()
 
     def _message(self, delivery: Delivery) -> Message:
         # $JS.ACK.<stream>.<consumer>.<delivered>.<sequence>.<number>.<time>.<pending>, or with a domain and an account
@@ -203,9 +206,9 @@ class Watch:
 
     async def _until_due(self) -> None:
         """Wait for the next comparison, which is due soon after a gap."""
-        await asyncio.sleep(min(_CHECK_AGAIN_SECONDS, CHECK_SECONDS))
+        await asyncio.sleep(_CHECK_AGAIN_SECONDS)
         with suppress(TimeoutError):
-            async with asyncio.timeout(CHECK_SECONDS - _CHECK_AGAIN_SECONDS):
+            async with asyncio.timeout(self._check_seconds - _CHECK_AGAIN_SECONDS):
                 await self._gap_found.wait()
 
     async def _is_equal(self) -> bool:
@@ -215,7 +218,7 @@ class Watch:
         try:
             state = await self._connection.state()
         except Unreachable:
-            if self._delivered_at < asked_at or self._connection.ended.is_set():
+            if self._delivered_at < asked_at or self._connection.ended.done():
                 raise
             # Messages were delivered in between, so the answer is delayed by deliveries.
             return await self._is_equal()
@@ -228,10 +231,10 @@ class Watch:
             return False
         self.state, self._closed_gaps = WatchState.IN_SYNC, gaps
         self.revision = max(self.revision, state.last_sequence)
-        self._stirred.set()
+        self._is_ready.set()
         return True
 
-    async def _reach(self, state: State) -> None:
+    async def _reach(self, state: BucketState) -> None:
         """Wait until everything that was stored then is delivered. Raises `Lost` if the deliveries stop."""
         began = monotonic()
         # The last message may have been purged: then no delivery has its sequence.
@@ -247,18 +250,17 @@ class Watch:
                 last = await self._connection.last(">")
                 last_stored = min(last_stored, last.sequence if last else 0)
 
-    def _has_keys_of(self, state: State) -> bool:
-        """Return whether as many keys were delivered as the bucket contained then."""
+    def _has_keys_of(self, state: BucketState) -> bool:
+        """Return whether all keys that the bucket had then have been delivered."""
         while self._first_sequences and self._first_sequences[0] <= state.last_sequence:
             self._first_sequences.popleft()
         return len(self._keys) - len(self._first_sequences) == state.keys
 
-    async def _until_ended(self) -> None:
-        await self._connection.ended.wait()
-        self._end(Unreachable(self._connection.fault))
+    def _on_connection_ended(self, _: asyncio.Future[None]) -> None:
+        self._end(self._connection.error())
 
     def _end(self, error: Exception) -> None:
         """Record why the watch ends, unless it has ended before."""
         if self.state is not WatchState.ENDED:
             self.state, self._error = WatchState.ENDED, error
-        self._stirred.set()
+        self._is_ready.set()

@@ -13,7 +13,7 @@ import pytest
 import market_index_feeds.nats
 from market_index import wire
 from market_index_feeds import open_feed, open_store
-from market_index_feeds.nats.retry import RetryTimeouts
+from market_index_feeds.nats.connection import RetryTimeouts
 from tests import nats
 from tests.command import LINES, SAMPLE, invoke, line, run, running
 from tests.market_index_feeds.made_up import book, pair, spots

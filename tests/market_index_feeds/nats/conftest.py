@@ -10,10 +10,11 @@ import pytest
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, Store, StoreError, backoff, open_feed, open_store
-from market_index_feeds.nats import open_nats_source, watch
-from market_index_feeds.nats.connection import Connection
-from market_index_feeds.nats.retry import RetryTimeouts
-from market_index_feeds.nats.writes import InFlight
+from market_index_feeds.nats import open_nats_source
+from market_index_feeds.nats.connection import BucketConnection, RetryTimeouts, Sent
+from market_index_feeds.nats.publisher import Publisher
+from market_index_feeds.nats.watch import Watch
+from market_index_feeds.nats.writes import Outcome, Write
 from tests import nats
 from tests.market_index_feeds.made_up import book
 
@@ -33,12 +34,6 @@ def succeeds(work: Callable[[], object]) -> bool:
     return True
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "CHECK_SECONDS", 0.1)
-    monkeypatch.setattr(backoff, "LONGEST_SECONDS", 0.1)
-
-
 @pytest.fixture
 def retried(monkeypatch: pytest.MonkeyPatch) -> Event:
     """Set once opening a bucket has failed, and is retried."""
@@ -48,7 +43,7 @@ def retried(monkeypatch: pytest.MonkeyPatch) -> Event:
         failed.set()
         return backoff.next_backoff(seconds)
 
-    monkeypatch.setattr("market_index_feeds.nats.retry.next_backoff", next_backoff)
+    monkeypatch.setattr("market_index_feeds.nats.connection.next_backoff", next_backoff)
     return failed
 
 
@@ -59,31 +54,37 @@ def store(bucket: str) -> Iterator[Store]:
 
 
 @pytest.fixture
-def watches(monkeypatch: pytest.MonkeyPatch) -> list[watch.Watch]:
+def watches(monkeypatch: pytest.MonkeyPatch) -> list[Watch]:
     """Every watch that is opened."""
-    opened: list[watch.Watch] = []
-    open_watch = watch.Watch.open
+    opened: list[Watch] = []
+    open_watch = Watch.open
 
-    async def noting(connection: Connection) -> watch.Watch:
+    async def noting(connection: BucketConnection) -> Watch:
         opened.append(await open_watch(connection))
         return opened[-1]
 
-    monkeypatch.setattr(watch.Watch, "open", noting)
+    monkeypatch.setattr(Watch, "open", noting)
     return opened
 
 
 @pytest.fixture
-def in_flight(monkeypatch: pytest.MonkeyPatch) -> list[InFlight]:
-    """The writes of each attempt that a store makes."""
-    attempts: list[InFlight] = []
-    initialize = InFlight.__init__
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Write]:
+    """The writes that stores have sent."""
+    sent: list[Write] = []
+    send = Publisher._send
 
-    def noting(self: InFlight, connection: Connection, seconds: float) -> None:
-        initialize(self, connection, seconds)
-        attempts.append(self)
+    async def noting(self: Publisher, connection: BucketConnection, write: Write) -> Sent:
+        reply = await send(self, connection, write)
+        sent.append(write)
+        return reply
 
-    monkeypatch.setattr(InFlight, "__init__", noting)
-    return attempts
+    monkeypatch.setattr(Publisher, "_send", noting)
+    return sent
+
+
+def is_in_flight(sent: list[Write]) -> bool:
+    """Whether the last sent write has no reply."""
+    return bool(sent) and sent[-1].outcome is Outcome.UNKNOWN
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from market_index_feeds import (
 )
 from market_index_feeds.nats import open_nats_store
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.connection import Connection
+from market_index_feeds.nats.connection import BucketConnection
 from tests import links, nats, nats_security
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.nats.conftest import SHORT, feed_with_short_timeouts
@@ -44,7 +44,7 @@ class TestCredentials:
             raise AssertionError("it is retried")
 
         logged.set_level(logging.DEBUG)
-        monkeypatch.setattr("market_index_feeds.nats.retry.next_backoff", next_backoff)
+        monkeypatch.setattr("market_index_feeds.nats.connection.next_backoff", next_backoff)
         with nats.served(tmp_path / "closed", USERS) as server:
             address = server.url.removeprefix("nats://")
             for url in (f"{server.url}/books", f"nats://publisher:wrong-s3cret@{address}/books"):
@@ -107,8 +107,7 @@ class TestCredentials:
         async def discovered(given: nats.Server) -> dict[str, str | None]:
             url = f"tls://localhost:{given.port}"
             address = Address.parse(f"{url}/books")
-            connection = Connection(address)
-            await connection.open(url, address.tls(), None)
+            connection = await BucketConnection.open(address, url, address.tls(), None)
             try:
                 return connection.discovered
             finally:

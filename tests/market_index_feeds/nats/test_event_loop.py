@@ -8,7 +8,6 @@ from threading import Event, Thread
 
 import pytest
 
-from market_index_feeds.nats import event_loop
 from market_index_feeds.nats.event_loop import EventLoop
 from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
 
@@ -47,8 +46,7 @@ def test_closing_cancels_the_work_before_the_cleanup():
     assert steps == ["work", "cleanup"]
 
 
-def test_closing_does_not_wait_for_a_blocked_thread(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(event_loop, "CLOSE_SECONDS", 0.01)
+def test_closing_does_not_wait_for_a_blocked_thread():
     loop = EventLoop("stuck")
     started, released = Event(), Event()
 
@@ -58,7 +56,7 @@ def test_closing_does_not_wait_for_a_blocked_thread(monkeypatch: pytest.MonkeyPa
 
     future = loop.start(work())
     assert started.wait(DEADLINE_SECONDS)
-    loop.close(nothing)
+    loop.close(nothing, 0.01)
     assert not future.done()
     released.set()
     eventually(lambda: not loop._thread.is_alive())

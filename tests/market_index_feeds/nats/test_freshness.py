@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from nats.aio.client import Client
@@ -27,7 +26,6 @@ from market_index_feeds import (
 )
 from market_index_feeds.feed import NO_ORDER_BOOK
 from market_index_feeds.nats.bucket import configuration
-from market_index_feeds.nats.errors import NoBucket
 from market_index_feeds.nats.publisher import Publisher
 from market_index_feeds.nats.records import (
     COMPLETE_HEADER,
@@ -39,7 +37,7 @@ from market_index_feeds.nats.records import (
     pair_of,
     statement_record,
 )
-from market_index_feeds.nats.writes import InFlight, Write
+from market_index_feeds.nats.writes import Write, WriteBatch
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -61,29 +59,25 @@ def stored(target: str) -> Freshness:
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def sent(sent: list[Write]) -> Callable[[], list[str]]:
     """The sent records in their order: the numbers of pairs, and the as_of of a freshness."""
-    sent: list[str] = []
-    send = InFlight._send
 
-    async def noting(self: InFlight, write: Write) -> None:
+    def name_of(write: Write) -> str:
         named = pair_of(write.key)
         value = b"{}" if write.record is None else write.record.value
-        sent.append(str(json.loads(value)["as_of"] if named is None else int.from_bytes(named.base.policy_id)))
-        await send(self, write)
+        return str(json.loads(value)["as_of"] if named is None else int.from_bytes(named.base.policy_id))
 
-    monkeypatch.setattr(InFlight, "_send", noting)
-    return sent
+    return lambda: list(map(name_of, sent))
 
 
 class TestStored:
     """Written records, and their order."""
 
-    def test_it_is_written_after_the_books_and_removals(self, store: Store, sent: list[str]):
+    def test_it_is_written_after_the_books_and_removals(self, store: Store, sent: Callable[[], list[str]]):
         store.update([book(1, 1), book(2, 2)], freshness=fresh(1))
         assert store.update([book(3, 3)], [pair(1), pair(9)], freshness=fresh(2)) == Receipt(6, 1, 1)
         assert store.update((), freshness=fresh(2)) == Receipt(7)
-        assert sent == ["1", "2", "slot 1", "3", "1", "slot 2", "slot 2"]
+        assert sent() == ["1", "2", "slot 1", "3", "1", "slot 2", "slot 2"]
         assert stored(store.target) == fresh(2)
 
     def test_its_value_is_json_with_a_digest(self, store: Store, bucket: str, nats_server: nats.Server):
@@ -142,20 +136,6 @@ class TestStored:
         with open_feed(bucket) as feed:
             assert (feed.read().freshness, feed.rejected) == (fresh(1), 0)
 
-    def test_it_is_read_later_if_the_servers_do_not_know_the_new_bucket_yet(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
-    ):
-        async def unknown(_: object, __: object) -> None:
-            raise NoBucket
-
-        store.update([book(1, 1)], as_of="slot 1")
-        with monkeypatch.context() as new:
-            new.setattr(Publisher, "last", unknown)
-            other = open_store(store.target)
-        with other:
-            other.publish(book(1, 2))
-        assert stored(store.target).as_of == "slot 1"
-
     @pytest.mark.parametrize("before", [b"nonsense", b"", internal.freshness_to_json(UNKNOWN), None])
     def test_an_as_of_that_is_not_stored_is_not_kept(
         self, store: Store, bucket: str, nats_server: nats.Server, before: bytes | None
@@ -175,42 +155,42 @@ class TestGoingBack:
         [fresh(4), Freshness("slot 4"), Freshness("other", fresh(5).published_at), fresh(6).without_as_of(), UNKNOWN],
     )
     def test_an_as_of_that_may_be_older_is_not_claimed_for_the_books_before_it(
-        self, store: Store, sent: list[str], back: Freshness
+        self, store: Store, sent: Callable[[], list[str]], back: Freshness
     ):
         store.update([book(1, 5)], freshness=fresh(5))
         store.update([book(1, 4)], freshness=back)
         store.replace([book(1, 3)], freshness=back)
-        assert sent[:5] == ["1", "slot 5", "None", "1", str(back.as_of)]
+        assert sent()[:5] == ["1", "slot 5", "None", "1", str(back.as_of)]
         assert stored(store.target) == back
 
-    def test_it_is_noticed_by_another_store_too(self, store: Store, sent: list[str]):
+    def test_it_is_noticed_by_another_store_too(self, store: Store, sent: Callable[[], list[str]]):
         store.update([book(1, 5)], freshness=fresh(5))
         with open_store(store.target) as other:
             other.replace([book(1, 4)], freshness=fresh(4))
-        assert sent == ["1", "slot 5", "None", "1", "slot 4"]
+        assert sent() == ["1", "slot 5", "None", "1", "slot 4"]
 
-    def test_a_replace_may_go_back_even_if_its_time_is_later(self, store: Store, sent: list[str]):
+    def test_a_replace_may_go_back_even_if_its_time_is_later(self, store: Store, sent: Callable[[], list[str]]):
         """The source of a relay was rolled back while the relay was down, and then published into."""
         store.update([book(1, 5)], freshness=fresh(5))
         with open_store(store.target) as other:
             other.replace([book(1, 4)], freshness=Freshness("slot 4", fresh(6).published_at))
             other.replace([book(1, 4)], freshness=fresh(7))
-        assert sent == ["1", "slot 5", "None", "1", "slot 4", "slot 7"]
+        assert sent() == ["1", "slot 5", "None", "1", "slot 4", "slot 7"]
 
-    def test_a_later_freshness_and_a_heartbeat_withdraw_nothing(self, store: Store, sent: list[str]):
+    def test_a_later_freshness_and_a_heartbeat_withdraw_nothing(self, store: Store, sent: Callable[[], list[str]]):
         for number in (5, 6):
             store.update([book(1, number)], freshness=fresh(number))
         store.update([book(1, 7)], freshness=fresh(6))
         store.update((), freshness=fresh(2))
-        assert sent == ["1", "slot 5", "1", "slot 6", "1", "slot 6", "slot 2"]
+        assert sent() == ["1", "slot 5", "1", "slot 6", "1", "slot 6", "slot 2"]
 
-    def test_a_freshness_in_flight_is_withdrawn(self, store: Store, sent: list[str]):
+    def test_a_freshness_in_flight_is_withdrawn(self, store: Store, sent: Callable[[], list[str]]):
         """The freshness could be stored after the books, which may be older."""
         store.update([book(1, 1)], freshness=UNKNOWN)
         store._publisher.unacknowledged.add(FRESHNESS_KEY)  # type: ignore[attr-defined]  # as if it was not answered
         store.update([book(1, 2)], freshness=fresh(2))
         store.update([book(1, 3)], freshness=fresh(3))
-        assert sent == ["1", "None", "None", "1", "slot 2", "1", "slot 3"]
+        assert sent() == ["1", "None", "None", "1", "slot 2", "1", "slot 3"]
 
 
 class TestOutdated:
@@ -309,7 +289,7 @@ class TestNotAccepted:
             store.update([book(1, 1)], freshness=fresh(1))
             write = Publisher.write
 
-            async def stopping(self: Publisher, change: Any) -> None:
+            async def stopping(self: Publisher, change: WriteBatch) -> None:
                 if change.writes[0].key == FRESHNESS_KEY:
                     own_server.stop()
                 await write(self, change)
@@ -423,7 +403,7 @@ class TestComplete:
         store.update([book(1, 1), book(2, 2)], freshness=fresh(1))
         write = Publisher.write
 
-        async def purging(self: Publisher, change: Any) -> None:
+        async def purging(self: Publisher, change: WriteBatch) -> None:
             if change.writes and change.writes[0].key != FRESHNESS_KEY:
                 await asyncio.to_thread(nats.purge, nats_server, nats.name_of(store.target))
             await write(self, change)
@@ -445,7 +425,7 @@ class TestComplete:
         store.replace([book(1, 5)], freshness=fresh(5))
         write = Publisher.write
 
-        async def failing(self: Publisher, change: Any) -> None:
+        async def failing(self: Publisher, change: WriteBatch) -> None:
             if change.writes[0].key != FRESHNESS_KEY:
                 raise OSError("no route")
             await write(self, change)

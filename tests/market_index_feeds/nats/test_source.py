@@ -25,10 +25,10 @@ from market_index_feeds import (
     open_store,
 )
 from market_index_feeds.feed import NO_ORDER_BOOK
-from market_index_feeds.nats import connection, open_nats_store, watch
+from market_index_feeds.nats import open_nats_store
 from market_index_feeds.nats import records as nats_records
-from market_index_feeds.nats.bucket import State, configuration, state_of
-from market_index_feeds.nats.connection import Connection
+from market_index_feeds.nats.bucket import BucketState, Message, configuration, state_of
+from market_index_feeds.nats.connection import BucketConnection
 from market_index_feeds.nats.errors import Unreachable
 from market_index_feeds.nats.watch import Watch
 from tests import links, nats
@@ -133,21 +133,12 @@ class TestNoticing:
             again.publish(book(1, 5), book(2, 6), book(3, 7))
         eventually(lambda: spots(live) == {1: "5", 2: "6", 3: "7"})
 
-    def test_a_deleted_consumer(
-        self,
-        store: Store,
-        feed: Feed,
-        bucket: str,
-        live: LiveIndex,
-        nats_server: nats.Server,
-        monkeypatch: pytest.MonkeyPatch,
-    ):
+    def test_a_deleted_consumer(self, store: Store, feed: Feed, bucket: str, live: LiveIndex, nats_server: nats.Server):
         async def work(client: Client) -> None:
             manager = client.jetstream()
             for consumer in await manager.consumers_info(f"KV_{nats.name_of(bucket)}"):
                 await manager.delete_consumer(f"KV_{nats.name_of(bucket)}", consumer.name)
 
-        monkeypatch.setattr(watch, "SILENCE_SECONDS", 0.2)
         nats.plain(nats_server, work)
         store.publish(book(1, 9))
         eventually(lambda: spots(live) == {1: "9", 2: "2", 3: "3"})
@@ -225,34 +216,36 @@ class TestNoticing:
     def test_a_server_that_dies_during_a_read(
         self, own_server: nats.Server, own_store: Store, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("market_index_feeds.nats.event_loop.PROGRESS_SECONDS", 0.001)
         own_store.publish(*(book(number, 1) for number in range(2_000)))
-        kills = 0
+        deliver, kills = Watch.next, 0
 
-        def kill(done: int, _: int) -> None:
+        async def deliver_and_kill(self: Watch) -> list[Message]:
             nonlocal kills
-            if done and not kills:
+            messages = await deliver(self)
+            if messages and not kills:
                 kills += 1
                 own_server.kill()
                 own_server.start()
+            return messages
 
+        monkeypatch.setattr(Watch, "next", deliver_and_kill)
         with open_feed(own_store.target) as feed:
-            feed.start(live, kill)
-            assert kills == 1, "it was read before the server could be killed"
-            assert len(live.current) == 2_000
+            feed.start(live)
+        assert kills == 1
+        assert len(live.current) == 2_000
 
     def test_more_than_a_server_sends_before_an_answer(
         self, store: Store, bucket: str, nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch
     ):
         """The server continues once the watch acknowledges that everything sent so far was read."""
         answers: list[str] = []
-        reply = Connection.reply
+        reply = BucketConnection.reply
 
-        async def counted(self: Connection, subject: str) -> None:
+        async def counted(self: BucketConnection, subject: str) -> None:
             answers.append(subject)
             await reply(self, subject)
 
-        monkeypatch.setattr(Connection, "reply", counted)
+        monkeypatch.setattr(BucketConnection, "reply", counted)
 
         async def work(client: Client) -> None:
             for number in range(40):
@@ -284,16 +277,12 @@ class TestNoticing:
         own_store: Store,
         own_feed: Feed,
         live: LiveIndex,
-        monkeypatch: pytest.MonkeyPatch,
         logged: pytest.LogCaptureFixture,
     ):
-        with monkeypatch.context() as timeouts:
-            timeouts.setattr(connection, "REQUEST_SECONDS", 0.2)
-            timeouts.setattr(connection, "CONNECT_SECONDS", 0.2)
-            own_server.stop()
-            eventually(lambda: "cannot be read: no answer within 0.2 seconds; keeping its 2 pairs" in logged.text)
-            with pytest.raises(FeedError, match="no answer in time"):
-                feed_with_short_timeouts(own_feed.source).read()
+        own_server.stop()
+        eventually(lambda: "cannot be read: no answer within 1 seconds; keeping its 2 pairs" in logged.text)
+        with pytest.raises(FeedError, match="no answer within 2 seconds"):
+            feed_with_short_timeouts(own_feed.source).read()
         own_server.send(signal.SIGCONT)
         own_store.publish(book(1, 2))
         eventually(lambda: spots(live) == {1: "2", 2: "2"})
@@ -312,17 +301,17 @@ class TestNoticing:
         followers = [{"name": "n0", "current": True}, {"name": "n1", "current": False}]
         alone: dict[str, Any] = {
             "created": "then",
-            "config": {**configuration("books", 3), "max_age": 0, "retention": "limits", "max_msg_size": -1},
+            "config": {**configuration("books", 3), "max_age": 0, "retention": "limits"},
             "state": state,
             "cluster": {"name": "three", "replicas": followers},
         }
         with pytest.raises(Unreachable, match="the servers have not agreed who leads"):
             state_of(alone)
         leading = {"name": "three", "leader": "n1", "replicas": followers[:1]}
-        assert state_of(alone | {"cluster": leading}) == State("then", 0, 0, 0, -1)
+        assert state_of(alone | {"cluster": leading}) == BucketState("then", 0, 0, 0)
         full = {"bytes": 9, "last_seq": 7, "num_subjects": 5}
-        single = {"created": "then", "config": alone["config"] | {"max_msg_size": 300}, "state": full}
-        assert state_of(single) == State("then", 7, 5, 9, 300)
+        single = {"created": "then", "config": alone["config"], "state": full}
+        assert state_of(single) == BucketState("then", 7, 5, 9)
 
     def test_a_feed_that_is_started_in_an_event_loop(self, store: Store, bucket: str, live: LiveIndex):
         """For example, in the lifespan of an app."""

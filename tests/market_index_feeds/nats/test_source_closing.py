@@ -24,8 +24,8 @@ from market_index_feeds import (
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.nats import open_nats_source
 from market_index_feeds.nats import source as nats_source
+from market_index_feeds.nats.connection import RetryTimeouts
 from market_index_feeds.nats.event_loop import EventLoop
-from market_index_feeds.nats.retry import RetryTimeouts
 from market_index_feeds.nats.watch import Watch
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair

@@ -24,21 +24,23 @@ from market_index_feeds import (
 )
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.bucket import configuration
-from market_index_feeds.nats.connection import Connection
 from market_index_feeds.nats.event_loop import EventLoop
-from market_index_feeds.nats.writes import InFlight
+from market_index_feeds.nats.publisher import Publisher
+from market_index_feeds.nats.writes import Write
 from tests import nats
 from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.nats.conftest import is_in_flight
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thread
 
 
 class TestClosing:
-    def test_closing_does_not_wait_for_the_servers(self, own_server: nats.Server, in_flight: list[InFlight]):
+    def test_closing_does_not_wait_for_the_servers(self, own_server: nats.Server, sent: list[Write]):
         store = open_store(f"{own_server.url}/books", wait=600)
+        store.publish(book(2, 2))
         own_server.stop()
         raised: list[str] = []
         writing = in_thread(lambda: raised.append(raised_in_thread(lambda: store.publish(book(1, 1)))))
-        eventually(lambda: in_flight and in_flight[-1].writes)
+        eventually(lambda: is_in_flight(sent))
         closing = [Thread(target=store.close) for _ in range(3)]
         for thread in closing:
             thread.start()
@@ -121,7 +123,7 @@ class TestLimits:
     def test_the_limit_of_the_bucket_is_named(self, bucket: str, nats_server: nats.Server):
         name = nats.name_of(bucket)
         nats.request(nats_server, f"STREAM.CREATE.KV_{name}", configuration(name, 1) | {"max_msg_size": 300})
-        limit = "300 bytes, deflated and with its headers"
+        limit = "as many bytes as max_msg_size of the bucket allows"
         with (
             open_store(bucket) as store,
             pytest.raises(BooksRejected, match=f"it must have at most {limit}, got ") as raised,
@@ -129,14 +131,11 @@ class TestLimits:
             store.publish(nats.noise(1))
         assert (raised.value.limit, raised.value.can_retry) == (limit, False)
 
-    def test_a_book_above_the_limit_of_all_media_is_named_with_that_limit(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(wire, "MAX_ORDER_BOOK_BYTES", 50_000)
-        monkeypatch.setattr(Connection, "max_value_bytes", 50_000)
-        with pytest.raises(BooksRejected, match="it must have at most 50000 bytes of JSON, got ") as raised:
-            store.publish(nats.noise(1))
-        assert raised.value.limit == "50000 bytes of JSON"
+    def test_a_book_above_the_limit_of_all_media_is_named_with_that_limit(self, store: Store):
+        book = OrderBook.from_levels(pair(1), bids=[(f"0.{number:028}", 2**64 - 1) for number in range(1, 230_000)])
+        with pytest.raises(BooksRejected, match="it must have at most 16777216 bytes of JSON, got ") as raised:
+            store.publish(book)
+        assert raised.value.limit == f"{wire.MAX_ORDER_BOOK_BYTES} bytes of JSON"
 
     def test_books_that_the_servers_reject_do_not_stop_others(self, bucket: str, nats_server: nats.Server):
         async def work(client: Client) -> None:
@@ -206,7 +205,7 @@ class TestLimits:
         for _ in range(3):
             with pytest.raises(StoreError, match="maximum consumers limit reached"):
                 store.replace([book(1, 1)])
-        assert len(store._publisher.cluster.connection._client._subs) == 2  # type: ignore[attr-defined]  # of replies and of answers
+        assert len(store._publisher._servers._connection._client._subs) == 2  # type: ignore[attr-defined]  # of replies and of answers
 
 
 class TestOthers:
@@ -215,13 +214,13 @@ class TestOthers:
     def test_a_pair_that_others_keep_writing_raises_store_busy(
         self, store: Store, bucket: str, nats_server: nats.Server, monkeypatch: pytest.MonkeyPatch
     ):
-        send = InFlight.send
+        publish = Publisher._publish
 
-        async def slower(self: InFlight, *arguments: Any) -> None:
+        async def slower(self: Publisher, *arguments: Any) -> None:
             await asyncio.to_thread(nats.put, nats_server, nats.name_of(bucket), nats_records.key_of(pair(1)), b"mine")
-            await send(self, *arguments)
+            await publish(self, *arguments)
 
-        monkeypatch.setattr(InFlight, "send", slower)
+        monkeypatch.setattr(Publisher, "_publish", slower)
         with (
             open_store(bucket, wait=0.4) as impatient,
             pytest.raises(StoreBusy, match=r"others wrote .* 0\.4 seconds"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from time import monotonic
 
 import pytest
@@ -11,9 +12,8 @@ from market_index import LiveIndex
 from market_index_feeds import FeedError, Store, StoreError, open_feed
 from market_index_feeds.nats import open_nats_store
 from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.bucket import Message, State
-from market_index_feeds.nats.cluster import Cluster
-from market_index_feeds.nats.connection import Connection, Delivery
+from market_index_feeds.nats.bucket import BucketState, Message
+from market_index_feeds.nats.connection import BucketConnection, BucketServers, Delivery
 from market_index_feeds.nats.errors import Lost, Unreachable
 from market_index_feeds.nats.watch import Watch, WatchState
 from tests.market_index_feeds.made_up import book
@@ -55,12 +55,12 @@ class TestEndedBeforeItIsInSync:
 def test_a_heartbeat_is_not_answered_and_flow_control_is(store: Store, bucket: str, monkeypatch: pytest.MonkeyPatch):
     answered: list[str] = []
 
-    async def reply(_: Connection, subject: str) -> None:
+    async def reply(_: BucketConnection, subject: str) -> None:
         answered.append(subject)
 
     async def work() -> None:
-        cluster = Cluster(Address.parse(bucket))
-        connection = await cluster.connect()
+        servers = BucketServers(Address.parse(bucket))
+        connection = await servers.connect()
         watch = await Watch.open(connection)
         for delivery in (
             Delivery(connection._client, headers={"Nats-Last-Consumer": "0"}),
@@ -70,9 +70,9 @@ def test_a_heartbeat_is_not_answered_and_flow_control_is(store: Store, bucket: s
             await watch._deliver(delivery)
         await watch.next()
         await watch.close()
-        await cluster.disconnect()
+        await servers.disconnect()
 
-    monkeypatch.setattr(Connection, "reply", reply)
+    monkeypatch.setattr(BucketConnection, "reply", reply)
     asyncio.run(work())
     assert answered == ["$JS.FC.1", "$JS.FC.2"]
 
@@ -81,8 +81,8 @@ def test_an_ended_watch_stays_ended(store: Store, bucket: str):
     store.publish(book(1, 1))
 
     async def work() -> None:
-        cluster = Cluster(Address.parse(bucket))
-        watch = await Watch.open(await cluster.connect())
+        servers = BucketServers(Address.parse(bucket))
+        watch = await Watch.open(await servers.connect())
         states = [watch.state]
         while states[-1] is not WatchState.IN_SYNC:
             await watch.next()
@@ -95,7 +95,7 @@ def test_an_ended_watch_stays_ended(store: Store, bucket: str):
         with pytest.raises(Lost, match="the first reason"):
             await watch.next()
         await watch.close()
-        await cluster.disconnect()
+        await servers.disconnect()
 
     asyncio.run(work())
 
@@ -106,14 +106,14 @@ def test_an_unanswered_comparison_is_repeated_if_messages_were_delivered(
 ):
     """On a slow link, deliveries delay answers."""
     store.publish(book(1, 1))
-    state = Connection.state
+    state = BucketConnection.state
     asked = 0
 
     async def work() -> None:
-        cluster = Cluster(Address.parse(bucket))
-        watch = await Watch.open(await cluster.connect())
+        servers = BucketServers(Address.parse(bucket))
+        watch = await Watch.open(await servers.connect())
 
-        async def unanswered_once(connection: Connection) -> State:
+        async def unanswered_once(connection: BucketConnection) -> BucketState:
             nonlocal asked
             asked += 1
             if asked == 1:
@@ -121,13 +121,13 @@ def test_an_unanswered_comparison_is_repeated_if_messages_were_delivered(
                 raise Unreachable("no answer within 1 seconds")
             return await state(connection)
 
-        monkeypatch.setattr(Connection, "state", unanswered_once)
+        monkeypatch.setattr(BucketConnection, "state", unanswered_once)
         try:
             while watch.state is not WatchState.IN_SYNC:
                 await watch.next()
         finally:
             await watch.close()
-            await cluster.disconnect()
+            await servers.disconnect()
 
     if is_delivering:
         asyncio.run(work())
@@ -140,13 +140,13 @@ def test_an_unanswered_comparison_is_repeated_if_messages_were_delivered(
 class Gaps:
     """A watch whose deliveries and comparisons are those of a test. Each message is of the one key."""
 
-    def __init__(self, watch: Watch, connection: Connection) -> None:
+    def __init__(self, watch: Watch, connection: BucketConnection) -> None:
         self.watch, self.connection = watch, connection
         self.delivered = 0
         self.last = asyncio.Queue[int]()
 
-    async def state(self) -> State:
-        return State(self.watch.stored.created, await self.last.get(), 1, 0, -1)
+    async def state(self) -> BucketState:
+        return BucketState(self.watch.stored.created, await self.last.get(), 1, 0)
 
     async def deliver(self, sequence: int) -> bool:
         """Deliver a message, and return whether the watch is complete then."""
@@ -164,10 +164,10 @@ def test_a_message_that_was_overwritten_before_it_was_delivered_leaves_a_gap(
     """Until what overwrote it is delivered: it is stored already when a comparison starts after the gap."""
 
     async def work() -> None:
-        cluster = Cluster(Address.parse(bucket))
-        connection = await cluster.connect()
+        servers = BucketServers(Address.parse(bucket))
+        connection = await servers.connect()
         watch = await Watch.open(connection)
-        watch._tasks.pop(0).cancel()
+        watch._comparing.cancel()
         gaps = Gaps(watch, connection)
         monkeypatch.setattr(connection, "state", gaps.state)
         complete = [watch.is_complete, await gaps.deliver(1), await gaps.deliver(2)]
@@ -188,15 +188,16 @@ def test_a_message_that_was_overwritten_before_it_was_delivered_leaves_a_gap(
         assert (await watch._is_equal(), watch.is_complete) == (True, True)
         assert await gaps.deliver(11)
         await watch.close()
-        await cluster.disconnect()
+        await servers.disconnect()
 
     asyncio.run(work())
 
 
 def test_a_gap_is_closed_without_waiting_for_the_next_check(
-    watches: list[Watch], store: Store, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, store: Store, live: LiveIndex
 ):
-    monkeypatch.setattr("market_index_feeds.nats.watch.CHECK_SECONDS", 2 * DEADLINE_SECONDS)
+    monkeypatch.setattr(Watch, "open", partial(Watch.open, check_seconds=2 * DEADLINE_SECONDS))
+    watches: list[Watch] = request.getfixturevalue("watches")
     store.publish(book(1, 1))
     with open_feed(store.target) as feed:
         feed.start(live)

@@ -1,4 +1,4 @@
-"""How long work on a bucket is retried: what gets further has the whole time again."""
+"""Connections: how long work is retried, and the message of an outage."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import pytest
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, Store
-from market_index_feeds.nats import open_nats_source, open_nats_store, watch
-from market_index_feeds.nats import retry as retrying
+from market_index_feeds.nats import connection as connections
+from market_index_feeds.nats import open_nats_source, open_nats_store
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Message
-from market_index_feeds.nats.errors import Lost
-from market_index_feeds.nats.publisher import Change, Publisher
-from market_index_feeds.nats.records import key_of, record_of
-from market_index_feeds.nats.retry import RetryTimeouts, retry
+from market_index_feeds.nats.connection import BucketConnection, BucketServers, RetryTimeouts
+from market_index_feeds.nats.errors import Lost, Unreachable
 from market_index_feeds.nats.watch import Watch
-from market_index_feeds.nats.writes import WriteState
-from tests.market_index_feeds.made_up import book, pair, spots
+from tests import nats
+from tests.market_index_feeds.made_up import book, spots
 
 ONE_ATTEMPT = RetryTimeouts(connect=5, answer=5)
 """Shorter than an attempt takes by the clock of `Clock`."""
@@ -27,7 +25,7 @@ ATTEMPT_SECONDS = 100
 
 
 class Clock:
-    """The monotonic clock of `retry`."""
+    """The monotonic clock of `BucketServers.run`."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -39,7 +37,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(retrying, "monotonic", clock)
+    monkeypatch.setattr(connections, "monotonic", clock)
     return clock
 
 
@@ -52,21 +50,22 @@ def slow(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[int]:
     async def deliver_and_end(self: Watch) -> list[Message]:
         messages = await deliver(self)
         if ends_after and self._delivered >= ends_after[0]:
-            del ends_after[0]
+            messages = messages[: ends_after.pop(0)]
             clock.now += ATTEMPT_SECONDS
             self._end(Lost("it was interrupted"))
         return messages
 
     monkeypatch.setattr(Watch, "next", deliver_and_end)
-    monkeypatch.setattr(watch, "_MAX_MESSAGES", 1)
     return ends_after
 
 
 @pytest.mark.parametrize(("reached", "attempts"), [((1, 2, 3), 4), ((1, 2, 2), 3), ((0,), 1), ((2, 1), 2)])
-def test_work_is_retried_as_long_as_it_gets_further(clock: Clock, reached: tuple[int, ...], attempts: int):
+def test_work_is_retried_as_long_as_it_gets_further(
+    nats_server: nats.Server, clock: Clock, reached: tuple[int, ...], attempts: int
+):
     made = 0
 
-    async def work() -> str:
+    async def work(_: BucketConnection) -> str:
         nonlocal made
         made += 1
         clock.now += ATTEMPT_SECONDS
@@ -74,12 +73,18 @@ def test_work_is_retried_as_long_as_it_gets_further(clock: Clock, reached: tuple
             raise Lost("it was interrupted")
         return "done"
 
-    working = retry(work, ONE_ATTEMPT, lambda: reached[made - 1])
+    async def run() -> str:
+        servers = BucketServers(Address.parse(nats_server.bucket("books")))
+        try:
+            return await servers.run(work, ONE_ATTEMPT, lambda: reached[made - 1])
+        finally:
+            await servers.disconnect()
+
     if attempts > len(reached):
-        assert asyncio.run(working) == "done"
+        assert asyncio.run(run()) == "done"
     else:
         with pytest.raises(Lost):
-            asyncio.run(working)
+            asyncio.run(run())
     assert made == attempts
 
 
@@ -99,18 +104,19 @@ def test_reading_what_is_stored_is_retried_as_long_as_it_gets_further(store: Sto
     assert not slow
 
 
-def test_the_time_of_a_write_starts_with_the_write(store: Store, bucket: str):
-    store.publish(book(1, 1))
-    key = key_of(pair(1))
+def test_the_message_does_not_depend_on_the_order_of_the_servers():
+    """Otherwise the log would have a new problem at each attempt."""
+    ports = sorted(map(str, (nats.spare_port() for _ in range(3))))
+    address = Address.parse(f"nats://{','.join(f'127.0.0.1:{port}' for port in ports)}/books")
 
-    async def work() -> None:
-        publisher = Publisher(Address.parse(bucket), bucket, wait=5)
-        change = Change({key: record_of(book(1, 2))})
-        # As if reading what is stored took long.
-        change.acknowledged_at -= ATTEMPT_SECONDS
-        # It does not know the last sequence, so the server stores its second attempt.
-        await publisher.write(change)
-        assert [write.state for write in change.writes] == [WriteState.ACKNOWLEDGED]
-        await publisher.cluster.disconnect()
+    async def work() -> set[str]:
+        servers = BucketServers(address)
+        messages = set()
+        for _ in range(20):
+            with pytest.raises(Unreachable) as raised:
+                await servers.connect()
+            messages.add(str(raised.value))
+        return messages
 
-    asyncio.run(work())
+    expected = "; ".join(f"nats://127.0.0.1:{port}: connection refused" for port in ports)
+    assert asyncio.run(work()) == {expected}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 from collections.abc import Iterator
@@ -11,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from nats.aio.client import Client
 
 from market_index import Freshness
 from market_index_feeds import (
@@ -23,14 +21,13 @@ from market_index_feeds import (
     open_store,
 )
 from market_index_feeds.nats import records as nats_records
-from market_index_feeds.nats.address import Address
-from market_index_feeds.nats.cluster import Cluster
-from market_index_feeds.nats.errors import Rejected, Unreachable
-from market_index_feeds.nats.records import key_of, record_of
-from market_index_feeds.nats.writes import MAX_IN_FLIGHT, InFlight, Write, WriteState
+from market_index_feeds.nats.bucket import configuration
+from market_index_feeds.nats.publisher import MAX_IN_FLIGHT
+from market_index_feeds.nats.records import key_of
+from market_index_feeds.nats.writes import Write
 from tests import links, nats
 from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.nats.conftest import succeeds
+from tests.market_index_feeds.nats.conftest import is_in_flight, succeeds
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 FRESH = Freshness("slot 1", datetime(2026, 11, 22, tzinfo=UTC))
@@ -51,55 +48,24 @@ def has_processed(server: nats.Server, number: int, times: int) -> None:
     nats.put(server, "books", "foreign", b"")
 
 
-class TestStates:
-    @pytest.mark.parametrize(
-        ("code", "text", "state", "sequence"),
-        [
-            (10071, "wrong last sequence: 7", WriteState.CONTESTED, 7),
-            (10164, "wrong last sequence", WriteState.CONTESTED, None),
-            (10054, "message size exceeds maximum allowed", WriteState.TOO_LARGE, None),
-            (10077, "maximum bytes exceeded", WriteState.REJECTED, None),
-            (10059, "stream not found", WriteState.NO_STREAM, None),
-        ],
-    )
-    def test_an_error_of_the_server(self, code: int, text: str, state: WriteState, sequence: int | None):
-        write = Write("key", record_of(book(1, 1)))
-        write.reject(Rejected(code, text))
-        assert (write.state, write.sequence) == (state, sequence)
-
-    def test_a_deletion_is_never_too_large(self):
-        write = Write("key", None)
-        write.reject(Rejected(10054, "message size exceeds maximum allowed"))
-        assert write.state is WriteState.REJECTED
-
-    def test_without_an_answer_it_is_unacknowledged(self, store: Store, bucket: str, nats_server: nats.Server):
-        async def work() -> None:
-            connection = await Cluster(Address.parse(bucket)).connect()
-
-            async def late(client: Client) -> None:
-                await client.publish(f"{connection._inbox}.77", b'{"seq": 1}')
-
-            # The late reply to a write of an earlier call.
-            await asyncio.to_thread(nats.plain, nats_server, late)
-            assert (await connection.state()).last_sequence == 0
-            await connection.close()
-            with pytest.raises(Unreachable):
-                await connection.state()
-            write = Write("key", None)
-            with pytest.raises(Unreachable):
-                await InFlight(connection, 1).send([write])
-            assert write.state is WriteState.UNACKNOWLEDGED
-
-        asyncio.run(work())
-
-    def test_a_contested_write_without_a_sequence_in_the_error(self, store: Store, monkeypatch: pytest.MonkeyPatch):
-        """The last message of the key is read; one with the same content suffices."""
-        monkeypatch.setattr("market_index_feeds.nats.writes._LAST_SEQUENCE", lambda _: None)
+class TestOutcomes:
+    def test_a_contested_write_is_written_with_the_last_sequence_of_its_key(self, store: Store):
+        """Also if the other publisher has written the same book."""
         store.publish(book(1, 1))
         with open_store(store.target) as other:
             assert other.publish(book(1, 2)) == Receipt(4, published=1)
-            # Only the freshness is written.
-            assert store.publish(book(1, 2)) == Receipt(5, published=1)
+            assert store.publish(book(1, 2)) == Receipt(6, published=1)
+
+    def test_a_bucket_without_a_stream_for_its_keys(self, own_server: nats.Server):
+        """As while its leader changes: the writes are not stored, and published again."""
+        with open_store(own_server.bucket("books"), wait=0.3) as store:
+            edited = configuration("books", 1) | {"subjects": ["other"]}
+            nats.request(own_server, "STREAM.UPDATE.KV_books", edited)
+            with pytest.raises(StoreError, match=r"no stream stores .*; 1 of 1 changes were not made") as raised:
+                store.publish(book(1, 1))
+            assert type(raised.value) is StoreError
+            nats.request(own_server, "STREAM.UPDATE.KV_books", configuration("books", 1))
+            assert store.publish(book(1, 1)).published == 1
 
 
 class TestLateWrites:
@@ -132,7 +98,7 @@ class TestLateWrites:
                 with pytest.raises(Unacknowledged):
                     late.publish(*(book(number, 8) for number in (1, 3, 4, 5)))
                 # Another connection to the server, while messages on the first one are delayed.
-                late._publisher.cluster._servers = {traced_server.url: None}  # type: ignore[attr-defined]  # as if reported
+                late._publisher._servers._servers = {traced_server.url: None}  # type: ignore[attr-defined]  # as if reported
                 assert late.publish(book(1, 9)).published == 1
                 assert late.retract(pair(5)).retracted == 0
                 late.replace([book(1, 9), book(2, 2), book(3, 3)], [pair(4)])
@@ -157,12 +123,12 @@ class TestLateWrites:
             assert spots(open_feed(url).read()) == {1: "1", 2: "3"}
 
     def test_an_interrupted_write_does_not_undo_a_retract(
-        self, traced_server: nats.Server, in_flight: list[InFlight], monkeypatch: pytest.MonkeyPatch
+        self, traced_server: nats.Server, sent: list[Write], monkeypatch: pytest.MonkeyPatch
     ):
         url = f"{traced_server.url}/books"
 
         def interrupt(_: Future[object]) -> None:
-            eventually(lambda: in_flight[-1].writes)
+            eventually(lambda: is_in_flight(sent))
             raise KeyboardInterrupt
 
         with open_store(url, wait=DEADLINE_SECONDS) as store:
@@ -193,10 +159,7 @@ class TestLateWrites:
 
 
 class TestAcknowledgements:
-    def test_a_stored_write_without_an_acknowledgement_is_not_written_twice(
-        self, own_server: nats.Server, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr("market_index_feeds.nats.publisher.ATTEMPT_SECONDS", 0.2)
+    def test_a_stored_write_without_an_acknowledgement_is_not_written_twice(self, own_server: nats.Server):
         url = f"{own_server.url}/books"
         with open_store(url, wait=DEADLINE_SECONDS) as store:
             store.publish(book(1, 1))
@@ -214,18 +177,20 @@ class TestAcknowledgements:
 
     def test_a_write_that_was_never_sent_is_not_unacknowledged(self, own_server: nats.Server):
         with open_store(f"{own_server.url}/books", wait=0.5) as store:
+            store.publish(book(1, 1))
             own_server.kill()
-            eventually(store._publisher.cluster.connection.ended.is_set)  # type: ignore[attr-defined]  # else it is sent
+            eventually(store._publisher._servers._connection.ended.done)  # type: ignore[attr-defined]  # else it is sent
             with pytest.raises(StoreError, match=r"connection refused; 2 of 2 changes were not made") as raised:
                 store.publish(book(1, 1), book(2, 2))
             assert type(raised.value) is StoreError
 
-    def test_a_server_that_dies_before_it_acknowledges(self, own_server: nats.Server, in_flight: list[InFlight]):
+    def test_a_server_that_dies_before_it_acknowledges(self, own_server: nats.Server, sent: list[Write]):
         def kill() -> None:
-            eventually(lambda: in_flight and in_flight[-1].writes)
+            eventually(lambda: is_in_flight(sent))
             own_server.kill()
 
         with open_store(f"{own_server.url}/books", wait=1) as store:
+            store.publish(book(2, 2))
             own_server.stop()
             killing = in_thread(kill)
             with pytest.raises(Unacknowledged, match="did not acknowledge 1 of 1 changes in 1 seconds"):
@@ -237,16 +202,16 @@ class TestAcknowledgements:
     ):
         url = own_store.target
         acknowledged = 0
-        acknowledge = Write.acknowledge
+        store_write = Write.store
 
         def count_and_kill(write: Write, sequence: int) -> None:
             nonlocal acknowledged
-            acknowledge(write, sequence)
+            store_write(write, sequence)
             acknowledged += 1
             if acknowledged == 300:
                 own_server.kill()
 
-        monkeypatch.setattr(Write, "acknowledge", count_and_kill)
+        monkeypatch.setattr(Write, "store", count_and_kill)
         with open_store(url, wait=0.5) as store, pytest.raises(StoreError) as raised:
             store.publish(*(book(number, 2) for number in range(2_000)))
         own_server.start()
