@@ -1,8 +1,8 @@
 """Connections to the servers of a bucket: which server is asked, and when work is tried again.
 
-It is the one module that uses the client library. Requests to JetStream are encoded here, because of the calls of the
-library `publish_async` never reports a rejection (nats.py issue 985), `publish` costs 15 % of the rate, and the state of
-a stream lacks its number of keys.
+It is the one module that uses the client library, which only connects, sends and delivers. Of its calls for JetStream,
+`publish_async` never reports a rejection (nats.py issue 985), `publish` costs 15 % of the rate, and the state of a
+stream lacks its number of keys.
 
 - A connection is never repaired: any problem ends it. So nothing queued for an old connection is sent later, and no
   caller waits for a consumer that is gone.
@@ -17,8 +17,8 @@ import json
 import random
 import ssl
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from ipaddress import ip_address
 from itertools import count
 from time import monotonic
@@ -216,13 +216,18 @@ class BucketConnection:
     ) -> BucketConnection:
         """Connect to a server. Raises `Unreachable`, or `PermissionError` if it rejects the credentials."""
         connection = cls(address)
+        # A task of its own: the library may swallow a cancellation.
+        connecting = asyncio.ensure_future(connection._connect(server, tls, tls_hostname))
         try:
-            await connection._answer_to(connection._connect(server, tls, tls_hostname), CONNECT_SECONDS)
+            await connection.wait_for(connecting, CONNECT_SECONDS)
+            connecting.result()
         except BaseException as error:
+            connecting.cancel()
+            connection._end(error)
             await connection.close()
-            if not isinstance(error, Unreachable):
+            if not isinstance(error, Exception):
                 raise
-            reason = str(error)
+            reason = connection._problem
             if "authorization" in reason.lower() or "authentication" in reason.lower():
                 raise PermissionError(f"{shown_text(server)} rejects the credentials") from None
             raise Unreachable(f"{shown_text(server)}: {reason}") from None
@@ -288,9 +293,12 @@ class BucketConnection:
 
     async def request(self, subject: str, body: object, seconds: float) -> Any:
         """Return the answer of the API of JetStream. Raises what it reports, `Unreachable` or `PermissionError`."""
-        payload = b"" if body is None else json.dumps(body).encode()
-        request = self._client.request(f"$JS.API.{subject}", payload, timeout=_LIBRARY_SECONDS)
-        answer = json.loads((await self._answer_to(request, seconds)).data)
+        sent = await self._send(f"$JS.API.{subject}", b"" if body is None else json.dumps(body).encode(), None)
+        try:
+            await self.wait_for(sent, seconds)
+        finally:
+            sent.cancel()
+        answer = _answer_in(sent.result())
         if "error" in answer:
             raise error_of(answer["error"])
         return answer
@@ -300,12 +308,7 @@ class BucketConnection:
 
         To ignore the reply, cancel the result.
         """
-        token = str(next(self._tokens))
-        sent = self._replies[token] = asyncio.get_running_loop().create_future()
-        sent.add_done_callback(lambda _: self._replies.pop(token))
-        with self._errors():
-            await self._client.publish(f"{self.prefix}{key}", value, f"{self._inbox}.{token}", headers)
-        return sent
+        return await self._send(f"{self.prefix}{key}", value, headers)
 
     async def wait_for(self, future: Future[T], seconds: float) -> None:
         """Wait until there is a reply. Raises `Unreachable` or `PermissionError` if none comes in time."""
@@ -354,29 +357,16 @@ class BucketConnection:
         self._inbox = self._client.new_inbox()
         await self._client.subscribe(f"{self._inbox}.*", cb=self._on_reply)
 
-    async def _answer_to(self, call: Awaitable[T], seconds: float) -> T:
-        """Return the result of a call of the library.
-
-        The call is a task of its own: some calls of the library do not end when they are cancelled.
-        """
-        task = asyncio.ensure_future(call)
+    async def _send(self, subject: str, value: bytes, headers: dict[str, str] | None) -> Sent:
+        token = str(next(self._tokens))
+        sent = self._replies[token] = asyncio.get_running_loop().create_future()
+        sent.add_done_callback(lambda _: self._replies.pop(token))
         try:
-            await self.wait_for(task, seconds)
-            with self._errors():
-                return task.result()
-        finally:
-            task.cancel()
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Translate the errors of the library."""
-        try:
-            yield
-        except nats.errors.NoRespondersError:
-            raise Unanswered("JetStream is not available") from None
-        except Exception as error:  # noqa: BLE001  # files of credentials and names of hosts cause many errors
+            await self._client.publish(subject, value, f"{self._inbox}.{token}", headers)
+        except (OSError, nats.errors.Error) as error:
             self._end(error)
             raise self.error() from None
+        return sent
 
     async def _on_reply(self, reply: Delivery) -> None:
         sent = self._replies.get(reply.subject.rpartition(".")[2])
@@ -390,7 +380,7 @@ class BucketConnection:
         # Only now the library has the error that the server sent before it closed the connection.
         self._end(self._client.last_error)
 
-    def _end(self, error: Exception | None) -> None:
+    def _end(self, error: BaseException | None) -> None:
         """End the connection, unless it has ended: the first problem is the cause of the others."""
         if not self.ended.done():
             self._problem = _reason(error)
@@ -402,15 +392,19 @@ def sequence_of(reply: Delivery) -> int:
 
     Raises `RequestRejected` if the server rejects it, and `Unanswered` if no stream takes it.
     """
-    if reply.headers and reply.headers.get("Status") == "503":
-        raise Unanswered("no stream stores the messages of the bucket")
-    answer = json.loads(reply.data)
+    answer = _answer_in(reply)
     if "error" in answer:
         raise rejection_of(answer["error"])
     return int(answer["seq"])
 
 
-def _reason(error: Exception | None) -> str:
+def _answer_in(reply: Delivery) -> Any:
+    if reply.headers and reply.headers.get("Status") == "503":
+        raise Unanswered("JetStream is not available")
+    return json.loads(reply.data)
+
+
+def _reason(error: BaseException | None) -> str:
     if error is None:
         return "the connection was closed"
     if isinstance(error, ConnectionRefusedError):

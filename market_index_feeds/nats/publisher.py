@@ -177,7 +177,7 @@ class Publisher:
         unfinished = batch.unfinished
         if any(write.outcome is None for write in unfinished):
             await connection.state()  # raises NoBucket if it is gone
-            raise Unanswered("no stream stores the messages of the bucket")
+            raise Unanswered("no stream stores its messages")
         if unfinished:
             raise Contested("others wrote at the same time")
 

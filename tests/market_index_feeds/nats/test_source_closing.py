@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 
 from market_index import LiveIndex
 from market_index_feeds import (
@@ -105,31 +104,31 @@ class TestClosing:
     def test_closing_ends_the_opening_even_if_the_client_library_swallows_the_cancellation(
         self, store: Store, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
-        """`asyncio.wait_for` on Python 3.11 does that if the answer arrives at that moment."""
-        asked, swallowed, asked_again = Event(), Event(), Event()
-        request = Client.request
+        """`asyncio.wait_for` on Python 3.11 does that if the connection is made at that moment."""
+        connecting, swallowed, connecting_again = Event(), Event(), Event()
+        connect = Client.connect
 
-        async def swallowing(self: Client, *arguments: Any, **options: Any) -> Msg:
+        async def swallowing(self: Client, *arguments: Any, **options: Any) -> None:
             if swallowed.is_set():
-                asked_again.set()
+                connecting_again.set()
             else:
-                asked.set()
+                connecting.set()
                 try:
                     await asyncio.sleep(600)
                 except asyncio.CancelledError:
                     swallowed.set()
-            return await request(self, *arguments, **options)
+            await connect(self, *arguments, **options)
 
-        monkeypatch.setattr(Client, "request", swallowing)
+        monkeypatch.setattr(Client, "connect", swallowing)
         feed = open_feed(bucket)
         raised: list[str] = []
         starting = in_thread(lambda: raised.append(raised_in_thread(lambda: feed.start(live))))
-        assert asked.wait(DEADLINE_SECONDS)
+        assert connecting.wait(DEADLINE_SECONDS)
         feed.close()
         starting.join()
         assert "was closed while it was loaded" in raised[0]
         assert swallowed.is_set()
-        assert not asked_again.is_set()
+        assert not connecting_again.is_set()
 
     def test_closing_at_any_moment_leaves_no_thread(self, store: Store, bucket: str, live: LiveIndex):
         store.publish(*map(book, range(500)))

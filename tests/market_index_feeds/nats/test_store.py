@@ -205,7 +205,7 @@ class TestLimits:
         for _ in range(3):
             with pytest.raises(StoreError, match="maximum consumers limit reached"):
                 store.replace([book(1, 1)])
-        assert len(store._publisher._servers._connection._client._subs) == 2  # type: ignore[attr-defined]  # of replies and of answers
+        assert len(store._publisher._servers._connection._client._subs) == 1  # type: ignore[attr-defined]  # of replies
 
 
 class TestOthers:
