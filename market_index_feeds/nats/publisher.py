@@ -3,16 +3,15 @@
 Theory of operation
 ===================
 
-A write names its expected sequence: that of the last message of its key, as far as the publisher knows. The server
-stores the write only if that is still the last one (compare-and-set). So at most one of several writes with the same
-expected sequence is stored, and a write that arrives late never overwrites a newer one.
+A write names its expected sequence: that of the last message of its key, which is read if the publisher does not know
+it. The server stores the write only if that is still the last one (compare-and-set). So at most one of several writes
+with the same expected sequence is stored, and a write that arrives late never overwrites a newer one.
 
 Many writes are in flight at the same time. The publish of a write has one of these outcomes:
 
 - STORED, with its sequence; REJECTED, with the reason. Both are final.
-- CONTESTED: another publisher has changed the key since. The publisher reads the last message of the key, and publishes
-  the write again with its sequence. A record that depends on the last message, as a freshness with the stored as_of, is
-  `derived` from it again.
+- CONTESTED: another publisher has changed the key since. The last message is read, and the write published again. A
+  record that depends on the last message, as a freshness with the stored as_of, is `derived` from it again.
 - UNKNOWN: there was no reply, so the write may be stored, now or later. It is published again with the same expected
   sequence. If that is CONTESTED, and the last message has the content of the write, the write is STORED.
 
@@ -79,8 +78,9 @@ class StoredKey:
 class Publisher:
     """Writes to one bucket, from one task at a time.
 
-    `sequences` has the last known sequence of each key. `created` is the creation time of the bucket that was last read
-    as a whole, None before. `revision` is its last sequence, unless another publisher has written since.
+    `sequences` has the last sequence of each key, as far as it is known; 0 if there is no message. `created` is the
+    creation time of the bucket that was last read as a whole, None before. `revision` is its last sequence, unless
+    another publisher has written since.
     """
 
     def __init__(self, address: Address, target: str, wait: float, opening: RetryTimeouts = OPENING) -> None:
@@ -118,7 +118,8 @@ class Publisher:
 
     def has_all_keys(self, state: BucketState) -> bool:
         """Return whether a bucket has all keys that were read or written: it was not purged or created again."""
-        return state.created == self.created and state.keys >= len(self.sequences)
+        known = sum(sequence > 0 for sequence in self.sequences.values())
+        return state.created == self.created and state.keys >= known
 
     async def last(self, keys: Iterable[str]) -> dict[str, Message | None]:
         """Return the last message of each key."""
@@ -151,7 +152,7 @@ class Publisher:
             return watch
 
         watch = await self._servers.run(read, self._timeouts, lambda: len(stored))
-        self.sequences = {key: last.sequence for key, last in stored.items()}
+        self.sequences = dict.fromkeys(records, 0) | {key: last.sequence for key, last in stored.items()}
         self.created, self.revision = watch.stored.created, watch.revision
         return stored
 
@@ -172,7 +173,7 @@ class Publisher:
 
     async def _attempt(self, connection: BucketConnection, batch: WriteBatch) -> None:
         """Publish every unfinished write once. Raises a `Retryable` error unless all are final then."""
-        await self._read_contested(connection, batch)
+        await self._read_unknown(connection, batch.unfinished)
         await self._publish(connection, batch.unfinished)
         unfinished = batch.unfinished
         if any(write.outcome is None for write in unfinished):
@@ -181,11 +182,11 @@ class Publisher:
         if unfinished:
             raise Contested("others wrote at the same time")
 
-    async def _read_contested(self, connection: BucketConnection, batch: WriteBatch) -> None:
-        """Read the last message of contested keys: it may be the same write, whose first outcome was unknown."""
-        contested = {write.key: write for write in batch.unfinished if write.outcome is Outcome.CONTESTED}
-        for key, last in (await self._last(connection, contested)).items():
-            write = contested[key]
+    async def _read_unknown(self, connection: BucketConnection, writes: list[Write]) -> None:
+        """Read the last message of each key whose sequence is not known: it may be the write of an earlier attempt."""
+        unknown = {write.key: write for write in writes if write.key not in self.sequences}
+        for key, last in (await self._last(connection, unknown)).items():
+            write = unknown[key]
             if last is not None and key in self.unacknowledged and has_content_of(write.record, last):
                 self._store(write, last.sequence)
             elif write.derived is not None:
@@ -198,10 +199,7 @@ class Publisher:
         while remaining:
             some, remaining = remaining[:_MAX_REQUESTS], remaining[_MAX_REQUESTS:]
             found.update(zip(some, await asyncio.gather(*map(connection.last, some)), strict=True))
-        for key, last in found.items():
-            self.sequences.pop(key, None)
-            if last is not None:
-                self.sequences[key] = last.sequence
+        self.sequences.update((key, 0 if last is None else last.sequence) for key, last in found.items())
         return found
 
     async def _publish(self, connection: BucketConnection, writes: list[Write]) -> None:
@@ -240,7 +238,7 @@ class Publisher:
 
     async def _send(self, connection: BucketConnection, write: Write) -> Sent:
         value, headers = (b"", _DELETION) if write.record is None else (write.record.value, write.record.headers)
-        expected = str(self.sequences.get(write.key, 0))
+        expected = str(self.sequences[write.key])
         return await connection.publish(write.key, value, {**headers, _EXPECTED_HEADER: expected})
 
     def _record(self, write: Write, reply: Delivery) -> None:
@@ -252,6 +250,7 @@ class Publisher:
         except RequestRejected as error:
             if error.code in WRONG_SEQUENCE:
                 write.outcome = Outcome.CONTESTED
+                del self.sequences[write.key]
             elif error.code == TOO_LARGE and write.record is not None:
                 write.reject(str(error), "as many bytes as max_msg_size of the bucket allows")
             else:

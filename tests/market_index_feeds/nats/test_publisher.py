@@ -73,6 +73,7 @@ class TestLateWrites:
         url = f"{traced_server.url}/books"
         with open_store(url, wait=0.3) as store, open_store(url) as other:
             store.publish(book(1, 1))
+            store.retract(pair(2))  # it reads that there is none
             other.publish(book(3, 3))
             traced_server.stop()
             with pytest.raises(Unacknowledged, match=r"did not acknowledge 2 of 2 changes in 0\.3 seconds") as raised:
@@ -94,6 +95,7 @@ class TestLateWrites:
             gate.set()
             with open_store(f"nats://127.0.0.1:{port}/books", wait=0.3) as late:
                 late.publish(book(1, 1), book(2, 2), book(3, 3))
+                late.retract(pair(4), pair(5))  # it reads that there is none
                 gate.clear()
                 with pytest.raises(Unacknowledged):
                     late.publish(*(book(number, 8) for number in (1, 3, 4, 5)))
@@ -112,6 +114,7 @@ class TestLateWrites:
         url = f"{traced_server.url}/books"
         with open_store(url, wait=0.3) as store:
             store.publish(book(1, 1))
+            store.retract(pair(2))  # it reads that there is none
             traced_server.stop()
             with pytest.raises(Unacknowledged):
                 store.publish(book(2, 2))
@@ -133,6 +136,7 @@ class TestLateWrites:
 
         with open_store(url, wait=DEADLINE_SECONDS) as store:
             store.publish(book(1, 1))
+            store.retract(pair(2))  # it reads that there is none
             traced_server.stop()
             with monkeypatch.context() as waiting:
                 waiting.setattr(Future, "result", interrupt)
@@ -190,7 +194,7 @@ class TestAcknowledgements:
             own_server.kill()
 
         with open_store(f"{own_server.url}/books", wait=1) as store:
-            store.publish(book(2, 2))
+            store.publish(book(1, 3))
             own_server.stop()
             killing = in_thread(kill)
             with pytest.raises(Unacknowledged, match="did not acknowledge 1 of 1 changes in 1 seconds"):

@@ -36,7 +36,7 @@ from tests.waiting import DEADLINE_SECONDS, eventually, in_thread, raised_in_thr
 class TestClosing:
     def test_closing_does_not_wait_for_the_servers(self, own_server: nats.Server, sent: list[Write]):
         store = open_store(f"{own_server.url}/books", wait=600)
-        store.publish(book(2, 2))
+        store.publish(book(1, 3))
         own_server.stop()
         raised: list[str] = []
         writing = in_thread(lambda: raised.append(raised_in_thread(lambda: store.publish(book(1, 1)))))
