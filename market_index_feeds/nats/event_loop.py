@@ -6,10 +6,11 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import CancelledError, Future, wait
-from threading import Event, RLock, Thread
-from typing import Any, Final, TypeVar
+from threading import RLock, Thread
+from typing import Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
+Cleanup: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 PROGRESS_SECONDS: Final = 0.1
 
@@ -27,16 +28,13 @@ class EventLoop:
         # Reentrant: a signal handler may close the loop while this thread holds the lock.
         self._lock = RLock()
         self._is_closed = False
-        self._ended = asyncio.Event()
-        self._cleanup: Callable[[], Coroutine[Any, Any, None]] = _nothing
-        self._running = Event()
+        self._closing: asyncio.Future[Cleanup] = self._loop.create_future()
         self._thread = Thread(target=self._run, name=name, daemon=True)
         try:
             self._thread.start()
         except RuntimeError:
             self._loop.close()
             raise
-        self._running.wait()
 
     @property
     def is_ours(self) -> bool:
@@ -66,7 +64,7 @@ class EventLoop:
             future.cancel()
             raise
 
-    def close(self, cleanup: Callable[[], Coroutine[Any, Any, None]], seconds: float = CLOSE_SECONDS) -> None:
+    def close(self, cleanup: Cleanup, seconds: float = CLOSE_SECONDS) -> None:
         """Cancel the work that runs, run `cleanup`, then end the loop and its thread. Closing twice does no harm.
 
         A thread that has not ended after that time ends later. In a forked process `close` does nothing: the
@@ -74,15 +72,10 @@ class EventLoop:
         """
         if not self.is_ours:
             return
-
-        def end() -> None:
-            self._cleanup = cleanup
-            self._ended.set()
-
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
-                self._loop.call_soon_threadsafe(end)
+                self._loop.call_soon_threadsafe(self._closing.set_result, cleanup)
         self._thread.join(seconds)
 
     async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
@@ -96,18 +89,16 @@ class EventLoop:
 
     def _run(self) -> None:
         try:
-            self._loop.run_until_complete(self._until_ended())
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._until_closed())
         finally:
             # Unlike asyncio.run(), do not wait for pending name look-ups.
             self._loop.close()
 
-    async def _until_ended(self) -> None:
-        self._running.set()
-        await self._ended.wait()
+    async def _until_closed(self) -> None:
+        cleanup = await self._closing
         # Cancel only the work first: its calls of the library, and the cleanup, need the tasks of the library.
         await _cancel(self._work)
-        await self._cleanup()
+        await cleanup()
         await _cancel(asyncio.all_tasks() - {asyncio.current_task()})
 
 
@@ -115,7 +106,3 @@ async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _nothing() -> None:
-    """Do nothing: the cleanup until `close` names one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from nats.aio.client import Client
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, Store
@@ -120,3 +121,31 @@ def test_the_message_does_not_depend_on_the_order_of_the_servers():
 
     expected = "; ".join(f"nats://127.0.0.1:{port}: connection refused" for port in ports)
     assert asyncio.run(work()) == {expected}
+
+
+def test_a_late_reply_is_not_taken_for_that_of_a_later_message(store: Store, bucket: str, nats_server: nats.Server):
+    async def work() -> None:
+        servers = BucketServers(Address.parse(bucket))
+        connection = await servers.connect()
+
+        async def reply(client: Client) -> None:
+            await client.publish(f"{connection._inbox}.77", b'{"seq": 1}')
+
+        await asyncio.to_thread(nats.plain, nats_server, reply)
+        assert (await connection.state()).last_sequence == 0
+        await servers.disconnect()
+
+    asyncio.run(work())
+
+
+def test_nothing_is_sent_over_a_closed_connection(store: Store, bucket: str):
+    async def work() -> None:
+        servers = BucketServers(Address.parse(bucket))
+        connection = await servers.connect()
+        await connection.close()
+        with pytest.raises(Unreachable, match="the connection was closed"):
+            await connection.state()
+        assert await servers.connect() is not connection
+        await servers.disconnect()
+
+    asyncio.run(work())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,8 @@ from market_index_feeds import (
 )
 from market_index_feeds.nats import records as nats_records
 from market_index_feeds.nats.bucket import configuration
+from market_index_feeds.nats.connection import BucketConnection
+from market_index_feeds.nats.errors import Unreachable
 from market_index_feeds.nats.publisher import MAX_IN_FLIGHT
 from market_index_feeds.nats.records import key_of
 from market_index_feeds.nats.writes import Write
@@ -178,6 +182,25 @@ class TestAcknowledgements:
             resuming.join()
             assert receipt.revision == store.revision == 4
             assert spots(open_feed(url).read()) == {1: "2"}
+
+    def test_a_write_with_a_reply_is_not_written_again_if_the_connection_ends(
+        self, store: Store, sent: list[Write], monkeypatch: pytest.MonkeyPatch
+    ):
+        wait_for = BucketConnection.wait_for
+        failures = [Unreachable("the connection was closed")]
+
+        async def failing(self: BucketConnection, future: asyncio.Future[Any], seconds: float) -> None:
+            are_writes = len(self._replies) > 1
+            await wait_for(self, future, seconds)
+            if failures and are_writes:
+                raise failures.pop()
+
+        store.replace([book(1), book(2)])
+        sent.clear()
+        monkeypatch.setattr(BucketConnection, "wait_for", failing)
+        assert store.publish(book(1, 1), book(2, 1)).published == 2
+        assert not failures
+        assert [write.key for write in sent].count(key_of(pair(1))) == 1
 
     def test_a_write_that_was_never_sent_is_not_unacknowledged(self, own_server: nats.Server):
         with open_store(f"{own_server.url}/books", wait=0.5) as store:
