@@ -51,7 +51,7 @@ from market_index_feeds.nats.errors import (
     Unanswered,
 )
 from market_index_feeds.nats.records import Record, has_content_of, pair_of
-from market_index_feeds.nats.watch import Watch, WatchState
+from market_index_feeds.nats.watch import Watch
 from market_index_feeds.nats.writes import Outcome, Write, WriteBatch
 from market_index_feeds.store import StoreBusy, StoreError, Unacknowledged
 
@@ -138,17 +138,16 @@ class Publisher:
         """
         stored: dict[str, StoredKey] = {}
 
+        def add(messages: list[Message]) -> None:
+            for message in messages:
+                is_same = has_content_of(records.get(message.key), message)
+                stored[message.key] = StoredKey(message.sequence, message.value is None, is_same)
+
         async def read(connection: BucketConnection) -> Watch:
             stored.clear()
             watch = await Watch.open(connection)
-            try:
-                while watch.state is not WatchState.IN_SYNC:
-                    for message in await watch.next():
-                        record = records.get(message.key)
-                        is_same = has_content_of(record, message)
-                        stored[message.key] = StoredKey(message.sequence, message.value is None, is_same)
-            finally:
-                await watch.close()
+            await watch.read_all(add)
+            await watch.close()
             return watch
 
         watch = await self._servers.run(read, self._timeouts, lambda: len(stored))
@@ -199,7 +198,7 @@ class Publisher:
         while remaining:
             some, remaining = remaining[:_MAX_REQUESTS], remaining[_MAX_REQUESTS:]
             found.update(zip(some, await asyncio.gather(*map(connection.last, some)), strict=True))
-        self.sequences.update((key, 0 if last is None else last.sequence) for key, last in found.items())
+        self.sequences |= {key: 0 if last is None else last.sequence for key, last in found.items()}
         return found
 
     async def _publish(self, connection: BucketConnection, writes: list[Write]) -> None:

@@ -23,7 +23,7 @@ from market_index_feeds.nats.connection import OPENING, BucketConnection, Bucket
 from market_index_feeds.nats.errors import BUCKET_ERRORS, Lost, shown_text
 from market_index_feeds.nats.event_loop import EventLoop
 from market_index_feeds.nats.records import FRESHNESS_KEY, Statement, book_of, key_of, pair_of, statement_of
-from market_index_feeds.nats.watch import Watch, WatchState
+from market_index_feeds.nats.watch import Watch
 from market_index_feeds.opened import shown_name
 
 Identity: TypeAlias = tuple[int, int]
@@ -240,12 +240,7 @@ async def _read(connection: BucketConnection, contents: _Contents) -> Watch:
     """Read the bucket from the start, and return the watch once it is in sync."""
     watch = await Watch.open(connection)
     contents.restart(watch.stored.length)
-    try:
-        while watch.state is not WatchState.IN_SYNC:
-            contents.add(await watch.next())
-    except BaseException:
-        await watch.close()
-        raise
+    await watch.read_all(contents.add)
     return watch
 
 

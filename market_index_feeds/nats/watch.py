@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from time import monotonic
@@ -126,6 +127,15 @@ class Watch:
     def is_complete(self) -> bool:
         """Whether the delivered books are those of one moment: the messages after each gap have been delivered."""
         return self._gaps == self._closed_gaps
+
+    async def read_all(self, add: Callable[[list[Message]], object]) -> None:
+        """Call `add` with the messages until everything stored was delivered. If that fails, the watch is closed."""
+        try:
+            while self.state is not WatchState.IN_SYNC:
+                add(await self.next())
+        except BaseException:
+            await self.close()
+            raise
 
     async def next(self) -> list[Message]:
         """Wait for new messages and return them: none after a comparison that found no difference.
