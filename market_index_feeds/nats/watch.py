@@ -14,7 +14,8 @@ delivered with the state that the servers report, every `CHECK_SECONDS`:
 - IN_SYNC: the last comparison found that everything stored was delivered. Changes are delivered meanwhile; only the
   next comparison shows whether one is missing.
 - ENDED: the watch delivers no more, and `next` raises the reason. `Lost`: the deliveries differ from the bucket, and
-  will not become equal. A new watch reads the bucket from the start. Any other error: the server cannot be asked.
+  will not become equal. A new watch reads the bucket from the start. Any other error: the server cannot be asked, as
+  after the end of the connection.
 
 A comparison first waits until the deliveries reach the last sequence that the servers report. Then the numbers of keys
 must be equal; since every stored key was delivered, they are the same keys. The servers may answer for different
@@ -120,7 +121,6 @@ class Watch:
             await connection.unsubscribe(subscription)
             raise
         watch._comparing = asyncio.create_task(watch._compare_repeatedly())
-        connection.ended.add_done_callback(watch._on_connection_ended)
         return watch
 
     @property
@@ -161,7 +161,6 @@ class Watch:
 
     async def close(self) -> None:
         """Stop watching."""
-        self._connection.ended.remove_done_callback(self._on_connection_ended)
         self._comparing.cancel()
         await self._connection.unsubscribe(self._subscription)
 
@@ -265,9 +264,6 @@ class Watch:
         while self._first_sequences and self._first_sequences[0] <= state.last_sequence:
             self._first_sequences.popleft()
         return len(self._keys) - len(self._first_sequences) == state.keys
-
-    def _on_connection_ended(self, _: asyncio.Future[None]) -> None:
-        self._end(self._connection.error())
 
     def _end(self, error: Exception) -> None:
         """Record why the watch ends, unless it has ended before."""
