@@ -131,7 +131,7 @@ class Store(Closeable):
         Raises `StoreError`, `InvalidFreshness`, and `InvalidOrderBook` if a book is not an order book.
         """
         pairs = set(map(_require_pair, retract))
-        checked = [require_book(book) for book in books]
+        checked = [_require_book(book) for book in books]
         pairs -= {book.pair for book in checked}
         is_given = as_of is not None or freshness is not None
         return self._update(checked, pairs, _given(as_of, freshness) if is_given else None)
@@ -155,7 +155,7 @@ class Store(Closeable):
         Raises `StoreError`, `InvalidFreshness`, and `InvalidOrderBook` if a book is not an order book.
         """
         pairs = None if retract is None else frozenset(map(_require_pair, retract))
-        return self._replace([require_book(book) for book in books], pairs, _given(as_of, freshness))
+        return self._replace([_require_book(book) for book in books], pairs, _given(as_of, freshness))
 
     @property
     @abstractmethod
@@ -198,7 +198,7 @@ def _require_pair(pair: Pair) -> Pair:
     return pair
 
 
-def require_book(book: OrderBook) -> OrderBook:
+def _require_book(book: OrderBook) -> OrderBook:
     """Return the book. Raises `InvalidOrderBook` if it is not an `OrderBook`."""
     if type(book) is not OrderBook:
         raise InvalidOrderBook(f"book must be an OrderBook, got {type(book).__name__}: {safe_repr(book)}")

@@ -31,7 +31,6 @@ from market_index_feeds.store import (
     Store,
     StoreBusy,
     StoreError,
-    require_book,
     shown_pairs,
     too_large,
 )
@@ -108,13 +107,13 @@ class NatsStore(Store):
         published, retracted = batch.written & records.keys(), batch.written & stored
         return self._receipt(batch, Receipt(revision, len(published), len(retracted)))
 
-    def _replace(self, books: Iterable[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
+    def _replace(self, books: list[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
         """Make these books the whole content of the bucket.
 
-        Each book is a change of its own: first the new books, then the retracted pairs. The books are held in memory,
-        deflated, until all are read. Keys that name no pair are not changed.
+        Each book is a change of its own: first the new books, then the retracted pairs. Keys that name no pair are not
+        changed.
         """
-        records = _records(map(require_book, books))
+        records = _records(books)
         with self._locked() as run:
             stored = run(self._publisher.read_all(records))
             last_sequence, created = self._publisher.revision, self._publisher.created
