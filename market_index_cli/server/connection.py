@@ -104,6 +104,8 @@ class LimitedConnection(HttpToolsProtocol):
     """
 
     # In `__dict__` there would be more than 30 attributes, with those of uvicorn, and each access would take longer.
+    cycle: RequestResponseCycle | None  # type: ignore[assignment]  # in uvicorn, it is None before the first request
+
     __slots__ = ("_limits", "_phase", "_received", "_rejection", "_running", "_waiting")
 
     def __init__(self, *args: Any, limits: ClientLimits, waiting: Waiting, **options: Any) -> None:
@@ -139,7 +141,7 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
         # Requests that were not started refer to the connection, and such cycles might never be freed: see `pauses`.
         self.pipeline.clear()
-        self.cycle = None  # type: ignore[assignment]  # as in uvicorn
+        self.cycle = None
 
     def data_received(self, data: bytes) -> None:
         """Pass data to the parser, up to the limit."""

@@ -52,9 +52,9 @@ class WriterLock:
 
     def close(self) -> None:
         """Close the lock file. It stays on disk."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        os.close(self._descriptor)
+        self._descriptor = -1
+        _LOCKS.discard(self)
 
 
 def _open(path: Path, store: os.stat_result) -> int:

@@ -9,7 +9,6 @@ import sqlite3
 import stat
 from collections.abc import Generator, Hashable
 from contextlib import closing, contextmanager
-from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -109,9 +108,8 @@ class SqliteSource(Source):
     ) -> Generator[Update, None, None]:
         """Yield updates until the file changes in a way that requires a new connection."""
         version = written = None
-        for poll in count():
-            if stop.is_set():
-                return
+        polls = 0
+        while not stop.is_set():
             now = connection.sqlite.execute(_VERSION).fetchone()
             if now != version:
                 written = self._written()
@@ -121,10 +119,11 @@ class SqliteSource(Source):
                     return
                 yield update
                 self._position, self._file, version = position, connection.files.store, now
-            elif poll % POLLS_PER_CHECK == 0:
+            elif polls % POLLS_PER_CHECK == 0:
                 if not connection.is_in_place or self._written() != written:
                     return
                 yield Update()
+            polls += 1
             stop.wait(POLL_SECONDS)
 
     def _written(self) -> tuple[int, int]:

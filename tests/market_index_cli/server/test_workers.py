@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from threading import Event, Thread
 from typing import Self
@@ -240,6 +243,24 @@ def test_a_worker_that_ends_is_replaced_a_while_after_its_start(caplog: pytest.L
     first, second, *_ = caplog.records
     assert "ended (exit code 0); starting another" in first.message
     assert second.created - first.created >= 1.5
+
+
+def test_a_worker_that_ends_is_not_replaced_before_its_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    polls: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        if not multiprocessing.active_children():
+            polls.append(seconds)
+        if len(polls) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(seconds)
+
+    monkeypatch.setattr(workers, "sleep", sleep)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert workers.supervise(serve_and_end, listener, 1, DEADLINE_SECONDS, restart_seconds=inf) == 0
+    assert caplog.records == []
 
 
 def fail(_: socket.socket, __: Callable[[], object]) -> None:
