@@ -85,10 +85,10 @@ class Store(Closeable):
     """A store, opened for publishing. Open it with `open_store`, and close it when done.
 
     In a file, each call is one atomic change: if it raises `StoreError`, nothing is written, unless the message says
-    that the change was written or may be lost because files were removed meanwhile. In a bucket, each book is a change
-    of its own: all are stored when the call returns, and some may be stored when it raises. `BooksRejected` is an
-    exception to both: everything else is stored. Any thread may call; calls take turns. `target` is the name that the
-    store was opened by, without credentials.
+    that the change may be lost because files were removed meanwhile: then it may be stored. In a bucket, each book is a
+    change of its own: all are stored when the call returns, and some may be stored when it raises. `BooksRejected` is
+    an exception to both: everything else is stored. Any thread may call; calls take turns. `target` is the name that
+    the store was opened by, without credentials.
     """
 
     def __init__(self, target: str) -> None:

@@ -46,7 +46,6 @@ NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
     "make test": "runs these tests",
     "node show.mjs http://127.0.0.1:8000/": "needs node; run by test_clients.py if it is installed",
-    "pip install 'market-index[server,nats]'": "needs the package index; `make wheel` installs every extra",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
     "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
 }

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
 from market_index.errors import safe_repr
 
-_HOST: Final = r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])"
-_ORIGIN: Final = rf"http://{_HOST}(?!:80$)(?::[0-9]+)?|https://{_HOST}(?!:443$)(?::[0-9]+)?"
+_NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.ASCII).fullmatch
+_IPV6: Final = re.compile(r"\[([0-9a-f:.]+)\]").fullmatch
+_ORIGIN: Final = re.compile(r"(https?)://(.+?)(?::([1-9][0-9]{0,4}))?", re.ASCII).fullmatch
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
+_MAX_PORT: Final = 65535
 
 
 def read_host(text: str) -> str:
-    """Return the host in lower case: a name, or an address, with brackets for IPv6.
+    """Return the host as browsers send it: a name in lower case, or an address, that of IPv6 shortened and in brackets.
 
-    >>> read_host("Example.com"), read_host("127.0.0.1"), read_host("[::1]")
+    >>> read_host("Example.com"), read_host("127.0.0.1"), read_host("[0:0::1]")
     ('example.com', '127.0.0.1', '[::1]')
     >>> read_host("example.com:8000")
     Traceback (most recent call last):
@@ -24,8 +29,11 @@ def read_host(text: str) -> str:
         ValueError: it is neither.
     """
     host = text.lower()
-    if re.fullmatch(_HOST, host):
+    if _NAME(host):
         return host
+    if found := _IPV6(host):
+        with suppress(AddressValueError):
+            return f"[{IPv6Address(found[1])}]"
     examples = "such as example.com or [::1]"
     raise ValueError(f"a host must be a name or an address without a port, {examples}, got {safe_repr(text)}")
 
@@ -42,6 +50,11 @@ def read_origin(text: str) -> str:
     Raises:
         ValueError: browsers do not send this text as an origin.
     """
-    if text == "*" or re.fullmatch(_ORIGIN, text):
+    if text == "*":
         return text
+    if found := _ORIGIN(text):
+        scheme, host, port = found.groups()
+        with suppress(ValueError):
+            if read_host(host) == host and port != _DEFAULT_PORTS[scheme] and int(port or 0) <= _MAX_PORT:
+                return text
     raise ValueError(f"an origin must be as browsers send it, such as https://example.com, got {safe_repr(text)}")

@@ -256,5 +256,6 @@ def require_total(total: int, stored: int | None) -> None:
         raise Unusable(
             "rows are missing, or belong to another file: the log (-wal) beside it may belong to the file that was "
             "there before; replace the file by a valid copy, and remove the log; if another program deleted rows, "
-            "end all processes that have it open, then publish all books with --replace"
+            "end all processes that have it open, move its log into it (PRAGMA wal_checkpoint(TRUNCATE)), then publish "
+            "all books with --replace"
         )

@@ -65,7 +65,7 @@ version. A dict has no order. A framework that caches encoded responses would be
 ## Compared with bounds
 
 Each bound does only what no program can avoid: it sends prebuilt bytes, parses JSON without checking it, appends to a
-file, or passes values through NATS without encoding or validation. No program with the same promises reaches it.
+file, or passes values through NATS without encoding or validation. Few programs with the same promises reach it.
 
 ![Share of the bound that is reached.](bounds.svg)
 

@@ -9,10 +9,15 @@ from market_index_cli.server.origins import read_host, read_origin
 
 @pytest.mark.parametrize(
     "host",
-    ["page.example", "localhost", "127.0.0.1", "xn--nxasmq6b.example", "a_b-c.example", "[::1]", "[::ffff:1.2.3.4]"],
+    ["page.example", "localhost", "127.0.0.1", "xn--nxasmq6b.example", "a_b-c.example", "[::1]", "[2001:db8::1]"],
 )
 def test_a_host_is_accepted_in_either_letter_case(host: str):
     assert read_host(host) == read_host(host.upper()) == host
+
+
+@pytest.mark.parametrize("text", ["[0:0:0:0:0:0:0:1]", "[0:0::1]", "[0000::0001]"])
+def test_an_address_is_shortened_as_browsers_do(text: str):
+    assert read_host(text) == "[::1]"
 
 
 NO_HOSTS = (
@@ -23,6 +28,8 @@ NO_HOSTS = (
     "::1]",
     "[page.example]",
     "[]",
+    "[:::]",
+    "[1::2::3]",
     "[fe80::1%eth0]",
     "http://page.example",
     "page.example/",
@@ -71,6 +78,10 @@ def test_an_origin_as_browsers_send_it_is_accepted(origin: str):
         "https://page.example:443",
         "http://page.example:80",
         "https://page.example:port",
+        "https://page.example:0443",
+        "https://page.example:0",
+        "https://page.example:99999",
+        "http://[0:0::1]",
         "https://page.example:",
         "https://page.example\n",
         "https://me:secret@page.example",
