@@ -30,8 +30,8 @@ Examples:
 
 \b
 Exit codes: 0 all was published, 1 it was interrupted, 2 wrong usage, {EXIT_FEED} BOOKS or STORE cannot be opened,
-read or written, {EXIT_REJECTED} a line was rejected or not committed, the state of the orders is unknown, or BOOKS has
-no order book for --replace or --as-of.""",
+read or written, {EXIT_REJECTED} a line was rejected or not committed, a book is too large, the state of the orders is
+unknown, or BOOKS has no order book for --replace or --as-of.""",
 )
 @STORE
 @click.argument("books", metavar="[BOOKS]", required=False)
