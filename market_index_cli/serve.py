@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Final
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
 from market_index_cli.options import BLOCKS, HISTORY_HELP, Host, Origin, Seconds
 
-# Each option of `serve` is also read from the environment: --max-age from MARKET_INDEX_MAX_AGE.
-_option: Final = partial(click.option, show_envvar=True)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _option(name: str, *names: str, **attributes: Any) -> Callable[[Command], Command]:
+    """Return an option that is also read from the environment: `--max-age` from MARKET_INDEX_MAX_AGE."""
+    variable = name.partition("/")[0].removeprefix("--").replace("-", "_").upper()
+    return click.option(name, *names, envvar=f"MARKET_INDEX_{variable}", show_envvar=True, **attributes)
 
 
 @click.command(
     short_help="Serve FEED over HTTP.",
-    context_settings={"auto_envvar_prefix": "MARKET_INDEX", "show_default": True},
+    context_settings={"show_default": True},
     epilog=f"""\b
 Examples:
   market-index serve market.db --workers 2
@@ -82,7 +87,6 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "cors_origins",
     multiple=True,
     metavar="ORIGIN",
-    envvar="MARKET_INDEX_CORS_ORIGIN",
     type=Origin(),
     help="Allow web pages of ORIGIN, such as https://example.com, to read the API; * for any. Can be given more than "
     "once.",
@@ -92,7 +96,6 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "allowed_hosts",
     multiple=True,
     metavar="HOST",
-    envvar="MARKET_INDEX_ALLOWED_HOST",
     type=Host(),
     help="Reject requests whose Host field names another host than HOST; any port is allowed. Can be given more than "
     "once. By default any host is allowed.",

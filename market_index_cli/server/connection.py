@@ -247,7 +247,10 @@ class LimitedConnection(HttpToolsProtocol):
     def _reject(self, status: int, message: str) -> None:
         """Reject the current request. Its error is sent after the responses to the requests before it."""
         self._rejection = status, message
-        if self._phase is not _ANSWERING:
+        if self._phase is _ANSWERING:
+            # So that more data does not end the connection before the response is sent.
+            self.flow.pause_reading()
+        else:
             self._send_rejection(status, message)
 
     def _send_rejection(self, status: int, message: str) -> None:

@@ -64,12 +64,17 @@ class BaseUrl:
     @classmethod
     def parse(cls, text: str) -> BaseUrl:
         """Parse a base URL. Raises `ValueError` if it is not one."""
-        parts = urlsplit(text)
-        host = parts.hostname or ""
-        if not _IS_HOST(host) or parts.port == 0 or parts.username is not None or parts.query or parts.fragment:
-            raise ValueError("it must be the base URL of a service, such as http://127.0.0.1:8000")
+        error = ValueError("it must be the base URL of a service, such as http://127.0.0.1:8000")
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname or "", parts.port
+        except ValueError:
+            # Its text may show a part of a password.
+            raise error from None
+        if not _IS_HOST(host) or port == 0 or parts.username is not None or parts.query or parts.fragment:
+            raise error
         is_https = parts.scheme == "https"
-        return cls(is_https, host, parts.port or (443 if is_https else 80), parts.path.rstrip("/"))
+        return cls(is_https, host, port or (443 if is_https else 80), parts.path.rstrip("/"))
 
 
 @frozen
@@ -128,7 +133,8 @@ class Exchange:
         self._is_ended = True
         if self._socket is not None:
             with suppress(OSError):  # the peer has already closed it
-                self._socket.shutdown(SHUT_RDWR)
+                # Not the method of an `SSLSocket`: it ends TLS first, so a request being sent would become plain text.
+                socket.shutdown(self._socket, SHUT_RDWR)
 
     def run(self, connection: HTTPConnection) -> None:
         """Set the outcome. The connection is closed, unless it can be used again."""

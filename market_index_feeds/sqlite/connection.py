@@ -3,8 +3,8 @@
 SQLite finds the log (`-wal`) and the index of the log (`-shm`) by their names. It opens the index once per process, and
 later connections share it, even if it was deleted. A process with a deleted index does not see what others write into
 the log, and overwrites it. So the identities of the three files are recorded when a process first opens a store. Each
-connection compares them with those of the files on disk: a publisher before and after each change, a reader after each
-read.
+connection compares them with those of the files on disk: a publisher before and after each change, a feed that follows
+the store after each read.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import os
 import sqlite3
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Final, Literal, TypeAlias
-from weakref import WeakSet
 
 from attrs import frozen
 
@@ -37,7 +36,7 @@ class Files:
 def _identity(path: Path) -> Identity | None:
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except OSError:  # also if the folder is gone, or is no folder any more
         return None
     return status.st_dev, status.st_ino
 
@@ -53,15 +52,21 @@ class StoreConnection:
         self._path = path.absolute()
         resolved = os.path.realpath(path)
         self._log, self._index = Path(f"{resolved}-wal"), Path(f"{resolved}-shm")
-        with _OPENING, ExitStack() as stack:
+        self._process = os.getpid()
+        self._opening = _OPENING.setdefault(resolved, RLock())
+        with self._opening, ExitStack() as stack:
             store = _identity(self._path)
             self.sqlite: sqlite3.Connection = _connect(self._path, mode, wait)
             stack.callback(self._close_without_checkpoint)
             self.sqlite.text_factory = bytes
-            # The first read opens the log and the index. The log may contain a later schema than the file.
-            require_schema(self.sqlite.execute("PRAGMA user_version").fetchone()[0])
+            # Checked again: the log may contain a later schema than the file.
+            require_schema(self.sqlite.execute(_FIRST_READ).fetchone()[0])
+            if mode == "rw":
+                # A copy of a store may have another journal.
+                self.sqlite.execute("PRAGMA journal_mode = WAL")
+                self.sqlite.execute(_FIRST_READ).fetchone()
             files = self._files_on_disk()
-            self.files: Files = next((one.files for one in _OPEN if one.files.store == store), files)
+            self.files: Files = next((one.files for one in list(_OPEN) if one.files.store == store), files)
             if files.store != store or files != self.files:
                 raise Unusable(
                     f"it, its log ({path.name}-wal) or its index (-shm) was deleted or replaced while this process "
@@ -76,12 +81,14 @@ class StoreConnection:
         return self._files_on_disk() == self.files
 
     def close(self, *, checkpoint: bool = True) -> None:
-        """Close the connection.
+        """Close the connection. Closing twice does no harm. In a forked process it does nothing.
 
         If it is the last one, SQLite copies the log into the file, unless the connection is read-only. With another
         index or log, that may overwrite changes of others, so then it is prevented.
         """
-        with _OPENING:
+        if os.getpid() != self._process:
+            return
+        with self._opening:
             if checkpoint and self.is_in_place:
                 self.sqlite.close()
             else:
@@ -98,14 +105,20 @@ class StoreConnection:
             if self._path.is_file():
                 with closing(_connect(self._path, "ro", 0)) as last:
                     with suppress(sqlite3.Error):  # it locks the file even if the log cannot be read
-                        last.execute("PRAGMA user_version").fetchone()
+                        last.execute(_FIRST_READ).fetchone()
                     self.sqlite.close()
 
 
-_OPENING: Final = Lock()
-"""Held while a connection is opened or closed: whether SQLite opens the index depends on the other connections."""
+_FIRST_READ: Final = "PRAGMA user_version"
+"""Opens the log and the index."""
 
-_OPEN: Final[WeakSet[StoreConnection]] = WeakSet()
+_OPENING: Final[dict[str, RLock]] = {}
+"""Locks by path, held while a connection is opened or closed: SQLite opens the index with the first connection.
+
+Reentrant, because the garbage collector may close a connection while this thread opens another one.
+"""
+
+_OPEN: Final[set[StoreConnection]] = set()
 """The open connections of this process."""
 
 

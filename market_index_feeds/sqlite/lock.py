@@ -51,10 +51,10 @@ class WriterLock:
                 _unlock(self._descriptor)
 
     def close(self) -> None:
-        """Close the lock file. It stays on disk."""
-        os.close(self._descriptor)
-        self._descriptor = -1
-        _LOCKS.discard(self)
+        """Close the lock file. It stays on disk. Closing twice does no harm."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def _open(path: Path, store: os.stat_result) -> int:

@@ -22,7 +22,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -31,8 +31,6 @@ from market_index.freshness import UNKNOWN, format_time, parse_time
 from market_index_feeds.sqlite.file import Unusable
 from market_index_feeds.sqlite.rows import DIGEST_BYTES, digest_if_valid, digest_of, pair_of
 from market_index_feeds.store import published_now
-
-Item = TypeVar("Item")
 
 MAX_RUNS: Final = 1000
 """How many runs a file keeps. A follower of an older run reads the whole file again."""
@@ -136,7 +134,7 @@ class Change:
     def put(self, bodies: Mapping[str, bytes | None]) -> None:
         """Store the JSON of books under their pairs; None retracts the pair."""
         revision = self.revision
-        for some in batches(bodies):
+        for some in _batches(bodies):
             before = self.connection.execute(f"{DIGESTS} WHERE {_is_one_of(some)}", some)
             self.total -= sum_of(digest for (digest,) in before)
             rows = [_row(pair, revision, bodies[pair]) for pair in some]
@@ -144,14 +142,14 @@ class Change:
             self.connection.executemany(_PUT, rows)
 
     def differing(self, bodies: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Return those bodies, at most a batch, that are not stored under their pairs in a valid row."""
-        rows = self.connection.execute(f"{_ROWS} WHERE {_is_one_of(bodies)}", list(bodies)).fetchall()
-        equal = {
-            text
-            for text, revision, digest, body in rows
-            if body == bodies[str(text, "ascii")] and digest == digest_if_valid(revision, body)
-        }
-        return {pair: body for pair, body in bodies.items() if pair.encode("ascii") not in equal}
+        """Return those bodies that are not stored under their pairs in a valid row."""
+        found = dict(bodies)
+        for some in _batches(bodies):
+            for text, revision, digest, body in self.connection.execute(f"{_ROWS} WHERE {_is_one_of(some)}", some):
+                pair = str(text, "ascii")
+                if body == bodies[pair] and digest == digest_if_valid(revision, body):
+                    del found[pair]
+        return found
 
     def drop_others(self, named: Container[Pair], retract: Container[Pair] | None) -> tuple[frozenset[Pair], int]:
         """Retract the pairs that are not `named`: all, or those to `retract`. Return the others, and how many were."""
@@ -183,7 +181,7 @@ class Change:
             )
 
 
-def batches(pairs: Iterable[Item]) -> Iterator[list[Item]]:
+def _batches(pairs: Iterable[str]) -> Iterator[list[str]]:
     """Yield as many pairs at a time as one query names."""
     remaining = iter(pairs)
     while some := list(islice(remaining, _PAIRS_PER_BATCH)):

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import RLock
 from time import monotonic
 from typing import Final, Literal, TypeAlias
+from weakref import finalize
 
 from market_index import Freshness, OrderBook, Pair, wire
 from market_index.errors import safe_repr
@@ -21,7 +22,6 @@ from market_index_feeds.sqlite.lock import Busy, WriterLock
 from market_index_feeds.sqlite.revisions import (
     Change,
     Position,
-    batches,
     last_run,
     require_total,
     sum_of_index,
@@ -91,12 +91,13 @@ class SqliteStore(Store):
                     # It may be the log of a previous file, which SQLite would copy into this one.
                     require_total(sum_of_rows(connection), run.total)
             connection.create_function("digest_of", 2, digest_if_valid, deterministic=True)
-            connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             # A negative size is in KiB.
             connection.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
             stack.pop_all()
         self._open = opened
+        # The destructor of SQLite's connection would copy the log by any index.
+        self._finalizer = finalize(self, _close, opened, self._writer_lock)
 
     @property
     def revision(self) -> int:
@@ -123,8 +124,7 @@ class SqliteStore(Store):
                     if opened.is_in_place:
                         _set_timeout(opened.sqlite, wait)
                         opened.sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                opened.close()
-                self._writer_lock.close()
+                self._finalizer()
 
     def _update(self, books: list[OrderBook], retract: set[Pair], freshness: Freshness | None) -> Receipt:
         fitting, rejected = rows_of(books)
@@ -138,17 +138,11 @@ class SqliteStore(Store):
 
     def _replace(self, books: list[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
         """Make these books the content of the store, in one change."""
-        named = {book.pair: book for book in books}
-        rejected = set[Pair]()
-        published = 0
+        fitting, rejected = rows_of(books)
         with self._change(freshness) as change:
-            for some in batches(named.values()):
-                fitting, some_rejected = rows_of(some)
-                rejected |= some_rejected
-                changed = change.differing(fitting)
-                change.put(changed)
-                published += len(changed)
-            kept, dropped = change.drop_others(named, retract)
+            changed = change.differing(fitting)
+            change.put(changed)
+            kept, dropped = change.drop_others({book.pair for book in books}, retract)
             if kept:
                 change.freshness = change.freshness.without_as_of()
             outdated = _outdated(change, rejected)
@@ -157,14 +151,14 @@ class SqliteStore(Store):
             # Computed again, which repairs a sum that was wrong before.
             change.total = sum_of_rows(change.connection)
             revision = change.revision
-            if not (published or dropped or change.differs):
+            if not (changed or dropped or change.differs):
                 change.connection.execute("ROLLBACK")
                 revision -= 1
                 self._expected_position = change.run_before.position
         self._outdated = outdated
         if self._expected_position is None or self._expected_position.revision != revision:
             self._expected_position = self._own_position
-        return self._receipt(Receipt(revision, published, dropped, kept), rejected)
+        return self._receipt(Receipt(revision, len(changed), dropped, kept), rejected)
 
     def _receipt(self, receipt: Receipt, rejected: Collection[Pair]) -> Receipt:
         """Return the receipt. Raises `BooksRejected` with it if the books of some pairs were too large."""
@@ -242,6 +236,11 @@ class SqliteStore(Store):
                 f"{self.target}, its log (-wal) or its index (-shm) was deleted or replaced {when}; "
                 "close the store and open it again"
             )
+
+
+def _close(opened: StoreConnection, writer_lock: WriterLock) -> None:
+    opened.close()
+    writer_lock.close()
 
 
 def _outdated(change: Change, pairs: Iterable[Pair]) -> set[Pair]:

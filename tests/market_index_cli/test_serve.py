@@ -254,6 +254,11 @@ def test_flags_are_read_from_the_environment_too(tmp_path: Path):
         eventually(lambda: '"GET /trading-view/pair-list HTTP/1.1" 200' in command.stderr)
 
 
+def test_an_error_names_the_variable_that_has_the_wrong_value():
+    done = invoke("serve", SAMPLE, MARKET_INDEX_MAX_AGE="soon")
+    assert (done.returncode, "'--max-age' (env var: 'MARKET_INDEX_MAX_AGE'): 'soon'" in done.stderr) == (2, True)
+
+
 def test_requests_are_not_logged_by_default(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0) as command:
         assert command.service.pair_list().status == 200

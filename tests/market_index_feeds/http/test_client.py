@@ -327,6 +327,17 @@ class TestConnections:
 
 
 class TestTls:
+    def test_the_end_of_an_exchange_does_not_end_its_encryption(self):
+        """Otherwise a request that is being sent at that moment would be sent in plain text."""
+        near, far = socket.socketpair()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        with far, context.wrap_socket(near, do_handshake_on_connect=False) as encrypted:
+            exchange = client.Exchange(client.ServiceRequest("/", "", 1), 1)
+            exchange._socket = encrypted
+            exchange.end()
+            assert encrypted.read(1) == b"", "ValueError, if it is no longer encrypted"
+
     @pytest.fixture
     def secured(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wrapper:
         """Returns an answer over TLS, whose authority is trusted."""
@@ -435,6 +446,9 @@ class TestBaseUrl:
             "http://",
             "http:///path",
             "http://user:secret@host",
+            "http://user:secret#word@host",
+            "http://user:secret?word@host",
+            "http://user:secret/word@host",
             "http://host?x=1",
             "http://host#x",
             "http://host:x",
@@ -444,7 +458,7 @@ class TestBaseUrl:
         ],
     )
     def test_an_invalid_base_url_is_an_error(self, source: str):
-        with pytest.raises(FeedError, match="cannot be opened") as raised:
+        with pytest.raises(FeedError, match="cannot be opened: it must be the base URL of a service") as raised:
             open_feed(source)
         assert "secret" not in str(raised.value)
 
