@@ -13,7 +13,7 @@ Many writes are in flight at the same time. The publish of a write has one of th
 - CONTESTED: another publisher has changed the key since. The last message is read, and the write published again. A
   record that depends on the last message, as a freshness with the stored as_of, is `derived` from it again.
 - UNKNOWN: there was no reply, so the write may be stored, now or later. It is published again with the same expected
-  sequence. If that is CONTESTED, and the last message has the content of the write, the write is STORED.
+  sequence. If that is CONTESTED, and a later message with the content of the write is the last one, it is STORED.
 
 `Publisher.unacknowledged` has the keys with an UNKNOWN write beyond the call, until a later write of the key is stored:
 from then on the UNKNOWN one expects too old a sequence.
@@ -186,7 +186,7 @@ class Publisher:
         unknown = {write.key: write for write in writes if write.key not in self.sequences}
         for key, last in (await self._last(connection, unknown)).items():
             write = unknown[key]
-            if last is not None and key in self.unacknowledged and has_content_of(write.record, last):
+            if last is not None and key in self.unacknowledged and write.may_be(last):
                 self._store(write, last.sequence)
             elif write.derived is not None:
                 write.record = write.derived(last)
@@ -237,8 +237,8 @@ class Publisher:
 
     async def _send(self, connection: BucketConnection, write: Write) -> Sent:
         value, headers = (b"", _DELETION) if write.record is None else (write.record.value, write.record.headers)
-        expected = str(self.sequences[write.key])
-        return await connection.publish(write.key, value, {**headers, _EXPECTED_HEADER: expected})
+        write.expected = self.sequences[write.key]
+        return await connection.publish(write.key, value, {**headers, _EXPECTED_HEADER: str(write.expected)})
 
     def _record(self, write: Write, reply: Delivery) -> None:
         """Record the outcome that the reply to a write shows."""

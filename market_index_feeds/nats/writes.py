@@ -9,7 +9,7 @@ from typing import Final
 from attrs import define
 
 from market_index_feeds.nats.bucket import Message
-from market_index_feeds.nats.records import Record
+from market_index_feeds.nats.records import Record, has_content_of
 
 
 class Outcome(Enum):
@@ -28,15 +28,16 @@ _FINAL: Final = {Outcome.STORED, Outcome.REJECTED}
 class Write:
     """A record to store under a key; None deletes the key.
 
-    `outcome` is None until the write is sent. `sequence` is that of the stored message. `reason` is why the write is
-    rejected, and `limit` the limit that it exceeds, if that is the reason. `derived` returns the record after another
-    last message of the key, None if the record does not depend on it.
+    `outcome` and `expected`, the expected sequence, are None until the write is sent. `sequence` is that of the stored
+    message. `reason` is why the write is rejected, and `limit` the limit that it exceeds, if that is the reason.
+    `derived` returns the record after another last message of the key, None if the record does not depend on it.
     """
 
     key: str
     record: Record | None
     derived: Callable[[Message | None], Record] | None = None
     outcome: Outcome | None = None
+    expected: int | None = None
     sequence: int = 0
     reason: str = ""
     limit: str = ""
@@ -45,6 +46,10 @@ class Write:
     def length(self) -> int:
         """The size of the value in bytes."""
         return 0 if self.record is None else len(self.record.value)
+
+    def may_be(self, last: Message) -> bool:
+        """Whether the last message of the key may be this write: it is later, and has the same content."""
+        return self.expected is not None and last.sequence > self.expected and has_content_of(self.record, last)
 
     def store(self, sequence: int) -> None:
         """Record that the write is stored, with that sequence."""

@@ -73,6 +73,15 @@ class TestOutcomes:
 
 
 class TestLateWrites:
+    def test_a_message_from_before_a_write_is_not_taken_for_it(self, store: Store):
+        """Otherwise an earlier write of the key, which is still in flight, could be stored after it."""
+        store.publish(book(1, 1))
+        publisher = store._publisher  # type: ignore[attr-defined]  # as if an earlier write of the key was interrupted
+        publisher.unacknowledged.add(key_of(pair(1)))
+        del publisher.sequences[key_of(pair(1))]
+        assert store.publish(book(1, 1)) == Receipt(4, published=1)
+        assert not publisher.unacknowledged
+
     def test_a_late_write_overwrites_nothing_newer(self, traced_server: nats.Server):
         url = f"{traced_server.url}/books"
         with open_store(url, wait=0.3) as store, open_store(url) as other:
