@@ -32,6 +32,15 @@ def test_a_connection_is_closed_although_its_file_is_missing(store: Store, path:
         connection.sqlite.execute("SELECT 1")
 
 
+def test_a_forked_process_closes_no_connection_of_its_parent(store: Store, path: Path):
+    connection = StoreConnection(path, "ro", 1.0)
+    connection._process += 1  # as in another process
+    connection.close()
+    assert connection.sqlite.execute("SELECT 1").fetchone() == (1,)
+    connection._process -= 1
+    connection.close()
+
+
 def test_a_file_that_is_replaced_while_it_is_opened_is_rejected(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ):

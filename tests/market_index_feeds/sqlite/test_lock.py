@@ -35,6 +35,12 @@ def is_held(probe: WriterLock) -> bool:
 class TestLock:
     """The lock file, and waits for it."""
 
+    def test_closing_twice_does_no_harm(self, store: Store, path: Path):
+        lock = WriterLock(path)
+        lock.close()
+        lock.close()
+        assert store.publish(book(1, 1)).revision == 1
+
     def test_an_interrupted_wait_for_the_lock_leaves_nothing_behind(
         self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
     ):
