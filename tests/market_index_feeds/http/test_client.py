@@ -336,7 +336,8 @@ class TestTls:
             exchange = client.Exchange(client.ServiceRequest("/", "", 1), 1)
             exchange._socket = encrypted
             exchange.end()
-            assert encrypted.read(1) == b"", "ValueError, if it is no longer encrypted"
+            with suppress(OSError):  # not ValueError, as if it was no longer encrypted
+                encrypted.read(1)
 
     @pytest.fixture
     def secured(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wrapper:
