@@ -135,7 +135,7 @@ class LimitedConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting, abandon the response that is being made, and drop the requests that were not started."""
         self._waiting.pop(self, None)
-        # uvicorn tells only the response to the last request. On uvloop another one would fail with a traceback.
+        # uvicorn marks only the response to the last request. On uvloop another one would fail with a traceback.
         if self._running is not None:
             self._running.disconnected = True
         super().connection_lost(exc)

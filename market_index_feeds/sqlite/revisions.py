@@ -156,9 +156,11 @@ class Change:
         kept, dropped = set[Pair](), list[tuple[int, bytes, int]]()
         for row, text in self.connection.execute(_NOT_RETRACTED).fetchall():
             pair = pair_of(text)
-            if pair is None or (pair not in named and (retract is None or pair in retract)):
+            if pair in named:
+                continue
+            if pair is None or retract is None or pair in retract:
                 dropped.append((self.revision, digest_of(self.revision, text), row))
-            elif pair not in named:
+            else:
                 kept.add(pair)
         self.connection.executemany(_RETRACT_ROW, dropped)
         return frozenset(kept), len(dropped)

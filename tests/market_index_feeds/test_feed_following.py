@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 
 class Minute:
-    """A clock that stands still, except that the first minute can be ended."""
+    """A clock that advances only to the end of its first minute, when `end` is called."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
