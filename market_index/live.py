@@ -1,7 +1,7 @@
 """The live index: a mutable reference to the current market index, which is immutable.
 
-It is the only mutable object of the domain. Any thread may read it, and publishers and feeds replace its index
-atomically.
+It is the only mutable object of the domain. Any thread may read it and wait for its changes, and publishers and feeds
+replace its index atomically.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from market_index.freshness import Freshness
 from market_index.index import MarketIndex
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair
+from market_index.waiters import Waiters
 
 
 @final
@@ -35,16 +36,54 @@ class LiveIndex:
     <MarketIndex: 1 pairs>
     """
 
-    __slots__ = ("__weakref__", "_current", "_is_updating", "_lock")
+    __slots__ = ("__weakref__", "_current", "_is_updating", "_lock", "_waiters")
 
     def __init__(self, books: Iterable[OrderBook] = ()) -> None:
         self._current = MarketIndex(books)
         self._lock, self._is_updating = RLock(), False
+        self._waiters = Waiters()
         _INSTANCES.add(self)
 
     @property
     def current(self) -> MarketIndex:
         """The current index, which is immutable: it can be stored and read later."""
+        return self._current
+
+    def wait(self, after: MarketIndex | None = None, timeout: float | None = None) -> MarketIndex:
+        """Wait until the current index is not `after`, and return it; return `after` at the timeout.
+
+        A change of the freshness alone also replaces the index: then `changes_since(after)` is empty. Several changes
+        that were made in between are seen as one. Without `after` it returns the current index without waiting. A
+        coroutine awaits `changed` instead, because this method blocks its thread.
+
+        Args:
+            after: The index that the caller knows, compared by identity.
+            timeout: In seconds; None waits without end.
+
+        >>> from market_index import ADA, AssetId, OrderBook, Pair
+        >>> live = LiveIndex()
+        >>> seen = live.wait()
+        >>> live.wait(after=seen, timeout=0.01) is seen
+        True
+        >>> book = OrderBook.from_levels(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0041")
+        >>> _ = live.publish(book)
+        >>> live.wait(after=seen).changes_since(seen) == ((book,), ())
+        True
+        """
+        if self._current is after:
+            self._waiters.wait(lambda: self._current is not after, timeout)
+        return self._current
+
+    async def changed(self, after: MarketIndex | None = None) -> MarketIndex:
+        """Wait until the current index is not `after`, and return it: `wait` for a task of any asyncio event loop.
+
+        `asyncio.timeout` limits the time.
+
+        Raises:
+            RuntimeError: No asyncio event loop runs in this thread.
+        """
+        if self._current is after:
+            await self._waiters.wait_in_task(lambda: self._current is not after)
         return self._current
 
     def publish(self, *books: OrderBook) -> MarketIndex:
@@ -83,8 +122,10 @@ class LiveIndex:
         with self._updating():
             following = self._current.without(*pairs) if pairs else self._current
             following = following.with_books(*books)
-            self._current = following if freshness is None else following.with_freshness(freshness)
-            return self._current
+            following = following if freshness is None else following.with_freshness(freshness)
+            self._current = following
+        self._waiters.wake()
+        return following
 
     def show(self, index: MarketIndex, instead_of: MarketIndex | None = None) -> bool:
         """Replace the whole index atomically: for a live index with a single writer.
@@ -102,7 +143,8 @@ class LiveIndex:
             if instead_of is not None and self._current is not instead_of:
                 return False
             self._current = index
-            return True
+        self._waiters.wake()
+        return True
 
     @contextmanager
     def _updating(self) -> Iterator[None]:
@@ -118,8 +160,9 @@ class LiveIndex:
             finally:
                 self._is_updating = False
 
-    def _reset_lock(self) -> None:
+    def _reset(self) -> None:
         self._lock, self._is_updating = RLock(), False
+        self._waiters = Waiters()
 
     def __repr__(self) -> str:
         return f"<LiveIndex: {len(self._current)} pairs>"
@@ -131,11 +174,11 @@ class LiveIndex:
 _INSTANCES: Final[WeakSet[LiveIndex]] = WeakSet()
 
 
-def _reset_all_locks() -> None:
-    """Reset all locks in a forked child, in which a thread that held one does not exist and could never release it."""
+def _reset_all() -> None:
+    """Forget locks and waiters in a forked child: their threads do not exist in it, and could never release a lock."""
     for live in list(_INSTANCES):
-        live._reset_lock()  # noqa: SLF001  # of the class above
+        live._reset()  # noqa: SLF001  # of the class above
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch  # Windows has no fork
-    os.register_at_fork(after_in_child=_reset_all_locks)
+    os.register_at_fork(after_in_child=_reset_all)

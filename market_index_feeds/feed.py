@@ -403,10 +403,11 @@ class Feed(Closeable):
         with self._lock:
             if self._stop.is_set():
                 return
+            # First: a relay that waits for the live index reads the content.
+            self.content = Content(index, coverage)
             if live is not None:
                 # Also if nothing has changed, to find other writers.
                 self._show(live, index, update.books, retracted)
-            self.content = Content(index, coverage)
         self.revision = self.revision if update.revision is None else update.revision
         unknown = update.unknown or self._lacking()
         self._was_read, self.is_unknown = update.problem is None, unknown is not None

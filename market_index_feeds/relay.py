@@ -9,7 +9,8 @@ Theory of operation
         └──────FAILING ◀──error──────────────┘
 
 - COMPARING: the whole store is made the same as the feed.
-- PUBLISHING: each change of the feed is published. If a pair changes several times in between, only its last book is.
+- PUBLISHING: the relay waits for changes of the feed, and publishes each. If a pair changes several times while the
+  relay writes, only its last book is published.
   Once per second the store is checked: if another program has changed it, the next state is COMPARING. At each check,
   books that the servers of the store rejected are published again, except those that are too large. When the last one
   is accepted, the next state is COMPARING too.
@@ -37,8 +38,8 @@ from market_index_feeds.store import BooksRejected, Receipt, Store, StoreError
 
 LOG: Final = logging.getLogger(__name__)
 
-POLL_SECONDS: Final = 0.005
-"""Interval between two checks for a change of the feed."""
+CLOSE_SECONDS: Final = 0.1
+"""The maximum delay until `close` is noticed."""
 
 CHECK_SECONDS: Final = 1.0
 """Interval between two checks for a change of the store by another program."""
@@ -127,7 +128,7 @@ class Relay:
         """Sleep until the time is over or the relay is closed. Return whether it is still open."""
         until = monotonic() + seconds
         while not self._is_closing and (left := until - monotonic()) > 0:
-            sleep(min(left, POLL_SECONDS))
+            sleep(min(left, CLOSE_SECONDS))
         return not self._is_closing
 
     def _keep_same(self) -> None:
@@ -156,8 +157,10 @@ class Relay:
 
     def _publish_changes(self, store: Store) -> None:
         """Publish the changes of the feed until the next check."""
-        until = monotonic() + self._check_seconds
-        while monotonic() < until and self._sleeps(POLL_SECONDS):
+        until, seen = monotonic() + self._check_seconds, None
+        while not self._is_closing and (left := until - monotonic()) > 0:
+            # The feed replaces its content before the live index. At first, a change may wait already.
+            seen = self.live.wait(seen, min(left, CLOSE_SECONDS))
             current = self.feed.content.index
             if current is not self._relayed:
                 before, self._relayed = self._relayed, current

@@ -14,7 +14,7 @@ from threading import Barrier, Event
 import pytest
 
 from market_index import ADA, AssetId, Freshness, InvalidOrderBook, LiveIndex, MarketIndex, OrderBook, Pair
-from market_index.live import _reset_all_locks
+from market_index.live import _reset_all
 from tests.waiting import DEADLINE_SECONDS
 
 PUBLISHED_AT = datetime(2026, 11, 22, tzinfo=UTC)
@@ -265,7 +265,7 @@ def test_a_new_lock_replaces_one_that_an_update_holds():
         # The updating thread does not exist in a forked child.
         threads.submit(live._lock.acquire).result()
         live._is_updating = True
-        _reset_all_locks()
+        _reset_all()
     assert len(live.publish(OrderBook(pair(1)))) == 1
 
 

@@ -25,7 +25,6 @@ from market_index_http.bodies import Bodies, LargeBody, SmallBody, constant_fiel
 from market_index_http.compression import GZIP_LEVEL, LARGE_BODY_BYTES, MIN_GZIP_BYTES
 from market_index_http.slices import Group, Slices
 from tests.market_index_http.books import (
-    LARGE,
     MIDDLE,
     PAIR_LIST,
     Counted,
