@@ -71,6 +71,14 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "revalidate.",
 )
 @_option(
+    "--max-wait",
+    default=30,
+    metavar="SECONDS",
+    type=click.IntRange(0, 86_400),
+    help="How long a request with 'Prefer: wait' may wait for a change; 0 lets none wait. At most half of the allowed "
+    "connections wait.",
+)
+@_option(
     "--max-stale",
     metavar="SECONDS",
     type=Seconds(),
@@ -142,6 +150,7 @@ def serve(
     history: int | None,
     access_log: bool,
     max_age: int | None,
+    max_wait: int,
     max_stale: float | None,
     max_quiet: float | None,
     cors_origins: tuple[str, ...],
@@ -165,6 +174,17 @@ def serve(
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
     limits = ClientLimits(head_timeout, keep_alive_timeout, send_timeout, max_connections or connections_allowed())
     settings = Settings(
-        source, history, access_log, max_age, max_stale, max_quiet, cors_origins, allowed_hosts, limits, workers, page
+        source,
+        history,
+        access_log,
+        max_age,
+        max_wait,
+        max_stale,
+        max_quiet,
+        cors_origins,
+        allowed_hosts,
+        limits,
+        workers,
+        page,
     )
     raise SystemExit(run(settings, host, port))

@@ -1,7 +1,7 @@
 """A thin adapter that serves a `LiveIndex` as an ASGI app: `create_app`, and optional routes for its router."""
 
 try:
-    from market_index_http.app import create_app
+    from market_index_http.app import MarketIndexApp, create_app
     from market_index_http.operations.health import FeedStatus, health_route
     from market_index_http.operations.openapi import openapi_route
     from market_index_http.routes import ExactRoute, file_route
@@ -11,4 +11,4 @@ except ModuleNotFoundError as _missing:
         name=_missing.name,
     ) from None
 
-__all__ = ["ExactRoute", "FeedStatus", "create_app", "file_route", "health_route", "openapi_route"]
+__all__ = ["ExactRoute", "FeedStatus", "MarketIndexApp", "create_app", "file_route", "health_route", "openapi_route"]

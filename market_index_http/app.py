@@ -14,9 +14,12 @@ from market_index.wire.internal import error_to_json
 from market_index_http.bodies import Bodies
 from market_index_http.endpoints import Endpoints
 from market_index_http.routes import ORDER_BOOK_PATH, PAIR_LIST_PATH, ExactRoute, JsonResponse, require_live
+from market_index_http.waiting import DEFAULT_MAX_WAITING, Waits
 
 
-def create_app(live: LiveIndex, *, max_age: int | None = None) -> Starlette:
+def create_app(
+    live: LiveIndex, *, max_age: int | None = None, max_wait: int = 0, max_waiting: int = DEFAULT_MAX_WAITING
+) -> MarketIndexApp:
     """Return an ASGI app that serves the current index of `live`, standalone or mounted under any path of another app.
 
     The app opens nothing and needs no lifespan: the owner of `live` publishes into it, before or while the app serves.
@@ -25,6 +28,10 @@ def create_app(live: LiveIndex, *, max_age: int | None = None) -> Starlette:
     A response has an ETag and `Cache-Control: no-cache`: a client may cache it, and revalidates it each time. With
     `max_age`, a client may reuse a response for that many seconds without revalidation, so a price may be that old.
 
+    With `max_wait`, a request with `If-None-Match` and `Prefer: wait=20` waits up to that many seconds for a change,
+    but no longer than `max_wait` seconds (RFC 7240). At most `max_waiting` requests wait. By default none waits,
+    because a server waits at its shutdown for open requests: call `MarketIndexApp.end_waits` before.
+
     >>> from market_index import LiveIndex
     >>> app = create_app(LiveIndex())
     >>> sorted(route.path for route in app.routes)
@@ -32,16 +39,18 @@ def create_app(live: LiveIndex, *, max_age: int | None = None) -> Starlette:
 
     Raises:
         TypeError: `live` is not a `LiveIndex`.
-        ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
+        ValueError: `max_age` is not a whole number of seconds from 0 to 2^31, `max_wait` not one from 0 to 86,400, or
+            `max_waiting` not a whole number from 0.
     """
-    return _App(Endpoints(require_live(live), Bodies(max_age)))
+    return MarketIndexApp(Endpoints(require_live(live), Bodies(max_age), Waits(live, max_wait, max_waiting)))
 
 
-class _App(Starlette):
-    """A Starlette app with the fast path before its routes."""
+class MarketIndexApp(Starlette):
+    """A Starlette app with the fast path before its routes. `create_app` returns it."""
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._fast_path = endpoints.fast_path
+        self._waits = endpoints.waits
         self._pair_list = ExactRoute(PAIR_LIST_PATH, endpoints.pair_list)
         self._order_book = ExactRoute(ORDER_BOOK_PATH, endpoints.order_book)
         super().__init__(
@@ -50,6 +59,13 @@ class _App(Starlette):
         )
         # A redirect would contain the host that the client named.
         self.router.redirect_slashes = False
+
+    def end_waits(self) -> None:
+        """Respond to all requests that wait for a change, and let no further request wait.
+
+        Any thread may call it. A program that serves the app calls it before its server shuts down.
+        """
+        self._waits.end()
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return the app below all middleware; Starlette calls this once, before the first request."""

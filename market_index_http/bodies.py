@@ -50,6 +50,11 @@ Messages: TypeAlias = Iterable[Message]
 """The messages of an ASGI response: its start, and one or more of its body."""
 
 
+def is_not_modified(messages: Messages) -> bool:
+    """Whether the messages are those of a response with status 304."""
+    return type(messages) is tuple and messages[0]["status"] == 304
+
+
 def constant_fields(cache_control: bytes, content_fields: Fields = JSON_FIELDS) -> Fields:
     """Return the header fields of a body that do not depend on its content: those for caches, and the given ones."""
     return (b"cache-control", cache_control), _VARY, *content_fields
@@ -73,6 +78,11 @@ class Response:
     """A response, as an ASGI application. It refers only to its messages: a body that is replaced can be freed."""
 
     messages: Messages
+
+    @property
+    def is_not_modified(self) -> bool:
+        """Whether the status is 304."""
+        return is_not_modified(self.messages)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the messages."""

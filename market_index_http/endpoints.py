@@ -7,39 +7,51 @@ from starlette.requests import Request
 
 from market_index import AssetId, InvalidAssetId, LiveIndex, Pair, PairNotFound
 from market_index.errors import safe_repr
-from market_index_http.bodies import Bodies, Response
+from market_index_http.bodies import Bodies, Fields, Response
 from market_index_http.fast_path import FastPath
 from market_index_http.freshness import freshness_fields
+from market_index_http.waiting import Waits
 
 
 class Endpoints:
     """The two endpoints of one app. They handle every request that the fast path does not."""
 
-    def __init__(self, live: LiveIndex, bodies: Bodies) -> None:
-        self.fast_path: FastPath = FastPath(live, bodies)
+    def __init__(self, live: LiveIndex, bodies: Bodies, waits: Waits) -> None:
+        self.fast_path: FastPath = FastPath(live, bodies, waits)
+        self.waits: Waits = waits
         self._live = live
         self._bodies = bodies
 
     async def pair_list(self, request: Request) -> Response:
         """Respond with every tracked pair."""
-        index = self._live.current
-        body = await self._bodies.pair_list_from_thread(index)
-        return await body.response(request.scope, freshness_fields(index.freshness))
+
+        async def respond(fields: Fields) -> Response:
+            index = self._live.current
+            body = await self._bodies.pair_list_from_thread(index)
+            return await body.response(request.scope, (*freshness_fields(index.freshness), *fields))
+
+        return await self.waits.respond(request.scope, request.receive, None, respond)
 
     async def order_book(self, request: Request) -> Response:
         """Respond with the book of the pair that the query names."""
         base, base_asset = _asset(request, "base")
         quote, quote_asset = _asset(request, "quote")
-        index = self._live.current
-        try:
-            book = index.order_book(Pair(base_asset, quote_asset))
-        except PairNotFound:
-            raise HTTPException(404, f"Pair {base}/{quote} not found") from None
-        body, fields = await self._bodies.order_book_from_thread(book), freshness_fields(index.freshness)
-        if (base, quote) != (str(base_asset), str(quote_asset)):
-            return await self._bodies.respelled(body, book.pair, base, quote).response(request.scope, fields)
-        self.fast_path.remember(request.scope["query_string"], book.pair)
-        return await body.response(request.scope, fields)
+        pair = Pair(base_asset, quote_asset)
+
+        async def respond(fields: Fields) -> Response:
+            index = self._live.current
+            try:
+                book = index.order_book(pair)
+            except PairNotFound:
+                raise HTTPException(404, f"Pair {base}/{quote} not found") from None
+            fields = (*freshness_fields(index.freshness), *fields)
+            body = await self._bodies.order_book_from_thread(book)
+            if (base, quote) != (str(base_asset), str(quote_asset)):
+                return await self._bodies.respelled(body, book.pair, base, quote).response(request.scope, fields)
+            self.fast_path.remember(request.scope["query_string"], book.pair)
+            return await body.response(request.scope, fields)
+
+        return await self.waits.respond(request.scope, request.receive, pair, respond)
 
 
 def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:

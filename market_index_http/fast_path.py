@@ -3,7 +3,7 @@
 Theory of operation
     Starlette takes longer to route a request than uvicorn takes to send a cached body. So the most common requests are
     answered before Starlette sees them: GET or HEAD of one of the two paths, and for an order book a query that was
-    answered before.
+    answered before. A request that may wait for a change is left to its route.
 
     The fast path applies while the app is as `create_app` returned it: without middleware, without a limit on request
     bodies, and with its two routes first in the router. The routes are compared at each request, because they can
@@ -26,9 +26,10 @@ from weakref import ref
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import LiveIndex, MarketIndex, Pair
-from market_index_http.bodies import Bodies, EncodedBody, Messages
+from market_index_http.bodies import Bodies, EncodedBody, Messages, is_not_modified
 from market_index_http.freshness import freshness_fields
 from market_index_http.routes import ORDER_BOOK_PATH, PAIR_LIST_PATH
+from market_index_http.waiting import Waits, prefers_to_wait
 
 MAX_QUERIES: Final = 65_536
 """The most queries to cache. One more clears the cache."""
@@ -51,9 +52,10 @@ class _IndexCache:
 class FastPath:
     """Answers common requests for the current index of `live` from `bodies`, and caches up to `max_queries` queries."""
 
-    def __init__(self, live: LiveIndex, bodies: Bodies, max_queries: int = MAX_QUERIES) -> None:
+    def __init__(self, live: LiveIndex, bodies: Bodies, waits: Waits, max_queries: int = MAX_QUERIES) -> None:
         self._live = live
         self._bodies = bodies
+        self._waits = waits
         self._max_queries = max_queries
         self._pairs: dict[bytes, Pair] = {}
         self._current = _IndexCache(MarketIndex())
@@ -84,9 +86,12 @@ class FastPath:
                 body = self._order_book(index, current, scope["query_string"])
             else:
                 body = self._pair_list(index) if path == PAIR_LIST_PATH else None
-            return None if body is None else body.messages(scope, current.fields)
+            messages = None if body is None else body.messages(scope, current.fields)
         except Exception:  # noqa: BLE001  # the route raises it too; Starlette responds to it and logs it
             return None
+        if messages is not None and is_not_modified(messages) and self._waits.are_allowed and prefers_to_wait(scope):
+            return None
+        return messages
 
     def remember(self, query: bytes, pair: Pair) -> None:
         """Cache the pair of a query, so that the query is not parsed again.

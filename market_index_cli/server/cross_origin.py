@@ -15,7 +15,8 @@ from market_index.wire.internal import AS_OF, PUBLISHED_AT, error_to_json
 class CrossOrigin(CORSMiddleware):
     """Starlette's CORS middleware for a read API, with errors as JSON.
 
-    It allows GET, HEAD and `If-None-Match`, and exposes the ETag and the header fields of freshness.
+    It allows GET, HEAD, `If-None-Match` and `Prefer`, and exposes the ETag, `Preference-Applied` and the header fields
+    of freshness.
     """
 
     def __init__(self, app: ASGIApp, origins: Iterable[str]) -> None:
@@ -23,8 +24,8 @@ class CrossOrigin(CORSMiddleware):
             app,
             allow_origins=tuple(origins),
             allow_methods=("GET", "HEAD"),
-            allow_headers=("If-None-Match",),
-            expose_headers=("ETag", AS_OF, PUBLISHED_AT),
+            allow_headers=("If-None-Match", "Prefer"),
+            expose_headers=("ETag", AS_OF, PUBLISHED_AT, "Preference-Applied"),
         )
 
     def preflight_response(self, request_headers: Headers) -> Response:

@@ -63,7 +63,7 @@ def limit_sending(listener: socket.socket, seconds: int) -> None:
 
 
 class Server(uvicorn.Server):
-    """Serves one app, and calls `on_listening` with each socket once it listens.
+    """Serves one app. It calls `on_listening` with each socket once it listens, and `on_shutdown` before it shuts down.
 
     Unless `any_origin` is set, pages of other origins cannot embed the responses.
     """
@@ -77,6 +77,7 @@ class Server(uvicorn.Server):
         unread_seconds: float = UNREAD_SECONDS,
         any_origin: bool = False,
         on_listening: Callable[[socket.socket], object] | None = None,
+        on_shutdown: Callable[[], object] | None = None,
     ) -> None:
         limits = limits or ClientLimits()
         self._send_seconds = limits.send_seconds
@@ -99,6 +100,7 @@ class Server(uvicorn.Server):
             )
         )
         self._on_listening = on_listening
+        self._on_shutdown = on_shutdown
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and call `on_listening` with each socket."""
@@ -120,6 +122,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for responses in flight, but less long for clients that do not read theirs."""
         asyncio.get_running_loop().call_later(self._unread_seconds, self._disconnect_waiting)
+        if self._on_shutdown is not None:
+            self._on_shutdown()
         await super().shutdown(sockets)
 
     def _disconnect_waiting(self) -> None:

@@ -36,6 +36,7 @@ class Settings:
     history: int | None
     access_log: bool
     max_age: int | None
+    max_wait: int
     max_stale: float | None
     max_quiet: float | None
     cors_origins: tuple[str, ...]
@@ -82,13 +83,19 @@ def _serve(
             on_serving()
 
     live = LiveIndex()
-    app = _app(settings, live, feed)
+    app = create_app(
+        live, max_age=settings.max_age, max_wait=settings.max_wait, max_waiting=settings.limits.connections // 2
+    )
+    app.router.routes += [health_route(live, feed, settings.max_stale, settings.max_quiet), openapi_route()]
+    if settings.page:
+        app.router.routes += page_routes()
     server = Server(
-        app,
+        _checked(app, settings),
         access_log=settings.access_log,
         limits=settings.limits,
         any_origin=bool(settings.cors_origins),
         on_listening=on_listening,
+        on_shutdown=app.end_waits,
     )
     with short_pauses(feed.source), ended_by_signals(server.end):
         with loading_progress(feed.source, lambda: server.should_exit) as progress:
@@ -103,11 +110,8 @@ def _serve(
         server.run([listener])
 
 
-def _app(settings: Settings, live: LiveIndex, feed: Feed) -> ASGIApp:
-    app = create_app(live, max_age=settings.max_age)
-    app.router.routes += [health_route(live, feed, settings.max_stale, settings.max_quiet), openapi_route()]
-    if settings.page:
-        app.router.routes += page_routes()
+def _checked(app: ASGIApp, settings: Settings) -> ASGIApp:
+    """Return an app that checks the origin and the host of a request first, as the settings demand."""
     outer: ASGIApp = CrossOrigin(app, settings.cors_origins) if settings.cors_origins else app
     return AllowedHosts(outer, settings.allowed_hosts) if settings.allowed_hosts else outer
 

@@ -22,6 +22,7 @@ from market_index import LiveIndex, wire
 from market_index_http import compression, create_app, endpoints
 from market_index_http.bodies import Bodies
 from market_index_http.fast_path import FastPath
+from market_index_http.waiting import Waits
 from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, Counted, book, fetch, numbered_pair, target
 from tests.service import Client, served
 
@@ -54,10 +55,11 @@ class TestCachedQueries:
         with served(app) as service:
             for query in spellings:
                 service.request(f"/trading-view/order-book?{query}")
-        assert len(app._fast_path._pairs) == 4  # type: ignore[attr-defined]  # private to the app
+        assert len(app._fast_path._pairs) == 4
 
     def test_the_number_of_cached_queries_is_limited(self):
-        path = FastPath(LiveIndex([book(number, 1) for number in range(10)]), Bodies(), max_queries=3)
+        live = LiveIndex([book(number, 1) for number in range(10)])
+        path = FastPath(live, Bodies(), Waits(live), max_queries=3)
         for pair in map(numbered_pair, sorted([*range(10)] * 3)):
             where, _, query = target(pair).encode().partition(b"?")
             path.remember(query, pair)

@@ -50,7 +50,7 @@ def main() -> None:
     lines = Path(path).read_bytes().splitlines()
     if name.startswith("market_index"):
         live = LiveIndex(map(wire.order_book_from_json, lines))
-        app = create_app(live)
+        app: Starlette = create_app(live)
         if name == "market_index_routed":
             # The same app with the fast path turned off: every request goes through Starlette's routes.
             app.router.routes.insert(0, Mount("/nowhere", routes=[]))

@@ -290,6 +290,7 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         history=None,
         access_log=False,
         max_age=None,
+        max_wait=30,
         max_stale=None,
         max_quiet=None,
         cors_origins=(),
