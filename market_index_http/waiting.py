@@ -147,7 +147,7 @@ class Waits:
         if not self.are_allowed or not response.is_not_modified:
             return response
         seconds = min(preferred_wait(scope), self._max_seconds)
-        if seconds == 0 or not self._places.acquire(blocking=False):
+        if seconds == 0 or not _runs_in_asyncio() or not self._places.acquire(blocking=False):
             return response
         del response
         try:
@@ -193,10 +193,23 @@ class Waits:
                 del self._watches[loop]
 
 
+def _runs_in_asyncio() -> bool:
+    """Whether an event loop of asyncio runs this task; Starlette also runs in trio."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 async def _disconnected(receive: Receive) -> None:
-    """Wait until the client has disconnected. Before that, the server delivers the body of the request."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    """Wait until the client has disconnected, which is the only message after the body of the request."""
+    message = await receive()
+    while message["type"] == "http.request":
+        is_last = not message.get("more_body", False)
+        message = await receive()
+        if is_last:
+            return
 
 
 @final

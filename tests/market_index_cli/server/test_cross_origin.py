@@ -45,7 +45,7 @@ def test_an_allowed_origin_reads_the_response_and_its_etag(service: Service, ori
     for _ in range(3):  # the first response is routed, the others come from the fast path
         answer = fetch(service, origin, method)
         assert (answer.status, allowed_origin(answer)) == (200, origin)
-        exposed = "ETag, Market-Index-As-Of, Market-Index-Published-At"
+        exposed = "ETag, Market-Index-As-Of, Market-Index-Published-At, Preference-Applied"
         assert answer.headers["access-control-expose-headers"] == exposed
         assert answer.headers["vary"] == "Accept-Encoding, Origin"
 
