@@ -6,7 +6,7 @@ Theory of operation
     current index, as any other request does. So a wait never changes what is sent, only when.
 
     It is woken by a change of its pair, or of the pair list; at its deadline; when its client disconnects; and when the
-    app ends all waits. It is registered before it makes its response again, so no change is lost in between.
+    app ends all waits. It is registered before it compares the index again, so no change is lost in between.
 
     For each event loop with waiting requests, one task waits for changes of the live index. It compares each new index
     with the one before, and wakes only the requests for what has changed.
@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from threading import BoundedSemaphore
 from typing import Final, TypeAlias, final
+from weakref import ref
 
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope
@@ -143,6 +144,7 @@ class Waits:
 
     async def respond(self, scope: Scope, receive: Receive, pair: Pair | None, respond: Respond) -> Response:
         """Return the response to a request for the book of a pair; None: for the pair list. Wait if it prefers that."""
+        known = ref(self._live.current)
         response = await respond(())
         if not self.are_allowed or not response.is_not_modified:
             return response
@@ -151,14 +153,20 @@ class Waits:
             return response
         del response
         try:
-            return await self._respond_later(receive, pair, respond, seconds)
+            return await self._respond_later(receive, pair, respond, seconds, known)
         finally:
             self._places.release()
 
-    async def _respond_later(self, receive: Receive, pair: Pair | None, respond: Respond, seconds: int) -> Response:
+    async def _respond_later(
+        self, receive: Receive, pair: Pair | None, respond: Respond, seconds: int, known: ref[MarketIndex]
+    ) -> Response:
+        """Respond after a wait. `known` is an index whose response is 304."""
         applied = f"wait={seconds}"
         fields = ((_APPLIED.encode("ascii"), applied.encode("ascii")),)
         with self._waiting(pair, seconds, receive) as wait:
+            if known() is self._live.current and not self._is_ended:
+                # Most often nothing has changed since the first response.
+                await wait.event.wait()
             while True:
                 wait.event.clear()
                 is_last = wait.is_over or self._is_ended

@@ -45,6 +45,7 @@ PARTS: Final = {
     "sqlite": "stores",
     "nats": "distributed",
     "path": "whole_path",
+    "waiting": "waiting",
     "scaling": "scaling",
     "scale": "many_orders",
 }

@@ -26,7 +26,7 @@ from tests.faults.hostile_clients import (
 )
 from tests.market_index_feeds.made_up import pair
 from tests.service import Client, served
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 pytestmark = pytest.mark.thorough
 
@@ -81,3 +81,43 @@ def test_responses_that_clients_do_not_read_use_little_memory(publishes: bool):
                     live.publish(huge)
         assert memory_mib() < before + 150
         assert median(observer.milliseconds) < 100
+
+
+WAITING_HEAD = f"GET {PAIR_LIST} HTTP/1.1\r\nHost: test\r\nPrefer: wait=30\r\nIf-None-Match: "
+
+
+def waiting(port: int, count: int, stack: ExitStack) -> list[Client]:
+    """Open connections, and send a request that waits for a change of the pair list on each."""
+    clients = [stack.enter_context(closing(Client(port))) for _ in range(count)]
+    etag = clients[0].request(PAIR_LIST).headers["etag"]
+    for client in clients:
+        client.socket.sendall(f"{WAITING_HEAD}{etag}\r\n\r\n".encode())
+    return clients
+
+
+def test_clients_that_wait_disconnect_and_never_read_leave_no_memory():
+    with target(open_files=4096) as attacked, closing(Client(attacked.port)) as honest:
+        memory = []
+        for number in range(2, 14):
+            with ExitStack() as stack:
+                clients = waiting(attacked.port, 1_000, stack)
+                for client in clients[::2]:
+                    client.close()
+                attacked.publish(number)
+                eventually(lambda: attacked.shows(honest, number))  # noqa: B023  # called before the next number
+            attacked.publish(number + 100)
+            eventually(lambda: attacked.shows(honest, number + 100))  # noqa: B023  # called before the next number
+            memory.append(attacked.memory_mib())
+        # The first rounds fill the allocator and the caches.
+        assert memory[-1] < memory[2] + 4, memory
+
+
+def test_a_signal_ends_1000_waits_each_with_a_response():
+    with target(open_files=4096) as attacked, ExitStack() as stack:
+        clients = waiting(attacked.port, 1_000, stack)
+        with closing(Client(attacked.port)) as last:
+            # The server has received all requests before this one.
+            assert last.request(PAIR_LIST).status == 200
+        attacked.running.process.terminate()
+        assert {client.send(b"").status for client in clients} == {304}
+        assert attacked.running.process.wait(DEADLINE_SECONDS) == 0

@@ -277,6 +277,38 @@ def test_max_age_is_sent_to_clients(tmp_path: Path, seconds: int):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the libraries that a process has loaded are read from /proc")
+def waiting(client: Client, seconds: int) -> bytes:
+    """Return a request that waits for a change of the pair list."""
+    etag = client.request("/trading-view/pair-list").headers["etag"]
+    fields = f"Host: test\r\nIf-None-Match: {etag}\r\nPrefer: wait={seconds}\r\n"
+    return f"GET /trading-view/pair-list HTTP/1.1\r\n{fields}\r\n".encode()
+
+
+def test_requests_wait_for_a_change_by_default_at_most_as_long_as_allowed(tmp_path: Path):
+    with running(tmp_path, SAMPLE, "--port", 0, "--max-wait", 1) as command, closing_client(command) as client:
+        answer = client.send(waiting(client, 20))
+        assert (answer.status, answer.headers["preference-applied"]) == (304, "wait=1")
+    with running(tmp_path, SAMPLE, "--port", 0, "--max-wait", 0) as command, closing_client(command) as client:
+        answer = client.send(waiting(client, 20))
+        assert (answer.status, "preference-applied" in answer.headers) == (304, False)
+
+
+def test_a_signal_ends_a_wait_with_a_response(tmp_path: Path):
+    with running(tmp_path, SAMPLE, "--port", 0) as command, closing_client(command) as client:
+        client.socket.sendall(waiting(client, 60))
+        with closing_client(command) as other:
+            # The server has received the request before this one.
+            assert other.request("/trading-view/pair-list").status == 200
+        command.process.terminate()
+        answer = client.send(b"")
+        assert (answer.status, answer.headers["preference-applied"]) == (304, "wait=30")
+        assert command.process.wait(DEADLINE_SECONDS) == 0
+
+
+def closing_client(command: Running) -> closing[Client]:
+    return closing(Client(command.service.port))
+
+
 def test_it_runs_on_uvloop_and_httptools(sample: Running):
     assert sample.service.pair_list().status == 200
     loaded = Path(f"/proc/{sample.process.pid}/maps").read_text()

@@ -381,6 +381,14 @@ class Request:
             return await self.waits.respond(scope, self.receive, self.pair, respond)
 
 
+async def registered(waits: Waits, count: int) -> None:
+    """Return when so many requests of this event loop wait, and all that was to be done is done."""
+    while sum(len(each) for watch in waits._watches.values() for each in watch._waits.values()) < count:
+        await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 def status(response: Response) -> int:
     start, _ = response.messages
     return int(start["status"])
@@ -411,10 +419,10 @@ class TestWaits:
     def test_a_change_while_a_response_is_made_is_not_lost(
         self, waits: Waits, live: LiveIndex, pair: Pair | None, at: int
     ):
-        """The first response is made before the request is registered, the second one afterwards."""
+        """The first response is made before the request is registered. Another change then leads to a second one."""
 
         async def main() -> None:
-            acts: list[Callable[[], object]] = [lambda: None] * (at - 1)
+            acts: list[Callable[[], object]] = [lambda: live.publish(book(2, 40, "2"))] * (at - 1)
             request = Request(waits, live, pair, [*acts, lambda: live.publish(book(1, 1, "9"))])
             assert status(await request.send()) == 200
             assert request.responses == at + 1
@@ -425,14 +433,13 @@ class TestWaits:
         async def main() -> None:
             one, other = (Request(waits, live, numbered_pair(number)) for number in (1, 2))
             sending = [asyncio.create_task(request.send()) for request in (one, other)]
-            while other.responses < 2:
-                await asyncio.sleep(0)
+            await registered(waits, 2)
             for number in range(3, 9):
                 live.publish(book(number))
                 live.update((), freshness=Freshness(str(number)))
             live.publish(book(1, 1, "9"))
             assert status(await sending[0]) == 200
-            assert (one.responses, other.responses) == (3, 2)
+            assert (one.responses, other.responses) == (2, 1)
             live.retract(numbered_pair(2))
             with pytest.raises(HTTPException) as gone:
                 await sending[1]
@@ -451,15 +458,14 @@ class TestWaits:
             for change in changes:
                 request, one = Request(waits, live, None), Request(waits, live, numbered_pair(2))
                 sending = [asyncio.create_task(each.send()) for each in (request, one)]
-                while one.responses < 2:
-                    await asyncio.sleep(0)
+                await registered(waits, 2)
                 spot = str(live.current.order_book(numbered_pair(2)).spot)
-                live.publish(book(2, 20 + request.responses + changes.index(change), spot))
+                live.publish(book(2, 20 + changes.index(change), spot))
                 assert status(await sending[1]) == 200
-                assert request.responses == 2
+                assert request.responses == 1
                 change()
                 assert status(await sending[0]) == 200
-                assert request.responses == 3
+                assert request.responses == 2
 
         run(main())
 
@@ -468,12 +474,13 @@ class TestWaits:
             before = live.current.order_book(numbered_pair(1))
             request = Request(waits, live, numbered_pair(1))
             sending = asyncio.create_task(request.send())
-            while request.responses < 2:
-                await asyncio.sleep(0)
+            await registered(waits, 1)
             live.publish(book(1, 2))
             live.publish(before)
+            await asyncio.sleep(0.01)
+            assert request.responses == 1
             live.publish(book(1, 1, "1"))
-            while request.responses < 3:
+            while request.responses < 2:
                 await asyncio.sleep(0)
             live.publish(book(1, 3))
             assert status(await sending) == 200
@@ -492,10 +499,8 @@ class TestWaits:
         async def main() -> None:
             request = Request(waits, live, None, messages=messages)
             sending = asyncio.create_task(request.send())
-            while request.responses < 2 or request.messages:
-                await asyncio.sleep(0)
-            for _ in range(10):
-                await asyncio.sleep(0)
+            await registered(waits, 1)
+            assert not request.messages
             assert not sending.done()
             request.disconnected.set()
             assert status(await sending) == 304
@@ -514,8 +519,7 @@ class TestWaits:
         async def main() -> None:
             requests = [Request(waits, live, pair) for pair in (None, numbered_pair(1), numbered_pair(1))]
             sending = [asyncio.create_task(request.send()) for request in requests]
-            while any(request.responses < 2 for request in requests):
-                await asyncio.sleep(0)
+            await registered(waits, 3)
             for task in sending:
                 task.cancel()
             assert [type(one) for one in await asyncio.gather(*sending, return_exceptions=True)] == (
@@ -531,7 +535,7 @@ class TestWaits:
 
     def test_waits_that_end_while_a_request_is_being_registered_end_it(self, waits: Waits, live: LiveIndex):
         async def main() -> None:
-            request = Request(waits, live, None, [lambda: None, waits.end])
+            request = Request(waits, live, None, [lambda: live.publish(book(2, 40, "2")), waits.end])
             assert status(await request.send()) == 304
             assert request.responses == 3
 
@@ -551,9 +555,7 @@ class TestWaits:
         loop = asyncio.new_event_loop()
         request = Request(waits, live, None)
         sending = loop.create_task(request.send())
-        while request.responses < 2:
-            loop.run_until_complete(asyncio.sleep(0))
-        assert waits._watches
+        loop.run_until_complete(registered(waits, 1))
         closing = threading.Thread(target=loop.close)
         closing.start()
         closing.join()
