@@ -36,6 +36,9 @@ _AWKWARD_RATIOS: Final = (
 # Integers that overflow in other programs: above 32 bits, not exact as a float, above 63 bits.
 _LARGE_INTEGERS: Final = (2**32, 2**53 + 1, 2**63)
 
+_NEIGHBOURS: Final = 16
+"""The number of neighbouring prices that are drawn close to a number."""
+
 
 def prices(
     *,
@@ -45,7 +48,8 @@ def prices(
 ) -> st.SearchStrategy[Decimal]:
     """Draw prices from `min_value` to `max_value` (inclusive) with at most `max_decimal_places`.
 
-    Most have few decimal places. They shrink towards whole numbers, and towards 1 or `min_value`.
+    Most have few decimal places. Some are close to 1 or to a bound, so two prices may differ by 10^-28 and be equal as
+    floats. They shrink towards whole numbers, and towards 1 or `min_value`.
 
     Raises:
         InvalidPrice: A bound is not a price.
@@ -63,23 +67,46 @@ def prices(
 @lru_cache(maxsize=64)  # expensive to create, and most other strategies use the same one
 def _prices(lowest: Decimal, highest: Decimal, max_places: int) -> st.SearchStrategy[Decimal]:
     grids = [
-        (places, st.integers(start, last))
+        (places, first, last)
         for places in (*(places for places in _COMMON_DECIMAL_PLACES if places < max_places), max_places)
         for first, last in [_coefficients(lowest, highest, places)]
-        for start in _starts(first, last)
+        if first <= last
     ]
     if not grids:
         raise ValueError(
             f"a price must exist between min_value and max_value with at most {max_places} decimal places, "
             f"got {lowest} and {highest}"
         )
-    return _price(st.sampled_from(grids))
+    one = min(max(Decimal(1), lowest), highest)
+    close = [_close_to(number, lowest, highest, max_places) for number in (lowest, highest)]
+    large = [(0, number, number) for number in _LARGE_INTEGERS if lowest <= number <= highest]
+    places, start, last = _close_to(one, lowest, highest, max_places)
+    # Several times close to 1, so that neighbours meet in one book. These are drawn as the difference to a coefficient:
+    # in another grid, to which an example shrinks, the coefficient itself would be large.
+    close_to_one = [(places, start, st.integers(0, last - start))] * 3
+    return _price(
+        st.sampled_from(
+            [(places, 0, st.integers(first, last)) for places, first, last in (*grids, *close, *large)] + close_to_one
+        )
+    )
+
+
+def _close_to(number: Decimal, lowest: Decimal, highest: Decimal, max_places: int) -> tuple[int, int, int]:
+    """Return the finest grid with a price next to a number: decimal places, and the bounds of a few coefficients."""
+    grids = ((places, *_coefficients(lowest, highest, places)) for places in range(max_places, -1, -1))
+    places, first, last = next(
+        (places, first, last)
+        for places, first, last in grids
+        if first <= last and Fraction(number) * 10**places <= MAX_COEFFICIENT
+    )
+    start = max(first, min(ceil(Fraction(number) * 10**places), last - _NEIGHBOURS + 1))
+    return places, start, min(start + _NEIGHBOURS - 1, last)
 
 
 @st.composite
-def _price(draw: st.DrawFn, grids: st.SearchStrategy[tuple[int, st.SearchStrategy[int]]]) -> Decimal:
-    places, coefficients = draw(grids)
-    return to_price(Decimal(f"{draw(coefficients)}E-{places}"))
+def _price(draw: st.DrawFn, grids: st.SearchStrategy[tuple[int, int, st.SearchStrategy[int]]]) -> Decimal:
+    places, start, offsets = draw(grids)
+    return to_price(Decimal(f"{start + draw(offsets)}E-{places}"))
 
 
 def _coefficients(lowest: Decimal, highest: Decimal, places: int) -> tuple[int, int]:
@@ -105,16 +132,10 @@ def amounts(*, min_value: int = 1, max_value: int = MAX_LIQUIDITY) -> st.SearchS
 
 
 def _integers(least: int, most: int) -> st.SearchStrategy[int]:
-    return st.one_of([st.integers(start, most) for start in _starts(least, most)])
-
-
-def _starts(least: int, most: int) -> list[int]:
-    """Return where the ranges start from which integers up to `most` are drawn.
-
-    Hypothesis prefers the ends of a range and small values. Ranges that start at a large integer make large values more
-    frequent. These are also in the first range, so they still shrink to small values.
-    """
-    return [start for start in (least, *_LARGE_INTEGERS) if least <= start <= most]
+    """Draw integers, some of them large, that shrink towards `least`."""
+    large = [number for number in _LARGE_INTEGERS if least <= number <= most]
+    # Not ranges that start at a large integer: an example may shrink within such a range, and not to small integers.
+    return st.integers(least, most) | st.sampled_from([*large, most]) if large else st.integers(least, most)
 
 
 def price_strategy(price: object) -> st.SearchStrategy[Decimal]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from decimal import Decimal
 from operator import itemgetter
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from hypothesis import strategies as st
 
@@ -13,6 +13,7 @@ from market_index.errors import safe_repr
 from market_index.levels import Levels, PriceLevel, Side
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair
+from market_index.prices import format_price
 from market_index.strategies.assets import pairs
 from market_index.strategies.drawing import build, part_strategy, require_range
 from market_index.strategies.numbers import amount_strategy, price_strategy, spot_strategy
@@ -21,6 +22,9 @@ _Touch: TypeAlias = Literal["open", "locked", "crossed"]
 """How best bid and best ask meet; open means that the best bid is below the best ask."""
 
 _Level: TypeAlias = tuple[Decimal, int]
+
+_DEEP: Final = 100
+"""The number of levels of a deep book. Hypothesis draws no books of several times as many."""
 
 
 def price_levels(
@@ -47,8 +51,9 @@ def order_books(
     """Draw order books with `min_levels` to `max_levels` levels on each of the `sides`; any other side is empty.
 
     In most books the best bid is below the best ask; some are locked, some crossed. All prices of a book differ, except
-    the common price of a locked book. A book of 50 levels a side takes about 20 times as long as a default book;
-    Hypothesis reports books of 300 levels as too large.
+    the common price of a locked book; some differ by 10^-28 only. One book in six is deep, unless `price` is given: it
+    has three quarters of the levels that are allowed, or 100. A book of 50 levels a side takes about 20 times as long
+    as a default book; Hypothesis reports books of at least 300 levels as too large.
 
     Args:
         pair: The pair; by default any that can be tracked.
@@ -80,8 +85,13 @@ def order_books(
         OrderBook(pair)
     level = st.tuples(price_strategy(price), amount_strategy(amount, 1))
     most = len(wanted) * max_levels
-    levels = [st.lists(level, min_size=needed[touch], max_size=most, unique_by=itemgetter(0)) for touch in touches]
-    kinds = st.sampled_from(list(zip(touches, levels, strict=True)))
+    # Hypothesis draws about five elements more than the minimum, so a deep book needs a minimum of its own.
+    # A strategy of the caller may have too few prices.
+    deep = max(needed[touches[0]], min(most * 3 // 4, _DEEP)) if price is None else needed[touches[0]]
+    sizes = [*((touch, needed[touch]) for touch in touches), (touches[0], deep)]
+    kinds = st.sampled_from(
+        [(touch, st.lists(level, min_size=size, max_size=most, unique_by=itemgetter(0))) for touch, size in sizes]
+    )
     return _order_book(
         pair=part_strategy(pair, pairs),
         kinds=kinds,
@@ -168,6 +178,9 @@ def level_changes(
 ) -> st.SearchStrategy[list[tuple[Decimal, int]]]:
     """Draw changes for one side of `book.apply`: at its prices and at others, with removals and repeated prices.
 
+    Some prices are spelled differently: `Decimal("0.50")` for 0.5, `Decimal("1E+1")` for 10. If `amount` is not given,
+    a third of the changes are removals.
+
     Raises:
         TypeError: `book` is not an `OrderBook`.
         ValueError: `max_changes` is not an int of 0 or more.
@@ -176,9 +189,23 @@ def level_changes(
         raise TypeError(f"book must be an OrderBook, not a strategy of books, got {safe_repr(book)}")
     require_range("the changes", 0, max_changes)
     at = price_strategy(price)
+    amounts = amount_strategy(amount, 0)
+    if amount is None:
+        amounts = st.just(0) | amounts
     if existing := [level.price for side in (book.bids, book.asks) for level in side]:
         at = st.sampled_from(existing) | at
-    return st.lists(st.tuples(at, amount_strategy(amount, 0)), max_size=max_changes)
+    return st.lists(st.tuples(_respelled(at), amounts), max_size=max_changes)
+
+
+@st.composite
+def _respelled(draw: st.DrawFn, prices: st.SearchStrategy[Decimal]) -> Decimal:
+    """Draw prices, some of them in a spelling that is not canonical."""
+    price = draw(prices)
+    text = format_price(price)
+    spellings = [price, Decimal(f"{text}0" if "." in text else f"{text}.0")]
+    if text.endswith("0"):
+        spellings.append(Decimal(f"{text[:-1]}E1"))
+    return draw(st.sampled_from(spellings))
 
 
 def levels(*, side: Side | st.SearchStrategy[Side] | None = None, max_levels: int = 8) -> st.SearchStrategy[Levels]:

@@ -63,6 +63,7 @@ SUBJECTS: Mapping[str, str] = {
     "tests/market_index/test_strategies.py": "every public strategy: valid values, and the effect of each parameter",
     "tests/market_index/test_strategies_corners.py": "the edge cases that strategies reach",
     "tests/market_index/test_strategies_shrinking.py": "the values that failing examples shrink to",
+    "tests/market_index/test_strategies_wrong_books.py": "the mistakes in order books of users that strategies find",
     "tests/market_index/test_values.py": "equality, hash, pickle and copy of all values",
     "tests/market_index_cli/test_buckets.py": "all commands with buckets of NATS",
     "tests/market_index_cli/test_garbage.py": "all commands with records that contain no valid book",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import typing
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, Phase, find, settings
+from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 import market_index
@@ -30,6 +31,19 @@ WITHOUT_SHRINKING = settings(
 def reached(strategy: st.SearchStrategy[typing.Any], corner: typing.Callable[[typing.Any], bool]) -> typing.Any:
     """Return a value in the corner; fail if there is none among 10,000."""
     return find(strategy, corner, settings=WITHOUT_SHRINKING)
+
+
+def counted(strategy: st.SearchStrategy[typing.Any], corner: typing.Callable[[typing.Any], bool], *, of: int) -> int:
+    """Return how many of the first examples are in the corner."""
+    found: list[bool] = []
+
+    @settings(WITHOUT_SHRINKING, max_examples=of, derandomize=True)
+    @given(strategy)
+    def count(value: typing.Any) -> None:
+        found.append(bool(corner(value)))
+
+    count()
+    return sum(found)
 
 
 class TestCorners:
@@ -122,6 +136,23 @@ class TestCorners:
         reached(changes, lambda drawn: (Decimal(5), 0) in drawn)
         reached(changes, lambda drawn: any(price not in {5, 6} and amount for price, amount in drawn))
         reached(changes, lambda drawn: len({price for price, _ in drawn}) < len(drawn))
+
+    def test_of_changes_in_other_spellings(self):
+        changes = strategies.level_changes(OrderBook.from_levels(PAIR, [("10", 1), ("0.5", 1)]))
+        reached(changes, lambda drawn: {"10.0", "1E+1", "0.50"} <= {str(price) for price, _ in drawn})
+
+    def test_of_neighbouring_prices_on_one_side(self):
+        def differ_by_the_least(book: OrderBook) -> bool:
+            return any(
+                Fraction(one) - Fraction(other) == Fraction(1, 10**28) for one, other in pairwise(book.bids.prices)
+            )
+
+        assert counted(strategies.order_books(), differ_by_the_least, of=400) >= 20
+
+    def test_of_real_depth(self):
+        deep = strategies.order_books(max_levels=50)
+        assert counted(deep, lambda book: len(book.bids) >= 20, of=100) >= 5
+        assert counted(deep, lambda book: not book.bids and not book.asks, of=100) >= 1
 
     def test_of_orders(self):
         reached(strategies.orders(), lambda order: isinstance(order.price, Fraction))

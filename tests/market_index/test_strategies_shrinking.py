@@ -62,6 +62,13 @@ def test_an_amount_shrinks_to_the_smallest_that_fails(least: int):
     assert simplest(strategies.amounts(), lambda amount: amount >= least) == least
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(3))
+def test_three_bids_shrink_to_small_numbers(seed: int):
+    book = find(strategies.order_books(), lambda book: len(book.bids) > 2, settings=ALL_PHASES, random=Random(seed))
+    assert all(level.price <= 3 and level.accumulated_liquidity == 1 for level in book.bids)
+
+
 def test_a_price_shrinks_to_the_smallest_whole_number_that_fails():
     within = strategies.prices(min_value="0.01", max_value="100", max_decimal_places=2)
     for drawn in (strategies.prices(), within):
