@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from market_index.assets import ADA, AssetId
-from market_index.depth import CumulativeLevel, Liquidity
+from market_index.depth import CumulativeLevel, CumulativeLevels, Liquidity
 from market_index.errors import (
     InvalidAssetId,
     InvalidFreshness,
@@ -38,6 +38,7 @@ __all__ = [
     "ADA",
     "AssetId",
     "CumulativeLevel",
+    "CumulativeLevels",
     "Freshness",
     "InvalidAssetId",
     "InvalidFreshness",

@@ -16,7 +16,7 @@ from attrs import Attribute, field, frozen
 
 from market_index.arithmetic import EXACT, plain, plain_column
 from market_index.errors import InvalidPrice, safe_repr
-from market_index.levels import MAX_LIQUIDITY, Levels, Side, levels_of_columns, reject_total
+from market_index.levels import MAX_LIQUIDITY, REPR_LEVELS, Levels, Side, levels_of_columns, reject_total
 from market_index.prices import to_price
 from market_index.unchecked import unchecked_rows
 
@@ -74,12 +74,25 @@ class CumulativeLevel:
     quote: Decimal = field(validator=exact_number)
 
 
-def cumulative(levels: Levels) -> tuple[CumulativeLevel, ...]:
+@final
+class CumulativeLevels(tuple[CumulativeLevel, ...]):
+    """The result of `OrderBook.cumulative`: a tuple of `CumulativeLevel`, best price first, with a short `repr`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        best = ", ".join(map(repr, self[:REPR_LEVELS]))
+        if len(self) <= REPR_LEVELS:
+            return f"CumulativeLevels([{best}])"
+        return f"<CumulativeLevels: {len(self)} levels, best {best}, …, last {self[-1]!r}>"
+
+
+def cumulative(levels: Levels) -> CumulativeLevels:
     """Return the running totals of the levels of a side."""
     prices, amounts = levels.prices, levels.amounts
     with localcontext(EXACT):
         quotes = plain_column(accumulate(map(mul, prices, amounts)))
-        return tuple(unchecked_rows(CumulativeLevel, len(prices), prices, accumulate(amounts), quotes))
+        return CumulativeLevels(unchecked_rows(CumulativeLevel, len(prices), prices, accumulate(amounts), quotes))
 
 
 def totals(levels: Levels) -> tuple[int, Decimal]:

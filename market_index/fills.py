@@ -16,6 +16,8 @@ from market_index.arithmetic import EXACT
 from market_index.depth import exact_number, totals, whole_number
 from market_index.errors import safe_repr
 from market_index.levels import Levels, Side, price_for_takers
+from market_index.notebook import html_table
+from market_index.prices import to_ratio
 
 Unit: TypeAlias = Literal["base", "quote"]
 """The unit of an amount: the smallest unit of the base asset, or of the quote asset."""
@@ -52,9 +54,43 @@ class SimulatedFill:
         return price_for_takers(self.levels.side, Fraction(self.paid) / self.filled) if self.filled else None
 
     @property
+    def best_price(self) -> Decimal | None:
+        """The price of the first level taken; None if nothing is filled."""
+        return self.levels[0].price if self.levels else None
+
+    @property
     def worst_price(self) -> Decimal | None:
         """The price of the last level taken; None if nothing is filled."""
         return self.levels[-1].price if self.levels else None
+
+    def slippage(self, reference: Decimal | Fraction | str | None) -> Fraction | None:
+        """Return by which share the exact average price is worse than a reference; negative if it is better.
+
+        The reference is `best_price`, the `mid` of the book, or another price in the units of a price. None if nothing
+        is filled, or if the reference is None, as the midpoint of a book without bids is.
+
+        >>> from market_index import ADA, AssetId, OrderBook, Pair
+        >>> pair = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+        >>> book = OrderBook.from_levels(pair, bids=[("0.4", 1)], asks=[("0.5", 100), ("0.6", 100)])
+        >>> purchase = book.simulate_fill(Side.ASK, 150)
+        >>> purchase.slippage(purchase.best_price), purchase.slippage(book.mid)
+        (Fraction(1, 15), Fraction(5, 27))
+
+        Raises:
+            InvalidPrice: The reference is not a number above 0.
+        """
+        if reference is None or not self.filled:
+            return None
+        ratio = Fraction(self.paid) / self.filled / to_ratio(reference)
+        return ratio - 1 if self.levels.side is Side.ASK else 1 - ratio
+
+    def _repr_html_(self) -> str:
+        taken = f"{len(self.levels):,} {self.levels.side.value}{'' if len(self.levels) == 1 else 's'}"
+        title = f"simulated fill of {taken}{'' if self.complete else ', not complete: the side has less'}"
+        rows = [
+            (name, getattr(self, name)) for name in ("filled", "paid", "average_price", "best_price", "worst_price")
+        ]
+        return html_table(title, (), rows)
 
 
 def simulate_fill(levels: Levels, amount: int, unit: Unit) -> SimulatedFill:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from operator import is_
 from typing import Any, Final, Self, TypeAlias, final
 from zlib import crc32
@@ -16,6 +16,7 @@ from zlib import crc32
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidFreshness, InvalidOrderBook, safe_repr
 from market_index.freshness import UNKNOWN, Freshness
+from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
 
@@ -177,6 +178,21 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, O
 
     def __repr__(self) -> str:
         return f"<MarketIndex: {len(self)} pairs>"
+
+    def _repr_html_(self) -> str:
+        title = f"{len(self):,} pairs, as of {to_html(self.as_of)}, published at {to_html(self.published_at)}"
+        rows = [
+            (
+                book.pair.base,
+                book.pair.quote,
+                book.spot,
+                book.best_bid and book.best_bid.price,
+                book.best_ask and book.best_ask.price,
+            )
+            for book in islice(self._books(), SHOWN_ROWS)
+        ]
+        headings = ("base", "quote", "spot", "best bid", "best ask")
+        return html_table(title, headings, rows, left_out=len(self) - SHOWN_ROWS)
 
     def __reduce__(self) -> tuple[type[MarketIndex], tuple[object, ...]]:
         return MarketIndex, (tuple(self._books()), self.as_of, self.published_at)

@@ -21,6 +21,7 @@ from attrs import frozen
 from market_index.arithmetic import EXACT
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
+from market_index.notebook import SHOWN_ROWS, html_table
 from market_index.prices import price_text, rounded_price, to_price
 from market_index.unchecked import unchecked_constructor, unchecked_rows
 
@@ -215,6 +216,14 @@ class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
         if len(self) <= REPR_LEVELS:
             return f"Levels({self.side}, [{best}])"
         return f"<Levels: {len(self)} {self.side.value}s, best {best}, …>"
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            f"{len(self):,} {self.side.value}s",
+            ("price", "accumulated_liquidity"),
+            [(level.price, level.accumulated_liquidity) for level in self[:SHOWN_ROWS]],
+            left_out=len(self) - SHOWN_ROWS,
+        )
 
     def __reduce__(self) -> tuple[type[Levels], tuple[Side, tuple[PriceLevel, ...]]]:
         return Levels, (self.side, tuple(self))

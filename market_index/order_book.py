@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from itertools import zip_longest
 from types import EllipsisType
 from typing import Final, final
 
@@ -15,10 +16,11 @@ from attrs import frozen
 
 from market_index import depth, fills
 from market_index.arithmetic import EXACT, plain
-from market_index.depth import CumulativeLevel, Liquidity
+from market_index.depth import CumulativeLevels, Liquidity
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.fills import SimulatedFill, Unit
 from market_index.levels import Entry, Levels, PriceLevel, Side, gathered, levels_of_totals, require_side
+from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
 from market_index.prices import to_price
@@ -216,7 +218,7 @@ class OrderBook:
         """
         return fills.simulate_fill(self._levels(side), amount, unit)
 
-    def cumulative(self, side: Side) -> tuple[CumulativeLevel, ...]:
+    def cumulative(self, side: Side) -> CumulativeLevels:
         """Return the running totals of a side at each of its prices, in base and quote units, best price first.
 
         >>> from market_index import ADA, AssetId
@@ -269,6 +271,19 @@ class OrderBook:
         """
         step = _priced("step", step)
         return order_book_of(self.pair, depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
+
+    def _repr_html_(self) -> str:
+        crossing = " (crossed)" if self.is_crossed else " (locked)" if self.is_locked else ""
+        title = (
+            f"{to_html(self.pair)}<br>spot {to_html(self.spot)}, spread {to_html(self.spread)}{crossing}, "
+            f"mid {to_html(self.mid)}; {len(self.bids):,} bids, {len(self.asks):,} asks"
+        )
+        rows = [
+            (bid and bid.accumulated_liquidity, bid and bid.price, ask and ask.price, ask and ask.accumulated_liquidity)
+            for bid, ask in zip_longest(self.bids[:SHOWN_ROWS], self.asks[:SHOWN_ROWS])
+        ]
+        deepest = max(len(self.bids), len(self.asks))
+        return html_table(title, ("amount", "bid", "ask", "amount"), rows, left_out=deepest - SHOWN_ROWS)
 
     def __reduce__(self) -> tuple[type[OrderBook], tuple[Pair, Levels, Levels, Decimal | None]]:
         return OrderBook, (self.pair, self.bids, self.asks, self.spot)

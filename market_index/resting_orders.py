@@ -12,6 +12,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
+from fractions import Fraction
+from itertools import islice
 from operator import eq, is_
 from types import EllipsisType
 from typing import Final, Self, final
@@ -22,11 +24,12 @@ from market_index.arithmetic import EXACT
 from market_index.chunked import Chunk, KeyOrder
 from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
 from market_index.index import MarketIndex, hashes
-from market_index.levels import MAX_LIQUIDITY, Levels, Side, require_side
+from market_index.levels import MAX_LIQUIDITY, Levels, Side, price_for_takers, require_side
+from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.order_book import OrderBook, order_book_of
 from market_index.orders import Order
 from market_index.pairs import LedgerOrder, Pair, require_trackable
-from market_index.prices import to_price
+from market_index.prices import to_price, to_ratio
 from market_index.tables import Table, WideTable, text_hashes
 from market_index.unchecked import unchecked_constructor
 
@@ -101,7 +104,7 @@ class RestingOrders(Mapping[str, Order]):
     def __init__(
         self,
         orders: Mapping[str, Order] = {},
-        spots: Mapping[Pair, Decimal | str | None] = {},
+        spots: Mapping[Pair, Decimal | Fraction | str | None] = {},
         as_of: str | None = None,
     ) -> None:
         filled: RestingOrders = _NOTHING.apply(orders, spots=spots, as_of=as_of)
@@ -111,7 +114,7 @@ class RestingOrders(Mapping[str, Order]):
         self,
         placed: Mapping[str, Order] = {},
         removed: Iterable[str] = (),
-        spots: Mapping[Pair, Decimal | str | None] = {},
+        spots: Mapping[Pair, Decimal | Fraction | str | None] = {},
         as_of: str | None = None,
         *,
         missing_ok: bool = False,
@@ -121,7 +124,8 @@ class RestingOrders(Mapping[str, Order]):
         Args:
             placed: Orders by id. An id that exists is replaced, such as after a partial fill.
             removed: Ids of orders to remove.
-            spots: Last executed prices by pair, None if unknown. These pairs are tracked from now on.
+            spots: Last executed prices by pair, in quote per base, None if unknown; also ratios (`"643551/26740"`),
+                which are rounded up to a price. These pairs are tracked from now on.
             as_of: What the books reflect; kept if None.
             missing_ok: Whether a removed id may be absent.
 
@@ -246,6 +250,15 @@ class RestingOrders(Mapping[str, Order]):
     def __repr__(self) -> str:
         return f"<RestingOrders: {len(self)} orders, {len(self.index)} pairs>"
 
+    def _repr_html_(self) -> str:
+        title = f"{len(self):,} orders, {len(self.index):,} pairs, as of {to_html(self.index.as_of)}"
+        rows = [
+            (order_id, order.pair.base, order.pair.quote, order.side.value, order.level_price, order.amount)
+            for order_id, order in islice(self.items(), SHOWN_ROWS)
+        ]
+        headings = ("id", "base", "quote", "side", "price of its level", "amount")
+        return html_table(title, headings, rows, left_out=len(self) - SHOWN_ROWS)
+
     def __reduce__(self) -> tuple[type[RestingOrders], tuple[object, ...]]:
         spots = {pair: book.spot for pair, book in self.index.items()}
         return RestingOrders, (dict(self), spots, self.index.as_of)
@@ -328,9 +341,16 @@ def _checked_id(order_id: str) -> str:
     return order_id
 
 
-def _checked_spot(pair: Pair, spot: Decimal | str | None) -> Decimal | None:
+def _checked_spot(pair: Pair, spot: Decimal | Fraction | str | None) -> Decimal | None:
+    """Return a spot price; a ratio is rounded up, as in the events of orders."""
+    if spot is None:
+        return None
     try:
-        return None if spot is None else to_price(spot)
+        return to_price(spot)  # type: ignore[arg-type]  # it rejects a Fraction
+    except InvalidPrice:
+        pass
+    try:
+        return price_for_takers(Side.ASK, to_ratio(spot))
     except InvalidPrice as error:
         raise error.at(f"spot of {pair}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import defaultdict
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -206,3 +207,19 @@ def is_a_price(number: Fraction) -> bool:
         (number * 10**places).denominator == 1 and 0 < number * 10**places <= LARGEST_COEFFICIENT
         for places in range(29)
     )
+
+
+def test_the_repr_of_many_running_totals_is_short():
+    book = OrderBook.from_levels(PAIR, bids=[(f"0.{number:05}1", 10**12) for number in range(5_000)])
+    totals = book.cumulative(Side.BID)
+    assert repr(totals).startswith(f"<CumulativeLevels: 5000 levels, best {totals[0]!r}, {totals[1]!r}, ")
+    assert len(repr(totals)) < 600
+    assert repr(totals).endswith(f"…, last {totals[-1]!r}>")
+    assert totals == tuple(totals)
+    assert pickle.loads(pickle.dumps(totals)) == totals
+
+
+def test_the_repr_of_few_running_totals_is_complete():
+    book = OrderBook.from_levels(PAIR, bids=[("2", 3)])
+    (level,) = book.cumulative(Side.BID)
+    assert repr(book.cumulative(Side.BID)) == f"CumulativeLevels([{level!r}])"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from market_index import (
     ADA,
     AssetId,
+    InvalidPrice,
     Levels,
     OrderBook,
     Pair,
@@ -234,3 +235,35 @@ class TestResultTypes:
         fill = TestExamples.BOOK.simulate_fill(Side.ASK, 150)
         with pytest.raises(kind, match=next(iter(change))):
             evolve(fill, **change)
+
+
+class TestSlippage:
+    """The share by which the average price is worse than a reference."""
+
+    @given(st.data(), books, SIDES)
+    def test_it_is_exact_against_the_best_price_and_the_midpoint(
+        self, data: st.DataObject, book: OrderBook, side: Side
+    ):
+        amount = data.draw(amounts_near(Fraction(held(book, side))))
+        with localcontext(NARROW):
+            fill = book.simulate_fill(side, amount)
+            found = {reference: fill.slippage(reference) for reference in (fill.best_price, book.mid)}
+        assert fill.best_price == (fill.levels[0].price if fill.filled else None)
+        for reference, slippage in found.items():
+            if not fill.filled or reference is None:
+                assert slippage is None
+                continue
+            assert slippage is not None
+            worse = 1 + slippage if side is Side.ASK else 1 - slippage
+            assert worse * Fraction(reference) * fill.filled == Fraction(fill.paid)
+        assert not fill.filled or (found[fill.best_price] or 0) >= 0
+
+    def test_a_price_better_than_the_reference_is_negative(self):
+        book = OrderBook.from_levels(PAIR, bids=[("2", 5)], asks=[("4", 5)])
+        assert book.simulate_fill(Side.ASK, 5).slippage("5") == Fraction(-1, 5)
+        assert book.simulate_fill(Side.BID, 5).slippage(Fraction(1)) == -1
+
+    def test_the_reference_must_be_above_zero(self):
+        book = OrderBook.from_levels(PAIR, asks=[("4", 5)])
+        with pytest.raises(InvalidPrice, match="a ratio must be above 0, got '0'"):
+            book.simulate_fill(Side.ASK, 5).slippage("0")

@@ -259,7 +259,7 @@ class TestApply:
             ({"removed": "ab"}, InvalidOrderBook, "removed must be an iterable of order ids, got str: 'ab'"),
             ({"spots": {"ADA/x": "1"}}, InvalidOrderBook, "pair must be a Pair, got str: 'ADA/x'"),
             ({"spots": {Pair(ADA, ADA): "1"}}, InvalidOrderBook, "base and quote must be different assets"),
-            ({"spots": {PAIR: "1", OTHER: "0"}}, InvalidPrice, rf"spot of {OTHER}: a price must be above 0, got '0'"),
+            ({"spots": {PAIR: "1", OTHER: "0"}}, InvalidPrice, rf"spot of {OTHER}: a ratio must be above 0, got '0'"),
             ({"spots": {PAIR: 0.5}}, InvalidPrice, rf"spot of {PAIR}: a price must be a str or a Decimal, got float"),
             ({"spots": {PAIR: ...}}, InvalidPrice, "must be a str or a Decimal, got ellipsis"),
             ({"as_of": "\n"}, InvalidFreshness, "as_of"),
@@ -405,3 +405,21 @@ class TestMapping:
         for duplicate in (pickle.loads(pickle.dumps(resting)), copy.copy(resting), copy.deepcopy(resting)):
             assert duplicate.index == resting.index
             assert duplicate.index.freshness == resting.index.freshness
+
+
+@pytest.mark.parametrize(
+    ("spot", "price"),
+    [
+        ("643551/26740", "24.066978309648466716529543755"),
+        ("1/3", "0.3333333333333333333333333334"),
+        (Fraction(2, 3), "0.6666666666666666666666666667"),
+        ("0." + "3" * 40, "0.3333333333333333333333333334"),
+        ("1/4", "0.25"),
+    ],
+)
+def test_a_spot_may_be_a_ratio_which_is_rounded_up_as_in_events(spot: str | Fraction, price: str):
+    found = RestingOrders(spots={PAIR: spot}).index.order_book(PAIR).spot
+    assert found is not None
+    assert str(found) == price
+    exact = Fraction(spot)
+    assert 0 <= Fraction(found) - exact < Fraction(1, 10**26)

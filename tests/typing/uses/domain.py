@@ -10,6 +10,7 @@ from market_index import (
     ADA,
     AssetId,
     CumulativeLevel,
+    CumulativeLevels,
     InvalidPrice,
     Levels,
     Liquidity,
@@ -111,11 +112,13 @@ str(book.best_bid.price)  # error: mypy[union-attr] pyright[reportOptionalMember
 assert_type(book.apply(), OrderBook)
 assert_type(book.apply(bids=[("0.5", 0)], spot=None), OrderBook)
 assert_type(book.depth(3), OrderBook)
-assert_type(book.cumulative(Side.BID), tuple[CumulativeLevel, ...])
+assert_type(book.cumulative(Side.BID), CumulativeLevels)
+assert_type(book.cumulative(Side.BID)[0], CumulativeLevel)
 assert_type(book.liquidity_within(Side.ASK, "0.01"), Liquidity | None)
 fill = book.simulate_fill(Side.ASK, 5, "quote")
 assert_type(fill, SimulatedFill)
 assert_type(fill.average_price, Decimal | None)
+assert_type(fill.slippage(book.mid), Fraction | None)
 
 book.apply(spot=0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
 book.liquidity_within(Side.ASK, 0.01)  # error: mypy[arg-type] pyright[reportArgumentType]

@@ -1,0 +1,136 @@
+"""The HTML that notebooks show: small, escaped, well-formed, and without colours of its own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from market_index import ADA, AssetId, Levels, MarketIndex, Order, OrderBook, Pair, RestingOrders, Side
+from market_index import strategies as drawn
+
+PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
+LARGEST = "79228162514264337593543950335"
+
+
+def rows(value: Any) -> list[list[str]]:
+    """Return the text of the cells of the HTML, which must be well-formed."""
+    tree = ET.fromstring(f"<body>{value._repr_html_().replace('<br>', '<br/>')}</body>")
+    return [["".join(cell.itertext()) for cell in row] for row in tree.iter("tr")]
+
+
+def title(value: Any) -> str:
+    tree = ET.fromstring(f"<body>{value._repr_html_().replace('<br>', '<br/>')}</body>")
+    return "".join(tree[0].itertext())
+
+
+def deep(count: int) -> OrderBook:
+    levels = [(f"0.{number:027}1", 2**64 - 1) for number in range(1, count + 1)]
+    return OrderBook.from_levels(PAIR, levels, levels, LARGEST)
+
+
+def test_a_book_is_a_ladder_of_its_best_levels():
+    book = OrderBook.from_levels(PAIR, bids=[("0.0000001", 7), ("2", 9)], asks=[("3", 5)], spot="2.5")
+    assert title(book) == f"{PAIR.base} (SNEK) / ADAspot 2.5, spread 1, mid 2.5; 2 bids, 1 asks"
+    assert rows(book) == [
+        ["amount", "bid", "ask", "amount"],
+        ["9", "2", "3", "5"],
+        ["7", "0.0000001", "-", "-"],
+    ]
+
+
+@pytest.mark.parametrize(("ask", "word"), [("2", "spread 0 (locked)"), ("1.5", "spread -0.5 (crossed)")])
+def test_a_book_that_is_locked_or_crossed_says_so(ask: str, word: str):
+    assert word in title(OrderBook.from_levels(PAIR, [("2", 1)], [(ask, 1)]))
+
+
+def test_an_empty_book_has_no_rows():
+    assert rows(OrderBook(PAIR)) == [["amount", "bid", "ask", "amount"]]
+    assert "spot -, spread -, mid -; 0 bids, 0 asks" in title(OrderBook(PAIR))
+
+
+def test_levels_are_rows():
+    assert rows(deep(1).bids) == [["price", "accumulated_liquidity"], ["0." + "0" * 26 + "11", str(2**64 - 1)]]
+    assert title(Levels(Side.BID)) == "0 bids"
+
+
+def test_an_index_shows_pairs_prices_and_freshness():
+    book = OrderBook.from_levels(PAIR, [("2", 1)], spot="2.5")
+    index = MarketIndex([book, OrderBook(Pair(ADA, PAIR.base))], "slot <7>", datetime(2026, 1, 2, tzinfo=UTC))
+    assert title(index) == "2 pairs, as of slot <7>, published at 2026-01-02 00:00:00+00:00"
+    token = f"{PAIR.base} (SNEK)"
+    assert rows(index) == [
+        ["base", "quote", "spot", "best bid", "best ask"],
+        ["ADA", token, "-", "-", "-"],
+        [token, "ADA", "2.5", "2", "-"],
+    ]
+
+
+def test_a_simulated_fill_shows_its_numbers():
+    fill = OrderBook.from_levels(PAIR, asks=[("2", 1), ("4", 1)]).simulate_fill(Side.ASK, 5)
+    assert title(fill) == "simulated fill of 2 asks, not complete: the side has less"
+    assert rows(fill) == [
+        ["filled", "2"],
+        ["paid", "6"],
+        ["average_price", "3"],
+        ["best_price", "2"],
+        ["worst_price", "4"],
+    ]
+    one = deep(1).simulate_fill(Side.BID, 1)
+    assert title(one) == "simulated fill of 1 bid"
+
+
+def test_resting_orders_are_rows():
+    resting = RestingOrders({"<b>": Order(PAIR, Side.ASK, "0.5", 7)}, as_of="block 7")
+    assert title(resting) == "1 orders, 1 pairs, as of block 7"
+    assert rows(resting)[1:] == [["<b>", f"{PAIR.base} (SNEK)", "ADA", "ask", "0.5", "7"]]
+
+
+def test_a_token_that_calls_itself_ada_does_not_look_like_ada():
+    token = AssetId(bytes(28), b"ADA")
+    assert f"{token} (ADA) / ADA" in title(OrderBook(Pair(token, ADA)))
+
+
+def test_a_name_that_is_not_printable_is_not_shown():
+    token = AssetId(bytes(28), "\u202eSNEK".encode())
+    assert f"{token} / ADA" in title(OrderBook(Pair(token, ADA)))
+
+
+LARGE = [
+    deep(5_000),
+    deep(5_000).asks,
+    deep(5_000).simulate_fill(Side.ASK, 2**70),
+    MarketIndex(
+        [OrderBook(Pair(AssetId(number.to_bytes(28), b"<" * 32), PAIR.base)) for number in range(1, 5_000)], "<" * 200
+    ),
+    RestingOrders({f"{number:05}{'<' * 195}": Order(PAIR, Side.ASK, LARGEST, 1) for number in range(300)}),
+]
+
+
+@pytest.mark.parametrize("value", LARGE, ids=lambda value: type(value).__name__)
+def test_a_large_value_is_small_html(value: Any):
+    shown = value._repr_html_()
+    assert len(shown) < 20_000
+    if not shown.startswith("<div>simulated"):
+        assert len(rows(value)) == 11
+        assert f"… {len(value if not isinstance(value, OrderBook) else value.bids) - 10:,} more" in shown
+
+
+@settings(max_examples=settings().max_examples // 4)
+@given(
+    st.one_of(
+        drawn.order_books(max_levels=3),
+        drawn.levels(),
+        drawn.market_indexes(),
+        drawn.resting_orders(),
+        drawn.order_books().map(lambda book: book.simulate_fill(Side.BID, 9)),
+    )
+)
+def test_any_value_is_well_formed_and_has_no_colours(value: Any):
+    cells = rows(value)
+    assert len({len(row) for row in cells}) <= 1
+    assert not any(word in value._repr_html_() for word in ("color", "background", "style", "<script"))
