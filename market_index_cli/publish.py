@@ -72,7 +72,8 @@ def publish(
     retracted then. If BOOKS has no order book, nothing is replaced.
 
     A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the books before it in one change. After the first
-    one, books wait for the next commit line. If BOOKS contains events of orders (orders:events.ndjson, or orders:-),
+    one, books wait for the next commit line. A retract line, {"retract": true, "base": …, "quote": …}, retracts a pair.
+    If BOOKS contains events of orders (orders:events.ndjson, or orders:-),
     the first block retracts all pairs that it does not name. Commits or blocks that arrive together are one change.
     Without BOOKS, a heartbeat is published into an existing STORE: it shows that the publisher is alive.
     """
@@ -178,7 +179,7 @@ def _publish(publication: _Publication) -> None:
         for update in publication.updates():
             freshness, is_last = None, publication.as_of is not None and not update.has_more
             if is_last:
-                _require_books(feed)
+                _require_books(feed, or_retraction=True)
             if is_last or update.freshness is not None:
                 freshness = publication.freshness(update.freshness)
             if feed.content.coverage.names_all_pairs and not named_all:
@@ -215,7 +216,8 @@ def _replace(publication: _Publication) -> None:
     )
 
 
-def _require_books(feed: Feed) -> None:
+def _require_books(feed: Feed, *, or_retraction: bool = False) -> None:
+    coverage = feed.content.coverage
     # An empty state of the orders is valid.
-    if not feed.books and not feed.content.coverage.is_complete:
+    if not feed.books and not coverage.is_complete and not (or_retraction and coverage.retracted):
         raise NoOrderBook(f"{feed.source} must contain an order book, got none: nothing was changed")
