@@ -45,6 +45,7 @@ _MACHINES = "needs three machines with these names; tests/faults has three serve
 NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
     "make test": "runs these tests",
+    "market-index publish market.db replay:recording.ndjson --loop": "runs without end; run by test_record.py",
     "node show.mjs http://127.0.0.1:8000/": "needs node; run by test_clients.py if it is installed",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
     "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
@@ -55,10 +56,10 @@ A_TOKEN = "f66d78b4a3cb3d37afa0ec36461e51ecbde00f26c8f0a68f94b69880:69555344"
 ELLIPSES = {"ADA …": f"ADA {A_TOKEN}", "quote=…": f"quote={A_TOKEN}"}
 """Shortened parts of commands, with the whole text."""
 
-IS_SERVICE = re.compile(r"(?:.* \| )?(market-index (serve|relay)|uvicorn) (?!--help)")
+IS_SERVICE = re.compile(r"(?:.* \| )?(market-index (serve|relay|record)|uvicorn) (?!--help)")
 """Matches a command that runs until it is ended. One before a pipe ends by itself, and is run first."""
 
-HAS_STARTED = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|^relaying ", re.MULTILINE)
+HAS_STARTED = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|^(?:relaying|recording) ", re.MULTILINE)
 
 
 @frozen
@@ -134,6 +135,7 @@ def publish_sample(folder: Path) -> None:
 def prepare(folder: Path, block: Block) -> None:
     """Create the files that the commands of a block need, unless they create them."""
     shutil.copy(SAMPLE, folder / "books.ndjson")
+    shutil.copy(SAMPLE.with_name("recording.ndjson"), folder)
     if not any(re.search(r"publish market\.db", step.command) for step in block.steps):
         publish_sample(folder)
     page = block.page.read_text()

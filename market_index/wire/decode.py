@@ -33,7 +33,6 @@ from market_index.levels import MAX_LIQUIDITY, Levels, Side, levels_of_columns
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import parse_price, parse_prices
-from market_index.wire.commit_line import CommitLine
 from market_index.wire.json_value import (
     JSON_TYPES,
     Fault,
@@ -116,6 +115,17 @@ def freshness_from_json(text: bytes | bytearray | memoryview) -> Freshness:
     """
     message = _freshness_message(text, _FreshnessMessage)
     return Freshness(message.as_of, message.published_at)
+
+
+@frozen
+class CommitLine:
+    """A commit line: the freshness of the lines before it, and when they were recorded.
+
+    `recorded_at` is wall-clock time of the recorder, in UTC and milliseconds; None if the line is not of a recording.
+    """
+
+    freshness: Freshness
+    recorded_at: datetime | None = None
 
 
 def commit_from_json(text: bytes | bytearray | memoryview) -> CommitLine:

@@ -19,7 +19,6 @@ from market_index.levels import LevelsChunk
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import price_text
-from market_index.wire.commit_line import CommitLine
 from market_index.wire.parts import EncodedPart, text_of
 
 AS_OF: Final = "Market-Index-As-Of"
@@ -99,20 +98,19 @@ def freshness_to_json(freshness: Freshness) -> bytes:
     >>> freshness_to_json(Freshness("slot 145000000"))
     b'{"as_of":"slot 145000000","published_at":null}'
     """
-    return commit_to_json(CommitLine(freshness))
+    return commit_to_json(freshness)
 
 
-def commit_to_json(line: CommitLine) -> bytes:
+def commit_to_json(freshness: Freshness, recorded_at: datetime | None = None) -> bytes:
     """Return a commit line, without a newline. A `recorded_at` of None is absent.
 
     >>> from datetime import UTC
-    >>> commit_to_json(CommitLine(Freshness(), datetime(2026, 11, 22, tzinfo=UTC)))
+    >>> commit_to_json(Freshness(), datetime(2026, 11, 22, tzinfo=UTC))
     b'{"as_of":null,"published_at":null,"recorded_at":"2026-11-22T00:00:00.000Z"}'
     """
-    as_of = "null" if line.freshness.as_of is None else _text_to_json(line.freshness.as_of)
-    recorded_at = "" if line.recorded_at is None else f',"recorded_at":{_time_to_json(line.recorded_at)}'
-    published_at = _time_to_json(line.freshness.published_at)
-    return f'{{"as_of":{as_of},"published_at":{published_at}{recorded_at}}}'.encode("ascii")
+    as_of = "null" if freshness.as_of is None else _text_to_json(freshness.as_of)
+    recorded = "" if recorded_at is None else f',"recorded_at":{_time_to_json(recorded_at)}'
+    return f'{{"as_of":{as_of},"published_at":{_time_to_json(freshness.published_at)}{recorded}}}'.encode("ascii")
 
 
 def retraction_to_json(pair: Pair) -> bytes:

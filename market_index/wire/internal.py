@@ -4,8 +4,8 @@ Error bodies, the lines of a file that are not order books, header fields, event
 may change with any release.
 """
 
-from market_index.wire.commit_line import CommitLine
 from market_index.wire.decode import (
+    CommitLine,
     commit_from_json,
     freshness_from_json,
     is_commit,

@@ -29,6 +29,10 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
     "market_index_cli/server/http_server.py": ("tests/market_index_cli/test_serve.py", "uvicorn, set up by a command"),
     "market_index_cli/server/serving.py": ("tests/market_index_cli/test_serve.py", "one server, or several workers"),
     "market_index_feeds/errors.py": ("tests/market_index_feeds/test_feed_following.py", "how a feed reports causes"),
+    "market_index_feeds/file_lock.py": (
+        "tests/market_index_feeds/sqlite/test_lock.py",
+        "the lock of publishers; recorders use it too",
+    ),
     "market_index_feeds/line_content.py": (
         "tests/market_index_feeds/ndjson/test_book_lines.py",
         "what the lines of a medium contain",
