@@ -33,11 +33,11 @@ sample.db: samples/order-books.ndjson | .venv/serve.installed
 # A recording is replayed into the sample, after a heartbeat: the page may be requested before the first change is published.
 # The shell passes a signal on to serve, and ends publish once serve has ended.
 SERVE_SAMPLE = $(BIN)/market-index publish sample.db >/dev/null && { \
-  $(BIN)/market-index publish sample.db replay:samples/recording.ndjson --loop >/dev/null & publisher=$$!; \
+  $(BIN)/market-index publish sample.db replay:samples/recording.ndjson --loop --synchronous normal >/dev/null & publisher=$$!; \
   $(BIN)/market-index serve sample.db & server=$$!; \
   trap 'kill $$server' HUP INT TERM; \
-  while kill -0 $$server 2>/dev/null; do wait $$server; done; \
-  kill $$publisher 2>/dev/null; wait $$publisher; }
+  while kill -0 $$server 2>/dev/null; do wait $$server; status=$$?; done; \
+  kill $$publisher 2>/dev/null; wait $$publisher; exit $$status; }
 
 serve: .venv/serve.installed $(filter sample.db,$(FEED)) ## serve sample order books that change, in sample.db, on http://127.0.0.1:8000 (FEED=market.db for your own)
 	@$(if $(filter sample.db,$(FEED)),$(SERVE_SAMPLE),exec $(BIN)/market-index serve $(FEED))

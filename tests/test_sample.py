@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -65,14 +66,14 @@ class Making:
 
 
 @contextmanager
-def making(folder: Path, *arguments: str) -> Iterator[Making]:
+def making(folder: Path, *arguments: str, port: int = 0) -> Iterator[Making]:
     errors = folder / "errors"
     with errors.open("wb") as file:
         process = subprocess.Popen(
             ["make", "serve", *arguments],
             cwd=folder,
             env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-            | {"MARKET_INDEX_PORT": "0"},
+            | {"MARKET_INDEX_PORT": str(port)},
             stdout=subprocess.DEVNULL,
             stderr=file,
             start_new_session=True,
@@ -109,6 +110,13 @@ def test_the_sample_changes_until_a_signal_ends_both_processes(clone: Path):
         assert make.index()[changed.pair] == changed
         os.kill(make.child(), signal.SIGTERM)
         eventually(make.has_ended)
+
+
+def test_a_port_in_use_is_an_error_that_leaves_no_process(clone: Path):
+    with socket.create_server(("127.0.0.1", 0)) as used, making(clone, port=used.getsockname()[1]) as make:
+        eventually(make.has_ended)
+        assert make.running.process.returncode == 2
+        assert "cannot listen on 127.0.0.1 port" in make.running.stderr
 
 
 def test_another_feed_is_served_as_it_is(clone: Path):
