@@ -21,11 +21,12 @@ from market_index import Freshness, LiveIndex
 from market_index.freshness import UNKNOWN
 from market_index.wire.internal import CommitLine
 from market_index_feeds import Feed, open_feed
+from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.line_feed import LineFeedSource
 from market_index_feeds.line_source import LineBatch, LineCutter
 from market_index_feeds.ndjson.commits import Commits
 from tests.market_index_feeds.checks import await_check
-from tests.market_index_feeds.made_up import book, spots
+from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.ndjson.lines import commit, line, rename_over, retraction
 from tests.market_index_feeds.scripted_lines import ScriptedLines
 from tests.waiting import WITHOUT_SHRINKING, eventually, in_thread
@@ -355,3 +356,26 @@ def test_at_most_one_book_per_pair_is_pending():
     assert (len(commits.waiting.books), commits.pending, len(commits.changes().books)) == (2, 3, 0)
     commits.add(CommitLine(Freshness("slot 1")))
     assert (len(commits.changes().books), commits.waiting.books, commits.pending) == (2, {}, 0)
+
+
+def test_a_later_line_of_a_pair_overwrites_what_earlier_ones_changed():
+    bad = RejectedLine(1, "no book", pair(1))
+    for later in (book(1, 1), pair(1)):
+        for is_committed in (False, True):
+            commits = Commits()
+            for content in (bad, pair(1), *([CommitLine(Freshness())] if is_committed else []), bad, later):
+                commits.add(content)
+            commits.add(CommitLine(Freshness()))
+            update = commits.changes()
+            assert (list(update.books), set(update.removed)) == (
+                ([later], set()) if later == book(1, 1) else ([], {later})
+            )
+            assert not update.invalid
+
+
+def test_a_committed_invalid_line_is_resolved_by_a_later_commit():
+    for later in (book(1, 1), pair(1)):
+        commits = Commits()
+        for content in (RejectedLine(1, "no book", pair(1)), CommitLine(Freshness()), later, CommitLine(Freshness())):
+            commits.add(content)
+        assert not commits.changes().invalid

@@ -110,7 +110,16 @@ class TestContinuing:
     """A recording that exists."""
 
     def test_it_is_cut_after_its_last_commit_line_and_continued_with_the_whole_content(self, store: Store, path: Path):
-        kept = line(1, "7") + recorded(-10) + line(8, "8") + line(9, "9") + retraction(1) + recorded(-5, "slot 0")
+        kept = (
+            line(1, "7")
+            + line(6, "6")
+            + recorded(-10)
+            + retraction(6)
+            + line(8, "8")
+            + line(9, "9")
+            + retraction(1)
+            + recorded(-5, "slot 0")
+        )
         path.write_bytes(kept + line(5, "5") + line(6)[:-7])
         with recording(store.target, path):
             pass

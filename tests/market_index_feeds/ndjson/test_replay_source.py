@@ -17,7 +17,7 @@ from market_index_feeds import Feed, FeedError, Update, open_feed
 from market_index_feeds.feed import CLOSE_SECONDS
 from market_index_feeds.medium import Unnamed
 from market_index_feeds.ndjson.replay_source import CHECK_SECONDS, LOOP_SECONDS, ReplaySource
-from tests.market_index_feeds.made_up import spots
+from tests.market_index_feeds.made_up import pair, spots
 from tests.market_index_feeds.ndjson.lines import commit, line, retraction
 from tests.market_index_feeds.ndjson.recordings import recorded
 from tests.waiting import eventually
@@ -204,6 +204,12 @@ class TestContent:
         whole = [one for one in islice(updates, 6) if one.replaces_all]
         assert [set(one.removed) for one in whole] == [set(), set()]
         assert all(one.invalid == {Unnamed.UNREADABLE} for one in whole)
+
+    def test_a_round_retracts_no_pair_that_the_recording_has_retracted(self, path: Path):
+        """Another program may publish the pair into the same store."""
+        path.write_bytes(line(1) + recorded(0) + line(2) + line(3) + recorded(0) + retraction(3) + recorded(0))
+        updates = ReplaySource(str(path), loop=True, speed=1000).updates(Event(), None)
+        assert [set(one.removed) for one in islice(updates, 4)] == [set(), set(), {pair(3)}, {pair(2)}]
 
     def test_progress_is_reported_until_the_first_change(self, path: Path, live: LiveIndex):
         path.write_bytes((b" " * 99_999 + b"\n") * 10 + line(1) + recorded(0) + recorded(0))
