@@ -307,7 +307,9 @@ def test_a_splash_order_needs_the_lovelace_for_all_steps():
     assert events(exact)
     exact["value"]["coins"] -= 1
     assert reason(exact) == "budget exhausted"
-    for changed in ({"step cost": 0}, {"step output": 0}, {"amount": 4999}):
+    sells = {"offered": Constructor(0, TOKEN), "asked": Constructor(0, ADA), "amount": 10_000}
+    huge = sells | {"price": Constructor(0, (2**60, 1)), "step output": 2**64 - 1, "step cost": 1}
+    for changed in ({"step cost": 0}, {"step output": 0}, {"amount": 4999}, huge):
         assert reason(order(SPLASH, **changed)) == "budget exhausted"
 
 
@@ -489,6 +491,12 @@ def test_a_datum_must_have_exactly_its_fields(script: str, count: int):
     assert reason(output(script, datums.encoded(Constructor(0, tuple(changed))))) == "unknown datum"
     assert reason(output(script, datums.encoded(Constructor(1, tuple(fields))))) == "unknown datum"
     assert reason(output(script, datums.encoded(fields))) == "unknown datum"
+
+
+@pytest.mark.parametrize("script", [SPLASH, SHADOWBOOK])
+@pytest.mark.parametrize("kind", [b"", b"\x01", b"\x00\x09", 0, 9])
+def test_a_datum_of_another_kind_is_skipped(script: str, kind: Any):
+    assert reason(order(script, kind=kind)) == "unknown datum"
 
 
 @every_exchange
