@@ -106,9 +106,14 @@ def following(tmp_path: Path, kupo: Kupo, *arguments: object) -> Iterator[Follow
     """Run the example until the test ends; it appends to a file."""
     path = tmp_path / "events.ndjson"
     tmp_path.mkdir(exist_ok=True)
+    # With it, a program that forgets to flush would pass.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with path.open("ab") as events, path.with_suffix(".errors").open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, EXAMPLE, kupo.url, "--poll", "0.01", *map(str, arguments)], stdout=events, stderr=errors
+            [sys.executable, EXAMPLE, kupo.url, "--poll", "0.01", *map(str, arguments)],
+            stdout=events,
+            stderr=errors,
+            env=environment,
         )
     try:
         yield Followed(process, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -647,3 +648,15 @@ def test_an_output_in_two_responses_is_shown_once():
     """An output can match two patterns."""
     orders, skipped = kupo_to_orders.state_of([[order(SPLASH)], [order(SPLASH), order(SPLASH)]], {})
     assert (len(orders), skipped) == (1, {})
+
+
+# The texts of blocks
+
+
+def test_the_texts_of_old_blocks_are_forgotten(capsys: pytest.CaptureFixture[str]):
+    """A program that runs for years must not grow. A feed retains 2,160 blocks unless it is given another number."""
+    writer = kupo_to_orders.Events({})
+    texts = ["first", *(f"slot {slot}" for slot in range(10_000)), "first", "first"]
+    for text in texts:
+        writer.write(({}, Counter()), text, NOW, is_new=True)
+    assert capsys.readouterr().out.splitlines()[-2:] == ['{"block": "first"}', '{"block": "first (2)"}']
