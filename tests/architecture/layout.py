@@ -26,6 +26,7 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
     "market_index_cli/errors.py": ("tests/market_index_cli/test_main.py", "the exit codes of the commands"),
     "market_index_cli/options.py": ("tests/market_index_cli/test_serve.py", "parameters, tested through the commands"),
     "market_index_cli/signals.py": ("tests/market_index_cli/test_publish.py", "signals to a real process"),
+    "market_index_cli/tokens.py": ("tests/market_index_cli/test_names.py", "names and numbers on the command line"),
     "market_index_cli/server/http_server.py": ("tests/market_index_cli/test_serve.py", "uvicorn, set up by a command"),
     "market_index_cli/server/serving.py": ("tests/market_index_cli/test_serve.py", "one server, or several workers"),
     "market_index_feeds/errors.py": ("tests/market_index_feeds/test_feed_following.py", "how a feed reports causes"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from market_index import ADA, LiveIndex, OrderBook, Pair
-from market_index_cli.terminal import ticker
+from market_index_cli.tokens import ticker
 from tests.browser.visit import ladder_rows, visited, visiting
 from tests.feed_state import FeedState
 from tests.page import HOSTILE_NAMES, SNEK, SNEK_ADA, app_with_page, token, widest
