@@ -469,6 +469,16 @@ def test_a_field_with_any_other_value_stops_nothing(script: str):
                 assert_valid(event)
 
 
+@every_exchange
+def test_a_field_that_no_book_shows_must_be_valid_too(script: str):
+    """The exchange ignores the order otherwise."""
+    hidden = {"beacon", "owner", "owner key", "cancellation key", "executors", "NFT", "contained fee"}
+    for name in hidden & FIELDS[script]().keys():
+        for wrong in WRONG:
+            if (name, wrong) != ("executors", []):  # anybody may execute it
+                assert reason(order(script, **{name: wrong})) in {"unknown datum", "broken datum"}
+
+
 def assert_valid(event: Any) -> None:
     """Assert that a feed accepts an event of an order, and that a book shows it."""
     pair = pair_of(event)
