@@ -28,17 +28,36 @@ export class Reader {
     return this.#get(`trading-view/order-book?${new URLSearchParams({ base, quote })}`, null);
   }
 
+  /** Yields each version of a book; null while the pair is not tracked. Throws if a request fails. */
+  async *orderBooks(base, quote, pollMilliseconds = 2000) {
+    const path = `trading-view/order-book?${new URLSearchParams({ base, quote })}`;
+    let seen;
+    for (;;) {
+      const [value, isAnswered] = await this.#send(path, null, 20);
+      if (value !== seen) yield (seen = value);
+      if (!isAnswered) await new Promise((resolve) => setTimeout(resolve, pollMilliseconds));
+    }
+  }
+
   async #get(path, absent) {
+    const [value] = await this.#send(path, absent, 0);
+    return value;
+  }
+
+  /** Returns the value, and whether the next request can follow immediately: this one has waited, or found a book. */
+  async #send(path, absent, waitSeconds) {
     const cached = this.#cache.get(path);
     const headers = cached ? { "If-None-Match": cached.etag } : {};
-    const response = await fetch(new URL(path, this.#base), { headers, cache: "no-store" });
-    if (response.status === 304) return cached.value;
+    if (cached && waitSeconds) headers.Prefer = `wait=${waitSeconds}`;
+    const signal = AbortSignal.timeout(10_000 + 1000 * waitSeconds);
+    const response = await fetch(new URL(path, this.#base), { headers, cache: "no-store", signal });
     const text = await response.text();
-    if (response.status === 404 && absent !== undefined) return absent;
+    if (response.status === 304) return [cached.value, response.headers.has("preference-applied")];
+    if (response.status === 404 && absent !== undefined) return [absent, false];
     if (!response.ok) throw new Error(`${response.status}: ${text}`);
     const value = parse(text);
     const etag = response.headers.get("etag");
     if (etag !== null) this.#cache.set(path, { etag, value });
-    return value;
+    return [value, etag !== null];
   }
 }

@@ -123,7 +123,7 @@ def _watch(feed: Feed, base: str, quote: str, display: Display, show: Show) -> N
         shown: OrderBook | None = None
         while True:
             found = index.get(pair)
-            if found is not None and found is not shown:
+            if found is not None and found != shown:
                 show(found, index.freshness)
             elif found is None and shown is not None:
                 click.echo(str(PairNotFound(pair)), err=True)

@@ -335,10 +335,13 @@ def test_the_program_ends_quietly_when_its_reader_has_ended(kupo: Kupo):
     assert process.stderr
     process.stdout.readline()
     process.stdout.close()
-    slots = count(200)
+    slots, unchanged = count(200), -1
 
     def has_ended() -> bool:
-        kupo.state = State(next(slots), [FIRST])
+        nonlocal unchanged
+        if kupo.not_modified > unchanged:
+            # The program has read the last block, and asks for the next one.
+            unchanged, kupo.state = kupo.not_modified, State(next(slots), [FIRST])
         return process.poll() is not None
 
     eventually(has_ended)

@@ -13,7 +13,7 @@ import pytest
 from market_index import LiveIndex
 from tests.page import PAGE, app_with_page, sample
 from tests.service import Service, served
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 IMPORTS = """
 import { Follower, orderBook, pairList, sleep } from "./service.mjs";
@@ -64,10 +64,12 @@ print([list.value.length, list.pause, list.changed !== null, preferred]);
 process.exit();
 """
     live = LiveIndex(sample())
-    with served(app_with_page(live)) as service, started(folder, program, service) as process:
+    app = app_with_page(live)
+    with served(app) as service, started(folder, program, service) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline(), process.stdout.readline()]
         assert lines == ["true\n", '"waiting"\n']
+        eventually(lambda: app._waits._watches)
         live.retract(live.current.pair_list()[0].pair)
         assert printed(process) == [True, [len(live.current), 200, True, [None, "wait=30"]]]
 
