@@ -102,7 +102,7 @@ def test_a_book_that_is_not_found_is_noticed_even_if_the_list_is_not_answered(
     app: Recorded, upstream: LiveIndex, live: LiveIndex
 ):
     app.answer = lambda content, may_wait: Never() if content == LIST and may_wait else None
-    with following(app, live) as feed:
+    with following(app, live, exchange_seconds=NEVER) as feed:
         eventually(lambda: is_waiting(app, 1, 2, 3))
         upstream.retract(pair(2))
         eventually(lambda: spots(live) == {1: "1", 3: "3"})
