@@ -81,13 +81,16 @@ class Tokens:
 
     _by_asset: Mapping[AssetId, Token] = field(eq=False)
     _labels: Mapping[AssetId, str] = field(eq=False)
+    _taken: frozenset[str] = field(eq=False)
 
     def __init__(self, entries: Iterable[Token] = (), rejected: Iterable[str] = ()) -> None:
         found: dict[AssetId, Token] = {}
         for token in entries:
             _add(found, token)
         in_order = tuple([found[asset] for asset in sorted(found)])
-        self.__attrs_init__(in_order, tuple(rejected), MappingProxyType(found), MappingProxyType(_labels(in_order)))
+        labels = _labels(in_order)
+        taken = frozenset(labels.values())
+        self.__attrs_init__(in_order, tuple(rejected), MappingProxyType(found), MappingProxyType(labels), taken)
 
     @classmethod
     def from_json(cls, *texts: bytes) -> Tokens:
@@ -122,7 +125,10 @@ class Tokens:
         No two entries have the same label, and only ADA has the label `ADA`. It has no character that is not printable.
         A token without an entry may have the label of another token without an entry.
         """
-        return self._labels.get(asset) or _label(asset, _shown_name(Token(asset)))
+        label = self._labels.get(asset) or _label(asset, _shown_name(Token(asset)))
+        # Eight digits of a policy can be chosen: a token without an entry must not look like one that has an entry.
+        is_taken = asset not in self._labels and label in self._taken
+        return f"{label} {asset}" if is_taken else label
 
     def names(self, asset: AssetId) -> frozenset[str]:
         """Return the texts by which `find` finds an asset: its ticker, its name, and its asset name."""

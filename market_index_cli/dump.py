@@ -20,7 +20,8 @@ Examples:
   market-index dump http://127.0.0.1:8000 | market-index publish market.db -
 
 \b
-Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_REJECTED} a record was rejected.""",
+Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read,
+{EXIT_REJECTED} a record was rejected, or the content of FEED is not known.""",
 )
 @FEED
 def dump(source: str) -> None:
@@ -35,5 +36,5 @@ def dump(source: str) -> None:
     for book in index.values():
         click.echo(wire.order_book_to_json(book))
     click.echo(freshness_to_json(index.freshness))
-    if feed.rejected:
+    if feed.rejected or feed.is_unknown:
         raise SystemExit(EXIT_REJECTED)

@@ -29,6 +29,8 @@ class TokenFile(click.ParamType[Tokens]):
         path = Path(str(value))
         try:
             files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+            if not files:
+                self.fail(f"{path} must contain files of entries (*.json), got none", param, ctx)
             tokens = Tokens.from_json(*[file.read_bytes() for file in files])
         except OSError as error:
             self.fail(f"{path} cannot be read: {error.strerror or error}", param, ctx)

@@ -5,7 +5,7 @@ Theory of operation
     killed leaves an unfinished change at most, which readers ignore, and which the next recorder cuts off.
 
     A new file appears at its path with its first change. An existing one is continued with the whole content of the
-    feed, and a retract line for each recorded pair that the content lacks.
+    feed, and a retract line for each recorded pair that the feed is known to lack (docs/coverage.md).
 
     The file itself is locked: another recorder gets an error.
 """
@@ -23,7 +23,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Final
 
-from market_index import LiveIndex, MarketIndex, OrderBook, Pair, wire
+from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.wire.internal import commit_to_json, retraction_to_json
 from market_index_feeds.errors import reason_of
 from market_index_feeds.feed import Feed
@@ -75,6 +75,7 @@ class RecordingFile(Closeable):
             if self._file is None:
                 self._create(lines)
             else:
+                self._require_unchanged(self._file)
                 _write(self._file, lines, self._size)
         except OSError as error:
             raise StoreError(
@@ -114,6 +115,16 @@ class RecordingFile(Closeable):
                 file.close()
             new.unlink(missing_ok=True)
 
+    def _require_unchanged(self, file: FileIO) -> None:
+        """Raise `StoreError` if another program has removed, replaced, shortened or extended the file."""
+        ours = os.fstat(file.fileno())
+        try:
+            is_same = os.path.samestat(ours, self._path.stat()) and ours.st_size == self._size
+        except FileNotFoundError:
+            is_same = False
+        if not is_same:
+            raise StoreError(f"{self.name} was removed, replaced or changed by another program while it was recorded")
+
     def _lock(self, file: FileIO) -> None:
         if not try_lock(file.fileno()):
             raise StoreError(f"{self.name} cannot be recorded into: another recorder has it open")
@@ -133,6 +144,8 @@ class Recorder:
         self._clock = clock
         self._file: RecordingFile | None = None
         self._recorded = MarketIndex()
+        # The pairs of an earlier recording that the feed neither names nor has retracted.
+        self._kept: set[Pair] = set()
         # A flag, because a signal handler may set it: it must not end a wait whose locks the handler interrupted.
         self._is_closing = False
 
@@ -146,8 +159,9 @@ class Recorder:
         try:
             self.feed.start(self.live, progress)
             self._recorded = index = self.live.current
-            gone = sorted(file.pairs.difference(index), key=attrgetter("ledger_order"))
-            file.append(_lines(index.values(), gone, commit_to_json(index.freshness, self._clock())))
+            self._kept = file.pairs.difference(index)
+            gone = self._gone()
+            file.append(_lines(index.values(), gone, commit_to_json(self._freshness(index), self._clock())))
         except BaseException:
             file.close()
             raise
@@ -177,19 +191,41 @@ class Recorder:
         self._is_closing = True
 
     def _record(self, file: RecordingFile, index: MarketIndex) -> None:
-        lines = change_lines(self._recorded, index, self._clock())
+        self._kept.difference_update(index)
+        gone = self._gone()
+        lines = change_lines(self._recorded, index, self._clock(), gone, self._freshness(index))
         if lines:
             file.append(lines)
         self._recorded = index
 
+    def _gone(self) -> list[Pair]:
+        """Return the pairs of an earlier recording to retract now: as a relay, those that the feed is known to lack."""
+        coverage = self.feed.content.coverage
+        gone = set(self._kept) if coverage.names_all_pairs else self._kept.intersection(coverage.retracted)
+        self._kept -= gone
+        return sorted(gone, key=attrgetter("ledger_order"))
 
-def change_lines(before: MarketIndex, after: MarketIndex, recorded_at: datetime) -> bytes:
-    """Return the lines of a change, with its commit line; empty if no book, pair or freshness differs."""
-    changed, gone = after.changes_since(before)
-    books = [book for book in changed if before.get(book.pair) != book]
+    def _freshness(self, index: MarketIndex) -> Freshness:
+        """Return the freshness to record. While pairs of an earlier recording are kept, the as_of is not known."""
+        return index.freshness.without_as_of() if self._kept else index.freshness
+
+
+def change_lines(
+    before: MarketIndex,
+    after: MarketIndex,
+    recorded_at: datetime,
+    also_gone: Iterable[Pair] = (),
+    freshness: Freshness | None = None,
+) -> bytes:
+    """Return the lines of a change, with its commit line; empty if no book, pair or freshness differs.
+
+    `also_gone` are pairs to retract that neither index has. `freshness` is written instead of that of `after`.
+    """
+    changed, removed = after.changes_since(before)
+    books, gone = [book for book in changed if before.get(book.pair) != book], [*removed, *also_gone]
     if not books and not gone and after.freshness == before.freshness:
         return b""
-    return _lines(books, gone, commit_to_json(after.freshness, recorded_at))
+    return _lines(books, gone, commit_to_json(freshness or after.freshness, recorded_at))
 
 
 def _lines(books: Iterable[OrderBook], gone: Iterable[Pair], commit: bytes) -> bytes:

@@ -164,6 +164,10 @@ class TestLabels:
         tokens = read(entry(SNEK, ticker="X"), entry(twin, ticker="X"), entry(third, ticker="X"))
         assert [tokens.label(one) for one in (SNEK, twin, third)] == [f"X {one}" for one in (SNEK, twin, third)]
 
+    def test_a_token_without_an_entry_does_not_look_like_one_with_an_entry(self):
+        twin = AssetId(SNEK.policy_id[:4] + bytes(24), b"SNEK")
+        assert read(entry(SNEK)).label(twin) == f"SNEK 279c909f {twin}"
+
     @pytest.mark.parametrize("name", ["ADA", "ADA\u200b", " ADA ", "\u202eADA", "A\u0000DA"])
     def test_a_token_that_calls_itself_ada_does_not_look_like_ada(self, name: str):
         tokens = read(entry(ticker=name))

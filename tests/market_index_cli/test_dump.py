@@ -56,3 +56,10 @@ def test_a_feed_that_cannot_be_opened_is_exit_code_3():
     done = invoke("dump", "nowhere.db")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "Error: nowhere.db cannot be opened: No such file or directory\n"
+
+
+def test_a_content_that_is_not_known_is_exit_code_5(tmp_path: Path):
+    blank = tmp_path / "blank.ndjson"
+    blank.touch()
+    done = invoke("dump", blank)
+    assert (done.returncode, done.stdout) == (5, '{"as_of":null,"published_at":null}\n')

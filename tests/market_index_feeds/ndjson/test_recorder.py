@@ -28,7 +28,7 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 def store(tmp_path: Path) -> Iterator[Store]:
     """The store that is recorded, with two pairs."""
     with open_store(tmp_path / "market.db", synchronous="normal") as store:
-        store.update([book(1, 1), book(2, 2)], as_of="slot 1")
+        store.replace([book(1, 1), book(2, 2)], as_of="slot 1")
         yield store
 
 
@@ -137,6 +137,17 @@ class TestContinuing:
                 eventually(lambda: spots(live) == {1: "1", 2: "2"})
                 eventually(lambda: feed.problem is None)
 
+    def test_a_pair_that_the_feed_neither_names_nor_has_retracted_stays(self, tmp_path: Path, path: Path):
+        with open_store(tmp_path / "new.db", synchronous="normal") as new:
+            new.update([book(1, 1)], as_of="slot 1")
+            path.write_bytes(line(8, "8") + line(9, "9") + recorded(-5))
+            with recording(new.target, path):
+                assert replayed(path)[-1][1:] == ({1: "1", 8: "8", 9: "9"}, None)
+                new.update([book(9, 10)], as_of="slot 2")
+                eventually(lambda: replayed(path)[-1][1:] == ({1: "1", 8: "8", 9: "10"}, None))
+                new.replace([book(1, 1), book(9, 10)], as_of="slot 3")
+                eventually(lambda: replayed(path)[-1][1:] == ({1: "1", 9: "10"}, "slot 3"))
+
     @pytest.mark.parametrize(
         ("content", "reason"),
         [
@@ -174,6 +185,25 @@ class TestContinuing:
 
 class TestErrors:
     """Other recorders, and files that cannot be opened or written."""
+
+    @pytest.mark.parametrize("change", ["removed", "replaced", "truncated", "extended"])
+    def test_a_file_that_another_program_changes_is_an_error(self, store: Store, path: Path, change: str):
+        with open_feed(store.target) as feed:
+            recorder = Recorder(feed, path)
+            recorder.start()
+            content = path.read_bytes()
+            if change == "removed":
+                path.unlink()
+            elif change == "replaced":
+                path.with_name("new").write_bytes(content)
+                path.with_name("new").rename(path)
+            elif change == "truncated":
+                path.write_bytes(b"")
+            else:
+                path.write_bytes(content + b"\n")
+            store.publish(book(1, 7))
+            with pytest.raises(StoreError, match=r"was removed, replaced or changed by another program while it was"):
+                recorder.run()
 
     def test_a_second_recorder_is_an_error(self, store: Store, path: Path):
         with recording(store.target, path), open_feed(store.target) as feed:
