@@ -24,8 +24,6 @@ class TokenFile(click.ParamType[Tokens]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Tokens:
         """Read the entries, and say on standard error how many were left out."""
-        if isinstance(value, Tokens):
-            return value
         path = Path(str(value))
         try:
             files = sorted(path.glob("*.json")) if path.is_dir() else [path]

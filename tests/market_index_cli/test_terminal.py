@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, Freshness, OrderBook, Pair, strategies
+from market_index import ADA, AssetId, Freshness, OrderBook, Pair, Token, Tokens, strategies
 from market_index_cli import terminal, tokens
 from market_index_cli.terminal import Terminal
 from market_index_cli.tokens import Display
@@ -182,3 +182,19 @@ def test_known_freshness_is_shown_and_no_age_is_negative(freshness: Freshness, s
 )
 def test_a_duration_has_one_unit(seconds: float, shown: str):
     assert terminal.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("decimals", "units"),
+    [
+        (2, "prices and amounts in whole units"),
+        (None, "in whole units, but in smallest units of X 00000000, whose decimals are not known"),
+    ],
+)
+def test_with_a_registry_a_ladder_says_its_units(decimals: int | None, units: str):
+    display = Display(Tokens([Token(TOKEN, "X", decimals=decimals)]))
+    book = OrderBook.from_levels(Pair(TOKEN, ADA), bids=[("250", 1_234_567)])
+    rows = [*terminal.ladder(book, 1, Terminal(columns=100, colour=False, display=display))]
+    assert (rows[0], rows[3]) == ("X 00000000/ADA", units)
+    shown = ("0.025", "12,345.67") if decimals else ("0.00025", "1,234,567")
+    assert all(text in rows[-1].split() for text in shown)
