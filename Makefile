@@ -30,8 +30,17 @@ sample.db: samples/order-books.ndjson | .venv/serve.installed
 	$(BIN)/market-index publish $@ $<
 	@touch $@
 
-serve: .venv/serve.installed $(filter sample.db,$(FEED)) ## publish the sample order books into sample.db, and serve it on http://127.0.0.1:8000 (FEED=market.db for your own)
-	exec $(BIN)/market-index serve $(FEED)
+# A recording is replayed into the sample, after a heartbeat: the page may be requested before the first change is published.
+# The shell passes a signal on to serve, and ends publish once serve has ended.
+SERVE_SAMPLE = $(BIN)/market-index publish sample.db >/dev/null && { \
+  $(BIN)/market-index publish sample.db replay:samples/recording.ndjson --loop --synchronous normal >/dev/null & publisher=$$!; \
+  $(BIN)/market-index serve sample.db & server=$$!; \
+  trap 'kill $$server' HUP INT TERM; \
+  while kill -0 $$server 2>/dev/null; do wait $$server; status=$$?; done; \
+  kill $$publisher 2>/dev/null; wait $$publisher; exit $$status; }
+
+serve: .venv/serve.installed $(filter sample.db,$(FEED)) ## serve sample order books that change, in sample.db, on http://127.0.0.1:8000 (FEED=market.db for your own)
+	@$(if $(filter sample.db,$(FEED)),$(SERVE_SAMPLE),exec $(BIN)/market-index serve $(FEED))
 
 browser: # install Chromium, node and faketime on Debian, for the tests of page, clients and clocks; without them these tests are skipped
 	@{ command -v chromium && command -v node && command -v faketime; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
@@ -53,7 +62,7 @@ test-all: .venv/check.installed browser ## run all tests with random examples (S
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test-faults: .venv/check.installed ## kill a publisher 200 times and a server 30 times, and run the other faults
+test-faults: .venv/check.installed ## kill a publisher and a recorder 200 times, a server 30 times, and run the other faults
 	MARKET_INDEX_KILLS=200 MARKET_INDEX_SERVER_KILLS=30 MARKET_INDEX_OPERATIONS=250000 \
 	  $(BIN)/python -m pytest -m '' tests/faults tests/market_index/test_resting_orders_stream.py $(PYTEST)
 

@@ -17,6 +17,7 @@ from market_index.errors import (
     InvalidOrderBook,
     InvalidPairList,
     InvalidPrice,
+    InvalidTokens,
     MarketIndexError,
     PriceOutOfRange,
 )
@@ -30,6 +31,7 @@ from market_index.orders import Order
 from market_index.pairs import Pair, PairInfo, PairNotFound
 from market_index.prices import format_price, parse_price
 from market_index.resting_orders import OrderNotFound, RestingOrders
+from market_index.tokens import Token, Tokens
 
 if TYPE_CHECKING:
     from market_index import wire
@@ -45,6 +47,7 @@ __all__ = [
     "InvalidOrderBook",
     "InvalidPairList",
     "InvalidPrice",
+    "InvalidTokens",
     "Levels",
     "Liquidity",
     "LiveIndex",
@@ -61,6 +64,8 @@ __all__ = [
     "RestingOrders",
     "Side",
     "SimulatedFill",
+    "Token",
+    "Tokens",
     "format_price",
     "parse_price",
     "wire",

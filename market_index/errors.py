@@ -8,6 +8,7 @@
         ├── InvalidOrderBook    (also a ValueError)
         ├── InvalidPairList     (also a ValueError)
         ├── InvalidFreshness    (also a ValueError)
+        ├── InvalidTokens       (also a ValueError)
         ├── PairNotFound        (also a KeyError), in market_index.pairs
         ├── OrderNotFound       (also a KeyError), in market_index.resting_orders
         ├── FeedError           in market_index_feeds
@@ -31,6 +32,7 @@ __all__ = [
     "InvalidOrderBook",
     "InvalidPairList",
     "InvalidPrice",
+    "InvalidTokens",
     "MarketIndexError",
     "PriceOutOfRange",
     "safe_repr",
@@ -84,6 +86,10 @@ class InvalidPairList(MarketIndexError, ValueError):
 
 class InvalidFreshness(MarketIndexError, ValueError):
     """The value, or the text, is not a valid `as_of` or `published_at` of order books."""
+
+
+class InvalidTokens(MarketIndexError, ValueError):
+    """The text does not contain entries of the token registry, or an entry is not valid."""
 
 
 def safe_repr(value: object) -> str:

@@ -2,8 +2,9 @@
 
 Theory of operation
     Waiters form groups: all threads are one, and the tasks of each event loop are one. A group is used for one change.
-    The thread that makes the change removes each group from its dictionary, and wakes it with one call, however many
-    wait. There is no lock that a signal handler could find held: `setdefault` and `pop` of a dictionary are atomic.
+    The thread that makes the change wakes each group with one call, however many wait, and then removes it. A signal
+    handler may interrupt it at any point, and may raise: the next change wakes the groups that are left. There is no
+    lock that a handler could find held, because each step is one atomic operation of a dictionary.
 
     A waiter first joins a group, then checks again whether the index has changed, then waits. So a change is either
     seen by the check, or made later by a thread that finds the group.
@@ -30,26 +31,29 @@ if TYPE_CHECKING:  # asyncio loads 60 modules; a program whose tasks wait has lo
 class Waiters:
     """All that waits for a change of one live index. Each waiter has a function `changed`: whether it has happened."""
 
-    __slots__ = ("_gates", "_loops")
+    __slots__ = ("_gates", "_tasks")
 
     def __init__(self) -> None:
-        self._gates: Final[dict[None, _Gate]] = {}
-        self._loops: Final[dict[AbstractEventLoop, _Tasks]] = {}
+        self._gates: Final[dict[_Gate, None]] = {}
+        self._tasks: Final[dict[_Tasks, None]] = {}
 
     def wake(self) -> None:
         """Wake all that wait. Any thread and any signal handler may call it."""
-        if self._gates and (gate := self._gates.pop(None, None)) is not None:
-            gate.open()
-        if self._loops:
-            for loop in list(self._loops):
-                if (tasks := self._loops.pop(loop, None)) is not None:
-                    tasks.wake()
+        if self._gates:
+            for gate in list(self._gates):
+                gate.wake()
+                self._gates.pop(gate, None)
+        if self._tasks:
+            for tasks in list(self._tasks):
+                tasks.wake()
+                self._tasks.pop(tasks, None)
 
     def wait(self, changed: Callable[[], bool], timeout: float | None = None) -> None:
         """Wait in this thread for a change, at most so many seconds."""
         until = inf if timeout is None else monotonic() + timeout
         while not changed() and (left := until - monotonic()) > 0:
-            gate = self._gates.setdefault(None, _Gate())
+            gate = next((one for one in list(self._gates) if not one.is_woken), None) or _Gate()
+            self._gates[gate] = None
             if not changed():
                 gate.wait(min(left, TIMEOUT_MAX))
 
@@ -62,7 +66,9 @@ class Waiters:
             await self._next_change(loop, changed)
 
     async def _next_change(self, loop: AbstractEventLoop, changed: Callable[[], bool]) -> None:
-        tasks = self._loops.setdefault(loop, _Tasks(loop))
+        of_loop = (one for one in list(self._tasks) if one.loop is loop and not one.is_woken)
+        tasks = next(of_loop, None) or _Tasks(loop)
+        self._tasks[tasks] = None
         future = loop.create_future()
         tasks.futures.add(future)
         try:
@@ -70,35 +76,35 @@ class Waiters:
                 await future
         finally:
             tasks.futures.discard(future)
-            # Only this thread puts groups of this loop into the dictionary.
-            if not tasks.futures and self._loops.get(loop) is tasks:
-                self._loops.pop(loop, None)
+            # Only this thread adds tasks of this loop.
+            if not tasks.futures:
+                self._tasks.pop(tasks, None)
 
 
 @final
 class _Gate:
-    """A gate for threads. It opens once, and stays open."""
+    """A gate for threads. Once it is open, it stays open."""
 
-    __slots__ = ("_is_open", "_lock")
+    __slots__ = ("_lock", "is_woken")
 
     def __init__(self) -> None:
-        self._is_open, self._lock = False, Lock()
+        self.is_woken, self._lock = False, Lock()
         self._lock.acquire()
 
     def wait(self, seconds: float) -> None:
         try:
             self._lock.acquire(timeout=seconds)
         finally:
-            # Also after a KeyboardInterrupt, which may come while this thread holds the lock of the open gate.
-            if self._is_open:
-                self._release()
+            if self.is_woken:
+                # Not in a function: a signal handler may raise when one is entered, while this thread holds the lock.
+                try:  # noqa: SIM105  # see the line above
+                    self._lock.release()
+                except RuntimeError:  # another thread has released it
+                    pass
 
-    def open(self) -> None:
-        self._is_open = True
-        self._release()
-
-    def _release(self) -> None:
-        with suppress(RuntimeError):  # another thread has released it
+    def wake(self) -> None:
+        self.is_woken = True
+        with suppress(RuntimeError):  # it is open already
             self._lock.release()
 
 
@@ -106,15 +112,17 @@ class _Gate:
 class _Tasks:
     """The tasks of one event loop."""
 
-    __slots__ = ("_loop", "futures")
+    __slots__ = ("futures", "is_woken", "loop")
 
     def __init__(self, loop: AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop: Final = loop
+        self.is_woken = False
         self.futures: set[Future[None]] = set()
 
     def wake(self) -> None:
+        self.is_woken = True
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._wake_in_loop)
+            self.loop.call_soon_threadsafe(self._wake_in_loop)
 
     def _wake_in_loop(self) -> None:
         for future in self.futures:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from market_index_cli.descriptors import require_open_files
+from market_index_cli.dump import dump
 from market_index_cli.publish import publish
+from market_index_cli.record import record
 from market_index_cli.relay import relay
 from market_index_cli.retract import retract
 from market_index_cli.serve import serve
@@ -18,12 +20,12 @@ def main() -> None:
     """Publish, serve and read Cardano order books.
 
     FEED is a source of books: a store, a file with one order book per line in the JSON of the order-book endpoint
-    (books.ndjson), - for standard input, events of orders (orders:events.ndjson, or orders:-), or the base URL of a
-    running service (http://127.0.0.1:8000). STORE is where books are published: a file such as market.db, or a bucket
-    of NATS JetStream (nats://127.0.0.1:4222/books).
+    (books.ndjson), - for standard input, events of orders (orders:events.ndjson, or orders:-), a recording that is
+    replayed (replay:recording.ndjson), or the base URL of a running service (http://127.0.0.1:8000). STORE is where
+    books are published: a file such as market.db, or a bucket of NATS JetStream (nats://127.0.0.1:4222/books).
     """
     require_open_files()
 
 
-for _command in (serve, publish, relay, retract, pairs, book):
+for _command in (serve, publish, relay, retract, record, dump, pairs, book):
     main.add_command(_command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from attrs import define
 from market_index import Freshness
 from market_index_cli.console import counted, loading_progress, log_plainly
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, NoOrderBook, feed_errors
-from market_index_cli.options import HISTORY, STORE, WAIT, AsOf
+from market_index_cli.options import HISTORY, REPLAY_LOOP, REPLAY_SPEED, STORE, WAIT, AsOf
 from market_index_feeds import BooksRejected, Feed, Receipt, Store, Update, is_sqlite, open_feed, open_store
 
 
@@ -27,11 +28,12 @@ Examples:
   market-index publish market.db --as-of "slot 145000020"
   producer | market-index publish market.db -
   indexer | market-index publish market.db orders:-
+  market-index publish market.db replay:recording.ndjson --loop
 
 \b
-Exit codes: 0 all was published, 1 it was interrupted, 2 wrong usage, {EXIT_FEED} BOOKS or STORE cannot be opened,
-read or written, {EXIT_REJECTED} a line was rejected or not committed, a book is too large, the state of the orders is
-unknown, or BOOKS has no order book for --replace or --as-of.""",
+Exit codes: 0 all was published, or a signal ended --loop, 1 it was interrupted, 2 wrong usage,
+{EXIT_FEED} BOOKS or STORE cannot be opened, read or written, {EXIT_REJECTED} a line was rejected or not committed,
+a book is too large, the state of the orders is unknown, or BOOKS has no order book for --replace or --as-of.""",
 )
 @STORE
 @click.argument("books", metavar="[BOOKS]", required=False)
@@ -54,6 +56,8 @@ unknown, or BOOKS has no order book for --replace or --as-of.""",
     help="Acknowledged changes survive a power cut (full), or only a crash of programs (normal, which is faster).",
 )
 @HISTORY
+@REPLAY_SPEED
+@REPLAY_LOOP
 @WAIT
 def publish(
     target: str,
@@ -63,6 +67,8 @@ def publish(
     as_of: str | None,
     synchronous: Any,
     history: int | None,
+    speed: float | None,
+    loop: bool,
     wait: float,
 ) -> None:
     """Publish order books into STORE: those of BOOKS, a file with one per line, or - for standard input.
@@ -72,19 +78,27 @@ def publish(
     retracted then. If BOOKS has no order book, nothing is replaced.
 
     A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the books before it in one change. After the first
-    one, books wait for the next commit line. If BOOKS contains events of orders (orders:events.ndjson, or orders:-),
-    the first block retracts all pairs that it does not name. Commits or blocks that arrive together are one change.
-    Without BOOKS, a heartbeat is published into an existing STORE: it shows that the publisher is alive.
+    one, books wait for the next commit line. A retract line, {"retract": true, "base": …, "quote": …}, retracts a pair.
+    If BOOKS contains events of orders (orders:events.ndjson, or orders:-), the first block retracts all pairs that it
+    does not name. Commits or blocks that arrive together are one change. If BOOKS is a recording to replay
+    (replay:recording.ndjson), each change is published when it is due. Without BOOKS, a heartbeat is published into an
+    existing STORE: it shows that the publisher is alive.
     """
     if books is not None:
         _require_lines(books)
-    elif replace or history is not None:
-        raise click.UsageError(f"{'--replace' if replace else '--history'} requires BOOKS")
+    else:
+        options = {"--replace": replace, "--history": history is not None, "--speed": speed is not None, "--loop": loop}
+        for name, is_given in options.items():
+            if is_given:
+                raise click.UsageError(f"{name} requires BOOKS")
+    if replace and loop:
+        raise click.UsageError("--replace requires BOOKS with an end: omit --loop")
     # SIGTERM acts like Ctrl-C, so that publish reports what it has published.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     log_plainly()
-    with feed_errors():
-        feed = None if books is None else open_feed(books, history=history, follow=False)
+    # A loop has no other end.
+    with feed_errors(), suppress(KeyboardInterrupt) if loop else nullcontext():
+        feed = None if books is None else open_feed(books, history=history, speed=speed, loop=loop, follow=False)
         with open_store(target, wait=wait, synchronous=synchronous, make=feed is not None) as store:
             if feed is None:
                 receipt = store.update((), as_of=as_of)
@@ -94,7 +108,7 @@ def publish(
 
 
 def _require_lines(books: str) -> None:
-    if books.startswith("orders:"):
+    if books.startswith(("orders:", "replay:")):
         return
     if "://" in books:
         raise click.UsageError("BOOKS must be a file with one order book per line, or - for standard input, got a URL")
@@ -178,7 +192,7 @@ def _publish(publication: _Publication) -> None:
         for update in publication.updates():
             freshness, is_last = None, publication.as_of is not None and not update.has_more
             if is_last:
-                _require_books(feed)
+                _require_books(feed, or_retraction=True)
             if is_last or update.freshness is not None:
                 freshness = publication.freshness(update.freshness)
             if feed.content.coverage.names_all_pairs and not named_all:
@@ -215,7 +229,8 @@ def _replace(publication: _Publication) -> None:
     )
 
 
-def _require_books(feed: Feed) -> None:
+def _require_books(feed: Feed, *, or_retraction: bool = False) -> None:
+    coverage = feed.content.coverage
     # An empty state of the orders is valid.
-    if not feed.books and not feed.content.coverage.is_complete:
+    if not feed.books and not coverage.is_complete and not (or_retraction and coverage.retracted):
         raise NoOrderBook(f"{feed.source} must contain an order book, got none: nothing was changed")

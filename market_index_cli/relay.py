@@ -6,7 +6,7 @@ import click
 
 from market_index_cli.console import loading_progress, log_with_times
 from market_index_cli.errors import EXIT_FEED, feed_errors
-from market_index_cli.options import FEED, HISTORY, STORE, WAIT
+from market_index_cli.options import FEED, HISTORY, REPLAY_LOOP, REPLAY_SPEED, STORE, WAIT
 from market_index_cli.signals import ended_by_signals
 from market_index_feeds import Relay, open_feed, open_store
 
@@ -23,8 +23,10 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED or STORE cannot
 @FEED
 @STORE
 @HISTORY
+@REPLAY_SPEED
+@REPLAY_LOOP
 @WAIT
-def relay(source: str, target: str, *, history: int | None, wait: float) -> None:
+def relay(source: str, target: str, *, history: int | None, speed: float | None, loop: bool, wait: float) -> None:
     """Follow FEED and publish its books into STORE, until a signal ends the relay.
 
     At the start and after every interruption, the whole of STORE is made the same as FEED: a pair that FEED does not
@@ -32,7 +34,7 @@ def relay(source: str, target: str, *, history: int | None, wait: float) -> None
     STORE. While the servers of STORE do not answer, the relay retries.
     """
     log_with_times()
-    with feed_errors(), open_feed(source, history=history) as feed:
+    with feed_errors(), open_feed(source, history=history, speed=speed, loop=loop) as feed:
         relaying = Relay(feed, lambda: open_store(target, wait=wait))
         with ended_by_signals(relaying.close):
             with loading_progress(feed.source, lambda: relaying.is_closing) as progress:

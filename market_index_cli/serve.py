@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
-from market_index_cli.options import BLOCKS, HISTORY_HELP, Host, Origin, Seconds
+from market_index_cli.options import BLOCKS, HISTORY_HELP, LOOP_HELP, SPEED, SPEED_HELP, Host, Origin, Seconds
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -28,6 +28,7 @@ Examples:
   market-index serve books.ndjson --host 0.0.0.0 --port 9000
   producer | MARKET_INDEX_PORT=9000 market-index serve -
   market-index serve orders:events.ndjson --workers 2
+  market-index serve replay:recording.ndjson --loop
 
 \b
 Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opened,
@@ -57,6 +58,17 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     metavar="N",
     type=BLOCKS,
     help=HISTORY_HELP,
+)
+@_option(
+    "--speed",
+    metavar="N",
+    type=SPEED,
+    help=SPEED_HELP,
+)
+@_option(
+    "--loop",
+    is_flag=True,
+    help=LOOP_HELP,
 )
 @_option(
     "--access-log/--no-access-log",
@@ -148,6 +160,8 @@ def serve(
     *,
     workers: int,
     history: int | None,
+    speed: float | None,
+    loop: bool,
     access_log: bool,
     max_age: int | None,
     max_wait: int,
@@ -164,10 +178,10 @@ def serve(
     """Serve FEED over HTTP: the pair list and the order book of every pair.
 
     FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file with one order book per line in the JSON of
-    the order-book endpoint, - for standard input, events of orders (orders:events.ndjson, or orders:-), or the base URL
-    of another service. FEED is followed: a change goes live when it is published into a store or appended to a file.
-    GET / is a page that shows the books, GET /healthz reports the state of FEED, and GET /openapi.json describes the
-    API. The variable MARKET_INDEX_FEED can also name FEED.
+    the order-book endpoint, - for standard input, events of orders (orders:events.ndjson, or orders:-), a recording
+    (replay:recording.ndjson), or the base URL of another service. FEED is followed: a change goes live when it is
+    published into a store or appended to a file. GET / is a page that shows the books, GET /healthz reports the state
+    of FEED, and GET /openapi.json describes the API. The variable MARKET_INDEX_FEED can also name FEED.
     """
     with server_imports():
         from market_index_cli.server.connection import ClientLimits, connections_allowed  # noqa: PLC0415  # no web stack elsewhere
@@ -176,6 +190,8 @@ def serve(
     settings = Settings(
         source,
         history,
+        speed,
+        loop,
         access_log,
         max_age,
         max_wait,

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 import click
 
-from market_index import AssetId, Freshness, MarketIndex, OrderBook, Pair, wire
+from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, Tokens, wire
 from market_index_cli import terminal
 from market_index_cli.console import loading_progress, log_plainly
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
-from market_index_cli.options import BASE, FEED, JSON, QUOTE
-from market_index_feeds import open_feed
+from market_index_cli.names import containing, exact_pair, pair_of, reject_absent
+from market_index_cli.options import FEED, JSON
+from market_index_cli.tokens import TOKENS, Display
+from market_index_feeds import Feed, open_feed
 
 _TERMINAL_DEPTH: Final = 15
 """The default number of levels per side on a terminal."""
@@ -28,8 +32,12 @@ Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_R
 )
 @FEED
 @click.option("--wide", is_flag=True, help="Do not shorten identifiers to the width of the terminal.")
+@click.option(
+    "--filter", "text", default="", metavar="TEXT", help="List only pairs with TEXT in an identifier or a name."
+)
+@TOKENS
 @JSON
-def pairs(source: str, *, wide: bool, as_json: bool) -> None:
+def pairs(source: str, *, wide: bool, text: str, tokens: Tokens | None, as_json: bool) -> None:
     """List the pairs of FEED: spot, best bid, best ask, spread, number of levels, and the assets.
 
     On a terminal, it also prints what the books reflect and how long ago they were published, if FEED contains that.
@@ -39,7 +47,8 @@ def pairs(source: str, *, wide: bool, as_json: bool) -> None:
     log_plainly()
     with feed_errors(), open_feed(source) as feed, loading_progress(feed.source) as progress:
         index = feed.read(progress)
-    _show_pairs(index, wide=wide, as_json=as_json)
+    display = Display(tokens)
+    _show_pairs(containing(text, index, display), display, wide=wide, as_json=as_json)
     if feed.rejected:
         raise SystemExit(EXIT_REJECTED)
 
@@ -54,45 +63,97 @@ Example:
 Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read.""",
 )
 @FEED
-@BASE
-@QUOTE
+@click.argument("base", metavar="BASE")
+@click.argument("quote", metavar="QUOTE")
 @click.option(
     "--depth",
     metavar="N",
     type=click.IntRange(0),
     help=f"Show the best N levels of each side. The default is {_TERMINAL_DEPTH} on a terminal, and all in a pipe.",
 )
+@click.option("--watch", is_flag=True, help="Show the book again whenever it changes, until a signal ends the command.")
+@TOKENS
 @JSON
-def book(source: str, base: AssetId, quote: AssetId, *, depth: int | None, as_json: bool) -> None:
+def book(
+    source: str, base: str, quote: str, *, depth: int | None, watch: bool, tokens: Tokens | None, as_json: bool
+) -> None:
     """Show the order book of BASE and QUOTE: asks above bids, the best of each in the middle.
 
-    In a pipe, each level is one line, with tabs between side, price and amount.
+    BASE and QUOTE are identifiers, or names that only one pair of FEED has. In a pipe, each level is one line, with
+    tabs between side, price and amount.
     """
     log_plainly()
+    show = partial(_show_book, display=Display(tokens), depth=depth, as_json=as_json, watch=watch)
     with feed_errors(), open_feed(source) as feed:
-        found = feed.read_order_book(Pair(base, quote))
-    _show_book(found, feed.freshness, depth, as_json=as_json)
+        (_watch if watch else _read)(feed, base, quote, Display(tokens), show)
 
 
-def _show_pairs(index: MarketIndex, *, wide: bool, as_json: bool) -> None:
+Show: TypeAlias = Callable[[OrderBook, Freshness], None]
+
+
+def _read(feed: Feed, base: str, quote: str, display: Display, show: Show) -> None:
+    """Show the book once."""
+    pair = exact_pair(base, quote)
+    if pair is None:
+        index = feed.read()
+        found = index.order_book(pair_of(base, quote, index, display))
+    else:
+        try:
+            found = feed.read_order_book(pair)
+        except PairNotFound:
+            reject_absent(base, quote, _all_pairs(feed), display)
+    show(found, feed.freshness)
+
+
+def _all_pairs(feed: Feed) -> MarketIndex:
+    """Return all pairs of a feed of which one book was read. A source that can be read only once has them already."""
+    if feed.content.index or not feed.followed_by_many:
+        return feed.content.index
+    with open_feed(feed.source) as again:
+        return again.read()
+
+
+def _watch(feed: Feed, base: str, quote: str, display: Display, show: Show) -> None:
+    """Show the book, and show it again when it changes."""
+    live = LiveIndex()
+    with suppress(KeyboardInterrupt):
+        feed.start(live)
+        index = live.current
+        pair = pair_of(base, quote, index, display)
+        shown: OrderBook | None = None
+        while True:
+            found = index.get(pair)
+            if found is not None and found != shown:
+                show(found, index.freshness)
+            elif found is None and shown is not None:
+                click.echo(str(PairNotFound(pair)), err=True)
+            shown = found
+            index = live.wait(after=index)
+
+
+def _show_pairs(index: MarketIndex, display: Display, *, wide: bool, as_json: bool) -> None:
     if as_json:
         click.echo(wire.pair_list_to_json(index.pair_list()))
     elif sys.stdout.isatty():
-        _print(terminal.pair_table(index.values(), _terminal(), wide=wide))
+        _print(terminal.pair_table(index.values(), _terminal(display), wide=wide))
         _print_freshness(index.freshness)
     else:
-        _print(terminal.pair_rows(index.values()))
+        _print(terminal.pair_rows(index.values(), display))
 
 
-def _show_book(book: OrderBook, freshness: Freshness, depth: int | None, *, as_json: bool) -> None:
+def _show_book(
+    book: OrderBook, freshness: Freshness, *, display: Display, depth: int | None, as_json: bool, watch: bool
+) -> None:
     cut = book if depth is None else book.depth(depth)
     if as_json:
         click.echo(wire.order_book_to_json(cut))
     elif sys.stdout.isatty():
-        _print(terminal.ladder(book, _TERMINAL_DEPTH if depth is None else depth, _terminal()))
+        if watch:
+            click.clear()
+        _print(terminal.ladder(book, _TERMINAL_DEPTH if depth is None else depth, _terminal(display)))
         _print_freshness(freshness)
     else:
-        _print(terminal.ladder_rows(cut))
+        _print(terminal.ladder_rows(cut, display))
 
 
 def _print(lines: Iterable[str]) -> None:
@@ -101,12 +162,13 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _print_freshness(freshness: Freshness) -> None:
-    _print(terminal.freshness_lines(freshness, datetime.now(UTC), _terminal()))
+    _print(terminal.freshness_lines(freshness, datetime.now(UTC), _terminal(Display())))
 
 
-def _terminal() -> terminal.Terminal:
+def _terminal(display: Display) -> terminal.Terminal:
     return terminal.Terminal(
         columns=shutil.get_terminal_size().columns,
         colour=terminal.wants_colour(),
         blocks=terminal.can_show_blocks(sys.stdout.encoding),
+        display=display,
     )

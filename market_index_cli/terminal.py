@@ -8,20 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from decimal import Decimal
 from typing import Final
 from unicodedata import combining, east_asian_width
 
 import click
 from attrs import frozen
 
-from market_index import ADA, AssetId, Freshness, OrderBook, PriceLevel, format_price
-
-NO_VALUE: Final = "-"
+from market_index import Freshness, OrderBook, Pair, PriceLevel
+from market_index_cli.tokens import SHORTEST, Display, shortened
 
 _BAR_WIDTH: Final = 40
 _EIGHTHS: Final = "▏▎▍▌▋▊▉"
-_SHORTEST: Final = 14
 _LEAST_WHOLE: Final = len(f"{bytes(28).hex()}:")
 """The length of the shortest identifier of a token: one with an empty name."""
 _HEADINGS: Final = ("pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote")
@@ -31,43 +28,19 @@ _UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 @frozen
 class Terminal:
-    """The capabilities of a terminal: its width in columns, colour, and block characters for bars."""
+    """The capabilities of a terminal, and how it shows assets and numbers.
+
+    Capabilities are its width in columns, colour, and block characters for bars.
+    """
 
     columns: int
     colour: bool = True
     blocks: bool = True
+    display: Display = Display()  # noqa: RUF009  # it is immutable
 
     def styled(self, text: str, **style: object) -> str:
         """Return the text with the style if the terminal has colour; otherwise the plain text."""
         return click.style(text, **style) if self.colour else text  # type: ignore[arg-type]  # click checks the styles
-
-
-def ticker(asset: AssetId) -> str:
-    r"""Return the name of an asset, with its label, if it is printable text; otherwise its shortened identifier.
-
-    A name does not identify an asset: the minter can choose any name.
-
-    >>> ticker(AssetId(bytes(28), b"SNEK")), ticker(AssetId(bytes(28), b"\x00\x0d\xe1\x40NFT"))
-    ('SNEK', '(222)NFT')
-    >>> ticker(AssetId(bytes(28), b"\xff\xfe"))
-    '00000000…:fffe'
-    """
-    if asset == ADA:
-        return "ADA"
-    text, label = asset.asset_name_text, asset.asset_name_label
-    if text and text.strip() == text:
-        return text if label is None else f"({label}){text}"
-    return shortened(asset, _SHORTEST + 4)
-
-
-def shortened(asset: AssetId, width: int) -> str:
-    """Return the identifier of an asset, shortened to the width."""
-    text = str(asset)
-    if len(text) <= width:
-        return text
-    policy_id, _, name = text.partition(":")
-    room = max(width, _SHORTEST) - len("00000000…:")
-    return f"{policy_id[:8]}…:{name if len(name) <= room else name[: max(room - 1, 0)] + '…'}"
 
 
 def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = False) -> Iterator[str]:
@@ -75,7 +48,7 @@ def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = F
 
     Identifiers are shortened to the width of the terminal, unless `wide` is True.
     """
-    facts = [(book, _facts(book)) for book in books]
+    facts = [(book, _facts(book, terminal.display)) for book in books]
     rows = [_HEADINGS[:_FACTS], *(row for _, row in facts)]
     widths = [max(_width(row[column]) for row in rows) for column in range(_FACTS)]
     bases, quotes = [book.pair.base for book, _ in facts], [book.pair.quote for book, _ in facts]
@@ -91,7 +64,7 @@ def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = F
             min(own, max(room // 2, room - other), _LEAST_WHOLE - 1)
             for own, other in zip(needed, reversed(needed), strict=True)
         ]
-    is_left_out = any(one < min(own, _SHORTEST) for one, own in zip(given, needed, strict=True))
+    is_left_out = any(one < min(own, SHORTEST) for one, own in zip(given, needed, strict=True))
 
     def line(cells: Sequence[str], base: str, quote: str) -> str:
         ids = () if is_left_out else (f"{base:<{given[0]}}", quote)
@@ -109,49 +82,52 @@ def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = F
         yield terminal.styled("Identifiers are cut to fit; --wide shows them whole.", dim=True)
 
 
-def pair_rows(books: Iterable[OrderBook]) -> Iterator[str]:
+def pair_rows(books: Iterable[OrderBook], display: Display) -> Iterator[str]:
     """Yield the table for a pipe: headings first, with tabs between the columns."""
     yield "\t".join(_HEADINGS)
     for book in books:
-        yield "\t".join((*_facts(book), str(book.pair.base), str(book.pair.quote)))
+        yield "\t".join((*_facts(book, display), str(book.pair.base), str(book.pair.quote)))
 
 
 def ladder(book: OrderBook, depth: int, terminal: Terminal) -> Iterator[str]:
     """Yield the lines of a book: asks above bids, the best of each in the middle, with a bar for each amount."""
     shown = book.depth(depth)
     levels = (*shown.asks, *shown.bids)
-    prices = dict(zip(levels, _aligned([format_price(level.price) for level in levels]), strict=True))
+    pair, display = book.pair, terminal.display
+    prices = dict(zip(levels, _aligned([display.price(pair, level.price) for level in levels]), strict=True))
+    amounts = dict(
+        zip(levels, _aligned([display.amount(pair.base, level.accumulated_liquidity) for level in levels]), strict=True)
+    )
     price_width = max(map(len, prices.values()), default=0)
-    amount_width = max((len(f"{level.accumulated_liquidity:,}") for level in levels), default=0)
+    amount_width = max(map(len, amounts.values()), default=0)
     largest = max((level.accumulated_liquidity for level in levels), default=1)
     room = min(_BAR_WIDTH, max(terminal.columns - price_width - amount_width - 9, 1))
 
     def rung(side: str, level: PriceLevel, colour: str) -> str:
         bar = _bar(level.accumulated_liquidity, largest, room, blocks=terminal.blocks)
-        amount = f"{level.accumulated_liquidity:,}"
-        return f"{side}  {prices[level]}  {amount:>{amount_width}}  {terminal.styled(bar, fg=colour)}"
+        return f"{side}  {prices[level]}  {amounts[level]}  {terminal.styled(bar, fg=colour)}"
 
-    yield terminal.styled(_ticker_pair(book), bold=True)
+    yield terminal.styled(_name(pair, display), bold=True)
     yield f"base   {book.pair.base}"
     yield f"quote  {book.pair.quote}"
-    yield terminal.styled("prices and amounts in the smallest units of both", dim=True)
+    yield terminal.styled(display.units(pair), dim=True)
     yield ""
     yield from _more(len(book.asks) - len(shown.asks), "asks above")
     for level in reversed(shown.asks):
         yield rung("ask", level, "red")
-    yield terminal.styled(f"---  {_middle(book)}", bold=True)
+    yield terminal.styled(f"---  {_middle(book, display)}", bold=True)
     for level in shown.bids:
         yield rung("bid", level, "green")
     yield from _more(len(book.bids) - len(shown.bids), "bids below")
 
 
-def ladder_rows(book: OrderBook) -> Iterator[str]:
+def ladder_rows(book: OrderBook, display: Display) -> Iterator[str]:
     """Yield the levels in the order of the ladder, with tabs between side, price and amount; headings first."""
     yield "side\tprice\tamount"
-    for level in reversed(book.asks):
-        yield f"ask\t{format_price(level.price)}\t{level.accumulated_liquidity}"
-    for level in book.bids:
-        yield f"bid\t{format_price(level.price)}\t{level.accumulated_liquidity}"
+    for side, levels in (("ask", reversed(book.asks)), ("bid", book.bids)):
+        for level in levels:
+            amount = display.amount(book.pair.base, level.accumulated_liquidity).replace(",", "")
+            yield f"{side}\t{display.price(book.pair, level.price)}\t{amount}"
 
 
 def freshness_lines(freshness: Freshness, now: datetime, terminal: Terminal) -> Iterator[str]:
@@ -179,44 +155,34 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def _aligned(prices: Sequence[str]) -> list[str]:
-    """Return the prices padded to one width, with aligned decimal points."""
-    parts = [price.partition(".") for price in prices]
+def _aligned(numbers: Sequence[str]) -> list[str]:
+    """Return the numbers padded to one width, with aligned decimal points."""
+    parts = [number.partition(".") for number in numbers]
     before = max((len(whole) for whole, _, _ in parts), default=0)
     after = max((len(point + places) for _, point, places in parts), default=0)
     return [f"{whole:>{before}}{point + places:<{after}}" for whole, point, places in parts]
 
 
-def _ticker_pair(book: OrderBook) -> str:
-    return f"{ticker(book.pair.base)}/{ticker(book.pair.quote)}"
+def _name(pair: Pair, display: Display) -> str:
+    return f"{display.name(pair.base)}/{display.name(pair.quote)}"
 
 
-def _facts(book: OrderBook) -> tuple[str, ...]:
+def _facts(book: OrderBook, display: Display) -> tuple[str, ...]:
     bid, ask = book.best_bid, book.best_ask
+    prices = (book.spot, bid and bid.price, ask and ask.price, book.spread)
     return (
-        _ticker_pair(book),
-        _price(book.spot),
-        _price(bid and bid.price),
-        _price(ask and ask.price),
-        _difference(book.spread),
+        _name(book.pair, display),
+        *(display.price(book.pair, price) for price in prices),
         str(len(book.bids)),
         str(len(book.asks)),
     )
 
 
-def _price(price: Decimal | None) -> str:
-    return NO_VALUE if price is None else format_price(price)
-
-
-def _difference(difference: Decimal | None) -> str:
-    """Return the text of a spread or a mid. It is not always a price: it may be zero, negative, or have more places."""
-    return NO_VALUE if difference is None else format(difference, "f")
-
-
-def _middle(book: OrderBook) -> str:
+def _middle(book: OrderBook, display: Display) -> str:
     """Return the line between the asks and the bids."""
     state = " (crossed)" if book.is_crossed else " (locked)" if book.is_locked else ""
-    return f"spread {_difference(book.spread)}{state}  mid {_difference(book.mid)}  spot {_price(book.spot)}"
+    spread, mid, spot = (display.price(book.pair, price) for price in (book.spread, book.mid, book.spot))
+    return f"spread {spread}{state}  mid {mid}  spot {spot}"
 
 
 def _more(count: int, what: str) -> Iterator[str]:

@@ -68,7 +68,7 @@ class LineFeedSource(Source):
 
     def _update(self, batch: LineBatch, *, is_loading: bool) -> Update:
         content, changes = self._content, self._content.changes()
-        self._is_blank = self._is_blank and not changes.books and not changes.is_publication
+        self._is_blank = self._is_blank and not (changes.books or changes.removed or changes.is_publication)
         # A file that is rewritten in place may not be whole yet, nor one whose lines wait, and a stream never is.
         is_waiting = bool(content.pending or content.pending_invalid or not batch.is_finished)
         is_whole_file = not (self._is_blank or is_waiting or batch.is_rewritten or self._lines.is_stream)

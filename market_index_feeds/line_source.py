@@ -91,11 +91,16 @@ class LineBatch:
 
 
 class LineCutter:
-    """Splits chunks of bytes into numbered lines. It holds at most `MAX_LINE_BYTES` of an unfinished line."""
+    """Splits chunks of bytes into numbered lines. It holds at most `MAX_LINE_BYTES` of an unfinished line.
+
+    `offset` is the number of bytes of the lines that were yielded so far, with their newlines.
+    """
 
     def __init__(self) -> None:
+        self.offset: int = 0
         self._number = 0
         self._unfinished = bytearray()
+        self._unfinished_bytes = 0
         self._is_too_long = False
 
     def feed(self, chunk: bytes) -> Iterator[Line]:
@@ -103,6 +108,8 @@ class LineCutter:
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             self._add(end)
+            self.offset += self._unfinished_bytes + 1
+            self._unfinished_bytes = 0
             line = self.unfinished
             self._number += 1
             self._unfinished.clear()
@@ -119,6 +126,7 @@ class LineCutter:
         return Line(self._number + 1, text if self._number else text.removeprefix(_BYTE_ORDER_MARK))
 
     def _add(self, piece: bytes) -> None:
+        self._unfinished_bytes += len(piece)
         if len(self._unfinished) + len(piece) > MAX_LINE_BYTES:
             self._is_too_long = True
         if self._is_too_long:

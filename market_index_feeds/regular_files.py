@@ -18,13 +18,31 @@ def open_without_waiting(path: str, flags: int) -> int:
 def open_regular(path: Path) -> FileIO:
     """Open a regular file for reading. Raises `OSError`, also for any other kind of file."""
     # Checked before it is opened: opening a device may have an effect, and opening a pipe releases its writer.
-    _require_regular("it", path.stat())
+    require_regular("it", path.stat())
     with ExitStack() as stack:
         file = stack.enter_context(FileIO(path, opener=open_without_waiting))
         # Checked again: it may have been replaced in between.
-        _require_regular("it", os.fstat(file.fileno()))
+        require_regular("it", os.fstat(file.fileno()))
         stack.pop_all()
     return file
+
+
+def move_unless_exists(new: Path, path: Path) -> bool:
+    """Move a new file to a path in the same folder, atomically, unless a file is there. Return whether it was moved.
+
+    If the file system has no links, the check and the move are not atomic.
+    """
+    try:
+        os.link(new, path)
+    except FileExistsError:
+        return False
+    except OSError:
+        if path.exists():
+            return False
+        new.rename(path)
+    else:
+        new.unlink()
+    return True
 
 
 def require_regular_if_any(path: Path) -> None:
@@ -33,9 +51,10 @@ def require_regular_if_any(path: Path) -> None:
         found = path.stat()
     except FileNotFoundError:
         return
-    _require_regular(path.name, found)
+    require_regular(path.name, found)
 
 
-def _require_regular(name: str, found: os.stat_result) -> None:
+def require_regular(name: str, found: os.stat_result) -> None:
+    """Raise `OSError` if the status is not that of a regular file."""
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, f"{name} must be a regular file")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from os import PathLike, fspath
 from typing import Final
 
@@ -12,43 +13,75 @@ from market_index.errors import safe_repr
 from market_index_feeds.errors import FeedError
 from market_index_feeds.feed import Feed
 from market_index_feeds.medium import Source
-from market_index_feeds.ndjson import open_ndjson_source
+from market_index_feeds.ndjson import Recorder, open_ndjson_source, open_replay_source, replay
 from market_index_feeds.opened import shown_name
 from market_index_feeds.orders import DEFAULT_HISTORY, open_orders_source
 from market_index_feeds.sqlite import WAIT_SECONDS, Synchronous, is_sqlite, open_sqlite_source, open_sqlite_store
 from market_index_feeds.store import Store, StoreError
 
-__all__ = ["is_sqlite", "open_feed", "open_store"]
+__all__ = ["Recorder", "is_sqlite", "open_feed", "open_store", "replay"]
 
 ORDERS: Final = "orders:"
 """The prefix of the name of a feed of orders. A path, or `-` for standard input, follows it."""
+
+REPLAY: Final = "replay:"
+"""The prefix of the name of a feed that replays a recording. The path of the recording follows it."""
 
 BUCKETS: Final = {"nats", "tls"}
 """The URL schemes of a bucket of NATS."""
 
 
-def open_feed(source: str | PathLike[str], *, history: int | None = None, follow: bool = True) -> Feed:
+def open_feed(
+    source: str | PathLike[str],
+    *,
+    history: int | None = None,
+    speed: float | None = None,
+    loop: bool = False,
+    follow: bool = True,
+) -> Feed:
     """Open the feed that `source` names.
 
     `source` is one of: a store (`market.db`, or `nats://127.0.0.1:4222/books` with the extra `nats`), a file with one
     order book per line (`books.ndjson`), `-` for standard input, events of orders (`orders:events.ndjson`, `orders:-`),
-    or the base URL of a running service (`http://127.0.0.1:8000`). Nothing is published before the feed is started.
+    a recording (`replay:recording.ndjson`), or the base URL of a running service (`http://127.0.0.1:8000`). Nothing is
+    published before the feed is started.
 
     `history` is only for events of orders: how many blocks before the last one a rollback may go back; None: 2,160.
+    `speed` and `loop` are only for a replay: how many times as fast as it was recorded it is replayed (None: once), and
+    whether it begins again after its end.
     Without `follow`, a file of lines is read once, to its end: a last line without a newline is then rejected.
 
     >>> open_feed("nowhere/books.ndjson")
     Traceback (most recent call last):
     market_index_feeds.errors.FeedError: nowhere/books.ndjson cannot be opened: No such file or directory
 
-    Raises `FeedError` if the source cannot be opened, its kind is not known, or `history` is invalid or not supported.
+    Raises `FeedError` if the source cannot be opened, its kind is not known, or `history`, `speed` or `loop` is
+    invalid or not supported.
     """
     name = fspath(source)
+    if name.startswith(REPLAY):
+        path, times = name.removeprefix(REPLAY), _speed(name, speed)
+        _require_no_history(name, history)
+        return Feed(open_replay_source(path, times, loop=loop))
+    if speed is not None or loop:
+        raise FeedError(f"{shown_name(name)} cannot be opened: only a replay, replay:PATH, has a speed and a loop")
     if name.startswith(ORDERS):
         return Feed(open_orders_source(name.removeprefix(ORDERS), _history(name, history), follow=follow))
+    _require_no_history(name, history)
+    return Feed(_open_source(name, follow=follow))
+
+
+def _require_no_history(name: str, history: int | None) -> None:
     if history is not None:
         raise FeedError(f"{shown_name(name)} cannot be opened: only a feed of orders, orders:PATH, has a history")
-    return Feed(_open_source(name, follow=follow))
+
+
+def _speed(name: str, speed: float | None) -> float:
+    if speed is None:
+        return 1.0
+    if type(speed) not in {int, float} or not 0 < speed < inf:
+        raise FeedError(f"{shown_name(name)} cannot be opened: speed must be a number above 0, got {safe_repr(speed)}")
+    return speed
 
 
 def _history(name: str, history: int | None) -> int:
@@ -110,10 +143,9 @@ def open_store(
     scheme, mark, _ = name.partition("://")
     if name == "-":
         raise StoreError("a store must be a file such as market.db, or a bucket, got '-', which is standard input")
-    if name.startswith(ORDERS):
-        raise StoreError(
-            f"a store must be a file such as market.db, or a bucket, got events of orders: {safe_repr(name)}"
-        )
+    for prefix, what in ((ORDERS, "events of orders"), (REPLAY, "a replay")):
+        if name.startswith(prefix):
+            raise StoreError(f"a store must be a file such as market.db, or a bucket, got {what}: {safe_repr(name)}")
     if not mark:
         return open_sqlite_store(name, wait=wait, synchronous=synchronous, make=make)
     if scheme.lower() not in BUCKETS:

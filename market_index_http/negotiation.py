@@ -9,13 +9,20 @@ from typing import Final
 _MAX_ACCEPT_ENCODING_BYTES: Final = 1024
 
 # RFC 9110, 8.8.3. If-None-Match compares tags weakly: it ignores the W/ before a tag (13.1.2).
-_ENTITY_TAGS: Final = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"').findall
+_ENTITY_TAG: Final = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"')
 _QUALITY: Final = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?").fullmatch
 
 
 def names_entity_tag(if_none_match: bytes, etag: bytes) -> bool:
     """Whether an If-None-Match contains the entity tag, or is `*`. Several fields are joined by commas."""
-    return if_none_match.strip(b", \t") == b"*" or (etag in if_none_match and etag in _ENTITY_TAGS(if_none_match))
+    return if_none_match.strip(b", \t") == b"*" or (
+        etag in if_none_match and etag in _ENTITY_TAG.findall(if_none_match)
+    )
+
+
+def matches_any(if_none_match: bytes) -> bool:
+    """Whether `*` is a member of an If-None-Match. RFC 9110 allows it only alone."""
+    return b"*" in if_none_match and b"*" in _ENTITY_TAG.sub(b"", if_none_match)
 
 
 def prefers_gzip(accept_encoding: bytes) -> bool:

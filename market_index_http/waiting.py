@@ -20,7 +20,6 @@ from asyncio import AbstractEventLoop, Event, Task
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from threading import BoundedSemaphore
 from typing import Final, TypeAlias, final
 from weakref import ref
 
@@ -30,6 +29,7 @@ from starlette.types import Receive, Scope
 from market_index import LiveIndex, MarketIndex, Pair
 from market_index.errors import safe_repr
 from market_index_http.bodies import Fields, Response
+from market_index_http.negotiation import matches_any
 
 MAX_WAIT_SECONDS: Final = 86_400
 """The longest wait that an app can allow: one day."""
@@ -43,12 +43,14 @@ WAKE_SECONDS: Final = 0.005
 _MAX_PREFER_BYTES: Final = 1024
 _APPLIED: Final = "preference-applied"
 
-# RFC 7240, 2: a token, a value that is a token or a quoted string, and parameters of the same form.
-_NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_VALUE: Final = rf'(?:{_NAME}|"(?:[^"\\]|\\.)*")'
+# RFC 7240, 2: a token, a value that is a token or a quoted string, and parameters of the same form. Possessive, so that
+# the time is linear in the length of any text.
+_SPACE: Final = r"[ \t]*+"
+_NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+_VALUE: Final = rf'(?:{_NAME}|"(?:[^"\\]|\\.)*+")'
 _PREFERENCE: Final = re.compile(
-    rf"[ \t]*(?:({_NAME})(?:[ \t]*=[ \t]*({_VALUE})?)?"
-    rf"(?:[ \t]*;[ \t]*(?:{_NAME}(?:[ \t]*=[ \t]*{_VALUE}?)?)?)*)?[ \t]*(?:,|\Z)"
+    rf"{_SPACE}(?:({_NAME})(?:{_SPACE}={_SPACE}({_VALUE})?+)?+"
+    rf"(?:{_SPACE};{_SPACE}(?:{_NAME}(?:{_SPACE}={_SPACE}{_VALUE}?+)?+)?+)*+)?+{_SPACE}(?:,|\Z)"
 )
 _IS_SECONDS: Final = re.compile(r"[0-9]+", re.ASCII).fullmatch
 
@@ -64,11 +66,11 @@ def prefers_to_wait(scope: Scope) -> bool:
 def preferred_wait(scope: Scope) -> int:
     """Return how many seconds a request prefers to wait for a change; 0 if it must not wait.
 
-    It must name an entity tag. `If-None-Match: *` matches any content, so no change would end its wait.
+    It must name an entity tag. `*` in `If-None-Match` matches any content, so no change would end its wait.
     """
     prefer = b",".join(value for name, value in scope["headers"] if name == b"prefer")
     tags = b",".join(value for name, value in scope["headers"] if name == b"if-none-match")
-    if not prefer or len(prefer) > _MAX_PREFER_BYTES or tags.strip(b", \t") == b"*":
+    if not prefer or len(prefer) > _MAX_PREFER_BYTES or matches_any(tags):
         return 0
     return _wait_in(prefer.decode("latin-1"))
 
@@ -126,7 +128,7 @@ class Waits:
             raise ValueError(f"max_waiting must be 0 or more requests, got {safe_repr(max_requests)}")
         self._live = live
         self._max_seconds = max_seconds
-        self._places = BoundedSemaphore(max_requests)
+        self._max_requests = max_requests
         self._watches: dict[AbstractEventLoop, _Watch] = {}
         self._is_ended = False
 
@@ -149,13 +151,14 @@ class Waits:
         if not self.are_allowed or not response.is_not_modified:
             return response
         seconds = min(preferred_wait(scope), self._max_seconds)
-        if seconds == 0 or not _runs_in_asyncio() or not self._places.acquire(blocking=False):
+        if seconds == 0 or not _runs_in_asyncio() or self._waiting_requests() >= self._max_requests:
             return response
         del response
-        try:
-            return await self._respond_later(receive, pair, respond, seconds, known)
-        finally:
-            self._places.release()
+        return await self._respond_later(receive, pair, respond, seconds, known)
+
+    def _waiting_requests(self) -> int:
+        """Return how many requests wait. Those of a closed loop never run again."""
+        return sum(watch.requests for loop, watch in list(self._watches.items()) if not loop.is_closed())
 
     async def _respond_later(
         self, receive: Receive, pair: Pair | None, respond: Respond, seconds: int, known: ref[MarketIndex]
@@ -186,6 +189,9 @@ class Waits:
         loop = asyncio.get_running_loop()
         watch = self._watches.get(loop)
         if watch is None:
+            # The tasks of a closed loop can be freed.
+            for closed in [one for one in list(self._watches) if one.is_closed()]:
+                self._watches.pop(closed, None)
             watch = self._watches[loop] = _Watch(self._live)
         wait = _Wait()
         deadline = loop.call_later(seconds, wait.end)
@@ -195,10 +201,11 @@ class Waits:
         try:
             yield wait
         finally:
-            deadline.cancel()
-            disconnected.cancel()
             if watch.remove(pair, wait):
-                del self._watches[loop]
+                self._watches.pop(loop, None)
+            deadline.cancel()
+            if not loop.is_closed():
+                disconnected.cancel()
 
 
 def _runs_in_asyncio() -> bool:
@@ -226,24 +233,30 @@ class _Watch:
 
     def __init__(self, live: LiveIndex) -> None:
         self._live = live
+        self._loop = asyncio.get_running_loop()
         self._waits: dict[Pair | None, set[_Wait]] = {}
         self._task: Task[None] | None = None
+        self.requests: int = 0
 
     def add(self, pair: Pair | None, wait: _Wait) -> None:
         """Add a wait for changes of the book of a pair; None: of the pair list."""
         self._waits.setdefault(pair, set()).add(wait)
+        self.requests += 1
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._watch(self._live.current))
+            self._task = self._loop.create_task(self._watch(self._live.current))
 
     def remove(self, pair: Pair | None, wait: _Wait) -> bool:
         """Remove a wait. Return whether it was the last one; then the task ends."""
         waits = self._waits[pair]
         waits.remove(wait)
+        self.requests -= 1
         if not waits:
             del self._waits[pair]
-        if not self._waits and self._task is not None:
+        if self._waits:
+            return False
+        if self._task is not None and not self._loop.is_closed():
             self._task.cancel()
-        return not self._waits
+        return True
 
     def end_all(self) -> None:
         """End all waits."""

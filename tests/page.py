@@ -6,11 +6,9 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from starlette.applications import Starlette
-
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
 from market_index_cli.page.routes import page_routes
-from market_index_http import create_app, health_route
+from market_index_http import MarketIndexApp, create_app, health_route
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
 
@@ -68,11 +66,11 @@ def widest() -> OrderBook:
     )
 
 
-def app_with_page(live: LiveIndex, feed: FeedState | None = None) -> Starlette:
-    """Return an app with the page, whose books were published just now."""
+def app_with_page(live: LiveIndex, feed: FeedState | None = None, max_wait: int = 60) -> MarketIndexApp:
+    """Return an app with the page, whose books were published just now. Requests may wait for so many seconds."""
     freshness = live.current.freshness.changed(published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
-    app = create_app(live)
+    app = create_app(live, max_wait=max_wait)
     app.router.routes.extend((*page_routes(), health_route(live, feed or FeedState())))
     return app
 

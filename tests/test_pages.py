@@ -24,6 +24,7 @@ from attrs import frozen
 from market_index_feeds import open_feed, open_store
 from tests import cli_page
 from tests.command import COMMAND, SAMPLE, running
+from tests.conftest import recorded
 from tests.market_index_feeds.orders.lines import RESET, place
 from tests.market_index_feeds.orders.lines import block as orders_block
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -45,6 +46,7 @@ _MACHINES = "needs three machines with these names; tests/faults has three serve
 NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
     "make test": "runs these tests",
+    "market-index publish market.db replay:recording.ndjson --loop": "runs without end; run by test_record.py",
     "node show.mjs http://127.0.0.1:8000/": "needs node; run by test_clients.py if it is installed",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
     "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
@@ -55,10 +57,10 @@ A_TOKEN = "f66d78b4a3cb3d37afa0ec36461e51ecbde00f26c8f0a68f94b69880:69555344"
 ELLIPSES = {"ADA …": f"ADA {A_TOKEN}", "quote=…": f"quote={A_TOKEN}"}
 """Shortened parts of commands, with the whole text."""
 
-IS_SERVICE = re.compile(r"(?:.* \| )?(market-index (serve|relay)|uvicorn) (?!--help)")
+IS_SERVICE = re.compile(r"(?:.* \| )?(market-index (serve|relay|record)|uvicorn) (?!--help)")
 """Matches a command that runs until it is ended. One before a pipe ends by itself, and is run first."""
 
-HAS_STARTED = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|^relaying ", re.MULTILINE)
+HAS_STARTED = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|^(?:relaying|recording) ", re.MULTILINE)
 
 
 @frozen
@@ -134,11 +136,16 @@ def publish_sample(folder: Path) -> None:
 def prepare(folder: Path, block: Block) -> None:
     """Create the files that the commands of a block need, unless they create them."""
     shutil.copy(SAMPLE, folder / "books.ndjson")
+    shutil.copy(SAMPLE.with_name("recording.ndjson"), folder)
     if not any(re.search(r"publish market\.db", step.command) for step in block.steps):
         publish_sample(folder)
     page = block.page.read_text()
     for name, program in [*PROGRAM.findall(page), *TEXT.findall(page)]:
         (folder / name).write_text(program)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    if any("splash-chain-" in step.command for step in block.steps):
+        for response in recorded("ledger").glob("*.json"):
+            shutil.copy(response, folder)
     (folder / "events.ndjson").write_bytes(RESET + place("51ab#0") + orders_block("slot 145000000"))
     for name, file in (("producer", "books.ndjson"), ("indexer", "events.ndjson")):
         (folder / name).write_text(f"#!/bin/sh\ncat {file}\n")

@@ -1,9 +1,9 @@
-"""Strict decoding of order books, pair lists and freshness from JSON.
+"""Strict decoding of order books, pair lists, and the other lines of files from JSON.
 
 Theory of operation
     `json_value` decodes the text once. The prices and the amounts of a book are then validated as whole columns, at C
     speed. If a check fails, a cattrs converter walks the decoded value to find the place of the fault. The converter
-    also structures pair lists and freshness.
+    also structures pair lists, commit lines and retract lines.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from attrs import frozen
 from cattrs import AttributeValidationNote, ClassValidationError, Converter, ForbiddenExtraKeysError
@@ -105,7 +105,7 @@ def pair_list_from_json(text: bytes | bytearray | memoryview) -> tuple[PairInfo,
 
 
 def freshness_from_json(text: bytes | bytearray | memoryview) -> Freshness:
-    """Decode the line of a file that commits the preceding lines; `published_at` may be absent.
+    """Decode a freshness; `published_at` may be absent.
 
     >>> freshness_from_json(b'{"as_of": "slot 145000000"}').as_of
     'slot 145000000'
@@ -113,27 +113,68 @@ def freshness_from_json(text: bytes | bytearray | memoryview) -> Freshness:
     Raises:
         InvalidFreshness: The text is not JSON of this shape, or a value is invalid.
     """
-    try:
-        value = parse_with_repeated_keys(utf8_text(text))
-        message = _CONVERTER.structure(value, _FreshnessMessage)
-    except Fault as fault:
-        raise fault.error(InvalidFreshness) from None
+    message = _freshness_message(text, _FreshnessMessage)
     return Freshness(message.as_of, message.published_at)
 
 
-def is_freshness(text: bytes) -> bool:
-    """Whether a line is a freshness and not an order book, even if its values are invalid.
+@frozen
+class CommitLine:
+    """A commit line: the freshness of the lines before it, and when they were recorded.
 
-    >>> is_freshness(b'{"as_of": 7}'), is_freshness(b'{"base": "ADA", "as_of": 7}'), is_freshness(b'{"as_of"')
+    `recorded_at` is wall-clock time of the recorder, in UTC and milliseconds; None if the line is not of a recording.
+    """
+
+    freshness: Freshness
+    recorded_at: datetime | None = None
+
+
+def commit_from_json(text: bytes | bytearray | memoryview) -> CommitLine:
+    """Decode a commit line: a freshness and `recorded_at`; that and `published_at` may be absent.
+
+    >>> commit_from_json(b'{"as_of": "slot 145000000", "recorded_at": "2026-11-22T04:17:03Z"}').recorded_at
+    datetime.datetime(2026, 11, 22, 4, 17, 3, tzinfo=datetime.timezone.utc)
+
+    Raises:
+        InvalidFreshness: The text is not JSON of this shape, or a value is invalid.
+    """
+    message = _freshness_message(text, _CommitMessage)
+    return CommitLine(Freshness(message.as_of, message.published_at), message.recorded_at)
+
+
+def is_commit(text: bytes) -> bool:
+    """Whether a line is a commit line and not an order book, even if its values are invalid.
+
+    >>> is_commit(b'{"as_of": 7}'), is_commit(b'{"base": "ADA", "as_of": 7}'), is_commit(b'{"as_of"')
     (True, False, False)
     """
-    if b'"as_of"' not in text:
-        return False
+    value = _object_with("as_of", text)
+    return value is not None and value.keys().isdisjoint(("base", "quote"))
+
+
+def retraction_from_json(text: bytes | bytearray | memoryview) -> Pair:
+    """Decode a retract line, and return its pair.
+
+    >>> str(retraction_from_json(b'{"retract": true, "base": "ADA", "quote": "%s:"}' % (b"00" * 28)))
+    'ADA/00000000000000000000000000000000000000000000000000000000:'
+
+    Raises:
+        InvalidAssetId: An identifier is invalid.
+        InvalidOrderBook: The text is not JSON of this shape. Both name the place.
+    """
     try:
-        value = parse_with_repeated_keys(utf8_text(text))
-    except Fault:
-        return False
-    return isinstance(value, dict) and "as_of" in value and value.keys().isdisjoint(("base", "quote"))
+        message = _CONVERTER.structure(parse_with_repeated_keys(utf8_text(text)), _RetractionMessage)
+    except Fault as fault:
+        raise fault.error(InvalidOrderBook) from None
+    return Pair(message.base, message.quote)
+
+
+def is_retraction(text: bytes) -> bool:
+    """Whether a line is a retract line and not an order book, even if its values are invalid.
+
+    >>> is_retraction(b'{"retract": 7}'), is_retraction(b'{"base": "ADA"}'), is_retraction(b'{"retract"')
+    (True, False, False)
+    """
+    return _object_with("retract", text) is not None
 
 
 def object_from_json(text: bytes | bytearray | memoryview) -> dict[str, object]:
@@ -175,6 +216,25 @@ def pair_named_in(text: bytes | bytearray | memoryview) -> Pair | None:
         return Pair(_asset(value.get("base"), AssetId), _asset(value.get("quote"), AssetId))
     except Fault:
         return None
+
+
+def _freshness_message(text: bytes | bytearray | memoryview, message: type[T]) -> T:
+    try:
+        return _CONVERTER.structure(parse_with_repeated_keys(utf8_text(text)), message)
+    except Fault as fault:
+        raise fault.error(InvalidFreshness) from None
+
+
+def _object_with(key: str, text: bytes) -> dict[str, Any] | None:
+    """Return the decoded object if it has the key; None for any other text."""
+    # Most lines are order books, which are not decoded for this.
+    if f'"{key}"'.encode() not in text:
+        return None
+    try:
+        value = parse_with_repeated_keys(utf8_text(text))
+    except Fault:
+        return None
+    return value if isinstance(value, dict) and key in value else None
 
 
 # Value to order book
@@ -251,10 +311,26 @@ class _PairListMessage:
 
 @frozen
 class _FreshnessMessage:
-    """A line that commits the preceding lines."""
+    """A freshness."""
 
     as_of: str | None
     published_at: datetime | None = None
+
+
+@frozen
+class _CommitMessage(_FreshnessMessage):
+    """A commit line."""
+
+    recorded_at: datetime | None = None
+
+
+@frozen
+class _RetractionMessage:
+    """A retract line."""
+
+    retract: Literal[True]
+    base: AssetId
+    quote: AssetId
 
 
 def _structured_text(parse: Callable[[str], T], value: Any, _: object) -> T:
@@ -272,6 +348,13 @@ def _amount(value: Any, _: object) -> int:
         given = safe_repr(value) if is_number else f"{JSON_TYPES[type(value)]}: {safe_repr(value)}"
         raise Fault(f"must be a whole number from 1 to 2^64-1, got {given}")
     return value
+
+
+def _true(value: Any, _: object) -> bool:
+    if value is not True:
+        given = safe_repr(value) if isinstance(value, bool) else f"{JSON_TYPES[type(value)]}: {safe_repr(value)}"
+        raise Fault(f"must be true, got {given}")
+    return True
 
 
 def _structured_array(structure: Callable[[Any, Any], T], value: Any, of_type: object) -> tuple[T, ...]:
@@ -316,6 +399,7 @@ _CONVERTER.register_structure_hook(Decimal, partial(_structured_text, parse_pric
 _CONVERTER.register_structure_hook(int, _amount)
 _CONVERTER.register_structure_hook(str, partial(_structured_text, str))
 _CONVERTER.register_structure_hook(datetime, partial(_structured_text, parse_time))
+_CONVERTER.register_structure_hook_func(lambda shape: shape == Literal[True], _true)
 
 # The hooks of attributes must be registered before the hook of their class is generated.
 _generated: Final = partial(make_dict_structure_fn, converter=_CONVERTER, _cattrs_forbid_extra_keys=True)
@@ -330,3 +414,5 @@ _CONVERTER.register_structure_hook_func(
 _CONVERTER.register_structure_hook(_OrderBookMessage, partial(_structured_object, _generated(_OrderBookMessage)))
 _CONVERTER.register_structure_hook(_PairListMessage, partial(_structured_object, _generated(_PairListMessage)))
 _CONVERTER.register_structure_hook(_FreshnessMessage, partial(_structured_object, _generated(_FreshnessMessage)))
+_CONVERTER.register_structure_hook(_CommitMessage, partial(_structured_object, _generated(_CommitMessage)))
+_CONVERTER.register_structure_hook(_RetractionMessage, partial(_structured_object, _generated(_RetractionMessage)))

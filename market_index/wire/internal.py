@@ -1,17 +1,27 @@
 """What the sibling packages need of the wire, and users do not.
 
-Error bodies, lines that commit the preceding lines of a file, header fields, events of orders, and bodies in parts. It
+Error bodies, the lines of a file that are not order books, header fields, events of orders, and bodies in parts. It
 may change with any release.
 """
 
-from market_index.wire.decode import freshness_from_json, is_freshness, object_from_json
+from market_index.wire.decode import (
+    CommitLine,
+    commit_from_json,
+    freshness_from_json,
+    is_commit,
+    is_retraction,
+    object_from_json,
+    retraction_from_json,
+)
 from market_index.wire.encode import (
     AS_OF,
     PUBLISHED_AT,
+    commit_to_json,
     encoded_order_book,
     encoded_pair_list,
     error_to_json,
     freshness_to_json,
+    retraction_to_json,
     with_identifiers,
 )
 from market_index.wire.json_value import Number
@@ -20,16 +30,22 @@ from market_index.wire.parts import EncodedPart, digest_of, shared_parts, text_o
 __all__ = [
     "AS_OF",
     "PUBLISHED_AT",
+    "CommitLine",
     "EncodedPart",
     "Number",
+    "commit_from_json",
+    "commit_to_json",
     "digest_of",
     "encoded_order_book",
     "encoded_pair_list",
     "error_to_json",
     "freshness_from_json",
     "freshness_to_json",
-    "is_freshness",
+    "is_commit",
+    "is_retraction",
     "object_from_json",
+    "retraction_from_json",
+    "retraction_to_json",
     "shared_parts",
     "text_of",
     "with_identifiers",

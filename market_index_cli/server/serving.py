@@ -34,6 +34,8 @@ class Settings:
 
     source: str
     history: int | None
+    speed: float | None
+    loop: bool
     access_log: bool
     max_age: int | None
     max_wait: int
@@ -48,7 +50,7 @@ class Settings:
 
 def run(settings: Settings, host: str, port: int) -> int:
     """Serve until a signal ends it. Return the exit code."""
-    with feed_errors(), open_feed(settings.source, history=settings.history) as feed, _bound(host, port) as listener:
+    with feed_errors(), _opened(settings) as feed, _bound(host, port) as listener:
         if settings.workers == 1:
             _serve(settings, feed, listener)
             return 0
@@ -60,10 +62,14 @@ def run(settings: Settings, host: str, port: int) -> int:
         return supervise(partial(serve_as_worker, settings), listener, settings.workers, GRACE_SECONDS + 5)
 
 
+def _opened(settings: Settings) -> Feed:
+    return open_feed(settings.source, history=settings.history, speed=settings.speed, loop=settings.loop)
+
+
 def serve_as_worker(settings: Settings, listener: socket.socket, on_serving: Callable[[], object]) -> None:
     """Serve in a worker process, and call `on_serving` once it listens."""
     try:
-        with feed_errors(), open_feed(settings.source, history=settings.history) as feed, listener:
+        with feed_errors(), _opened(settings) as feed, listener:
             _serve(settings, feed, listener, on_serving)
     except click.ClickException as error:
         error.show()

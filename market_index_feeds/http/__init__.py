@@ -1,6 +1,6 @@
-"""A running service as a feed: it polls the pair list, and the order book of each pair.
+"""A running service as a feed: its pair list, and the order book of each pair.
 
-Requests have entity tags, so that the service does not send unchanged content again.
+Requests have entity tags, so that the service does not send unchanged content again, and can wait for changes.
 """
 
 from market_index_feeds.http.source import open_http_source

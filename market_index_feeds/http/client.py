@@ -1,4 +1,4 @@
-"""GET requests to a service, with entity tags, on a few persistent connections.
+"""GET requests to a service, with entity tags, on persistent connections.
 
 A timeout per read does not limit an exchange: a peer that sends one byte per second never exceeds it. So other threads
 carry the exchanges out, and the thread that waits for an outcome ends the exchange at its deadline: it shuts the socket
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -79,20 +79,25 @@ class BaseUrl:
 
 @frozen
 class ServiceRequest:
-    """A target, the entity tag of its known content or an empty text, and the limit of the body."""
+    """A target, the entity tag of its known content or an empty text, and the limit of the body.
+
+    With an entity tag, the response may wait so many whole seconds for a change of the content (decision 28).
+    """
 
     target: str
     etag: str
     max_bytes: int
+    wait_seconds: int = 0
 
 
 @frozen
 class ServiceResponse:
-    """A response: its body, or None if it is unchanged (304); its entity tag; its freshness."""
+    """A response: its body, or None if it is unchanged (304); its entity tag; its freshness; whether it has waited."""
 
     body: bytes | None
     etag: str
     freshness: Freshness
+    has_waited: bool
 
 
 Outcome: TypeAlias = ServiceResponse | Unavailable
@@ -103,7 +108,7 @@ class Exchange:
     """A request and its outcome. One thread runs it, another one waits for the outcome."""
 
     def __init__(self, request: ServiceRequest, seconds: float) -> None:
-        self._request = request
+        self.request: ServiceRequest = request
         self._seconds = seconds
         self._deadline = monotonic() + seconds
         self._socket: socket | None = None
@@ -115,18 +120,32 @@ class Exchange:
         while True:
             if progress is not None:
                 progress(0, 0)
-            try:
-                return self._result.result(SLICE_SECONDS)
-            except Unavailable as error:
-                return error
-            except TimeoutError:
-                pass
+            if (outcome := self.result(SLICE_SECONDS)) is not None:
+                return outcome
             if stop.is_set():
                 self.end()
                 return Unavailable("the feed is closed")
-            if monotonic() > self._deadline:
-                self.end()
-                return Unavailable(f"no response to {self._request.target} within {self._seconds:g} seconds")
+
+    def result(self, seconds: float = 0) -> Outcome | None:
+        """Wait so many seconds for the outcome; None if there is none yet. After the deadline, end the exchange."""
+        try:
+            return self._result.result(seconds)
+        except Unavailable as error:
+            return error
+        except TimeoutError:
+            if monotonic() <= self._deadline:
+                return None
+        self.end()
+        return Unavailable(f"no response to {self.request.target} within {self._seconds:g} seconds")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its thread has finished with it."""
+        return self._result.done()
+
+    def call_when_over(self, function: Callable[[], object]) -> None:
+        """Call a function once the thread has finished with the exchange, in that thread, or now if it has."""
+        self._result.add_done_callback(lambda _: function())
 
     def end(self) -> None:
         """End all waits for the connected socket. If there is none yet, nothing is sent on it."""
@@ -159,10 +178,12 @@ class Exchange:
     def _send(self, connection: HTTPConnection) -> Outcome:
         self._socket = connection.sock
         self._require_active()
-        headers = {"If-None-Match": self._request.etag} if self._request.etag else {}
-        connection.request("GET", self._request.target, headers=headers)
+        headers = {"If-None-Match": self.request.etag} if self.request.etag else {}
+        if self.request.wait_seconds:
+            headers["Prefer"] = f"wait={self.request.wait_seconds}"
+        connection.request("GET", self.request.target, headers=headers)
         with connection.getresponse() as response:
-            return _read(response, self._request)
+            return _read(response, self.request)
 
     def _require_active(self) -> None:
         if self._is_ended:
@@ -180,6 +201,7 @@ class ServiceClient:
         # None ends all threads.
         self._queue: SimpleQueue[Exchange | None] = SimpleQueue()
         self._threads = 0
+        self._started: list[Exchange] = []
 
     def get(self, request: ServiceRequest, progress: Progress | None = None) -> ServiceResponse:
         """Return the response to a request. Raises `Unavailable`, `NotFound` and `TooLarge`."""
@@ -196,7 +218,7 @@ class ServiceClient:
         in_flight: deque[Exchange] = deque()
         try:
             for request in requests:
-                in_flight.append(self._start(request, len(in_flight)))
+                in_flight.append(self.start(request))
                 if len(in_flight) == MAX_IN_FLIGHT:
                     yield self._first_outcome(in_flight, progress)
             while in_flight:
@@ -205,18 +227,20 @@ class ServiceClient:
             for exchange in in_flight:
                 exchange.end()
 
-    def close(self) -> None:
-        """Close all connections that are not in use. The other ones are closed after their use."""
-        self._queue.put(None)
-
-    def _start(self, request: ServiceRequest, in_flight: int) -> Exchange:
-        """Start an exchange. There is a thread for each one in flight, so that none waits for another one."""
+    def start(self, request: ServiceRequest) -> Exchange:
+        """Start an exchange. There is a thread for each one that is not over, so that none waits for another one."""
         exchange = Exchange(request, self._limits.exchange_seconds)
-        if self._threads <= in_flight:
+        self._started = [one for one in self._started if not one.is_over]
+        self._started.append(exchange)
+        if self._threads < len(self._started):
             Thread(target=self._run, name=f"requests to {self._url.host}", daemon=True).start()
             self._threads += 1
         self._queue.put(exchange)
         return exchange
+
+    def close(self) -> None:
+        """Close all connections that are not in use. The other ones are closed after their use."""
+        self._queue.put(None)
 
     def _first_outcome(self, in_flight: deque[Exchange], progress: Progress | None) -> Outcome:
         outcome = in_flight[0].outcome(self._stop, progress)
@@ -247,11 +271,10 @@ def _read(response: HTTPResponse, request: ServiceRequest) -> Outcome:
             raise TooLarge(f"response to {request.target} must have at most {request.max_bytes} bytes, got more")
     if response.length:
         raise Unavailable(f"response to {request.target} was cut off {response.length} bytes before its end")
-    if response.status == 304 and request.etag:
-        return ServiceResponse(None, request.etag, freshness_in(response.headers))
-    if response.status == 200:
-        tag = response.getheader("ETag", "")
-        return ServiceResponse(bytes(body), tag if _IS_ETAG(tag) else "", freshness_in(response.headers))
+    if response.status in {200, 304 if request.etag else 200}:
+        content, tag = (None, request.etag) if response.status == 304 else (bytes(body), response.getheader("ETag", ""))
+        has_waited = "preference-applied" in response.headers
+        return ServiceResponse(content, tag if _IS_ETAG(tag) else "", freshness_in(response.headers), has_waited)
     kind = NotFound if response.status == 404 else Unavailable
     text = safe_repr(str(body, "utf-8", "replace"))
     return kind(f"response to {request.target} has status {response.status}: {text}")

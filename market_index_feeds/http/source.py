@@ -1,6 +1,16 @@
-"""The source of a feed that polls a running service: its pair list, and the order book of each pair.
+"""The source of a feed that follows a running service: its pair list, and the order book of each pair.
 
-The service is polled in rounds. A round requests the pair list and every book, with the entity tags of the live ones.
+Theory of operation
+    The service is polled in rounds, about once per second. A round requests the pair list and every book, with the
+    entity tags of the live ones.
+
+    Between two rounds of a small service, a request for each book, and one for the list, wait for a change (decision
+    28). A book that arrives is live immediately, with the freshness of the earliest live book. While a request waits
+    for each book, a round requests only the list: a response that is unchanged, freshness included, shows that the
+    service is alive and that nothing was published.
+
+    Requests wait only while all books are valid and have entity tags. If a service does not let them wait, or fails
+    such a request, it is only polled for some time.
 """
 
 from __future__ import annotations
@@ -29,6 +39,7 @@ from market_index_feeds.http.client import (
 )
 from market_index_feeds.http.freshness import oldest
 from market_index_feeds.http.limits import PollingLimits
+from market_index_feeds.http.waits import Content, Waits
 from market_index_feeds.medium import Progress, Rejected, Source, Update
 from market_index_feeds.opened import shown_name
 
@@ -39,7 +50,8 @@ ORDER_BOOK: Final = "/trading-view/order-book"
 class HttpSource(Source):
     """A service with the two endpoints below a base URL, such as `http://127.0.0.1:8000`.
 
-    It is polled about once per second. If requests of some books fail, these pairs keep their last valid books, and all
+    Its changes are live immediately, or within about one second if it has many pairs or does not let requests wait. If
+    requests of some books fail, these pairs keep their last valid books, and all
     other books are published. In the first round, a failed request is an error of the whole source.
     """
 
@@ -60,37 +72,45 @@ class HttpSource(Source):
         self._etags: dict[Pair | None, str] = {}
         # The freshness of all live books.
         self._freshness = UNKNOWN
+        # Whether the last round had no problem.
+        self._was_whole = False
+        # The monotonic time from which on requests may wait.
+        self._waits_from = -inf
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
-        """Yield the whole content after each round that found a change."""
-        with closing(ServiceClient(self._url, self._limits, stop)) as client:
+        """Yield the whole content after each round that found a change, and after each change in between."""
+        with closing(ServiceClient(self._url, self._limits, stop)) as client, closing(Waits(client)) as waits:
             while not stop.is_set():
-                yield from self._round(client, stop, progress)
+                yield from self._round(client, waits, stop, progress)
                 progress = None
-                stop.wait(self._limits.poll_seconds)
+                yield from self._changes(waits, stop)
 
     def read_order_book(self, pair: Pair) -> OrderBook | None:
         """Return the book of one pair without requesting the others."""
         with closing(ServiceClient(self._url, self._limits, Event())) as client:
             try:
-                return _book(client.get(self._request(pair)), pair)
+                return _book(client.get(self._book_request(pair)), pair)
             except NotFound:
                 raise PairNotFound(pair) from None
             except MarketIndexError as error:
                 raise Unavailable(str(error)) from None
 
-    def _round(self, client: ServiceClient, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
-        """Request the pair list and all books once.
-
-        Entity tags are stored only after the update was delivered: otherwise an undelivered book would be skipped.
-        """
-        pairs, listed = self._pair_list(client, progress)
+    def _round(
+        self, client: ServiceClient, waits: Waits, stop: Event, progress: Progress | None
+    ) -> Generator[Update, None, None]:
+        """Request the pair list once, and all books unless requests wait for them and nothing was published."""
+        listed = self._request_list(client, progress)
+        if listed.body is None and listed.freshness == self._freshness and waits.include(self._pairs):
+            yield Update()
+            return
+        pairs = self._listed(listed)
         is_first = None not in self._etags
         until = inf if is_first else monotonic() + self._limits.round_seconds
         order = deque(pairs)
         order.rotate(-self._first)
         read = _Round(listed.freshness)
-        requests = map(self._request, takewhile(lambda _: monotonic() < until, order))
+        read.etags[None] = listed.etag
+        requests = map(self._book_request, takewhile(lambda _: monotonic() < until, order))
         with closing(client.get_all(requests, progress)) as outcomes:
             for pair, outcome in zip(order, outcomes, strict=False):  # the timeout may end the outcomes
                 read.add(pair, outcome)
@@ -102,6 +122,60 @@ class HttpSource(Source):
         if read.requested < len(pairs) and read.problem is None:
             seconds = self._limits.round_seconds
             read.problem = f"only {read.requested} of {len(pairs)} pairs were requested in {seconds:g} seconds"
+        yield from self._update(read, pairs)
+
+    def _changes(self, waits: Waits, stop: Event) -> Generator[Update, None, None]:
+        """Let requests wait for changes, and yield these, until the next round is due."""
+        until = monotonic() + self._limits.poll_seconds
+        is_round_due = False
+        while not is_round_due and not stop.is_set() and (left := until - monotonic()) > 0:
+            if not self._can_wait():
+                waits.close()
+                stop.wait(left)
+                return
+            seconds = self._limits.wait_seconds
+            requests: dict[Content, ServiceRequest] = {pair: self._book_request(pair, seconds) for pair in self._pairs}
+            waits.replace(requests | {None: self._list_request(seconds)})
+            outcomes = waits.outcomes(left, stop)
+            read = _Round(self._freshness)
+            for content, outcome in outcomes.items():
+                is_round_due |= self._add_change(read, content, outcome)
+            if read.etags or read.requested:
+                yield from self._update(read, self._pairs)
+            if outcomes:
+                stop.wait(self._limits.change_seconds)
+
+    def _can_wait(self) -> bool:
+        """Whether requests for all contents may wait: each has an entity tag, so the service reports only changes."""
+        return (
+            self._was_whole
+            and not (self._rejected or self._missing)
+            and len(self._pairs) <= self._limits.waiting_pairs
+            and all(self._etags.get(content) for content in (None, *self._pairs))
+            and monotonic() >= self._waits_from
+        )
+
+    def _add_change(self, read: _Round, content: Content, outcome: Outcome) -> bool:
+        """Add the outcome of a request that may have waited. Return whether a round is due."""
+        if isinstance(outcome, NotFound) and content is not None:
+            return True  # the pair was probably retracted
+        if isinstance(outcome, Unavailable) or not (outcome.has_waited or outcome.body):
+            self._waits_from = monotonic() + self._limits.without_waits_seconds
+            return isinstance(outcome, Unavailable)
+        if content is not None:
+            read.add(content, outcome)
+            return False
+        if self._listed(outcome) != self._pairs:
+            return True
+        read.etags[None] = outcome.etag  # only prices in the list have changed
+        return False
+
+    def _update(self, read: _Round, pairs: tuple[Pair, ...]) -> Generator[Update, None, None]:
+        """Yield an update with the outcomes of requests.
+
+        Entity tags are stored only after the update was delivered: otherwise an undelivered book would be skipped.
+        """
+        is_first = None not in self._etags
         rejected = self._rejected_after(read, pairs)
         freshness = self._freshness_after(read, len(pairs), is_first=is_first)
         if not is_first and read.is_empty and pairs == self._pairs and rejected == self._rejected:
@@ -122,7 +196,8 @@ class HttpSource(Source):
             self._etags.pop(pair, None)
         self._pairs, self._rejected, self._freshness = pairs, rejected, freshness
         self._missing = self._missing.difference(read.valid).intersection(pairs) | read.missing
-        self._etags.update({None: listed.etag, **read.etags})
+        self._was_whole = read.problem is None
+        self._etags.update(read.etags)
 
     def _rejected_after(self, read: _Round, pairs: tuple[Pair, ...]) -> dict[Pair, Rejected]:
         """Return the rejected books after a round, in the order of the pair list."""
@@ -136,25 +211,31 @@ class HttpSource(Source):
             read.freshness.add(self._freshness)
         return oldest(read.freshness, self._freshness)
 
-    def _request(self, pair: Pair) -> ServiceRequest:
+    def _book_request(self, pair: Pair, wait_seconds: int = 0) -> ServiceRequest:
         target = f"{self._url.prefix}{ORDER_BOOK}?{urlencode({'base': pair.base, 'quote': pair.quote})}"
-        return ServiceRequest(target, self._etags.get(pair, ""), self._limits.book_bytes)
+        return ServiceRequest(target, self._etags.get(pair, ""), self._limits.book_bytes, wait_seconds)
 
-    def _pair_list(self, client: ServiceClient, progress: Progress | None) -> tuple[tuple[Pair, ...], ServiceResponse]:
-        request = ServiceRequest(self._url.prefix + PAIR_LIST, self._etags.get(None, ""), self._limits.list_bytes)
+    def _list_request(self, wait_seconds: int = 0) -> ServiceRequest:
+        target = self._url.prefix + PAIR_LIST
+        return ServiceRequest(target, self._etags.get(None, ""), self._limits.list_bytes, wait_seconds)
+
+    def _request_list(self, client: ServiceClient, progress: Progress | None) -> ServiceResponse:
         try:
-            response = client.get(request, progress)
+            return client.get(self._list_request(), progress)
         except NotFound as error:
             raise Unavailable(f"there is no pair list below this URL: {error}") from None
+
+    def _listed(self, response: ServiceResponse) -> tuple[Pair, ...]:
+        """Return the pairs of a response, which are the last ones if it is unchanged."""
         if response.body is None:
-            return self._pairs, response
+            return self._pairs
         try:
             pairs = tuple(info.pair for info in wire.pair_list_from_json(response.body))
         except MarketIndexError as error:
             raise Unavailable(f"invalid pair list: {error}") from None
         if len(pairs) > self._limits.pairs:
             raise Unavailable(f"pair list must have at most {self._limits.pairs} pairs, got {len(pairs)}")
-        return pairs, response
+        return pairs
 
 
 class _Round:

@@ -1,18 +1,27 @@
-"""Decodes lines: each contains an order book, or the freshness of the books before it, or is rejected."""
+"""Decodes lines: each contains an order book, retracts a pair, commits the lines before it, or is rejected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
-from market_index.wire.internal import freshness_from_json, is_freshness
+from market_index import InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
+from market_index.wire.internal import (
+    CommitLine,
+    commit_from_json,
+    is_commit,
+    is_retraction,
+    retraction_from_json,
+)
 from market_index_feeds.line_content import RejectedLine, lines_of
 from market_index_feeds.line_source import LineBatch
 from market_index_feeds.medium import Unnamed
 
-Content: TypeAlias = OrderBook | Freshness | RejectedLine
-"""The content of a line that is not blank. A `Freshness` is that of a commit line."""
+Change: TypeAlias = OrderBook | Pair | RejectedLine
+"""The content of a line that a commit line makes visible. A `Pair` is retracted."""
+
+Content: TypeAlias = Change | CommitLine
+"""The content of a line that is not blank."""
 
 
 def contents_of(batch: LineBatch) -> Iterator[Content]:
@@ -24,7 +33,9 @@ def contents_of(batch: LineBatch) -> Iterator[Content]:
 
 def _read(number: int, text: bytes) -> Content:
     try:
-        return freshness_from_json(text) if is_freshness(text) else wire.order_book_from_json(text)
+        if is_commit(text):
+            return commit_from_json(text)
+        return retraction_from_json(text) if is_retraction(text) else wire.order_book_from_json(text)
     except InvalidFreshness as error:
         return RejectedLine(number, str(error))
     except MarketIndexError as error:

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from attrs import frozen
 
 from market_index_feeds import errors
-from market_index_feeds.regular_files import require_regular_if_any
+from market_index_feeds.regular_files import move_unless_exists, require_regular_if_any
 
 APPLICATION_ID: Final = int.from_bytes(b"mkti")
 """The application id in the SQLite header of a store."""
@@ -68,14 +68,8 @@ def create(path: Path) -> None:
     try:
         with closing(sqlite3.connect(f"{new.as_uri()}?mode=rwc", uri=True, isolation_level=None)) as connection:
             connection.executescript(_SCHEMA)
-        try:
-            os.link(new, path)
-        except FileExistsError:
-            pass  # another process was faster
-        except OSError:
-            # Not every file system has links. Two processes rarely create the same file at the same time.
-            if not path.exists():
-                new.rename(path)
+        # If another process was faster, its store is used.
+        move_unless_exists(new, path)
     finally:
         new.unlink(missing_ok=True)
     _sync_folder(path.parent)

@@ -13,6 +13,8 @@ from time import monotonic, sleep
 from typing import Final
 from weakref import WeakSet
 
+from market_index_feeds.file_lock import try_lock, unlock
+
 _RETRY_SECONDS: Final = 0.001
 
 _OPEN_FLAGS: Final = os.O_RDWR | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
@@ -41,14 +43,14 @@ class WriterLock:
         """Hold the lock. Raises `Busy` if it is not free within `wait` seconds."""
         deadline = monotonic() + wait
         try:
-            while not _locked(self._descriptor):
+            while not try_lock(self._descriptor):
                 if monotonic() >= deadline:
                     raise Busy
                 sleep(_RETRY_SECONDS)
             yield
         finally:
             with suppress(ValueError):  # closed in a forked process
-                _unlock(self._descriptor)
+                unlock(self._descriptor)
 
     def close(self) -> None:
         """Close the lock file. It stays on disk. Closing twice does no harm."""
@@ -83,29 +85,11 @@ def _close_locks() -> None:
 
 if sys.platform == "win32":  # pragma: no cover  # not tried: SQLite's own lock is all there is
 
-    def _locked(_: int) -> bool:
-        return True
-
-    def _unlock(_: int) -> None:
-        pass
-
     def _restrict(_descriptor: int, _store: os.stat_result) -> None:
         pass
 
 else:
-    import fcntl
-
     os.register_at_fork(after_in_child=_close_locks)
-
-    def _locked(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _unlock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def _restrict(descriptor: int, store: os.stat_result) -> None:
         """Allow only users who may write the store to open the lock file."""

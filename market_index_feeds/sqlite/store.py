@@ -264,7 +264,8 @@ def _require_store_name(path: Path) -> None:
         name = shown_name(str(path))
         raise Unusable(
             f"a store must be a SQLite file such as {shown_name(path.stem)}.db, got the name of a text file "
-            f"(to publish its books: market-index publish market.db {name}; to serve them: market-index serve {name})"
+            f"(to publish its books: market-index publish market.db {name}; to serve them: market-index serve {name}; "
+            f"to write a feed into it: market-index record FEED {name}, or market-index dump FEED > {name})"
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from market_index import ADA, LiveIndex, OrderBook, Pair, format_price
-from market_index_cli.terminal import ticker
+from market_index_cli.tokens import ticker
 from tests.browser.visit import ladder_rows, visited, visiting
 from tests.page import SNEK, SNEK_ADA, fixed, sample, token
 from tests.service import Service

@@ -104,7 +104,7 @@ def status_of(service: Service) -> int:
 
 def test_a_killed_publisher_is_quiet_until_it_restarts(browser: Browser, tmp_path: Path, store: Path):
     with (
-        running(tmp_path, store, "--port", 0, "--max-quiet", 3) as command,
+        running(tmp_path, store, "--port", 0, "--max-quiet", 3, "--max-wait", 1) as command,
         visiting(browser, command.service.port, expected=BAD_STATUS) as visit,
     ):
         with publisher_of(store) as publisher:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from market_index import ADA, LiveIndex, OrderBook, Pair
-from market_index_cli.terminal import ticker
+from market_index_cli.tokens import ticker
 from tests.browser.visit import Visit, visited, visiting
 from tests.page import SNEK, SNEK_ADA, sample, token
 from tests.service import Service

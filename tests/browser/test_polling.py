@@ -9,7 +9,7 @@ import pytest
 
 from market_index import ADA, LiveIndex, OrderBook, Pair
 from tests.browser.visit import ladder_rows, visited, visiting
-from tests.page import SNEK_ADA, token
+from tests.page import SNEK_ADA, sample, token
 from tests.service import Service
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ TIMEOUTS_BY_FAKE_CLOCK = """AbortSignal.timeout = (milliseconds) => {
   setTimeout(() => controller.abort(new DOMException("timed out", "TimeoutError")), milliseconds);
   return controller.signal;
 };"""
-"""Playwright's clock does not move the timeouts of `AbortSignal`."""
+"""Lets the clock of a visit move the timeouts of requests."""
 
 
 def set_hidden(page: Page, *, hidden: bool) -> None:
@@ -43,22 +43,38 @@ def test_a_new_pair_is_listed(browser: Browser):
         visit.shows("#count", "No pair is tracked yet.")
         visit.contains("#state", "Published pairs will appear here.")
         live.publish(OrderBook.from_levels(Pair(token(b"NEW"), ADA), bids=[("1", 1)]))
-        visit.poll()
         visit.becomes(visit.pairs, ["NEW/ADA"])
         visit.shows("#count", "1 pair")
 
 
-def test_unchanged_content_is_not_sent_again(browser: Browser, sample_service: Service):
-    with visiting(browser, sample_service.port) as visit:
+def test_unchanged_content_is_not_sent_again(browser: Browser):
+    """Also by a service that lets no request wait: then the page polls."""
+    with visited(browser, LiveIndex(sample()), max_wait=0) as visit:
         statuses: list[tuple[str, int]] = []
         visit.page.on("response", lambda answer: statuses.append((answer.url.rpartition("/")[2][:9], answer.status)))
         visit.open_live(SNEK_ADA)
         visit.poll()
         visit.until(lambda: ("order-boo", 304) in statuses)
         visit.poll()
-        visit.until(lambda: statuses.count(("order-boo", 304)) >= 2)
+        visit.until(lambda: statuses.count(("order-boo", 304)) >= 3)
         assert statuses.count(("order-boo", 200)) == 1
         assert statuses.count(("pair-list", 200)) == 1
+
+
+@pytest.mark.parametrize("max_wait", [0, 60], ids=["polling", "waiting"])
+def test_changes_of_the_book_and_of_the_list_are_shown(browser: Browser, max_wait: int):
+    book = OrderBook.from_levels(SNEK_ADA, bids=[("4", 10)], spot="4")
+    live = LiveIndex([book])
+    with visited(browser, live, max_wait=max_wait) as visit:
+        visit.open_live(SNEK_ADA)
+        for amount in range(11, 14):
+            following = book.apply(bids=[("4", amount)], spot=str(amount))
+            live.publish(following)
+            visit.becomes(visit.ladder, ladder_rows(following))
+            visit.shows("#list .spot", str(amount))
+        other = OrderBook.from_levels(Pair(token(b"NEW"), ADA), bids=[("1", 1)])
+        live.publish(other)
+        visit.becomes(lambda: len(visit.pairs()), 2)
 
 
 def test_a_hidden_page_requests_nothing(browser: Browser, sample_service: Service):
@@ -106,17 +122,16 @@ def test_a_retracted_pair_is_reported_and_returns(browser: Browser):
     book = OrderBook.from_levels(SNEK_ADA, bids=[("4", 10)], asks=[("5", 30)])
     other = OrderBook.from_levels(Pair(token(b"STAYS"), ADA), bids=[("1", 1)])
     live = LiveIndex([book, other])
-    with visited(browser, live) as visit:
+    # The request that waits for the book is answered with 404, which the browser reports.
+    with visited(browser, live, expected="Failed to load resource") as visit:
         visit.open_live(SNEK_ADA)
         live.retract(SNEK_ADA)
-        visit.poll()
         visit.shows("#state", "This pair is no longer tracked. Its last order book is shown.")
         visit.becomes(visit.ladder, ladder_rows(book))
         visit.shows(".changed-at", re.compile("^last confirmed "))
         visit.becomes(visit.pairs, ["STAYS/ADA"])
         following = book.apply(bids=[("4", 11)])
         live.publish(following)
-        visit.poll()
         visit.becomes(visit.ladder, ladder_rows(following))
         visit.shows("#state", "")
 
@@ -147,7 +162,7 @@ def test_an_invalid_response_is_reported(
 
 def test_an_invalid_book_leaves_the_last_one_marked_as_old(browser: Browser):
     live = LiveIndex([OrderBook.from_levels(SNEK_ADA, bids=[("4", 10)])])
-    with visited(browser, live) as visit:
+    with visited(browser, live, max_wait=0) as visit:
         page = visit.open_live(SNEK_ADA)
         rounded = '{"base":"x","quote":"ADA","spot":null,"bids":[{"price":"4","accumulated_liquidity":1e20}],"asks":[]}'
         page.route("**/order-book?*", lambda route: route.fulfill(status=200, body=rounded))

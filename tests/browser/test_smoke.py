@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from market_index import ADA, LiveIndex, OrderBook, Pair
-from market_index_cli.terminal import ticker
+from market_index_cli.tokens import ticker
 from tests.browser.visit import ladder_rows, visited, visiting
 from tests.feed_state import FeedState
 from tests.page import HOSTILE_NAMES, SNEK, SNEK_ADA, app_with_page, token, widest
@@ -73,7 +73,6 @@ def test_a_published_change_is_shown(browser: Browser):
         page.evaluate("document.querySelector('[data-price=\"3\"]').marked = true")
         following = book.apply(bids=[("4", 0), ("3.5", 2**53 + 1)], asks=[("5", 31)], spot="5")
         live.publish(following)
-        visit.poll()
         visit.becomes(visit.ladder, ladder_rows(following))
         visit.shows(".changed-at", re.compile("^changed "))
         visit.becomes(lambda: visit.facts().get("Spot"), "5")
@@ -126,7 +125,7 @@ def test_a_lost_service_is_reported_and_its_last_book_is_marked_as_old(browser: 
 
 def test_a_book_whose_publisher_is_silent_is_marked(browser: Browser):
     live, feed = LiveIndex([OrderBook.from_levels(SNEK_ADA, bids=[("4", 10)])]), FeedState(quiet_age=12)
-    with visited(browser, live, feed) as visit:
+    with visited(browser, live, feed, max_wait=0) as visit:
         visit.open_live(SNEK_ADA)
         visit.shows("#age", re.compile(r"^last publication 1\d s ago$"))
         visit.shows("#as-of", "as of ")

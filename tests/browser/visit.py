@@ -66,7 +66,10 @@ class Visit:
         self.page, self.port = page, port
         self.messages: list[str] = []
         self.requested: list[str] = []
+        # The timeouts of requests are real: otherwise `poll` would end the requests in flight.
+        page.context.add_init_script("globalThis.realTimeout = AbortSignal.timeout.bind(AbortSignal);")
         page.clock.install()  # it runs in real time; `poll` moves it forward
+        page.context.add_init_script("AbortSignal.timeout = globalThis.realTimeout;")
         page.on("console", self._record)
         page.on("pageerror", lambda error: self.messages.append(str(error)))
         page.on("dialog", lambda dialog: self.messages.append(f"dialog {dialog.message}"))
@@ -88,11 +91,11 @@ class Visit:
         return page
 
     def poll(self) -> None:
-        """Move the clock of the page by its polling interval.
+        """Move the clock of the page by the interval of its health requests, the longest one.
 
         If a request is in flight, the next one starts a real interval after its response.
         """
-        self.page.clock.run_for(2000)
+        self.page.clock.run_for(10_000)
 
     def stop_clock(self) -> None:
         """Stop the clock of the page a minute from now, so that temporary texts remain."""
@@ -178,9 +181,11 @@ def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = 
 
 
 @contextmanager
-def visited(browser: Browser, live: LiveIndex, feed: FeedState | None = None, **settings: Any) -> Iterator[Visit]:
-    """Serve the books with the page, and open a tab."""
-    with served(app_with_page(live, feed)) as service, visiting(browser, service.port, **settings) as visit:
+def visited(
+    browser: Browser, live: LiveIndex, feed: FeedState | None = None, max_wait: int = 60, **settings: Any
+) -> Iterator[Visit]:
+    """Serve the books with the page, and open a tab. Requests may wait for so many seconds."""
+    with served(app_with_page(live, feed, max_wait)) as service, visiting(browser, service.port, **settings) as visit:
         yield visit
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from market_index import LiveIndex
-from market_index_feeds import FeedError, Store, StoreError, open_feed, open_store
+from market_index_feeds import FeedError, Store, StoreError, open_feed, open_store, replay
+from tests.command import running
 from tests.faults.files import stored_spots
 from tests.faults.publisher import PAIRS, books
 from tests.market_index_feeds.made_up import book, spots
-from tests.waiting import eventually
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 
 @pytest.fixture
@@ -80,6 +81,28 @@ def test_a_full_disk_loses_only_the_change_that_does_not_fit(small_disk: Path):
             assert store.publish(book(0, 1000)).revision == revision + 1
             eventually(lambda: spots(live)[0] == "1000")
     assert stored_spots(path)[0] == "1000"
+
+
+def test_a_recorder_on_a_full_disk_leaves_a_valid_recording(small_disk: Path, tmp_path: Path):
+    recording = small_disk / "recording.ndjson"
+    with open_store(tmp_path / "market.db", synchronous="normal") as store:
+        store.publish(*books(1))
+        with running(tmp_path, tmp_path / "market.db", recording, command="record") as recorder:
+            eventually(lambda: "recording" in recorder.stderr)
+            use_up_disk(small_disk / "large")
+            for generation in range(2, 1000):
+                store.publish(*books(generation))
+                if recorder.process.poll() is not None:
+                    break
+            assert recorder.process.wait(DEADLINE_SECONDS) == 3
+            assert f"Error: {recording} cannot be written: No space left on device" in recorder.stderr
+    recorded = [[str(book.spot) for book in index.values()] for _, index in replay(recording)]
+    assert recorded[0] == ["1"] * PAIRS
+    assert all(len({*spots}) == 1 for spots in recorded)
+    assert recording.read_bytes().endswith(b"}\n"), "what does not fit is removed"
+    feed = open_feed(recording)
+    assert len(feed.read()) == PAIRS
+    assert feed.rejected == 0
 
 
 @pytest.mark.skipif(not os.path.ismount("/sys"), reason="needs a folder that the superuser cannot write to")

@@ -16,6 +16,7 @@ from market_index import AssetId, Pair, wire
 from market_index_feeds import open_feed, open_store
 from tests.command import COMMAND, SAMPLE, invoke, line, padded_above_4_mib, read_all, run
 from tests.market_index_feeds.made_up import spots
+from tests.market_index_feeds.ndjson.lines import commit, retraction
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 
@@ -242,3 +243,36 @@ def test_a_closed_standard_output_is_exit_code_1_without_a_message(store: Path):
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, b"")
     assert len(open_feed(store).read()) == 13
+
+
+def test_retract_lines_retract_their_pairs(store: Path, lines: Path):
+    lines.write_text(line(1) + line(2) + line(3))
+    invoke("publish", store, lines)
+    lines.write_bytes(line(4).encode() + retraction(1) + retraction(4) + retraction(5))
+    done = invoke("publish", store, lines)
+    assert (done.returncode, done.stdout) == (0, f"{store}: 0 order books published, 1 pair retracted, revision 2\n")
+    lines.write_bytes(retraction(2))
+    done = invoke("publish", store, lines, "--as-of", "slot 1")
+    assert (done.returncode, done.stdout) == (0, f"{store}: 0 order books published, 1 pair retracted, revision 3\n")
+    index = open_feed(store).read()
+    assert (set(spots(index)), index.as_of) == ({3}, "slot 1")
+
+
+def test_retract_lines_alone_replace_nothing(store: Path, lines: Path):
+    invoke("publish", store, SAMPLE)
+    lines.write_bytes(retraction(1))
+    done = invoke("publish", store, lines, "--replace")
+    assert (done.returncode, done.stderr) == (
+        5,
+        f"Error: {lines} must contain an order book, got none: nothing was changed\n",
+    )
+    lines.write_bytes(line(1).encode() + line(2).encode() + retraction(1))
+    assert invoke("publish", store, lines, "--replace").returncode == 0
+    assert set(spots(open_feed(store).read())) == {2}
+
+
+def test_retract_lines_of_standard_input_are_published_with_their_commit(store: Path):
+    done = run("publish", store, "-", stdin=line(1) + line(2) + (retraction(1) + commit("slot 1")).decode())
+    assert done.returncode == 0, done.stderr
+    index = open_feed(store).read()
+    assert (set(spots(index)), index.as_of) == ({2}, "slot 1")

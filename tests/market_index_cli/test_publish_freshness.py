@@ -71,7 +71,7 @@ class TestCommitLines:
         done = invoke("publish", store, lines, *arguments)
         assert done.returncode == 5
         assert "1 order book" in done.stdout
-        assert done.stderr.startswith(f"{lines}: ended while 2 order books waited for a commit line")
+        assert done.stderr.startswith(f"{lines}: ended while 2 lines waited for a commit line")
         assert published(store)[:2] == ({1: "1"}, "slot 1")
 
     def test_replaced_books_have_the_freshness_of_the_last_commit_line(self, store: Path, lines: Path):

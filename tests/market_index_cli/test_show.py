@@ -21,6 +21,7 @@ from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 
 IUSD = BOOK["quote"]
+REVERSED = f"Error: Pair {IUSD}/ADA not found; the source has ADA/{IUSD}\n"
 
 
 def on_terminal(*arguments: object, columns: int, **environment: str) -> list[str]:
@@ -98,7 +99,7 @@ def test_book_shows_a_pair_of_any_feed(source: object):
     cut = json.loads(invoke("book", source, "ADA", IUSD, "--json", "--depth", 1).stdout)
     assert cut == BOOK | {"bids": BOOK["bids"][:1], "asks": BOOK["asks"][:1]}
     done = invoke("book", source, IUSD, "ADA")
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: Pair {IUSD}/ADA not found\n")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", REVERSED)
 
 
 def test_book_shows_a_pair_of_standard_input():
@@ -107,7 +108,7 @@ def test_book_shows_a_pair_of_standard_input():
 
 def test_a_pair_that_is_not_found_ends_a_process_with_exit_code_1():
     done = run("book", SAMPLE, IUSD, "ADA")
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: Pair {IUSD}/ADA not found\n")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", REVERSED)
 
 
 def test_a_feed_that_cannot_be_read_is_one_line_and_exit_code_3(tmp_path: Path):

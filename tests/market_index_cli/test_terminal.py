@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, Freshness, OrderBook, Pair, strategies
-from market_index_cli import terminal
+from market_index import ADA, AssetId, Freshness, OrderBook, Pair, Token, Tokens, strategies
+from market_index_cli import terminal, tokens
 from market_index_cli.terminal import Terminal
+from market_index_cli.tokens import Display
 
 WIDE = Terminal(columns=1000, colour=False)
 TOKEN = AssetId(bytes(28), b"SNEK")
 
 
 def named(name: bytes) -> str:
-    return terminal.ticker(AssetId(bytes(28), name))
+    return tokens.ticker(AssetId(bytes(28), name))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_a_name_is_shown_if_it_is_printable_text(name: bytes, shown: str):
 
 @given(strategies.asset_ids(), st.integers(0, 200))
 def test_an_identifier_is_cut_to_the_width_and_never_guessed(asset: AssetId, width: int):
-    cut = terminal.shortened(asset, width)
+    cut = tokens.shortened(asset, width)
     assert len(cut) <= max(width, 14) or cut == str(asset)
     if "…" not in cut:
         assert cut == str(asset)
@@ -76,7 +77,7 @@ def test_a_table_has_one_line_per_book_and_every_exact_price(books: list[OrderBo
         ):
             assert (None if cell == "-" else Decimal(cell)) == value
             assert "E" not in cell
-    tabbed = [row.split("\t") for row in terminal.pair_rows(books)]
+    tabbed = [row.split("\t") for row in terminal.pair_rows(books, Display())]
     assert [row[1:] for row in tabbed[1:]] == [row.split()[-8:] for row in rows]
 
 
@@ -109,7 +110,7 @@ def test_a_ladder_has_the_asks_above_the_bids_and_every_exact_amount(
     assert all(("#" in bar) is not blocks for _, _, bar in bars)
     hidden = [row for row in rows if row.startswith("...")]
     assert sum(int(row.split()[1]) for row in hidden) == len(book.bids) + len(book.asks) - len(rungs)
-    assert [row.split("\t") for row in terminal.ladder_rows(shown)][1:] == [
+    assert [row.split("\t") for row in terminal.ladder_rows(shown, Display())][1:] == [
         [side, price, amount.replace(",", "")] for side, price, amount, _ in rungs
     ]
 
@@ -181,3 +182,19 @@ def test_known_freshness_is_shown_and_no_age_is_negative(freshness: Freshness, s
 )
 def test_a_duration_has_one_unit(seconds: float, shown: str):
     assert terminal.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("decimals", "units"),
+    [
+        (2, "prices and amounts in whole units"),
+        (None, "in whole units, but in smallest units of X 00000000, whose decimals are not known"),
+    ],
+)
+def test_with_a_registry_a_ladder_says_its_units(decimals: int | None, units: str):
+    display = Display(Tokens([Token(TOKEN, "X", decimals=decimals)]))
+    book = OrderBook.from_levels(Pair(TOKEN, ADA), bids=[("250", 1_234_567)])
+    rows = [*terminal.ladder(book, 1, Terminal(columns=100, colour=False, display=display))]
+    assert (rows[0], rows[3]) == ("X 00000000/ADA", units)
+    shown = ("0.025", "12,345.67") if decimals else ("0.00025", "1,234,567")
+    assert all(text in rows[-1].split() for text in shown)

@@ -103,7 +103,7 @@ export class BookView {
     try {
       this.#chart.update(book);
     } catch (error) {
-      // An error in the chart must not stop the ladder or the next poll.
+      // An error in the chart must not stop the ladder or the next request.
       reportError(error);
     }
   }

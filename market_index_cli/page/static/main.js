@@ -1,14 +1,25 @@
-// The page: it polls the service and shows the pairs, the selected order book, and how fresh they are.
+// The page: it follows the service and shows the pairs, the selected order book, and how fresh they are.
 //
-// The fragment of the page's address selects the pair. `poll` requests everything that is shown; `show` updates the page
-// from these variables alone.
+// The fragment of the page's address selects the pair. `follow` requests everything that is shown, then one request waits
+// for a change of the list, and one for a change of the book. `show` updates the page from these variables alone.
 
 import { BookView, summarize } from "./book.js";
 import { setText } from "./elements.js";
 import { Freshness, State } from "./freshness.js";
 import { PairList } from "./list.js";
 import { identifier, ticker } from "./names.js";
-import { fetchHealth, NotFound, orderBook, pairList, Poller, ServiceError } from "./service.js";
+import {
+  fetchHealth,
+  Follower,
+  NotFound,
+  orderBook,
+  pairList,
+  POLL_MILLISECONDS,
+  ServiceError,
+  sleep,
+  TimedOut,
+  WAIT_SECONDS,
+} from "./service.js";
 
 const connection = document.getElementById("connection");
 const age = document.getElementById("age");
@@ -17,66 +28,151 @@ const alertNotice = document.getElementById("alert");
 const state = document.getElementById("state");
 const welcome = document.getElementById("welcome");
 const narrow = matchMedia("(max-width: 699px)");
-const MAX_AGE_MILLISECONDS = 15000;
+const HEALTH_MILLISECONDS = 10000;
+// One interval of the health, and the timeouts of a response of it and of the requests that follow if there is none.
+const MAX_AGE_MILLISECONDS = 30000;
+const WITHOUT_WAITS_MILLISECONDS = 300000;
 const REFRESH_MILLISECONDS = 1000;
 const TOO_OLD = "This browser rounds large numbers. It must be Chrome 116, Firefox 135, Safari 18.4 or later.";
 
 const pairs = pairList();
 const list = new PairList(showList);
 const view = new BookView();
-const poller = new Poller(poll, handleFailure);
+const follower = new Follower(follow, handleFailure);
 const freshness = new Freshness();
 
 /** The selected pair: null if none is selected; without `key` if the page's address has an invalid one. */
 let pair = null;
 /** The resource of the selected book, and its content; null until it is loaded. */
 let book = null;
-/** The time of the last successful poll: wall clock, to be shown. */
+/** When the content was last known to be current: wall clock, to be shown. */
 let lastSuccess = null;
 /** The same time on the monotonic clock, in milliseconds. */
 let lastSuccessAt = 0;
+/** Whether a value has changed since the health was requested. */
+let hasChanged = false;
+/** The time from which on requests may wait, on the same clock. */
+let waitsFrom = 0;
 let problem = null;
 
-/** Request all that is shown: the health, the pairs, and the book if it is tracked. A newly selected book comes first. */
-async function poll(signal) {
+/** Request all that is shown without a wait; then wait for changes. A newly selected book comes first. */
+async function follow(signal) {
   // Browsers have it since they pass the source text of a number to the reviver of JSON.parse.
   if (!("rawJSON" in JSON)) throw new ServiceError(TOO_OLD);
   const health = refreshHealth(signal);
-  const isNew = pair?.key && book.content === null && list.has(pair.key);
+  const isNew = isTracked() && book.content === null;
   if (isNew) await refreshBook(signal);
+  await refreshList(signal);
+  if (!isNew && isTracked()) await refreshBook(signal);
+  await health;
+  signal.throwIfAborted();
+  problem = null;
+  follower.succeed();
+  confirm();
+  show();
+  // A page that was opened in the background.
+  if (document.hidden) return;
+  await Promise.all([followList(signal), followBook(signal), followHealth(signal)]);
+}
+
+async function followList(signal) {
+  const wasTracked = isTracked();
+  for (;;) {
+    await refreshList(signal, waitSeconds());
+    confirm();
+    show();
+    if (isTracked() !== wasTracked) return follower.restart();
+    await sleep(pairs.pause, signal);
+  }
+}
+
+/** Follow the selected book. The list shows whether it is tracked: to request an untracked book would be an error. */
+async function followBook(signal) {
+  while (isTracked()) {
+    const isFound = await refreshBook(signal, waitSeconds());
+    if (isFound) confirm();
+    await sleep(isFound ? book.resource.pause : POLL_MILLISECONDS, signal);
+  }
+}
+
+/** Follow the health: every ten seconds, and two seconds after a change, which is a publication. */
+async function followHealth(signal) {
+  for (;;) {
+    hasChanged = false;
+    const since = performance.now();
+    do await sleep(POLL_MILLISECONDS, signal);
+    while (!hasChanged && performance.now() - since < HEALTH_MILLISECONDS);
+    const error = await refreshHealth(signal);
+    signal.throwIfAborted();
+    // The other requests may wait for a service that has disappeared.
+    if (error !== null) return follower.restart();
+    confirm();
+    showFreshness();
+  }
+}
+
+/** Request the health. Return the error if there is no response. Never throws: the books are shown without it. */
+async function refreshHealth(signal) {
+  const requestedAt = performance.now();
   try {
-    if (await pairs.refresh(signal)) list.update(pairs.value);
+    const response = await fetchHealth(signal);
+    freshness.take(response, requestedAt, performance.now());
+    return null;
+  } catch (error) {
+    if (error instanceof TimedOut) stopWaiting();
+    // While a response is late, the ages of the last one increase.
+    else if (!signal.aborted) freshness.take(null, requestedAt, performance.now());
+    return error;
+  }
+}
+
+async function refreshList(signal, waitSeconds = 0) {
+  try {
+    if (!(await pairs.refresh(signal, waitSeconds))) return;
   } catch (error) {
     throw error instanceof NotFound ? new ServiceError("The API was not found at this address.") : error;
   }
-  // The list shows whether the pair is tracked. To request the book of an untracked pair would be an error.
-  if (!isNew && pair?.key && list.has(pair.key)) await refreshBook(signal);
-  await health;
-  lastSuccess = new Date();
-  lastSuccessAt = performance.now();
-  problem = null;
-  show();
+  list.update(pairs.value);
+  hasChanged = true;
 }
 
-/** Request the health of the service. Never throws: the books are shown without it. */
-async function refreshHealth(signal) {
-  const requestedAt = performance.now();
-  const response = await fetchHealth(signal);
-  if (!signal.aborted) freshness.take(response, requestedAt, performance.now());
-}
-
-async function refreshBook(signal) {
+/** Request the selected book. Return whether it was found: if not, it was retracted, as the next list will show. */
+async function refreshBook(signal, waitSeconds = 0) {
   const requested = book;
   try {
-    if (await requested.resource.refresh(signal)) requested.content = summarize(requested.resource.value);
+    if (await requested.resource.refresh(signal, waitSeconds)) {
+      requested.content = summarize(requested.resource.value);
+      hasChanged = true;
+    }
     if (requested === book) show();
+    return true;
   } catch (error) {
-    // The pair was retracted after the list was read; the next list will show that.
-    if (!(error instanceof NotFound)) throw error;
+    if (error instanceof NotFound) return false;
+    throw error;
   }
 }
 
+function isTracked() {
+  return pair?.key ? list.has(pair.key) : false;
+}
+
+/** Record that the content is current: its requests were answered, or wait at a service that responds. */
+function confirm() {
+  lastSuccess = new Date();
+  lastSuccessAt = performance.now();
+}
+
+function waitSeconds() {
+  return performance.now() < waitsFrom ? 0 : WAIT_SECONDS;
+}
+
+/** Only poll for five minutes. Requests that wait in several windows may use all connections of the browser. */
+function stopWaiting() {
+  waitsFrom = performance.now() + WITHOUT_WAITS_MILLISECONDS;
+}
+
 function handleFailure(error) {
+  if (error instanceof TimedOut) stopWaiting();
   if (!(error instanceof ServiceError)) reportError(error);
   const sentence = error instanceof ServiceError ? error.message : "Unexpected error in the page.";
   const since = lastSuccess ? ` No response since ${lastSuccess.toLocaleTimeString()}; the data shown is from then.` : "";
@@ -86,14 +182,13 @@ function handleFailure(error) {
 }
 
 function show() {
-  const isTracked = pair?.key ? list.has(pair.key) : false;
   const isKnown = pairs.value !== null;
   document.body.dataset.view = pair === null ? "list" : "book";
   showFreshness();
-  setText(state, stateOf(isTracked, isKnown));
-  state.classList.toggle("warning", pair !== null && !isTracked && isKnown);
+  setText(state, stateOf(isKnown));
+  state.classList.toggle("warning", pair !== null && !isTracked() && isKnown);
   welcome.hidden = pair !== null || pairs.value?.length === 0;
-  if (pair?.key) view.show(pair, book.content, book.resource, problem !== null || isOverdue() || !isTracked);
+  if (pair?.key) view.show(pair, book.content, book.resource, problem !== null || isOverdue() || !isTracked());
   else view.hide();
   document.title = titleOf();
 }
@@ -116,17 +211,17 @@ function currentState() {
   return freshness.at(performance.now());
 }
 
-/** Whether the last successful poll is too long ago, because the page was hidden. */
+/** Whether the content was not confirmed for too long, because the page was hidden. */
 function isOverdue() {
   return lastSuccess !== null && performance.now() - lastSuccessAt > MAX_AGE_MILLISECONDS;
 }
 
-function stateOf(isTracked, isKnown) {
+function stateOf(isKnown) {
   if (pair && !pair.key) return "The address of this page does not contain a valid pair. Select one from the list.";
   if (!isKnown) return "";
   if (pair === null) return pairs.value.length ? "" : "No pair is tracked yet. Published pairs will appear here.";
-  if (!isTracked && book.content) return "This pair is no longer tracked. Its last order book is shown.";
-  if (!isTracked) return "This pair is not tracked. Its order book will appear here when it is published.";
+  if (!isTracked() && book.content) return "This pair is no longer tracked. Its last order book is shown.";
+  if (!isTracked()) return "This pair is not tracked. Its order book will appear here when it is published.";
   return book.content || problem ? "" : "Loading the order book…";
 }
 
@@ -152,7 +247,7 @@ function selectLinkedPair() {
     if (pair?.key) view.focus();
     else if (before) list.focus();
   }
-  poller.now();
+  follower.restart();
 }
 
 function showList() {

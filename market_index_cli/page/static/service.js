@@ -1,14 +1,20 @@
-// The client of the service: it polls the two endpoints with If-None-Match, so that an unchanged response is a 304, and
-// /healthz, which reports the state of the feed.
+// The client of the service: it requests the two endpoints with If-None-Match, so that an unchanged response is a 304, and
+// lets the requests wait for a change (Prefer: wait). /healthz reports the state of the feed.
 
 import { decimal, parseExact } from "./exact.js";
 
+export const WAIT_SECONDS = 30;
 export const POLL_MILLISECONDS = 2000;
-export const MAX_POLL_MILLISECONDS = 30000;
+// A book with 1,000 levels on each side takes about 40 ms to show. The browser needs time for the visitor, too.
+export const CHANGE_MILLISECONDS = 200;
+const MAX_RETRY_MILLISECONDS = 30000;
 const TIMEOUT_MILLISECONDS = 10000;
 
 /** The service failed, or sent an invalid response. The message is shown to the visitor. */
 export class ServiceError extends Error {}
+
+/** There was no response in time. */
+export class TimedOut extends ServiceError {}
 
 /** The pair is not tracked. */
 export class NotFound extends Error {}
@@ -23,6 +29,7 @@ export class Resource {
   #path;
   #parse;
   #etag = null;
+  #waits = false;
   value = null;
   changed = null;
   confirmed = null;
@@ -33,34 +40,30 @@ export class Resource {
     this.#parse = parse;
   }
 
-  /** Request the resource, and return whether its value changed. */
-  async refresh(signal) {
-    const timeout = AbortSignal.timeout(TIMEOUT_MILLISECONDS);
-    try {
-      const response = await fetch(this.#path, {
-        cache: "no-store",
-        headers: this.#etag === null ? {} : { "If-None-Match": this.#etag },
-        signal: AbortSignal.any([signal, timeout]),
-      });
-      if (response.status === 304) {
-        // Otherwise the browser considers the response, although its body is empty, as not read to the end.
-        await response.text();
-        this.#confirm(response);
-        return false;
-      }
-      if (response.status === 404) throw new NotFound();
-      if (!response.ok) throw new ServiceError(`The service responded with an error (${response.status}).`);
-      const text = await response.text();
-      const value = parsed(this.#parse, text);
+  /** Request the resource, and return whether its value changed. The service may wait so many seconds for a change. */
+  async refresh(signal, waitSeconds = 0) {
+    const headers = this.#etag === null ? {} : { "If-None-Match": this.#etag };
+    if (this.#etag !== null && waitSeconds > 0) headers.Prefer = `wait=${waitSeconds}`;
+    const [response, text] = await request(this.#path, headers, signal, waitSeconds);
+    if (response.headers.has("Preference-Applied")) this.#waits = true;
+    else if (response.status === 304 || !response.headers.has("ETag")) this.#waits = false;
+    if (response.status === 304) {
       this.#confirm(response);
-      if (this.value !== null) this.changed = this.confirmed;
-      this.value = value;
-      this.#etag = response.headers.get("ETag");
-      return true;
-    } catch (error) {
-      if (error instanceof ServiceError || error instanceof NotFound || signal.aborted) throw error;
-      throw new ServiceError(timeout.aborted ? "The service did not respond in time." : "The service cannot be reached.");
+      return false;
     }
+    if (response.status === 404) throw new NotFound();
+    if (!response.ok) throw new ServiceError(`The service responded with an error (${response.status}).`);
+    const value = parsed(this.#parse, text);
+    this.#confirm(response);
+    if (this.value !== null) this.changed = this.confirmed;
+    this.value = value;
+    this.#etag = response.headers.get("ETag");
+    return true;
+  }
+
+  /** The milliseconds until the next request: the polling interval if the service did not let the last one wait. */
+  get pause() {
+    return this.#waits ? CHANGE_MILLISECONDS : POLL_MILLISECONDS;
   }
 
   #confirm(response) {
@@ -69,15 +72,45 @@ export class Resource {
   }
 }
 
-/** Return the status from /healthz, and whether the service is healthy; null without a valid response. */
+/** Return the status from /healthz, and whether the service is healthy; null without a valid status. */
 export async function fetchHealth(signal) {
+  const [response, text] = await request("healthz", {}, signal);
   try {
-    const timeout = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MILLISECONDS)]);
-    const response = await fetch("healthz", { cache: "no-store", signal: timeout });
-    return { ...(await response.json()), isHealthy: response.ok };
+    return { ...JSON.parse(text), isHealthy: response.ok };
   } catch {
     return null;
   }
+}
+
+/** Return the response and its text. Throws `ServiceError` without a whole response. */
+async function request(path, headers, signal, waitSeconds = 0) {
+  const timeout = AbortSignal.timeout(TIMEOUT_MILLISECONDS + 1000 * waitSeconds);
+  try {
+    const response = await fetch(path, { cache: "no-store", headers, signal: AbortSignal.any([signal, timeout]) });
+    // Also that of a 304, which is empty: otherwise the browser considers the response as not read to the end.
+    return [response, await response.text()];
+  } catch (error) {
+    if (signal.aborted) throw error;
+    throw timeout.aborted
+      ? new TimedOut("The service did not respond in time.")
+      : new ServiceError("The service cannot be reached.");
+  }
+}
+
+/** Wait so many milliseconds. Throws when the signal is aborted. */
+export function sleep(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    signal.throwIfAborted();
+    const end = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener("abort", end);
+      resolve();
+    }, milliseconds);
+    signal.addEventListener("abort", end);
+  });
 }
 
 export function pairList() {
@@ -119,41 +152,43 @@ function parseLevel({ price, accumulated_liquidity: amount }) {
   return { price, value: decimal(price), amount };
 }
 
-/** Runs a task every two seconds while the page is visible; with exponential backoff while the task fails. */
-export class Poller {
-  #task;
+/** Follows the service while the page is visible. After a failure it starts again, with exponential backoff. */
+export class Follower {
+  #follow;
   #onFailure;
   #failures = 0;
   #timer = 0;
   #running = null;
 
-  /** `task(signal)` is called each time, and `onFailure(error)` for each error that it throws. */
-  constructor(task, onFailure) {
-    this.#task = task;
+  /** `follow(signal)` runs until it fails; then `onFailure(error)` is called. It is aborted when the page is hidden. */
+  constructor(follow, onFailure) {
+    this.#follow = follow;
     this.#onFailure = onFailure;
-    document.addEventListener("visibilitychange", () => (document.hidden ? this.#stop() : this.now()));
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#stop() : this.restart()));
   }
 
-  /** Abort the task if it runs, and run it now. */
-  async now() {
+  /** Abort all requests, and start again. */
+  async restart() {
     this.#stop();
     const running = (this.#running = new AbortController());
     try {
-      await this.#task(running.signal);
-      this.#failures = 0;
+      await this.#follow(running.signal);
     } catch (error) {
       if (running.signal.aborted) return;
+      running.abort();
       this.#failures += 1;
-      try {
-        this.#onFailure(error);
-      } catch (another) {
-        // Polling continues even if the failure cannot be shown.
-        reportError(another);
-      }
+      if (!document.hidden) this.#timer = setTimeout(() => this.restart(), this.#backoff());
+      this.#onFailure(error);
     }
-    if (running !== this.#running || document.hidden) return;
-    const wait = Math.min(POLL_MILLISECONDS * 2 ** Math.max(this.#failures - 1, 0), MAX_POLL_MILLISECONDS);
-    this.#timer = setTimeout(() => this.now(), wait);
+  }
+
+  /** Reset the backoff: everything was requested without a failure. */
+  succeed() {
+    this.#failures = 0;
+  }
+
+  #backoff() {
+    return Math.min(POLL_MILLISECONDS * 2 ** (this.#failures - 1), MAX_RETRY_MILLISECONDS);
   }
 
   #stop() {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -16,13 +17,18 @@ from hypothesis import strategies as st
 
 from market_index import (
     Freshness,
+    InvalidAssetId,
+    InvalidFreshness,
     InvalidOrderBook,
     MarketIndexError,
     OrderBook,
+    Pair,
     wire,
 )
-from market_index.strategies import order_books
+from market_index.freshness import format_time, parse_time
+from market_index.strategies import order_books, pairs
 from market_index.wire import decode, internal, json_value
+from market_index.wire.internal import CommitLine
 from tests.market_index.wire.texts import BOOK, PAIR, TOKEN, encoded
 
 
@@ -279,7 +285,7 @@ def test_a_damaged_book_is_rejected_or_decoded_as_its_new_content(data):
 
 
 @pytest.mark.parametrize(
-    ("text", "is_freshness"),
+    ("text", "is_commit"),
     [
         (b'{"as_of": null}', True),
         (b' {"as_of": [7], "as": "of"} ', True),
@@ -292,8 +298,80 @@ def test_a_damaged_book_is_rejected_or_decoded_as_its_new_content(data):
         (b'{"of": {"as_of": "slot 1"}}', False),
     ],
 )
-def test_a_line_is_a_freshness_if_it_has_an_as_of_and_names_no_asset(text: bytes, is_freshness: bool):
-    assert internal.is_freshness(text) == is_freshness
+def test_a_line_is_a_commit_line_if_it_has_an_as_of_and_names_no_asset(text: bytes, is_commit: bool):
+    assert internal.is_commit(text) == is_commit
+
+
+@pytest.mark.parametrize(
+    ("text", "is_retraction"),
+    [
+        (b'{"retract": null}', True),
+        (b' {"base": 7, "retract": [true]} ', True),
+        (internal.retraction_to_json(PAIR), True),
+        (encoded(BOOK), False),
+        (b'{"base": "retract"}', False),
+        (b'{"retract": true, "retract": true}', False),
+        (b'["retract"]', False),
+        (b'{"retract"', False),
+    ],
+)
+def test_a_line_is_a_retract_line_if_it_has_that_key(text: bytes, is_retraction: bool):
+    assert internal.is_retraction(text) == is_retraction
+
+
+@given(pairs())
+def test_a_retract_line_round_trips(pair: Pair):
+    assert internal.retraction_from_json(internal.retraction_to_json(pair)) == pair
+
+
+RETRACTION = {"retract": True, "base": str(PAIR.base), "quote": str(PAIR.quote)}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (RETRACTION | {"retract": False}, "retract: must be true, got False"),
+        (RETRACTION | {"retract": 1}, "retract: must be true, got a number: 1"),
+        (RETRACTION | {"retract": "true"}, "retract: must be true, got a string: 'true'"),
+        (RETRACTION | {"spot": None}, "unknown key 'spot'"),
+        (RETRACTION | {"bids": []}, "unknown key 'bids'"),
+        ({"retract": True, "base": "ADA"}, "quote: missing"),
+        (RETRACTION | {"quote": None}, "quote: must be a string, got null: None"),
+        ([], "must be an object, got an array: []"),
+    ],
+)
+def test_a_retract_line_has_three_keys_and_is_true(value: object, message: str):
+    with pytest.raises(InvalidOrderBook, match=re.escape(message)):
+        internal.retraction_from_json(json.dumps(value).encode())
+
+
+def test_a_retract_line_has_valid_identifiers():
+    with pytest.raises(InvalidAssetId, match=r"^base: "):
+        internal.retraction_from_json(json.dumps(RETRACTION | {"base": "lovelace"}).encode())
+
+
+TIMES = st.datetimes(timezones=st.just(UTC))
+
+
+@given(TIMES, TIMES)
+def test_a_commit_line_round_trips(published_at: datetime, recorded_at: datetime):
+    line = internal.commit_to_json(Freshness("slot 1", published_at), recorded_at)
+    assert internal.commit_from_json(line) == CommitLine(
+        Freshness("slot 1", published_at), parse_time(format_time(recorded_at))
+    )
+
+
+def test_a_freshness_has_no_recorded_at():
+    text = b'{"as_of": null, "recorded_at": "2026-11-22T04:17:03Z"}'
+    assert internal.commit_from_json(text).freshness == Freshness()
+    with pytest.raises(InvalidFreshness, match="unknown key 'recorded_at'"):
+        internal.freshness_from_json(text)
+
+
+@pytest.mark.parametrize(("value", "message"), [("today", "a time must be in RFC 3339"), (7, "must be a string, got")])
+def test_a_recorded_at_is_a_time(value: object, message: str):
+    with pytest.raises(InvalidFreshness, match=f"^recorded_at: {message}"):
+        internal.commit_from_json(json.dumps({"as_of": None, "recorded_at": value}).encode())
 
 
 VALUES = st.one_of(

@@ -84,9 +84,10 @@ def test_every_state_follows_from_the_last_response(tmp_path: Path):
         (FAILED | {"quiet_seconds": 11, "max_quiet_seconds": 10}, 0, ["quiet", "no publication for 11 s"]),
         (FAILED | {"quiet_seconds": None}, 0, ["quiet", "nothing was published yet"]),
         (FRESH | {"age_seconds": 300}, 0, ["stale", "for 5 min: unreachable"]),
-        (FRESH, 16 * SECOND, ["stale", "for 16 s: unreachable"]),
+        (FRESH, 29 * SECOND, ["live", "last publication 31 s ago"]),
+        (FRESH, 31 * SECOND, ["stale", "for 31 s: unreachable"]),
         (FAILED | {"age_seconds": 300, "quiet_seconds": 301}, 0, ["stale", "for 5 min: unreachable"]),
-        (FAILED | {"age_seconds": 20, "problem": "has ended"}, 0, ["stale", "for 20 s: has ended"]),
+        (FAILED | {"age_seconds": 40, "problem": "has ended"}, 0, ["stale", "for 40 s: has ended"]),
         (FAILED | {"problem": "has ended", "error": "feed: has ended"}, 0, ["stale", "feed: has ended"]),
         (
             FAILED | {"problem": "has ended", "error": "feed: has ended", "quiet_seconds": 90},

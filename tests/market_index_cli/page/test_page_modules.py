@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from market_index import AssetId, format_price
-from market_index_cli.terminal import ticker
+from market_index_cli.tokens import ticker
 from tests.page import HOSTILE_NAMES, PAGE, fixed, token
 from tests.waiting import DEADLINE_SECONDS
 

@@ -70,7 +70,7 @@ def test_no_header_is_sent_twice(sent: Service, path: str):
 
 
 def test_the_page_is_small():
-    assert sum(len(file.read_bytes()) for file in PAGE.iterdir()) < 72 * 1024
+    assert sum(len(file.read_bytes()) for file in PAGE.iterdir()) < 76 * 1024
 
 
 def test_the_page_contains_no_other_host_and_no_inline_script_or_style():

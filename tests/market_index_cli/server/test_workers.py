@@ -288,6 +288,8 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
     settings = serving.Settings(
         str(store),
         history=None,
+        speed=None,
+        loop=False,
         access_log=False,
         max_age=None,
         max_wait=30,

@@ -19,8 +19,9 @@ def upstream() -> LiveIndex:
     return LiveIndex([book(1, 1), book(2, 2), book(3, 3)])
 
 
-@pytest.fixture
-def feed(upstream: LiveIndex, live: LiveIndex) -> Iterator[Feed]:
-    with served(create_app(upstream)) as one, polled(f"http://127.0.0.1:{one.port}") as feed:
+@pytest.fixture(params=[0, 60], ids=["polling", "waiting"])
+def feed(upstream: LiveIndex, live: LiveIndex, request: pytest.FixtureRequest) -> Iterator[Feed]:
+    """A feed of a service that lets requests wait for so many seconds."""
+    with served(create_app(upstream, max_wait=request.param)) as one, polled(f"http://127.0.0.1:{one.port}") as feed:
         feed.start(live)
         yield feed

@@ -73,9 +73,10 @@ class TestFreshness:
             failing.clear()
             eventually(lambda: (spots(live)[2], live.current.freshness) == ("6", fresh(2)))
 
-    def test_workers_that_are_behind_make_the_freshness_older_never_newer(self, live: LiveIndex):
+    @pytest.mark.parametrize("max_wait", [0, 60], ids=["polling", "waiting"])
+    def test_workers_that_are_behind_make_the_freshness_older_never_newer(self, live: LiveIndex, max_wait: int):
         workers = [LiveIndex([book(1, 1), book(2, 1)]) for _ in range(2)]
-        apps, asked = [create_app(worker) for worker in workers], [0]
+        apps, asked = [create_app(worker, max_wait=max_wait) for worker in workers], [0]
 
         async def either(scope: Any, receive: Any, send: Any) -> None:
             asked[0] += 1

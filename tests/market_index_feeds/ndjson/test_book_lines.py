@@ -9,12 +9,13 @@ from collections.abc import Callable
 import pytest
 
 from market_index import Freshness, OrderBook, Pair, wire
+from market_index.wire.internal import CommitLine
 from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
 from market_index_feeds.medium import Unnamed
 from market_index_feeds.ndjson.book_lines import Content, contents_of
 from tests.market_index_feeds.made_up import pair
-from tests.market_index_feeds.ndjson.lines import commit, line
+from tests.market_index_feeds.ndjson.lines import commit, line, retraction
 
 BAD = line(1).replace(b"[]", b"0")
 
@@ -24,10 +25,11 @@ def contents(text: bytes, *, is_end: bool = False) -> list[Content]:
     return list(contents_of(LineBatch(list(cutter.feed(text)), cutter.unfinished, len(text), is_end=is_end)))
 
 
-def test_a_line_contains_a_book_or_a_freshness_or_nothing():
-    assert contents(line(1) + b" \r\n\n" + commit("slot 1") + line(2)[:-1]) == [
+def test_a_line_contains_a_book_or_a_retraction_or_a_commit_or_nothing():
+    assert contents(line(1) + b" \r\n\n" + retraction(2) + commit("slot 1") + line(2)[:-1]) == [
         OrderBook(pair(1)),
-        Freshness("slot 1"),
+        pair(2),
+        CommitLine(Freshness("slot 1")),
     ]
 
 
@@ -42,7 +44,11 @@ def test_a_line_contains_a_book_or_a_freshness_or_nothing():
         (line(1)[:30] + commit("slot 1"), Unnamed.UNREADABLE),
         (b'["as_of"]\n', Unnamed.UNREADABLE),
         (b'{"as_of":"slot 1","quote":"ADA"}\n', Unnamed.UNREADABLE),
+        (retraction(1).replace(b"true", b"false"), pair(1)),
+        (retraction(1).replace(b"}", b',"bids":[]}'), pair(1)),
+        (retraction(1).replace(b"ADA", b"lovelace"), Unnamed.UNREADABLE),
         (commit(7), None),
+        (commit(None, recorded_at="today"), None),
         (commit("slot 1", more=1), None),
         (commit("slot 1", published_at="today"), None),
         (b'{"as_of":"slot 1","as_of":"slot 2"}\n', Unnamed.UNREADABLE),

@@ -19,13 +19,15 @@ from hypothesis import strategies as st
 
 from market_index import Freshness, LiveIndex
 from market_index.freshness import UNKNOWN
+from market_index.wire.internal import CommitLine
 from market_index_feeds import Feed, open_feed
+from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.line_feed import LineFeedSource
 from market_index_feeds.line_source import LineBatch, LineCutter
 from market_index_feeds.ndjson.commits import Commits
 from tests.market_index_feeds.checks import await_check
-from tests.market_index_feeds.made_up import book, spots
-from tests.market_index_feeds.ndjson.lines import commit, line, rename_over
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.market_index_feeds.ndjson.lines import commit, line, rename_over, retraction
 from tests.market_index_feeds.scripted_lines import ScriptedLines
 from tests.waiting import WITHOUT_SHRINKING, eventually, in_thread
 
@@ -41,12 +43,17 @@ class Entry:
 
     text: bytes
     book: tuple[int, str] | None = None
+    retract: int | None = None
     bad: int | None = None
     commit: Freshness | None = None
 
 
 def book_entry(number: int, spot: str) -> Entry:
     return Entry(line(number, spot), book=(number, spot))
+
+
+def retract_entry(number: int) -> Entry:
+    return Entry(retraction(number), retract=number)
 
 
 def bad_entry(number: int) -> Entry:
@@ -63,6 +70,7 @@ ENTRIES: Final = st.one_of(
     st.builds(book_entry, NUMBERS, st.sampled_from("12345")),
     st.builds(commit_entry, st.sampled_from(["slot 1", "slot 2", None])),
     st.builds(commit_entry, st.sampled_from(["slot 1", "slot 2", None])),
+    st.builds(retract_entry, NUMBERS),
     st.builds(bad_entry, NUMBERS),
     st.sampled_from([Entry(commit(7)), Entry(b'{"as_of"' + line(1), bad=ANY), Entry(b"\n")]),
 )
@@ -84,6 +92,7 @@ class Model:
     def show(self, entries: list[Entry], *, is_unfinished: bool) -> Shown:
         """Return what is visible of a file with these lines, and perhaps an unfinished one."""
         books: dict[int, str] = {}
+        named: set[int] = set()
         bad: set[int] = set()
         pending: list[Entry] = []
         committed: Freshness | None = None
@@ -95,15 +104,22 @@ class Model:
             for visible in pending:
                 if visible.book is not None:
                     books[visible.book[0]] = visible.book[1]
+                    named.add(visible.book[0])
                     bad.discard(visible.book[0])
+                if visible.retract is not None:
+                    books.pop(visible.retract, None)
+                    named.add(visible.retract)
+                    bad.discard(visible.retract)
                 if visible.bad is not None:
                     bad.add(visible.bad)
             pending.clear()
         is_valid = not bad and (committed is not None or not is_unfinished)
-        self.kept -= books.keys()
-        # A file without a visible book or a commit line is not complete, nor one whose last lines wait.
-        is_waiting = is_unfinished or any(entry.book or entry.bad is not None for entry in pending)
-        self.is_complete |= bool(books or committed is not None) and not is_waiting
+        self.kept -= named
+        # A file without a visible book, retract line or commit line is not complete, nor one whose last lines wait.
+        is_waiting = is_unfinished or any(
+            entry.book or entry.retract is not None or entry.bad is not None for entry in pending
+        )
+        self.is_complete |= bool(named or committed is not None) and not is_waiting
         if is_valid and self.is_complete:
             self.kept.clear()
         self.live = {number: self.live[number] for number in self.kept} | books
@@ -211,13 +227,44 @@ class TestFiles:
             feed.start(live)
             assert (spots(live), live.current.as_of, feed.books) == ({1: "1"}, "slot 1", 1)
             assert live.current.published_at == datetime(2026, 11, 22, 4, 17, 3, tzinfo=UTC)
-            assert f"{path}: 3 order books wait for a commit line" in caplog.text
+            assert f"{path}: 3 lines wait for a commit line" in caplog.text
             with path.open("ab") as file:
                 file.write(commit("slot 2"))
             eventually(lambda: spots(live) == {1: "2"})
             assert live.current.freshness == Freshness("slot 2")
             assert feed.books == 4
         assert "ended while" not in caplog.text
+
+    def test_a_retract_line_waits_for_the_next_commit_line(self, path: Path, live: LiveIndex):
+        path.write_bytes(line(1, "1") + line(2, "2") + commit("slot 1") + retraction(1) + line(2, "3") + retraction(2))
+        with open_feed(path) as feed:
+            feed.start(live)
+            assert spots(live) == {1: "1", 2: "2"}
+            with path.open("ab", buffering=0) as file:
+                file.write(retraction(9) + commit("slot 2"))
+                eventually(lambda: live.current.as_of == "slot 2")
+                assert spots(live) == {}
+                file.write(retraction(1) + line(1, "4") + commit("slot 3"))
+                eventually(lambda: live.current.as_of == "slot 3")
+                assert spots(live) == {1: "4"}
+
+    def test_the_log_counts_retract_lines_that_wait(
+        self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
+    ):
+        caplog.set_level("INFO")
+        path.write_bytes(line(1) + commit("slot 1") + retraction(1))
+        with open_feed(path) as feed:
+            feed.start(live)
+            assert f"{path}: 1 lines wait for a commit line" in caplog.text
+
+    def test_a_retract_line_before_the_first_commit_line_is_visible(self, feed: Feed, path: Path, live: LiveIndex):
+        with path.open("ab") as file:
+            file.write(retraction(1) + line(2).replace(b"[]", b"0") + retraction(2))
+        eventually(lambda: set(spots(live)) == {3})
+        eventually(lambda: feed.current_rejections == 0)
+        rename_over(path, retraction(3))
+        eventually(lambda: spots(live) == {})
+        eventually(lambda: feed.problem is None)
 
     def test_a_rejected_commit_line_commits_nothing(
         self, path: Path, live: LiveIndex, caplog: pytest.LogCaptureFixture
@@ -279,7 +326,7 @@ class TestStreams:
         index = open_feed(pipe).read()
         thread.join()
         assert (set(spots(index)), index.as_of) == ({1}, None)
-        assert f"{pipe}: ended while 2 order books waited for a commit line" in caplog.text
+        assert f"{pipe}: ended while 2 lines waited for a commit line" in caplog.text
         assert "line 5 rejected: must end with a newline" in caplog.text
 
     def test_a_stream_continues_after_an_unexpected_error_with_committed_books(
@@ -304,8 +351,31 @@ class TestStreams:
 
 def test_at_most_one_book_per_pair_is_pending():
     commits = Commits()
-    for content in (Freshness(), book(1, 1), book(1, 2), book(2, 1)):
+    for content in (CommitLine(Freshness()), book(1, 1), book(1, 2), book(2, 1)):
         commits.add(content)
     assert (len(commits.waiting.books), commits.pending, len(commits.changes().books)) == (2, 3, 0)
-    commits.add(Freshness("slot 1"))
+    commits.add(CommitLine(Freshness("slot 1")))
     assert (len(commits.changes().books), commits.waiting.books, commits.pending) == (2, {}, 0)
+
+
+def test_a_later_line_of_a_pair_overwrites_what_earlier_ones_changed():
+    bad = RejectedLine(1, "no book", pair(1))
+    for later in (book(1, 1), pair(1)):
+        for is_committed in (False, True):
+            commits = Commits()
+            for content in (bad, pair(1), *([CommitLine(Freshness())] if is_committed else []), bad, later):
+                commits.add(content)
+            commits.add(CommitLine(Freshness()))
+            update = commits.changes()
+            assert (list(update.books), set(update.removed)) == (
+                ([later], set()) if later == book(1, 1) else ([], {later})
+            )
+            assert not update.invalid
+
+
+def test_a_committed_invalid_line_is_resolved_by_a_later_commit():
+    for later in (book(1, 1), pair(1)):
+        commits = Commits()
+        for content in (RejectedLine(1, "no book", pair(1)), CommitLine(Freshness()), later, CommitLine(Freshness())):
+            commits.add(content)
+        assert not commits.changes().invalid

@@ -2,15 +2,22 @@
 
 from typing import assert_type
 
-from starlette.applications import Starlette
-
 from market_index import LiveIndex
 from market_index_feeds import open_feed
-from market_index_http import ExactRoute, FeedStatus, create_app, file_route, health_route, openapi_route
+from market_index_http import (
+    ExactRoute,
+    FeedStatus,
+    MarketIndexApp,
+    create_app,
+    file_route,
+    health_route,
+    openapi_route,
+)
 
 live = LiveIndex()
 app = create_app(live, max_age=2)
-assert_type(app, Starlette)
+assert_type(app, MarketIndexApp)
+app.end_waits()
 app.router.routes.append(openapi_route())
 
 create_app(live.current)  # error: mypy[arg-type] pyright[reportArgumentType]

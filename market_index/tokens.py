@@ -1,0 +1,325 @@
+"""Labels and decimals of tokens, for display: the token registry of Cardano (CIP-26, decision 29).
+
+The entries of the registry are claims of those who made a token. They have no effect on identity, prices, amounts or
+JSON: these are always of identifiers and smallest units.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, Final, final
+from unicodedata import combining
+
+from attrs import field, frozen
+
+from market_index.assets import ADA, AssetId
+from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPrice, InvalidTokens, safe_repr
+from market_index.pairs import Pair
+from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, to_price, to_ratio
+
+MAX_DECIMALS: Final = 255
+"""The most decimals of an entry: as the tool of the registry accepts. CIP-26 allows 19."""
+
+MAX_NAME_LENGTH: Final = 50
+"""The most characters of a name that are shown, as CIP-26 allows."""
+
+POLICY_DIGITS: Final = 8
+"""How many digits of the policy id a label has, unless another entry would have the same label."""
+
+_ADA_DECIMALS: Final = 6
+_UNBOUNDED: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact, InvalidOperation])
+# Python converts integers of up to 4,300 digits.
+_MAX_INTEGER_DIGITS: Final = 40
+
+
+@final
+@frozen
+class Token:
+    """An entry of the registry. Each value is None if the entry does not have it.
+
+    `decimals` is the number of decimals of an amount: with 6, 1,500,000 smallest units are shown as 1.5.
+    """
+
+    asset: AssetId
+    ticker: str | None = None
+    name: str | None = None
+    decimals: int | None = None
+
+
+@final
+@frozen(init=False, repr=False)
+class Tokens:
+    """Entries of the token registry by asset: labels, and numbers in human units.
+
+    Without entries, it knows only ADA, which has 6 decimals.
+
+    >>> tokens = Tokens.from_json(b'''{
+    ...     "subject": "279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f534e454b",
+    ...     "ticker": {"value": "SNEK"}, "name": {"value": "Snek"}, "decimals": {"value": 0}}''')
+    >>> (snek,) = tokens.find("SNEK")
+    >>> tokens.label(snek), tokens.label(ADA)
+    ('SNEK 279c909f', 'ADA')
+    >>> tokens.human_price(Pair(snek, ADA), Decimal("4123.5"))
+    Decimal('0.0041235')
+    >>> tokens.human_amount(ADA, 1_500_000)
+    Decimal('1.5')
+
+    Raises:
+        InvalidTokens: Two entries have the same asset, or one is of ADA.
+    """
+
+    entries: tuple[Token, ...]
+    """The entries in ledger order of their assets."""
+
+    rejected: tuple[str, ...]
+    """Why entries of the JSON were left out: the place of each, the rule, and the rejected value."""
+
+    _by_asset: Mapping[AssetId, Token] = field(eq=False)
+    _labels: Mapping[AssetId, str] = field(eq=False)
+    _taken: frozenset[str] = field(eq=False)
+
+    def __init__(self, entries: Iterable[Token] = (), rejected: Iterable[str] = ()) -> None:
+        found: dict[AssetId, Token] = {}
+        for token in entries:
+            _add(found, token)
+        in_order = tuple([found[asset] for asset in sorted(found)])
+        labels = _labels(in_order)
+        taken = frozenset(labels.values())
+        self.__attrs_init__(in_order, tuple(rejected), MappingProxyType(found), MappingProxyType(labels), taken)
+
+    @classmethod
+    def from_json(cls, *texts: bytes) -> Tokens:
+        """Read entries in the JSON of the registry.
+
+        A text is one entry, an array of them, one per line, or a response of the registry's API, `{"subjects": […]}`.
+        To read the folder `mappings` of the registry, pass the content of each file. An entry that is not valid, or
+        whose asset has an entry already, is left out, and `rejected` says why: anybody can add one to the registry.
+
+        Raises:
+            InvalidTokens: A text is not JSON, or contains no entries.
+        """
+        found: dict[AssetId, Token] = {}
+        rejected = []
+        for number, text in enumerate(texts, 1):
+            for place, entry in _entries(text, "" if len(texts) == 1 else f"text {number}"):
+                try:
+                    _add(found, _token(entry))
+                except (InvalidTokens, InvalidAssetId) as error:
+                    rejected.append(str(error.at(place)))
+        return cls(found.values(), rejected)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __repr__(self) -> str:
+        return f"<Tokens: {len(self)} entries>"
+
+    def label(self, asset: AssetId) -> str:
+        """Return a text for people: the ticker, else the name, else the asset name, and digits of the policy id.
+
+        No two entries have the same label, and only ADA has the label `ADA`. It has no character that is not printable.
+        A token without an entry may have the label of another token without an entry.
+        """
+        label = self._labels.get(asset) or _label(asset, _shown_name(Token(asset)))
+        # Eight digits of a policy can be chosen: a token without an entry must not look like one that has an entry.
+        is_taken = asset not in self._labels and label in self._taken
+        return f"{label} {asset}" if is_taken else label
+
+    def names(self, asset: AssetId) -> frozenset[str]:
+        """Return the texts by which `find` finds an asset: its ticker, its name, and its asset name."""
+        if asset.is_ada:
+            return frozenset({"ADA"})
+        token = self._by_asset.get(asset, Token(asset))
+        return frozenset({text for text in (token.ticker, token.name, asset.asset_name_text) if text})
+
+    def find(self, text: str) -> tuple[AssetId, ...]:
+        """Return the assets with an entry, and ADA, that have this ticker, name or asset name, in ledger order.
+
+        Upper and lower case are the same. Different tokens may have the same ticker.
+        """
+        wanted = text.casefold()
+        return tuple(sorted(one for one in {ADA, *self._by_asset} if wanted in map(str.casefold, self.names(one))))
+
+    def decimals(self, asset: AssetId) -> int | None:
+        """Return the number of decimals of an asset; None if it is not known."""
+        if asset.is_ada:
+            return _ADA_DECIMALS
+        token = self._by_asset.get(asset)
+        return None if token is None else token.decimals
+
+    def human_price(self, pair: Pair, price: Decimal) -> Decimal:
+        """Return a price in whole units of the quote per whole unit of the base: exact, and not bounded.
+
+        `price` is in smallest units; it may also be a difference of prices or a midpoint. An asset whose decimals are
+        not known counts in smallest units.
+
+        Raises:
+            InvalidPrice: The value is not a finite Decimal.
+        """
+        if not isinstance(price, Decimal) or not price.is_finite():
+            raise InvalidPrice(f"a price must be a finite Decimal, got {type(price).__name__}: {safe_repr(price)}")
+        return _shifted(price, self._price_shift(pair))
+
+    def price_from_human(self, pair: Pair, price: Decimal | str) -> Decimal:
+        """Return the price in smallest units: the inverse of `human_price`.
+
+        Raises:
+            InvalidPrice: The value is not a number above 0, or not a price in smallest units.
+        """
+        scaled = to_ratio(price) * Fraction(10) ** (MAX_DECIMAL_PLACES - self._price_shift(pair))
+        if scaled.denominator != 1 or scaled.numerator > MAX_COEFFICIENT * 10**MAX_DECIMAL_PLACES:
+            raise InvalidPrice(
+                f"a price of {self.label(pair.base)} in {self.label(pair.quote)} must be a price in smallest units, "
+                f"got {safe_repr(price)}"
+            )
+        return to_price(_shifted(Decimal(scaled.numerator), -MAX_DECIMAL_PLACES))
+
+    def human_amount(self, asset: AssetId, amount: int) -> Decimal:
+        """Return an amount in whole units; in smallest units if the decimals are not known.
+
+        `amount` is in smallest units. It may be a total, which has no bound.
+
+        Raises:
+            InvalidOrderBook: The value is not an int.
+        """
+        if type(amount) is not int:
+            raise InvalidOrderBook(f"an amount must be an int, got {type(amount).__name__}: {safe_repr(amount)}")
+        return _shifted(Decimal(amount), -(self.decimals(asset) or 0))
+
+    def amount_from_human(self, asset: AssetId, amount: Decimal | str) -> int:
+        """Return the amount in smallest units: the inverse of `human_amount`.
+
+        Raises:
+            InvalidPrice: The value is not a number above 0.
+            InvalidOrderBook: The value has more decimals than the asset.
+        """
+        decimals = self.decimals(asset) or 0
+        scaled = to_ratio(amount) * Fraction(10) ** decimals
+        if scaled.denominator != 1:
+            raise InvalidOrderBook(
+                f"an amount of {self.label(asset)} must have at most {decimals} decimals, got {safe_repr(amount)}"
+            )
+        return scaled.numerator
+
+    def _price_shift(self, pair: Pair) -> int:
+        return (self.decimals(pair.base) or 0) - (self.decimals(pair.quote) or 0)
+
+
+def _add(found: dict[AssetId, Token], token: Token) -> None:
+    """Add an entry. Raises `InvalidTokens` if its asset is ADA, or has an entry already."""
+    if token.asset.is_ada:
+        raise InvalidTokens("an entry must be of a policy id and an asset name, got one of ADA")
+    if found.setdefault(token.asset, token) is not token:
+        raise InvalidTokens(f"an asset must have one entry, got another one of {token.asset}")
+
+
+def _shifted(number: Decimal, places: int) -> Decimal:
+    """Return the number times a power of ten, without trailing zeros and without a positive exponent."""
+    text = format(_UNBOUNDED.scaleb(number, places), "f")
+    text = text.rstrip("0").removesuffix(".") if "." in text else text
+    # A zero may be negative, and have many digits.
+    return Decimal(text) or Decimal(0)
+
+
+def _labels(tokens: Iterable[Token]) -> dict[AssetId, str]:
+    """Return the label of each asset. Those that would be the same have the whole identifier."""
+    shown = [(token.asset, _shown_name(token)) for token in tokens]
+    counts = Counter(_label(asset, name) for asset, name in shown)
+    labels = {ADA: "ADA"}
+    for asset, name in shown:
+        label = _label(asset, name)
+        labels[asset] = label if counts[label] == 1 else f"{name} {asset}".lstrip()
+    return labels
+
+
+def _label(asset: AssetId, name: str) -> str:
+    return f"{name} {asset.policy_id.hex()[:POLICY_DIGITS]}".lstrip()
+
+
+def _shown_name(token: Token) -> str:
+    """Return the first name that has a visible character, as one line of printable characters."""
+    for name in (token.ticker, token.name, token.asset.asset_name_text):
+        printable = "".join(one if one.isprintable() else " " for one in name or "")
+        shown = " ".join(printable.split())
+        if any(not one.isspace() and not combining(one) for one in shown):
+            return shown if len(shown) <= MAX_NAME_LENGTH else shown[: MAX_NAME_LENGTH - 1] + "…"
+    return ""
+
+
+def _entries(text: bytes, place: str) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of a text, each with its place. Raises `InvalidTokens`."""
+    try:
+        value = _decoded(text)
+    except ValueError as not_json:
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        if len(lines) < 2:
+            raise _not_json(not_json, place) from None
+        for number, line in lines:
+            try:
+                yield f"{place} line {number}".lstrip(), _decoded(line)
+            except ValueError as error:
+                # A first line that is no JSON is another kind of text.
+                if (number, line) == lines[0]:
+                    raise _not_json(not_json, place) from None
+                raise _not_json(error, f"{place} line {number}".lstrip()) from None
+        return
+    if isinstance(value, dict) and "subject" not in value:
+        value = value.get("subjects")
+    if isinstance(value, dict):
+        yield place or "the entry", value
+    elif isinstance(value, list):
+        for position, entry in enumerate(value):
+            yield f"{place} entry {position}".lstrip(), entry
+    else:
+        wrong = InvalidTokens('token metadata must be entries with a subject, an array of them, or {"subjects": […]}')
+        raise wrong.at(place) if place else wrong
+
+
+def _decoded(text: bytes) -> Any:
+    """Return the value of JSON. Raises `ValueError`."""
+    try:
+        return json.loads(text.decode("utf-8-sig"), parse_int=_integer, parse_float=str, parse_constant=str)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _integer(text: str) -> int | str:
+    return int(text) if len(text) <= _MAX_INTEGER_DIGITS else text
+
+
+def _not_json(error: ValueError, place: str) -> InvalidTokens:
+    wrong = InvalidTokens(f"token metadata must be JSON, but is not: {error}")
+    return wrong.at(place) if place else wrong
+
+
+def _token(entry: Any) -> Token:
+    """Return an entry. Raises `InvalidTokens` and `InvalidAssetId`."""
+    subject = entry.get("subject") if isinstance(entry, dict) else None
+    if not isinstance(subject, str):
+        raise InvalidTokens(f"an entry must have a subject, got {safe_repr(entry)}")
+    decimals = _value(entry, "decimals")
+    if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= MAX_DECIMALS):
+        raise InvalidTokens(f"decimals must be an integer from 0 to {MAX_DECIMALS}, got {safe_repr(decimals)}")
+    return Token(AssetId.from_unit(subject), _text(entry, "ticker"), _text(entry, "name"), decimals)
+
+
+def _text(entry: dict[str, Any], name: str) -> str | None:
+    text = _value(entry, name)
+    if text is not None and not isinstance(text, str):
+        raise InvalidTokens(f"{name} must be a text, got {safe_repr(text)}")
+    return text
+
+
+def _value(entry: dict[str, Any], name: str) -> Any:
+    """Return the `value` of a property; None if the entry does not have it."""
+    found = entry.get(name)
+    if found is None:
+        return None
+    if not isinstance(found, dict) or "value" not in found:
+        raise InvalidTokens(f"{name} must be an object with a value, got {safe_repr(found)}")
+    return found["value"]

@@ -1,0 +1,40 @@
+"""The command `market-index dump`, which writes the content of a feed as lines."""
+
+from __future__ import annotations
+
+import click
+
+from market_index import wire
+from market_index.wire.internal import freshness_to_json
+from market_index_cli.console import loading_progress, log_plainly
+from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, feed_errors
+from market_index_cli.options import FEED
+from market_index_feeds import open_feed
+
+
+@click.command(
+    short_help="Write the content of FEED as lines.",
+    epilog=f"""\b
+Examples:
+  market-index dump market.db > books.ndjson
+  market-index dump http://127.0.0.1:8000 | market-index publish market.db -
+
+\b
+Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read,
+{EXIT_REJECTED} a record was rejected, or the content of FEED is not known.""",
+)
+@FEED
+def dump(source: str) -> None:
+    """Write the order books of FEED to standard output, one per line, in ledger order, and then a commit line.
+
+    The commit line has what the books reflect and when they were published, as far as that is known. The output is a
+    FEED, and can be published into a store.
+    """
+    log_plainly()
+    with feed_errors(), open_feed(source) as feed, loading_progress(feed.source) as progress:
+        index = feed.read(progress)
+    for book in index.values():
+        click.echo(wire.order_book_to_json(book))
+    click.echo(freshness_to_json(index.freshness))
+    if feed.rejected or feed.is_unknown:
+        raise SystemExit(EXIT_REJECTED)

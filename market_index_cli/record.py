@@ -1,0 +1,45 @@
+"""The command `market-index record`, which writes the changes of a feed into a file."""
+
+from __future__ import annotations
+
+import click
+
+from market_index_cli.console import loading_progress, log_with_times
+from market_index_cli.errors import EXIT_FEED, feed_errors
+from market_index_cli.options import FEED, HISTORY
+from market_index_cli.signals import ended_by_signals
+from market_index_feeds import Recorder, is_sqlite, open_feed
+
+
+@click.command(
+    short_help="Record the changes of FEED into FILE.",
+    epilog=f"""\b
+Examples:
+  market-index record market.db recording.ndjson
+  market-index serve replay:recording.ndjson --speed 10
+
+\b
+Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opened,
+or FILE cannot be opened or written.""",
+)
+@FEED
+@click.argument("recording", metavar="FILE")
+@HISTORY
+def record(source: str, recording: str, *, history: int | None) -> None:
+    """Follow FEED, and write its content and then each change into FILE, until a signal ends the recording.
+
+    FILE is a file of lines. Each change ends with a commit line, which has the time of its recording. So FILE is a FEED
+    at every moment: serve FILE shows its last state, and serve replay:FILE shows all of them, one after the other. A
+    recording that exists is continued: what follows its last commit line is cut off, and the whole content of FEED is
+    written again. Any other file that exists is an error.
+    """
+    if "://" in recording or recording.startswith(("orders:", "replay:", "-")) or is_sqlite(recording):
+        raise click.UsageError(f"FILE must be a file of lines such as recording.ndjson, got {recording!r}")
+    log_with_times()
+    with feed_errors(), open_feed(source, history=history) as feed:
+        recorder = Recorder(feed, recording)
+        with ended_by_signals(recorder.close):
+            with loading_progress(feed.source, lambda: recorder.is_closing) as progress:
+                recorder.start(progress)
+            click.echo(f"recording {feed.source} into {recording}: {len(recorder.live.current)} pairs", err=True)
+            recorder.run()

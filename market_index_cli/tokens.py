@@ -1,0 +1,111 @@
+"""Names and numbers as people read them: those of a token registry, or identifiers and smallest units."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Final
+
+import click
+from attrs import frozen
+
+from market_index import ADA, AssetId, InvalidTokens, Pair, Tokens
+from market_index_cli.console import counted
+
+NO_VALUE: Final = "-"
+SHORTEST: Final = 14
+"""The length of the shortest text of a shortened identifier."""
+
+
+class TokenFile(click.ParamType[Tokens]):
+    """A file or folder of the token registry."""
+
+    name = "tokens"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Tokens:
+        """Read the entries, and say on standard error how many were left out."""
+        path = Path(str(value))
+        try:
+            files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+            if not files:
+                self.fail(f"{path} must contain files of entries (*.json), got none", param, ctx)
+            tokens = Tokens.from_json(*[file.read_bytes() for file in files])
+        except OSError as error:
+            self.fail(f"{path} cannot be read: {error.strerror or error}", param, ctx)
+        except InvalidTokens as error:
+            self.fail(f"{path}: {error}", param, ctx)
+        if tokens.rejected:
+            count = counted(len(tokens.rejected), "token")
+            click.echo(f"{path}: {count} left out; {tokens.rejected[0]}", err=True)
+        return tokens
+
+
+TOKENS: Final = click.option(
+    "--tokens",
+    metavar="FILE",
+    type=TokenFile(),
+    help="Show names and whole units by the token registry (CIP-26): its folder of mappings, or a file of its entries. "
+    "JSON stays in smallest units.",
+)
+
+
+@frozen
+class Display:
+    """How assets and numbers are shown: by a token registry, if there is one."""
+
+    tokens: Tokens | None = None
+
+    def units(self, pair: Pair) -> str:
+        """Return in which units the prices and amounts of a pair are shown."""
+        if self.tokens is None:
+            return "prices and amounts in the smallest units of both"
+        unknown = [self.name(asset) for asset in (pair.base, pair.quote) if self.tokens.decimals(asset) is None]
+        if unknown:
+            return f"in whole units, but in smallest units of {' and of '.join(unknown)}, whose decimals are not known"
+        return "prices and amounts in whole units"
+
+    def name(self, asset: AssetId) -> str:
+        """Return the label of the registry; without a registry, the asset name, which does not identify an asset."""
+        return ticker(asset) if self.tokens is None else self.tokens.label(asset)
+
+    def price(self, pair: Pair, price: Decimal | None) -> str:
+        """Return the text of a price, or of a difference or mean of prices; a dash if there is none."""
+        if price is None:
+            return NO_VALUE
+        return format(price if self.tokens is None else self.tokens.human_price(pair, price), "f")
+
+    def amount(self, asset: AssetId, amount: int) -> str:
+        """Return the text of an amount."""
+        return f"{amount:,}" if self.tokens is None else format(self.tokens.human_amount(asset, amount), ",f")
+
+    def names(self, asset: AssetId) -> frozenset[str]:
+        """Return the texts that mean an asset where a name is accepted."""
+        return (self.tokens or Tokens()).names(asset)
+
+
+def ticker(asset: AssetId) -> str:
+    r"""Return the name of an asset, with its label, if it is printable text; otherwise its shortened identifier.
+
+    A name does not identify an asset: the minter can choose any name.
+
+    >>> ticker(AssetId(bytes(28), b"SNEK")), ticker(AssetId(bytes(28), b"\x00\x0d\xe1\x40NFT"))
+    ('SNEK', '(222)NFT')
+    >>> ticker(AssetId(bytes(28), b"\xff\xfe"))
+    '00000000…:fffe'
+    """
+    if asset == ADA:
+        return "ADA"
+    text, label = asset.asset_name_text, asset.asset_name_label
+    if text and text.strip() == text:
+        return text if label is None else f"({label}){text}"
+    return shortened(asset, SHORTEST + 4)
+
+
+def shortened(asset: AssetId, width: int) -> str:
+    """Return the identifier of an asset, shortened to the width."""
+    text = str(asset)
+    if len(text) <= width:
+        return text
+    policy_id, _, name = text.partition(":")
+    room = max(width, SHORTEST) - len("00000000…:")
+    return f"{policy_id[:8]}…:{name if len(name) <= room else name[: max(room - 1, 0)] + '…'}"

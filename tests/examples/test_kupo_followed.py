@@ -1,0 +1,393 @@
+"""examples/kupo_to_orders.py as a process: recorded responses, a Kupo that fails and rolls back, and served books."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define
+
+from tests.command import running
+from tests.conftest import recorded
+from tests.examples import kupo as kupos
+from tests.examples.datums import GENIUSYIELD, SPLASH, TOKEN, Constructor, address, datum, geniusyield, output, splash
+from tests.examples.kupo import ADDRESSES, Kupo, State, serving
+from tests.service import Service
+from tests.waiting import DEADLINE_SECONDS, eventually
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kupo_to_orders.py"
+SNEK = f"{TOKEN[0].hex()}:{TOKEN[1].hex()}"
+BOBA = "abb15dbbcc5c7c80cebea450f4f2131ec1f5b27ca38b66418e4c9a51:424f4241"
+ADDRESSES |= {script: {address(script)} for script in (SPLASH, GENIUSYIELD)}
+
+FIRST, SECOND = (output(SPLASH, datum(splash(amount=amount)), amount) for amount in (5_000_000, 4_999_999))
+
+
+def order_id(match: Any) -> str:
+    return f"{match['transaction_id']}#{match['output_index']}"
+
+
+def placed(match: Any, amount: int) -> dict[str, Any]:
+    return {
+        "place": order_id(match),
+        "base": SNEK,
+        "quote": "ADA",
+        "offered": "quote",
+        "amount": amount,
+        "price": "1000/5000000",
+    }
+
+
+PLACED_FIRST, PLACED_SECOND = placed(FIRST, 5_000_000), placed(SECOND, 4_999_999)
+UNTRACKED = {"untrack": True, "base": SNEK, "quote": "ADA"}
+
+
+def read_files(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the example until it ends."""
+    return subprocess.run(
+        [sys.executable, EXAMPLE, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+
+
+@define
+class Followed:
+    """A running example and what it has written."""
+
+    process: subprocess.Popen[bytes]
+    path: Path
+
+    @property
+    def events(self) -> list[Any]:
+        return [json.loads(line) for line in self.path.read_text().splitlines(keepends=True) if line.endswith("}\n")]
+
+    @property
+    def errors(self) -> str:
+        return self.path.with_suffix(".errors").read_text()
+
+    @property
+    def blocks(self) -> list[list[Any]]:
+        """The events of each block, the last of which is its text."""
+        blocks: list[list[Any]] = []
+        events: list[Any] = []
+        for event in self.events:
+            if "block" in event:
+                blocks.append([*events, event["block"]])
+                events = []
+            else:
+                events.append(event)
+        return blocks
+
+    def block(self, number: int) -> list[Any]:
+        """Wait for a block, and return its events."""
+
+        def has_come() -> bool:
+            assert self.process.poll() is None, self.errors
+            return len(self.blocks) > number
+
+        eventually(has_come)
+        return self.blocks[number]
+
+
+@contextmanager
+def following(tmp_path: Path, kupo: Kupo, *arguments: object) -> Iterator[Followed]:
+    """Run the example until the test ends; it appends to a file."""
+    path = tmp_path / "events.ndjson"
+    tmp_path.mkdir(exist_ok=True)
+    # With it, a program that forgets to flush would pass.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with path.open("ab") as events, path.with_suffix(".errors").open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, EXAMPLE, kupo.url, "--poll", "0.01", *map(str, arguments)],
+            stdout=events,
+            stderr=errors,
+            env=environment,
+        )
+    try:
+        yield Followed(process, path)
+    finally:
+        process.kill()
+        process.wait(DEADLINE_SECONDS)
+
+
+@pytest.fixture
+def kupo() -> Iterator[Kupo]:
+    with serving(Kupo(State(100, [FIRST]))) as kupo:
+        yield kupo
+
+
+# Recorded responses
+
+
+def state_file(folder: Path, name: str, *matches: Any) -> Path:
+    path = folder / name
+    path.write_text(json.dumps(matches))
+    return path
+
+
+def test_each_file_is_a_state_and_a_block(tmp_path: Path):
+    one, both, none = (
+        state_file(tmp_path, "one.json", FIRST),
+        state_file(tmp_path, "both.json", FIRST, SECOND),
+        state_file(tmp_path, "none.json"),
+    )
+    done = read_files("--at", 1, one, both, both, none, one)
+    assert done.returncode == 0
+    assert done.stdout.startswith("\n{"), "an empty line ends the unfinished one of a killed program"
+    assert [json.loads(line) for line in done.stdout.split("\n") if line] == [
+        {"reset": True},
+        PLACED_FIRST,
+        {"block": "one.json"},
+        PLACED_SECOND,
+        {"block": "both.json"},
+        {"block": "both.json (2)"},
+        {"remove": order_id(FIRST)},
+        {"remove": order_id(SECOND)},
+        UNTRACKED,
+        {"block": "none.json"},
+        PLACED_FIRST,
+        {"block": "one.json (2)"},
+    ]
+
+
+def test_the_name_of_a_file_becomes_a_valid_text(tmp_path: Path):
+    names = ["é\n(2).json", " x ", "y" * 200, os.fsdecode(b"\xff.json")]
+    done = read_files(*(state_file(tmp_path, name) for name in names))
+    texts = [json.loads(line)["block"] for line in done.stdout.splitlines() if "block" in line]
+    assert texts == ["???2?.json", "x", "y" * 150, "?.json"]
+
+
+def test_skipped_outputs_are_counted_by_reason(tmp_path: Path):
+    copied = FIRST | {"datum": None}
+    others = [copied | {"output_index": index} for index in (1, 2)]
+    done = read_files(state_file(tmp_path, "state.json", FIRST, *others, SECOND | {"spent_at": {}}))
+    assert done.stderr == "state.json: 1 orders, 2 skipped: missing datum, 1 skipped: spent\n"
+
+
+@pytest.mark.decision(30)
+@pytest.mark.parametrize(
+    ("now", "reason"),
+    [("0.999", "not active yet"), ("1", ""), ("2.5", ""), ("2.501", "expired")],
+)
+def test_an_order_is_shown_from_its_start_to_its_end(tmp_path: Path, now: str, reason: str):
+    moments = {"start": Constructor(0, (1000,)), "end": Constructor(0, (2500,))}
+    path = state_file(tmp_path, "state.json", output(GENIUSYIELD, datum(geniusyield(**moments))))
+    done = read_files("--at", now, path)
+    assert ('"place"' in done.stdout) is (reason == "")
+    assert done.stderr == f"state.json: {0 if reason else 1} orders{f', 1 skipped: {reason}' if reason else ''}\n"
+
+
+def test_a_listed_pair_is_tracked_without_orders(tmp_path: Path):
+    done = read_files("--pair", f"ADA/{SNEK}", state_file(tmp_path, "a", FIRST), state_file(tmp_path, "b"))
+    assert [json.loads(line) for line in done.stdout.splitlines() if line] == [
+        {"reset": True},
+        {"spot": None, "base": "ADA", "quote": SNEK},
+        PLACED_FIRST | {"base": "ADA", "quote": SNEK, "offered": "base"},
+        {"block": "a"},
+        {"remove": order_id(FIRST)},
+        {"block": "b"},
+    ]
+
+
+@pytest.mark.parametrize("pair", ["", "ADA", "ADA/ADA", f"{SNEK}/{SNEK}", f"ADA/{SNEK.upper()}", f"ADA/{SNEK}0"])
+def test_an_invalid_pair_is_an_error(pair: str):
+    done = read_files("--pair", pair, "state.json")
+    assert done.returncode == 2
+    assert "--pair must be BASE/QUOTE" in done.stderr
+
+
+def test_a_file_that_is_no_response_ends_the_program(tmp_path: Path):
+    (tmp_path / "state.json").write_text("{}")
+    done = read_files(tmp_path / "state.json")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+# A running Kupo
+
+
+def test_each_block_of_kupo_is_a_block(tmp_path: Path, kupo: Kupo):
+    with following(tmp_path, kupo) as followed:
+        assert followed.block(0) == [{"reset": True}, PLACED_FIRST, kupo.state.text]
+        kupo.state = State(120, [FIRST])
+        assert followed.block(1) == [kupo.state.text], "a block without changes shows that the program is alive"
+        kupo.state = State(140, [FIRST, SECOND])
+        assert followed.block(2) == [PLACED_SECOND, kupo.state.text]
+
+
+def test_an_unchanged_block_is_not_read_again(tmp_path: Path, kupo: Kupo):
+    with following(tmp_path, kupo) as followed:
+        followed.block(0)
+        eventually(lambda: kupo.not_modified > 5)
+        assert len(followed.blocks) == 1
+    assert kupo.requests - kupo.not_modified <= 2 * 6 + 1, "all patterns and the health, twice for a new block"
+
+
+def test_a_block_that_is_announced_before_it_is_stored_is_read_again(tmp_path: Path, kupo: Kupo):
+    """Kupo sets the tag within the transaction that stores the block, so a response can have the former outputs."""
+    with following(tmp_path, kupo) as followed:
+        followed.block(0)
+        kupo.former, kupo.state = kupo.state, State(120, [SECOND])
+        assert followed.block(1) == ["slot 120 0000078a"]
+        kupo.former = None
+        assert followed.block(2) == [{"remove": order_id(FIRST)}, PLACED_SECOND, "slot 120 0000078a (2)"]
+
+
+def test_a_rollback_restores_the_orders(tmp_path: Path, kupo: Kupo):
+    """The slot goes back, to a block whose text was used before and to one of another fork."""
+    first = kupo.state
+    with following(tmp_path, kupo) as followed:
+        followed.block(0)
+        kupo.state = State(120, [SECOND])
+        followed.block(1)
+        kupo.state = first
+        assert followed.block(2) == [{"remove": order_id(SECOND)}, PLACED_FIRST, f"{first.text} (2)"]
+        kupo.state = State(100, [SECOND], fork="b")
+        assert followed.block(3) == [{"remove": order_id(FIRST)}, PLACED_SECOND, kupo.state.text]
+
+
+def test_an_order_expires_while_the_block_stays_the_same(tmp_path: Path, kupo: Kupo):
+    # On a busy machine, an order may expire before the first block. Then the next one must not.
+    for number, seconds in enumerate((1, 5, 25)):
+        end = int((time.time() + seconds) * 1000)
+        match = output(GENIUSYIELD, datum(geniusyield(end=Constructor(0, (end,)))))
+        kupo.state = State(100 + number, [match, FIRST])
+        with following(tmp_path / str(number), kupo) as followed:
+            if len(followed.block(0)) == 4:
+                assert followed.block(1) == [{"remove": order_id(match)}, f"{kupo.state.text} (2)"]
+                assert time.time() * 1000 > end
+                return
+    pytest.fail("the first block must come within 25 seconds")
+
+
+@pytest.mark.parametrize(
+    "failure", ["error", "closed", "half", "half without a size", "another body", "no block", "syncing"]
+)
+def test_a_failing_kupo_leaves_the_last_state(tmp_path: Path, kupo: Kupo, failure: str):
+    with following(tmp_path, kupo) as followed:
+        followed.block(0)
+        kupo.failure, kupo.state = failure, State(120, [FIRST, SECOND])
+        eventually(lambda: followed.errors.count("retrying") >= 3)
+        assert len(followed.blocks) == 1
+        kupo.failure = ""
+        assert followed.block(1) == [PLACED_SECOND, kupo.state.text]
+
+
+@pytest.mark.parametrize("failure", ["error", "half", "another body", "no block", "syncing"])
+def test_nothing_is_written_before_kupo_has_a_state(tmp_path: Path, kupo: Kupo, failure: str):
+    kupo.failure = failure
+    with following(tmp_path, kupo) as followed:
+        eventually(lambda: followed.errors.count("retrying") >= 3)
+        assert followed.path.read_bytes() == b""
+        kupo.failure = ""
+        assert followed.block(0) == [{"reset": True}, PLACED_FIRST, kupo.state.text]
+
+
+def test_a_kupo_that_restarts_is_followed_again(tmp_path: Path):
+    kupo = Kupo(State(100, [FIRST]))
+    with ExitStack() as server:
+        server.enter_context(serving(kupo))
+        with following(tmp_path, kupo) as followed:
+            followed.block(0)
+            server.close()
+            eventually(lambda: followed.errors.count("retrying") >= 2)
+            kupo.state = State(120, [SECOND])
+            server.enter_context(serving(kupo))
+            assert followed.block(1) == [{"remove": order_id(FIRST)}, PLACED_SECOND, kupo.state.text]
+
+
+def test_a_killed_program_starts_with_a_reset(tmp_path: Path, kupo: Kupo):
+    """The events of both runs are one file, and a service that follows the file has the right books."""
+    with following(tmp_path, kupo) as killed:
+        killed.block(0)
+    with killed.path.open("ab") as file:
+        file.write(b'{"place": "unfini')
+    with running(tmp_path, f"orders:{killed.path}", "--port", 0) as command:
+        service = command.service
+        assert bids(service, SNEK) == [("5000", 1000)]
+        kupo.state = State(120, [SECOND])
+        with following(tmp_path, kupo):
+            eventually(lambda: bids(service, SNEK) == [("5000", 999)])
+            assert service.request("/healthz").status == 200
+
+
+def bids(service: Service, base: str) -> list[tuple[str, int]]:
+    book = service.order_book(base, "ADA").json
+    return [(level["price"], level["accumulated_liquidity"]) for level in book["bids"]]
+
+
+def test_the_program_ends_quietly_when_its_reader_has_ended(kupo: Kupo):
+    process = subprocess.Popen(
+        [sys.executable, EXAMPLE, kupo.url, "--poll", "0.01"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout
+    assert process.stderr
+    process.stdout.readline()
+    process.stdout.close()
+    slots, unchanged = count(200), -1
+
+    def has_ended() -> bool:
+        nonlocal unchanged
+        if kupo.not_modified > unchanged:
+            # The program has read the last block, and asks for the next one.
+            unchanged, kupo.state = kupo.not_modified, State(next(slots), [FIRST])
+        return process.poll() is not None
+
+    eventually(has_ended)
+    assert process.returncode == 1
+    assert b"Traceback" not in process.stderr.read()
+    process.stderr.close()
+
+
+# Through the command
+
+CHAIN = [f"splash-chain-{name}" for name in ("1-placed", "2-filled", "3-placed", "4-filled")]
+BID, ASK = (
+    {"price": "257.1047028049608866615622813", "accumulated_liquidity": 19447},
+    {
+        "price": "1.2628853347157785",
+        "accumulated_liquidity": 3888762,
+    },
+)
+BOOKS = [([BID], []), ([], []), ([], [ASK]), ([], [])]
+
+
+def test_the_command_serves_the_books_of_a_kupo(tmp_path: Path):
+    """The chain of real orders, one block after the other, and a rollback of two blocks."""
+    states = [
+        State(100 + 20 * at, json.loads(recorded(f"ledger/{name}.json").read_text())) for at, name in enumerate(CHAIN)
+    ]
+    kupos.ADDRESSES[SPLASH] |= {match["address"] for state in states for match in state.outputs}
+    with serving(Kupo(states[0])) as kupo:
+        example = subprocess.Popen(
+            [sys.executable, EXAMPLE, kupo.url, "--poll", "0.01", "--pair", f"{BOBA}/ADA"], stdout=subprocess.PIPE
+        )
+        try:
+            with running(tmp_path, "orders:-", "--port", 0, stdin=example.stdout) as command:
+                service = command.service
+                for state, (expected_bids, expected_asks) in [*zip(states, BOOKS, strict=True), (states[1], BOOKS[1])]:
+                    kupo.state = state
+
+                    def has_arrived(state: State = state) -> bool:
+                        return service.pair_list().headers.get("market-index-as-of", "").startswith(state.text)
+
+                    eventually(has_arrived)
+                    book = service.order_book(BOBA, "ADA").json
+                    assert (book["bids"], book["asks"]) == (expected_bids, expected_asks)
+                    assert service.request("/healthz").status == 200
+        finally:
+            example.kill()
+            example.wait(DEADLINE_SECONDS)
+            assert example.stdout
+            example.stdout.close()

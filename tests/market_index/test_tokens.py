@@ -1,0 +1,304 @@
+"""Labels and human units of tokens, from hostile and from real entries of the registry."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import (
+    ADA,
+    AssetId,
+    InvalidOrderBook,
+    InvalidPrice,
+    InvalidTokens,
+    MarketIndexError,
+    Pair,
+    Token,
+    Tokens,
+)
+from market_index.prices import MAX_COEFFICIENT
+from market_index.strategies import asset_ids, pairs, prices
+from market_index.tokens import MAX_DECIMALS, MAX_NAME_LENGTH
+
+POLICY = "279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"
+SNEK, OTHER = (AssetId.parse(f"{policy}:534e454b") for policy in (POLICY, POLICY.replace("279c", "1111")))
+
+
+def entry(asset: AssetId = SNEK, **properties: Any) -> dict[str, Any]:
+    """Return an entry in the form of the registry."""
+    return {"subject": asset.unit, **{name: {"value": value, "signatures": []} for name, value in properties.items()}}
+
+
+def read(*entries: Any) -> Tokens:
+    return Tokens.from_json(json.dumps([*entries]).encode())
+
+
+class TestReading:
+    """`Tokens.from_json`."""
+
+    ENTRIES = (
+        entry(SNEK, ticker="SNEK", name="Snek", decimals=0, logo="iVBORw0KGgo="),
+        entry(OTHER, name="Other", decimals=19),
+    )
+    TOKENS = (Token(OTHER, None, "Other", 19), Token(SNEK, "SNEK", "Snek", 0))
+
+    @pytest.mark.parametrize(
+        "texts",
+        [
+            [json.dumps(ENTRIES)],
+            [json.dumps({"subjects": ENTRIES})],
+            ["\ufeff" + json.dumps(ENTRIES, indent=2)],
+            [json.dumps(one, indent=2) for one in ENTRIES],
+            ["\n".join(map(json.dumps, ENTRIES))],
+            ["\r\n\r\n".join(map(json.dumps, ENTRIES)) + "\n\n"],
+        ],
+        ids=["array", "response", "mark", "files", "lines", "blank lines"],
+    )
+    def test_each_form_has_the_same_entries(self, texts: list[str]):
+        tokens = Tokens.from_json(*(text.encode() for text in texts))
+        assert (tokens.entries, tokens.rejected) == (self.TOKENS, ())
+        assert tokens == Tokens(self.TOKENS) == Tokens(reversed(self.TOKENS))
+        assert hash(tokens) == hash(Tokens(self.TOKENS))
+        assert (len(tokens), repr(tokens)) == (2, "<Tokens: 2 entries>")
+        assert [tokens.decimals(asset) for asset in (SNEK, OTHER, ADA, AssetId(bytes(28), b""))] == [0, 19, 6, None]
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            (b"", "token metadata must be JSON, but is not: Expecting value: line 1 column 1 (char 0)"),
+            (
+                b"# a page\nof text",
+                "token metadata must be JSON, but is not: Expecting value: line 1 column 1 (char 0)",
+            ),
+            (b"\xff", "token metadata must be JSON, but is not: 'utf-8' codec"),
+            (b"[" * 100_000, "token metadata must be JSON, but is not: nested too deeply"),
+            (b"{}\n{", "line 2: token metadata must be JSON, but is not: Expecting property name"),
+            (b"7", 'token metadata must be entries with a subject, an array of them, or {"subjects": […]}'),
+            (b'{"ticker": {"value": "X"}}', "token metadata must be entries with a subject"),
+        ],
+    )
+    def test_a_text_without_entries_is_rejected(self, text: bytes, reason: str):
+        with pytest.raises(InvalidTokens) as raised:
+            Tokens.from_json(text)
+        assert str(raised.value).startswith(reason)
+
+    def test_the_text_of_several_that_is_wrong_is_named(self):
+        with pytest.raises(InvalidTokens, match=r"^text 2: token metadata must be JSON"):
+            Tokens.from_json(b"[]", b"x")
+        with pytest.raises(InvalidTokens, match=r"^text 2: token metadata must be entries"):
+            Tokens.from_json(b"[]", b"7")
+        with pytest.raises(InvalidTokens, match=r"^text 2 line 2: token metadata must be JSON"):
+            Tokens.from_json(b"[]", b"{}\nx")
+        assert Tokens.from_json(b"[7]", b"[]\n[]", b"{}\n7").rejected == (
+            "text 1 entry 0: an entry must have a subject, got 7",
+            "text 2 line 1: an entry must have a subject, got []",
+            "text 2 line 2: an entry must have a subject, got []",
+            "text 3 line 1: an entry must have a subject, got {}",
+            "text 3 line 2: an entry must have a subject, got 7",
+        )
+
+    @pytest.mark.parametrize(
+        ("wrong", "reason"),
+        [
+            (7, "an entry must have a subject, got 7"),
+            ({"subject": None}, "an entry must have a subject, got {'subject': None}"),
+            ({"subject": "x"}, "the policy id must have 56 digits, got 1: 'x'"),
+            ({"subject": "lovelace"}, "an entry must be of a policy id and an asset name, got one of ADA"),
+            (entry(decimals=-1), "decimals must be an integer from 0 to 255, got -1"),
+            (entry(decimals=256), "decimals must be an integer from 0 to 255, got 256"),
+            (entry(decimals="6"), "decimals must be an integer from 0 to 255, got '6'"),
+            (entry(decimals=True), "decimals must be an integer from 0 to 255, got True"),
+            (entry(decimals=6.0), "decimals must be an integer from 0 to 255, got '6.0'"),
+            (entry(ticker=7), "ticker must be a text, got 7"),
+            (entry(name=["a"]), "name must be a text, got ['a']"),
+            ({"subject": SNEK.unit, "ticker": "SNEK"}, "ticker must be an object with a value, got 'SNEK'"),
+            ({"subject": SNEK.unit, "decimals": {}}, "decimals must be an object with a value, got {}"),
+            (entry(OTHER), f"an asset must have one entry, got another one of {OTHER}"),
+        ],
+    )
+    def test_an_entry_that_is_not_valid_is_left_out(self, wrong: Any, reason: str):
+        tokens = read(entry(OTHER, ticker="X"), wrong)
+        assert (tokens.entries, tokens.rejected) == ((Token(OTHER, "X"),), (f"entry 1: {reason}",))
+
+    def test_a_number_of_many_digits_is_no_number_of_decimals(self):
+        text = json.dumps([entry(decimals=7)]).replace("7,", "7" * 100_000 + ",").encode()
+        assert (
+            Tokens.from_json(text).rejected[0].startswith("entry 0: decimals must be an integer from 0 to 255, got '7")
+        )
+
+    def test_a_value_of_null_is_absent(self):
+        assert read(entry(ticker=None, decimals=None)).entries == (Token(SNEK),)
+        assert read({"subject": SNEK.unit, "ticker": None}).entries == (Token(SNEK),)
+
+    @pytest.mark.parametrize("wrong", [[Token(SNEK), Token(SNEK)], [Token(ADA)]])
+    def test_the_constructor_rejects_entries_that_contradict_each_other(self, wrong: list[Token]):
+        with pytest.raises(InvalidTokens):
+            Tokens(wrong)
+
+
+class TestLabels:
+    """`Tokens.label` and `Tokens.find`."""
+
+    def test_a_label_is_the_first_name_and_digits_of_the_policy(self):
+        assert read(entry(ticker="SN", name="Snek")).label(SNEK) == "SN 279c909f"
+        assert read(entry(ticker=" ", name="Snek")).label(SNEK) == "Snek 279c909f"
+        assert read(entry()).label(SNEK) == "SNEK 279c909f"
+        assert Tokens().label(SNEK) == "SNEK 279c909f"
+        assert Tokens().label(AssetId(SNEK.policy_id, b"\xff")) == "279c909f"
+
+    def test_equal_tickers_are_distinguished_by_the_policy(self):
+        tokens = read(entry(SNEK, ticker="X"), entry(OTHER, ticker="X"))
+        assert (tokens.label(SNEK), tokens.label(OTHER)) == ("X 279c909f", "X 1111909f")
+
+    def test_equal_tickers_whose_policies_begin_alike_have_the_whole_identifier(self):
+        twin = AssetId(SNEK.policy_id[:4] + bytes(24), b"SNEK")
+        third = AssetId(SNEK.policy_id, b"THIRD")
+        tokens = read(entry(SNEK, ticker="X"), entry(twin, ticker="X"), entry(third, ticker="X"))
+        assert [tokens.label(one) for one in (SNEK, twin, third)] == [f"X {one}" for one in (SNEK, twin, third)]
+
+    def test_a_token_without_an_entry_does_not_look_like_one_with_an_entry(self):
+        twin = AssetId(SNEK.policy_id[:4] + bytes(24), b"SNEK")
+        assert read(entry(SNEK)).label(twin) == f"SNEK 279c909f {twin}"
+
+    @pytest.mark.parametrize("name", ["ADA", "ADA\u200b", " ADA ", "\u202eADA", "A\u0000DA"])
+    def test_a_token_that_calls_itself_ada_does_not_look_like_ada(self, name: str):
+        tokens = read(entry(ticker=name))
+        assert tokens.label(ADA) == "ADA"
+        assert tokens.label(SNEK).endswith(" 279c909f")
+
+    @pytest.mark.parametrize(
+        ("name", "shown"),
+        [
+            ("a\nb\tc\x1b[31m", "a b c [31m"),
+            ("\u202eevil\u2066", "evil"),
+            ("\u200b\u200d", "SNEK"),
+            ("\u0301\u0301", "SNEK"),
+            ("   ", "SNEK"),
+            ("\U0001f600" * 50, "\U0001f600" * 50),
+            ("x" * 51, "x" * 49 + "…"),
+            ("<b>&", "<b>&"),
+            ("\u5b89", "\u5b89"),
+        ],
+    )
+    def test_a_hostile_name_is_one_line_of_printable_text(self, name: str, shown: str):
+        assert read(entry(ticker=name)).label(SNEK) == f"{shown} 279c909f"
+
+    @given(st.dictionaries(asset_ids(), st.tuples(st.none() | st.text(), st.none() | st.text()), max_size=8))
+    def test_no_two_entries_have_the_same_label(self, named: dict[AssetId, tuple[str | None, str | None]]):
+        tokens = Tokens(Token(asset, *names) for asset, names in named.items() if not asset.is_ada)
+        assets = [ADA, *(token.asset for token in tokens.entries)]
+        labels = [tokens.label(asset) for asset in assets]
+        assert len({*labels}) == len(assets)
+        for asset, label in zip(assets, labels, strict=True):
+            assert asset.policy_id.hex()[:8] in label
+            assert label.isprintable()
+            assert (label == "ADA") is asset.is_ada
+            assert not any(unicodedata.category(one).startswith("C") for one in label)
+            assert len(label) <= MAX_NAME_LENGTH + 1 + 121
+
+    def test_tokens_are_found_by_ticker_name_and_asset_name(self):
+        tokens = read(entry(SNEK, ticker="SN", name="The Snek"), entry(OTHER, ticker="ADA", name="sn"))
+        assert tokens.find("sn") == (OTHER, SNEK)
+        assert tokens.find("the snek") == (SNEK,)
+        assert tokens.find("SNEK") == (OTHER, SNEK)
+        assert tokens.find("ada") == (ADA, OTHER)
+        assert tokens.find("") == tokens.find("nothing") == ()
+        assert tokens.names(SNEK) == {"SN", "The Snek", "SNEK"}
+        assert Tokens().names(AssetId(bytes(28), b"\xff")) == frozenset()
+
+
+class TestHumanUnits:
+    """Prices and amounts in whole units, and back."""
+
+    TOKENS = Tokens([Token(SNEK, decimals=0), Token(OTHER, decimals=19)])
+
+    def test_a_price_of_the_issue(self):
+        assert self.TOKENS.human_price(Pair(SNEK, ADA), Decimal("4123.5")) == Decimal("0.0041235")
+        assert self.TOKENS.price_from_human(Pair(SNEK, ADA), "0.0041235") == Decimal("4123.5")
+
+    @given(pairs(), st.integers(0, MAX_DECIMALS), st.integers(0, MAX_DECIMALS), prices())
+    def test_prices_are_exact_and_come_back(self, pair: Pair, base: int, quote: int, price: Decimal):
+        decimals = {ADA: 6} | {asset: n for asset, n in ((pair.base, base), (pair.quote, quote)) if asset != ADA}
+        tokens = Tokens(Token(asset, decimals=number) for asset, number in decimals.items() if asset != ADA)
+        with localcontext(prec=3):
+            human = tokens.human_price(pair, price)
+            assert Fraction(human) == Fraction(price) * Fraction(10) ** (decimals[pair.base] - decimals[pair.quote])
+            _, digits, exponent = human.as_tuple()
+            assert exponent == 0 or (isinstance(exponent, int) and exponent < 0 and digits[-1] != 0)
+            assert tokens.price_from_human(pair, human) == price
+            assert tokens.price_from_human(pair, str(human)) == price
+
+    @given(st.integers(0, MAX_DECIMALS), st.integers(1, 2**70))
+    def test_amounts_are_exact_and_come_back(self, decimals: int, amount: int):
+        tokens = Tokens([Token(SNEK, decimals=decimals)])
+        human = tokens.human_amount(SNEK, amount)
+        assert Fraction(human) == Fraction(amount, 10**decimals)
+        assert tokens.amount_from_human(SNEK, human) == tokens.amount_from_human(SNEK, str(human)) == amount
+
+    def test_differences_and_zero_are_converted_too(self):
+        assert str(self.TOKENS.human_price(Pair(SNEK, ADA), Decimal("-1.50"))) == "-0.0000015"
+        assert str(self.TOKENS.human_price(Pair(OTHER, SNEK), Decimal("-0E-28"))) == "0"
+        assert str(self.TOKENS.human_amount(OTHER, 0)) == "0"
+        assert str(self.TOKENS.human_price(Pair(OTHER, SNEK), Decimal("3E2"))) == "3" + "0" * 21
+
+    def test_an_asset_without_decimals_counts_in_smallest_units(self):
+        unknown = AssetId(bytes(28), b"")
+        assert self.TOKENS.human_amount(unknown, 7) == 7
+        assert self.TOKENS.human_price(Pair(unknown, ADA), Decimal(5)) == Decimal("0.000005")
+        assert self.TOKENS.amount_from_human(unknown, "7") == 7
+
+    @pytest.mark.parametrize("price", [1, 1.5, "1", None, Decimal("NaN"), Decimal("Infinity")])
+    def test_only_a_finite_decimal_is_a_price(self, price: Any):
+        with pytest.raises(InvalidPrice, match=r"^a price must be a finite Decimal, got "):
+            self.TOKENS.human_price(Pair(SNEK, ADA), price)
+
+    @pytest.mark.parametrize("amount", [1.0, "1", None, True, Decimal(1)])
+    def test_only_an_integer_is_an_amount(self, amount: Any):
+        with pytest.raises(InvalidOrderBook, match=r"^an amount must be an int, got "):
+            self.TOKENS.human_amount(SNEK, amount)
+
+    @pytest.mark.parametrize("human", ["0", "-1", "x", "NaN", 1.5, 1, None, "1e999999999"])
+    def test_only_a_number_above_zero_is_a_human_number(self, human: Any):
+        with pytest.raises(InvalidPrice):
+            self.TOKENS.price_from_human(Pair(SNEK, ADA), human)
+        with pytest.raises(InvalidPrice):
+            self.TOKENS.amount_from_human(SNEK, human)
+
+    @pytest.mark.parametrize("human", ["1/3", "1e-35", str(MAX_COEFFICIENT), "1e100"])
+    def test_a_human_price_that_is_no_price_in_smallest_units_is_rejected(self, human: str):
+        with pytest.raises(InvalidPrice):
+            self.TOKENS.price_from_human(Pair(SNEK, ADA), human)
+
+    def test_an_amount_with_too_many_decimals_is_rejected(self):
+        with pytest.raises(InvalidOrderBook, match=r"^an amount of ADA must have at most 6 decimals, got '0.0000001'$"):
+            self.TOKENS.amount_from_human(ADA, "0.0000001")
+
+
+@pytest.mark.decision(29)
+def test_the_labels_of_the_real_registry_are_distinct(recorded_assets: Path):
+    lines = [json.loads(line) for line in recorded_assets.read_text().splitlines()]
+    entries = [
+        entry(AssetId.parse(one["asset"]), ticker=one["ticker"], decimals=one["decimals"])
+        for one in lines
+        if one["asset"] != "ADA"
+    ]
+    tokens = read(*entries)
+    assert tokens.rejected == ()
+    assert len(tokens) == len(entries) > 700
+    assert len({tokens.label(token.asset) for token in tokens.entries}) == len(tokens)
+    for token in tokens.entries:
+        human = tokens.human_price(Pair(token.asset, ADA), Decimal("4123.5"))
+        assert tokens.price_from_human(Pair(token.asset, ADA), human) == Decimal("4123.5")
+
+
+def test_every_error_is_one_of_the_library():
+    assert issubclass(InvalidTokens, MarketIndexError)
+    assert issubclass(InvalidTokens, ValueError)

@@ -1,0 +1,65 @@
+"""`market-index dump`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from market_index import Freshness, MarketIndex, wire
+from market_index.strategies import market_indexes
+from market_index.wire.internal import freshness_to_json
+from market_index_feeds import open_feed, open_store
+from tests.command import SAMPLE, invoke, line, run
+from tests.market_index_feeds.ndjson.lines import commit, retraction
+
+TIMES = st.datetimes(timezones=st.just(UTC))
+
+
+def test_the_books_are_in_ledger_order_before_a_commit_line():
+    done = run("dump", SAMPLE)
+    index = open_feed(SAMPLE).read()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.encode().splitlines() == [
+        *map(wire.order_book_to_json, index.values()),
+        b'{"as_of":null,"published_at":null}',
+    ]
+
+
+@settings(max_examples=30)
+@given(market_indexes(max_pairs=4), TIMES)
+def test_a_dump_that_is_published_into_an_empty_store_is_dumped_again_as_the_same_bytes(
+    tmp_path_factory: pytest.TempPathFactory, index: MarketIndex, time: datetime
+):
+    folder = tmp_path_factory.mktemp("dump")
+    with open_store(folder / "one.db", synchronous="normal") as store:
+        store.replace(index.values(), freshness=Freshness(index.as_of, time))
+    dumped = invoke("dump", folder / "one.db")
+    assert dumped.returncode == 0
+    lines = folder / "lines.ndjson"
+    lines.write_text(dumped.stdout)
+    assert invoke("publish", folder / "two.db", lines).returncode == 0
+    assert invoke("dump", folder / "two.db").stdout == invoke("dump", lines).stdout == dumped.stdout
+
+
+def test_a_rejected_record_is_exit_code_5_after_the_output(lines: Path):
+    lines.write_bytes((line(1) + line(2)).encode() + retraction(1) + b"nonsense\n" + commit("slot 1"))
+    done = invoke("dump", lines)
+    assert done.returncode == 5
+    assert done.stdout == line(2) + freshness_to_json(Freshness()).decode() + "\n"
+
+
+def test_a_feed_that_cannot_be_opened_is_exit_code_3():
+    done = invoke("dump", "nowhere.db")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "Error: nowhere.db cannot be opened: No such file or directory\n"
+
+
+def test_a_content_that_is_not_known_is_exit_code_5(tmp_path: Path):
+    blank = tmp_path / "blank.ndjson"
+    blank.touch()
+    done = invoke("dump", blank)
+    assert (done.returncode, done.stdout) == (5, '{"as_of":null,"published_at":null}\n')

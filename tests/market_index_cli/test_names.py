@@ -1,0 +1,200 @@
+"""Pairs by the names of their assets, on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from market_index import ADA, AssetId, OrderBook, Pair, wire
+from market_index_feeds import open_store
+from tests.command import BOOK, COMMAND, SAMPLE, invoke, run
+from tests.waiting import DEADLINE_SECONDS, eventually
+
+IUSD = AssetId.parse(BOOK["quote"])
+FIRST, SECOND = (AssetId(bytes([number]) * 28, b"TWIN") for number in (1, 2))
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Path:
+    """Entries for iUSD, and for two tokens with the same ticker."""
+    path = tmp_path / "tokens.json"
+    entries = [
+        {"subject": IUSD.unit, "ticker": {"value": "USDI"}, "decimals": {"value": 6}},
+        {"subject": FIRST.unit, "ticker": {"value": "T1"}, "decimals": {"value": 2}},
+        {"subject": SECOND.unit, "ticker": {"value": "t1"}},
+        {"subject": "x"},
+    ]
+    path.write_text(json.dumps(entries))
+    return path
+
+
+@pytest.fixture
+def twins(tmp_path: Path) -> Path:
+    """A file with the books of two tokens with the same names."""
+    path = tmp_path / "twins.ndjson"
+    books = [
+        OrderBook.from_levels(Pair(one, ADA), bids=[("250.5", 1_234_567)], asks=[("300", 5)]) for one in (FIRST, SECOND)
+    ]
+    path.write_bytes(b"".join(wire.order_book_to_json(book) + b"\n" for book in books))
+    return path
+
+
+@pytest.mark.parametrize(("base", "quote"), [("ADA", "iUSD"), ("ADA", "iusd"), ("ADA", str(IUSD)), ("ADA", "IUSD")])
+def test_a_name_is_accepted_if_one_pair_fits(base: str, quote: str):
+    done = invoke("book", SAMPLE, base, quote, "--json")
+    assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, BOOK, "")
+
+
+def test_names_work_for_standard_input_and_a_store(store: Path):
+    assert json.loads(run("book", "-", "ADA", "iUSD", "--json", stdin=SAMPLE.read_text()).stdout) == BOOK
+    invoke("publish", store, SAMPLE)
+    assert json.loads(invoke("book", store, "ADA", "iUSD", "--json").stdout) == BOOK
+
+
+def test_a_name_of_the_registry_is_accepted(registry: Path):
+    for name in ("USDI", "usdi", "iUSD", f"USDI {IUSD.policy_id.hex()[:8]}"):
+        done = invoke("book", SAMPLE, "ADA", name, "--json", "--tokens", registry)
+        assert json.loads(done.stdout) == BOOK
+        assert done.stderr.startswith(f"{registry}: 1 token left out; entry 3: the policy id must have 56 digits")
+    assert invoke("book", SAMPLE, "ADA", "USDI").returncode == 1
+
+
+def test_a_name_of_several_pairs_is_an_error_that_lists_them(twins: Path):
+    done = invoke("book", twins, "TWIN", "ADA")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(
+        "Error: 2 pairs are named TWIN/ADA; use the identifiers of one:\n"
+        f"  TWIN/ADA: {FIRST} ADA\n"
+        f"  TWIN/ADA: {SECOND} ADA\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "quote", "message"),
+    [
+        ("iUSD", "ADA", f"Pair iUSD/ADA not found; the source has ADA/{IUSD}"),
+        (str(IUSD), "ADA", f"Pair {IUSD}/ADA not found; the source has ADA/{IUSD}"),
+        ("ADA", "nothing", "Pair ADA/nothing not found"),
+        ("ADA", "ADA", "Pair ADA/ADA not found"),
+    ],
+)
+@pytest.mark.parametrize("medium", ["file", "store", "stream"])
+def test_a_pair_that_is_not_found(store: Path, medium: str, base: str, quote: str, message: str):
+    if medium == "stream":
+        done = run("book", "-", base, quote, stdin=SAMPLE.read_text())
+    else:
+        invoke("publish", store, SAMPLE)
+        done = invoke("book", store if medium == "store" else SAMPLE, base, quote)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {message}\n")
+
+
+@pytest.mark.parametrize("spelling", [IUSD.unit, IUSD.dotted, IUSD.unit.upper()])
+def test_the_spelling_of_another_program_is_an_error_that_says_how_it_is_written(spelling: str):
+    done = invoke("book", SAMPLE, "ADA", spelling)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"Error: {spelling} is written {IUSD} here\n")
+    done = invoke("book", SAMPLE, "lovelace", str(IUSD))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("Error: lovelace is written ADA here\n")
+
+
+def test_pairs_are_filtered_by_names_and_identifiers(registry: Path):
+    def listed(text: str, *options: object) -> list[str]:
+        _, *rows = invoke("pairs", SAMPLE, "--filter", text, *options).stdout.splitlines()
+        return [row.split("\t")[-1] for row in rows]
+
+    assert (len(listed("")), len(listed("ada"))) == (13, 11)
+    assert listed("iusd") == listed(IUSD.policy_id.hex().upper()) == [str(IUSD)] * 2
+    assert listed("usdi") == []
+    assert listed("usdi", "--tokens", registry) == [str(IUSD)] * 2
+    assert listed("nothing") == []
+
+
+def test_with_a_registry_names_and_numbers_are_those_of_people(registry: Path, twins: Path):
+    headings, first, second = (
+        row.split("\t") for row in invoke("pairs", twins, "--tokens", registry).stdout.splitlines()
+    )
+    assert headings[:5] == ["pair", "spot", "best bid", "best ask", "spread"]
+    assert first[:5] == ["T1 01010101/ADA", "-", "0.02505", "0.03", "0.00495"]
+    assert second[:5] == ["t1 02020202/ADA", "-", "0.0002505", "0.0003", "0.0000495"]
+    done = invoke("book", twins, FIRST, "ADA", "--tokens", registry)
+    assert done.stdout == "side\tprice\tamount\nask\t0.03\t0.05\nbid\t0.02505\t12345.67\n"
+    assert "250.5" in invoke("book", twins, FIRST, "ADA", "--tokens", registry, "--json").stdout
+
+
+def test_a_folder_of_the_registry_is_read(tmp_path: Path, twins: Path):
+    mappings = tmp_path / "mappings"
+    mappings.mkdir()
+    for asset, name in ((FIRST, "ONE"), (SECOND, "TWO")):
+        (mappings / f"{asset.unit}.json").write_text(
+            json.dumps({"subject": asset.unit, "ticker": {"value": name}}, indent=2)
+        )
+    done = invoke("pairs", twins, "--tokens", mappings)
+    assert [row.split("\t")[0] for row in done.stdout.splitlines()[1:]] == ["ONE 01010101/ADA", "TWO 02020202/ADA"]
+
+
+def test_a_registry_that_cannot_be_read_is_an_error(tmp_path: Path):
+    done = invoke("pairs", SAMPLE, "--tokens", tmp_path / "nothing")
+    assert done.returncode == 2
+    assert "nothing cannot be read: No such file or directory" in done.stderr
+    done = invoke("pairs", SAMPLE, "--tokens", COMMAND)
+    assert done.returncode == 2
+    assert "token metadata must be JSON" in done.stderr
+
+
+def test_a_book_is_shown_again_when_it_changes(store: Path):
+    pair, other = Pair(FIRST, ADA), Pair(SECOND, ADA)
+    with open_store(store) as publishing:
+        publishing.publish(OrderBook(pair, spot="1"), OrderBook(other, spot="1"))
+        command = [str(COMMAND), "book", str(store), "TWIN", "ADA", "--watch", "--json"]
+        publishing.retract(other)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout
+            assert process.stderr
+
+            def next_spot() -> str | None:
+                assert process.stdout
+                return json.loads(process.stdout.readline())["spot"]  # type: ignore[no-any-return]  # a text of JSON
+
+            assert next_spot() == "1"
+            publishing.publish(OrderBook(other, spot="2"))
+            publishing.publish(OrderBook(pair, spot="3"))
+            assert next_spot() == "3"
+            publishing.retract(pair)
+            assert process.stderr.readline().decode() == f"Pair {pair} not found\n"
+            publishing.publish(OrderBook(pair, spot="4"))
+            assert next_spot() == "4"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(DEADLINE_SECONDS) == 0
+            assert process.stdout.read() == process.stderr.read() == b""
+
+
+def test_a_book_on_a_terminal_is_drawn_again_at_the_same_place(store: Path):
+    pair = Pair(FIRST, ADA)
+    ours, theirs = os.openpty()
+    output = b""
+
+    def shows(text: bytes) -> bool:
+        nonlocal output
+        output += os.read(ours, 65536)
+        return text in output
+
+    with open_store(store) as publishing:
+        publishing.publish(OrderBook(pair, spot="1"))
+        command = [str(COMMAND), "book", str(store), "TWIN", "ADA", "--watch"]
+        with subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm"}
+        ) as process:
+            eventually(lambda: shows(b"spot 1"))
+            publishing.publish(OrderBook(pair, spot="2"))
+            eventually(lambda: shows(b"spot 2"))
+            process.send_signal(signal.SIGINT)
+            assert process.wait(DEADLINE_SECONDS) == 0
+    os.close(ours)
+    os.close(theirs)
+    assert output.count(b"\x1b[2J") == 2
