@@ -375,7 +375,7 @@ for follower in followers:
 signal.signal(signal.SIGALRM, interrupt)
 interrupted = 0
 number = 0
-while interrupted < 3_000:
+while interrupted < 400:
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.0001)
         while True:
