@@ -8,7 +8,6 @@ from typing import Final
 
 import click
 
-from market_index import PairNotFound
 from market_index_feeds import FeedError, StoreError
 
 EXIT_ABSENT: Final = 1
@@ -78,8 +77,6 @@ def feed_errors() -> Iterator[None]:
         yield
     except (FeedError, StoreError) as error:
         raise FeedFailed(str(error)) from None
-    except PairNotFound as error:
-        raise PairAbsent(str(error)) from None
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def _watch(feed: Feed, base: str, quote: str, display: Display, show: Show) -> N
             found = index.get(pair)
             if found is not None and found != shown:
                 show(found, index.freshness)
-            elif found is None and shown is not None:
+            if found is None and shown is not None:
                 click.echo(str(PairNotFound(pair)), err=True)
             shown = found
             index = live.wait(after=index)

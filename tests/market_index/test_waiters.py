@@ -203,8 +203,8 @@ class TestTasks:
         async def wait() -> None:
             waiting = [asyncio.create_task(live.changed(live.current)) for _ in range(2)]
             await asyncio.sleep(0)
-            waiting[0].cancel()
             live.publish(FOLLOWING)
+            waiting[0].cancel()
             assert await waiting[1] is live.current
             assert waiting[0].cancelled()
 
@@ -375,7 +375,7 @@ for follower in followers:
 signal.signal(signal.SIGALRM, interrupt)
 interrupted = 0
 number = 0
-while interrupted < 3_000:
+while interrupted < 400:
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.0001)
         while True:

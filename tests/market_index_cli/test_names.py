@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from market_index import ADA, AssetId, OrderBook, Pair, wire
-from market_index_feeds import open_store
+from market_index_feeds import open_feed, open_store
 from tests.command import BOOK, COMMAND, SAMPLE, invoke, run
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -142,6 +142,10 @@ def test_a_registry_that_cannot_be_read_is_an_error(tmp_path: Path):
     done = invoke("pairs", SAMPLE, "--tokens", tmp_path / "nothing")
     assert done.returncode == 2
     assert "nothing cannot be read: No such file or directory" in done.stderr
+    (tmp_path / "empty").mkdir()
+    done = invoke("pairs", SAMPLE, "--tokens", tmp_path / "empty")
+    assert done.returncode == 2
+    assert "must contain files of entries (*.json), got none" in done.stderr
     done = invoke("pairs", SAMPLE, "--tokens", COMMAND)
     assert done.returncode == 2
     assert "token metadata must be JSON" in done.stderr
@@ -167,6 +171,9 @@ def test_a_book_is_shown_again_when_it_changes(store: Path):
             assert next_spot() == "3"
             publishing.retract(pair)
             assert process.stderr.readline().decode() == f"Pair {pair} not found\n"
+            publishing.publish(OrderBook(other, spot="9"))
+            with open_feed(store) as feed:
+                assert other in feed.read()
             publishing.publish(OrderBook(pair, spot="4"))
             assert next_spot() == "4"
             process.send_signal(signal.SIGINT)
