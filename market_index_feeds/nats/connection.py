@@ -182,7 +182,7 @@ class BucketServers:
 
 
 class _Client(Client):
-    """The client, which sends no credentials in plain text if the URL requires TLS."""
+    """The client, which sends no credentials in plain text if the URL requires TLS, and can close its socket now."""
 
     def __init__(self, *, is_secure: bool) -> None:
         super().__init__()
@@ -193,6 +193,12 @@ class _Client(Client):
         if self._is_secure and not self._server_info.get("tls_required"):
             raise nats.errors.Error("server does not require TLS; no credentials were sent")
         return super()._connect_command()
+
+    def abort(self) -> None:
+        """Close the socket. `close` leaves it open if a server that hangs, or a cancellation, interrupts it."""
+        writer = getattr(self._transport, "_bare_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
 
 
 class BucketConnection:
@@ -223,6 +229,7 @@ class BucketConnection:
             connecting.result()
         except BaseException as error:
             connecting.cancel()
+            connecting.add_done_callback(connection._abandon)
             connection._end(error)
             await connection.close()
             if not isinstance(error, Exception):
@@ -235,11 +242,14 @@ class BucketConnection:
 
     async def close(self) -> None:
         """Disconnect. Closing twice does no harm."""
-        # Errors do not matter any more. With TLS the library can wait for ever.
-        with suppress(Exception):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._client.close()
-        self._end(None)
+        # Errors do not matter any more. The library can wait for ever: with TLS, or for a server that hangs.
+        try:
+            with suppress(Exception):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._client.close()
+        finally:
+            self._client.abort()
+            self._end(None)
 
     def error(self) -> Exception:
         """Return why the connection has ended."""
@@ -356,6 +366,12 @@ class BucketConnection:
         )
         self._inbox = self._client.new_inbox()
         await self._client.subscribe(f"{self._inbox}.*", cb=self._on_reply)
+
+    def _abandon(self, connecting: Future[None]) -> None:
+        """Close the socket of a connection that may have been made after all, and drop the error if not."""
+        if not connecting.cancelled():
+            connecting.exception()
+        self._client.abort()
 
     async def _send(self, subject: str, value: bytes, headers: dict[str, str] | None) -> Sent:
         token = str(next(self._tokens))

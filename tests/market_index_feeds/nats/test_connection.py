@@ -1,8 +1,11 @@
-"""Connections: how long work is retried, and the message of an outage."""
+"""Connections: how long work is retried, the message of an outage, and what closing leaves."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
@@ -149,3 +152,66 @@ def test_nothing_is_sent_over_a_closed_connection(store: Store, bucket: str):
         await servers.disconnect()
 
     asyncio.run(work())
+
+
+async def _is_cut_off(connection: BucketConnection, server: nats.Server) -> None:
+    """Close a connection with unsent messages to a server that hangs."""
+    server.stop()
+    for _ in range(300):  # 18 MB: more than the buffers of a socket take
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.01):
+                (await connection.publish("key", bytes(60_000), {})).cancel()
+    await connection.close()
+
+
+async def _is_cancelled(connection: BucketConnection, _: nats.Server) -> None:
+    """Close a connection in a task that is cancelled at the first moment when that is possible."""
+    closing = asyncio.ensure_future(connection.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with suppress(asyncio.CancelledError):
+        await closing
+
+
+@pytest.mark.parametrize("close", [_is_cut_off, _is_cancelled])
+def test_a_closed_connection_has_no_open_socket(
+    own_server: nats.Server, close: Callable[[BucketConnection, nats.Server], Awaitable[None]]
+):
+    async def work() -> None:
+        before = _open_sockets()
+        connection = await BucketServers(Address.parse(own_server.bucket("books"))).connect()
+        assert _open_sockets() == before + 1
+        await close(connection, own_server)
+        await asyncio.sleep(0)
+        assert _open_sockets() == before
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_cancelled_attempt_to_connect_leaves_no_socket_and_no_task(own_server: nats.Server, steps: int):
+    async def work() -> None:
+        before = _open_sockets()
+        servers = BucketServers(Address.parse(own_server.bucket("books")))
+        connecting = asyncio.ensure_future(servers.connect())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        connecting.cancel()
+        with suppress(asyncio.CancelledError):
+            await connecting
+        await servers.disconnect()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others)
+        await asyncio.sleep(0)
+        assert _open_sockets() == before
+
+    asyncio.run(work())
+
+
+def _open_sockets() -> int:
+    count = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the descriptor of the listing
+            count += str(descriptor.readlink()).startswith("socket:")
+    return count
