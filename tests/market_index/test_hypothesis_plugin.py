@@ -14,6 +14,7 @@ import market_index
 from market_index import (
     AssetId,
     CumulativeLevel,
+    CumulativeLevels,
     Freshness,
     Levels,
     Liquidity,
@@ -47,7 +48,7 @@ OF_TYPE = {
 
 
 # Results of methods of a book, and a reference: a test gets them from the value that it draws.
-DERIVED = {CumulativeLevel, Liquidity, LiveIndex, SimulatedFill}
+DERIVED = {CumulativeLevel, CumulativeLevels, Liquidity, LiveIndex, SimulatedFill}
 # For display: no value of a market depends on them.
 DISPLAYED = {Token, Tokens}
 
