@@ -34,7 +34,7 @@ sample.db: samples/order-books.ndjson | .venv/serve.installed
 # The shell passes a signal on to serve, and ends publish once serve has ended.
 SERVE_SAMPLE = $(BIN)/market-index publish sample.db >/dev/null && { \
   $(BIN)/market-index publish sample.db replay:samples/recording.ndjson --loop --synchronous normal >/dev/null & publisher=$$!; \
-  $(BIN)/market-index serve sample.db & server=$$!; \
+  $(BIN)/market-index serve sample.db --tokens samples/tokens.json & server=$$!; \
   trap 'kill $$server' HUP INT TERM; \
   while kill -0 $$server 2>/dev/null; do wait $$server; status=$$?; done; \
   kill $$publisher 2>/dev/null; wait $$publisher; exit $$status; }

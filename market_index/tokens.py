@@ -13,7 +13,7 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact, Inv
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, final
-from unicodedata import combining
+from unicodedata import category
 
 from attrs import field, frozen
 
@@ -246,7 +246,7 @@ def _shown_name(token: Token) -> str:
     for name in (token.ticker, token.name, token.asset.asset_name_text):
         printable = "".join(one if one.isprintable() else " " for one in name or "")
         shown = " ".join(printable.split())
-        if any(not one.isspace() and not combining(one) for one in shown):
+        if any(not one.isspace() and not category(one).startswith("M") for one in shown):
             return shown if len(shown) <= MAX_NAME_LENGTH else shown[: MAX_NAME_LENGTH - 1] + "…"
     return ""
 

@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 
 import click
 
+from market_index import Tokens
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
 from market_index_cli.options import BLOCKS, HISTORY_HELP, LOOP_HELP, SPEED, SPEED_HELP, Host, Origin, Seconds
+from market_index_cli.tokens import TokenFile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -153,6 +155,13 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     default=True,
     help="Serve a web page at / that shows the pairs and their order books.",
 )
+@_option(
+    "--tokens",
+    metavar="FILE",
+    type=TokenFile(),
+    help="Show names and whole units on the page by the token registry (CIP-26): its folder of mappings, or a file of "
+    "its entries. The API stays in smallest units.",
+)
 def serve(
     source: str,
     host: str,
@@ -174,6 +183,7 @@ def serve(
     send_timeout: int,
     max_connections: int | None,
     page: bool,
+    tokens: Tokens | None,
 ) -> None:
     """Serve FEED over HTTP: the pair list and the order book of every pair.
 
@@ -184,6 +194,7 @@ def serve(
     of FEED, and GET /openapi.json describes the API. The variable MARKET_INDEX_FEED can also name FEED.
     """
     with server_imports():
+        from market_index_cli.page.routes import labels_json  # noqa: PLC0415  # no web stack elsewhere
         from market_index_cli.server.connection import ClientLimits, connections_allowed  # noqa: PLC0415  # no web stack elsewhere
         from market_index_cli.server.serving import Settings, run  # noqa: PLC0415  # other commands need no web stack
     limits = ClientLimits(head_timeout, keep_alive_timeout, send_timeout, max_connections or connections_allowed())
@@ -202,5 +213,6 @@ def serve(
         limits,
         workers,
         page,
+        labels_json(tokens or Tokens()),
     )
     raise SystemExit(run(settings, host, port))

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
-from market_index_cli.page.routes import page_routes
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, Tokens, wire
+from market_index_cli.page.routes import labels_json, page_routes
 from market_index_http import MarketIndexApp, create_app, health_route
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
@@ -66,12 +66,14 @@ def widest() -> OrderBook:
     )
 
 
-def app_with_page(live: LiveIndex, feed: FeedState | None = None, max_wait: int = 60) -> MarketIndexApp:
+def app_with_page(
+    live: LiveIndex, feed: FeedState | None = None, max_wait: int = 60, tokens: Tokens | None = None
+) -> MarketIndexApp:
     """Return an app with the page, whose books were published just now. Requests may wait for so many seconds."""
     freshness = live.current.freshness.changed(published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
     app = create_app(live, max_wait=max_wait)
-    app.router.routes.extend((*page_routes(), health_route(live, feed or FeedState())))
+    app.router.routes.extend((*page_routes(labels_json(tokens or Tokens())), health_route(live, feed or FeedState())))
     return app
 
 

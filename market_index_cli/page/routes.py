@@ -1,16 +1,22 @@
-"""The routes of the web page: one for each static file. The page reads the two endpoints of the API and `/healthz`."""
+"""The routes of the web page: one for each static file, and the labels of tokens.
+
+The page reads the two endpoints of the API and `/healthz`.
+"""
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 from typing import Final
 
+from market_index import Tokens
 from market_index_http import ExactRoute, file_route
 
 _CONTENT_TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
     ".css": b"text/css; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
+    ".json": b"application/json",
 }
 
 # Only files of this server, and no inline script or style: the name of an asset is untrusted input.
@@ -25,8 +31,8 @@ _HEADERS: Final = (
 )
 
 
-def page_routes() -> list[ExactRoute]:
-    """Return the route `/` and one for each file that the page loads.
+def page_routes(labels: bytes = b"{}") -> list[ExactRoute]:
+    """Return the route `/` and one for each file that the page loads. `labels` is what `labels_json` returns.
 
     The page uses only relative addresses, so it works below any path of a proxy.
 
@@ -34,8 +40,15 @@ def page_routes() -> list[ExactRoute]:
     ['/', '/book.js', '/chart.js']
     """
     contents = {file.name: file.read_bytes() for file in (files("market_index_cli.page") / "static").iterdir()}
+    contents["tokens.json"] = labels
     paths = {"/" if name == "index.html" else f"/{name}": name for name in contents}
     return [file_route(path, contents[name], _headers(name)) for path, name in sorted(paths.items())]
+
+
+def labels_json(tokens: Tokens) -> bytes:
+    """Return the label and the decimals, or null, of each entry, by the identifier of its asset."""
+    labels = {str(token.asset): (tokens.label(token.asset), token.decimals) for token in tokens.entries}
+    return json.dumps(labels, separators=(",", ":")).encode()
 
 
 def _headers(name: str) -> tuple[tuple[bytes, bytes], ...]:

@@ -46,6 +46,7 @@ class Settings:
     limits: ClientLimits
     workers: int
     page: bool
+    labels: bytes
 
 
 def run(settings: Settings, host: str, port: int) -> int:
@@ -94,7 +95,7 @@ def _serve(
     )
     app.router.routes += [health_route(live, feed, settings.max_stale, settings.max_quiet), openapi_route()]
     if settings.page:
-        app.router.routes += page_routes()
+        app.router.routes += page_routes(settings.labels)
     server = Server(
         _checked(app, settings),
         access_log=settings.access_log,

@@ -127,3 +127,26 @@ def test_a_deep_book_is_shown_from_the_middle_and_further_on_request(browser: Br
         visit.becomes(visit.ladder, [*ladder_rows(book.depth(15))[:15], *ladder_rows(book.depth(115))[115:]])
         page.get_by_role("button", name="3,985 more asks above: show 100").click()
         visit.becomes(visit.ladder, ladder_rows(book.depth(115)))
+
+
+def test_another_pair_flashes_no_amount_and_has_no_expanded_levels(browser: Browser):
+    bids = [(str(5000 - number), number) for number in range(1, 101)]
+    first = OrderBook.from_levels(SNEK_ADA, bids=bids)
+    second = OrderBook.from_levels(Pair(token(b"OTHER"), ADA), bids=[(price, amount + 1) for price, amount in bids])
+    live = LiveIndex([first, second])
+    with visited(browser, live) as visit:
+        page = visit.open_live(SNEK_ADA)
+        page.evaluate(
+            """document.addEventListener("animationstart", () => {
+                 document.animations = (document.animations ?? 0) + 1;
+               })"""
+        )
+        page.get_by_role("button", name="85 more bids below: show 85").click()
+        visit.has(".ladder tr[data-price]", 100)
+        page.locator(f"#list a[data-key='{second.pair}']").click()
+        visit.becomes(visit.ladder, ladder_rows(second.depth(15)))
+        assert page.evaluate("document.getAnimations().length") == 0
+        live.publish(second.apply(bids=[("4999", 77)]))
+        visit.poll()
+        visit.contains(".ladder", "77")
+        visit.becomes(lambda: page.evaluate("document.animations"), 1)

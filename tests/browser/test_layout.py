@@ -11,7 +11,7 @@ from starlette.routing import Mount
 from market_index import LiveIndex
 from tests.browser.visit import visited, visiting
 from tests.page import SNEK_ADA, app_with_page, sample, widest
-from tests.service import served
+from tests.service import Service, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -52,3 +52,23 @@ def test_the_page_works_below_the_path_of_a_proxy(browser: Browser):
     with served(app) as service, visiting(browser, service.port) as visit:
         visit.open(SNEK_ADA, "/market/books/")
         visit.becomes(lambda: visit.facts().get("Spot"), "4123.5")
+
+
+def test_each_control_has_a_name_for_screen_readers(browser: Browser, sample_service: Service):
+    with visiting(browser, sample_service.port) as visit:
+        page = visit.open_live(SNEK_ADA)
+        visit.is_visible(".ladder")
+        for role, name in [
+            ("navigation", "Trading pairs"),
+            ("searchbox", "Search by name or identifier"),
+            ("combobox", "Order"),
+            ("checkbox", "With a spot price"),
+            ("button", "Copy the link to this pair"),
+            ("table", "Order book: asks above bids, the best of each in the middle"),
+            ("region", "Depth chart"),
+        ]:
+            assert page.locator(f"role={role}[name='{name}']").count() == 1, name
+        unnamed = page.locator("button, input, select, a").evaluate_all(
+            "all => all.filter((one) => !(one.ariaLabel || one.textContent.trim() || one.labels?.length)).length"
+        )
+        assert unnamed == 0

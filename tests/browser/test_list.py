@@ -128,9 +128,12 @@ def test_tab_stops_once_in_the_list_and_then_in_the_book(browser: Browser, sampl
         page.keyboard.press("ArrowDown")
         visit.becomes(lambda: focused(visit), "MIN/SNEK")
         page.keyboard.press("Tab")
+        visit.becomes(lambda: page.evaluate("document.activeElement.ariaLabel"), "Copy the link to this pair")
+        page.keyboard.press("Tab")
         visit.becomes(lambda: focused(visit), "SUMMARY")
         page.keyboard.press("Enter")
         visit.is_visible("code")
+        page.keyboard.press("Shift+Tab")
         page.keyboard.press("Shift+Tab")
         visit.becomes(lambda: focused(visit), "MIN/SNEK")
         visit.becomes(lambda: page.evaluate("getComputedStyle(document.activeElement).outlineStyle"), "solid")
@@ -182,3 +185,67 @@ def test_ten_thousand_pairs_can_be_searched(browser: Browser):
         live.publish(OrderBook.from_levels(Pair(token(b"T09999", 9999), ADA), bids=[("1", 5)], spot="0.5"))
         visit.poll()
         visit.contains("#list .spot", "0.5")
+
+
+def priced(name: bytes, number: int, spot: str | None) -> OrderBook:
+    return OrderBook.from_levels(Pair(token(name, number), ADA), asks=[("1", 1)], spot=spot)
+
+
+def test_the_list_is_ordered_by_name_or_by_spot_price_and_remembers_it(browser: Browser):
+    books = [priced(b"C", 1, "9.5"), priced(b"a", 2, None), priced(b"D", 3, "10"), priced(b"B", 4, "9.25")]
+    with visited(browser, LiveIndex(books)) as visit:
+        page = visit.open_live()
+        visit.becomes(visit.pairs, ["C/ADA", "a/ADA", "D/ADA", "B/ADA"])
+        order = page.get_by_role("combobox", name="Order")
+        order.select_option("by name")
+        visit.becomes(visit.pairs, ["a/ADA", "B/ADA", "C/ADA", "D/ADA"])
+        order.select_option("by spot price")
+        visit.becomes(visit.pairs, ["D/ADA", "C/ADA", "B/ADA", "a/ADA"])
+        page.get_by_role("checkbox", name="With a spot price").check()
+        visit.becomes(visit.pairs, ["D/ADA", "C/ADA", "B/ADA"])
+        visit.shows("#count", "3 of 4 pairs")
+        page.reload()
+        visit.becomes(visit.pairs, ["D/ADA", "C/ADA", "B/ADA"])
+
+
+def test_the_first_pair_with_a_spot_price_is_shown_where_there_is_room(browser: Browser):
+    live = LiveIndex()
+    with visited(browser, live) as visit:
+        visit.open_live()
+        visit.contains("#state", "No pair is tracked yet.")
+        live.publish(priced(b"A", 1, None), priced(b"B", 2, "5"), priced(b"C", 3, "6"))
+        visit.poll()
+        visit.shows("h2", "B/ADA")
+        visit.becomes(lambda: visit.facts().get("Spot"), "5")
+        # Another first pair does not replace what the visitor reads.
+        live.publish(priced(b"A", 1, "4"))
+        visit.poll()
+        visit.contains("#list .spot", "4")
+        visit.shows("h2", "B/ADA")
+        visit.page.set_viewport_size({"width": 390, "height": 800})
+        visit.is_visible("#list")
+        visit.is_visible("#book", expected=False)
+
+
+def test_the_link_of_a_pair_can_be_copied(browser: Browser, sample_service: Service):
+    with visiting(browser, sample_service.port) as visit:
+        page = visit.open_live()
+        visit.is_visible(".ladder")
+        page.evaluate(
+            """Object.defineProperty(navigator, 'clipboard', {
+                 value: { writeText: async (text) => { document.copied = text; } }
+               })"""
+        )
+        page.get_by_role("button", name="Copy the link to this pair").click()
+        selected = str(page.locator("#list a[aria-current]").get_attribute("href"))
+        visit.becomes(lambda: page.evaluate("document.copied"), page.evaluate("location.href") + selected)
+
+
+def test_without_a_clipboard_the_link_is_the_address(browser: Browser, sample_service: Service):
+    with visiting(browser, sample_service.port) as visit:
+        page = visit.open_live()
+        visit.is_visible(".ladder")
+        page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+        page.get_by_role("button", name="Copy the link to this pair").click()
+        selected = str(page.locator("#list a[aria-current]").get_attribute("href"))
+        visit.becomes(lambda: page.evaluate("location.hash"), selected)

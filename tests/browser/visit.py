@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from market_index import LiveIndex, OrderBook, Pair, format_price
+from market_index import LiveIndex, OrderBook, Pair, Tokens, format_price
 from tests.feed_state import FeedState
 from tests.page import app_with_page
 from tests.service import served
@@ -182,10 +182,16 @@ def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = 
 
 @contextmanager
 def visited(
-    browser: Browser, live: LiveIndex, feed: FeedState | None = None, max_wait: int = 60, **settings: Any
+    browser: Browser,
+    live: LiveIndex,
+    feed: FeedState | None = None,
+    max_wait: int = 60,
+    tokens: Tokens | None = None,
+    **settings: Any,
 ) -> Iterator[Visit]:
     """Serve the books with the page, and open a tab. Requests may wait for so many seconds."""
-    with served(app_with_page(live, feed, max_wait)) as service, visiting(browser, service.port, **settings) as visit:
+    app = app_with_page(live, feed, max_wait, tokens)
+    with served(app) as service, visiting(browser, service.port, **settings) as visit:
         yield visit
 
 

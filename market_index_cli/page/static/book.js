@@ -1,17 +1,20 @@
 // The view of one order book: its name, identifiers, key figures, ladder and depth chart.
 
 import { add, compare, half, subtract, text } from "./exact.js";
-import { element, pairName, setText } from "./elements.js";
+import { copyButton, element, pairName, setText } from "./elements.js";
 import { DepthChart } from "./chart.js";
 import { Ladder } from "./ladder.js";
-import { ticker } from "./names.js";
+import { unitsLine } from "./units.js";
 
 const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
 const LONG_LENGTH = 14;
 const AS_PUBLISHED = "The book is shown as published.";
 const ABOUT_NAMES = "The minter of a token chooses its name. Only the identifier is unique.";
 
-/** Return a book with its spread, mid and state, the sentence that explains the state, and the ladder's middle line. */
+/**
+ * Return a book with its spread, mid and state, the sentence that explains the state, and the ladder's middle line. Its
+ * prices are in the units that it was converted to.
+ */
 export function summarize(book) {
   const [bid, ask] = [book.bids[0], book.asks[0]];
   const both = bid && ask;
@@ -36,6 +39,10 @@ export class BookView {
   #title = element("h2", { id: "title", tabindex: "-1" });
   #badge = element("span", { class: "badge" });
   #changed = element("p", { class: "changed-at" });
+  #link = copyButton("Copy link", "Copy the link to this pair", () => this.#address(), () => {
+    location.hash = fragment(this.#pair);
+    return "In the address";
+  });
   #sentence = element("p", { class: "notice", role: "status" });
   #identifiers = { base: identifierLine("Base"), quote: identifierLine("Quote") };
   #details = element(
@@ -49,7 +56,9 @@ export class BookView {
     const value = element("dd");
     return { name, value, node: element("div", {}, element("dt", {}, name), value) };
   });
-  #units = element("p", { class: "remark units" });
+  #units = element("span", { class: "units" });
+  #switch = element("input", { type: "checkbox", id: "smallest" });
+  #switchLabel = element("label", { class: "switch" }, this.#switch, " Smallest units");
   #ladder = new Ladder();
   #chart = new DepthChart();
   #body = element("div", { class: "body" }, this.#ladder.node, this.#chart.node);
@@ -58,18 +67,20 @@ export class BookView {
     { class: "content" },
     this.#sentence,
     element("dl", { class: "facts" }, ...this.#facts.map((fact) => fact.node)),
-    this.#units,
+    element("p", { class: "remark" }, this.#units, " ", this.#switchLabel),
     this.#body,
   );
-  #key = null;
+  #pair = null;
 
-  constructor() {
+  /** `onUnits(isSmallest)` is called when the visitor switches between whole and smallest units. */
+  constructor(onUnits) {
+    this.#switch.addEventListener("change", () => onUnits(this.#switch.checked));
     this.#node.append(
       element(
         "header",
         {},
         element("a", { class: "back", href: "#" }, "‹ All pairs"),
-        element("div", { class: "heading" }, this.#title, this.#badge, this.#changed),
+        element("div", { class: "heading" }, this.#title, this.#badge, this.#link, this.#changed),
         this.#details,
       ),
       this.#content,
@@ -77,11 +88,12 @@ export class BookView {
   }
 
   /** Show a pair and its book, or the name alone without a book. `old` marks a book that may be out of date. */
-  show(pair, book, { changed, confirmed }, old) {
-    const isNew = pair.key !== this.#key;
-    this.#key = pair.key;
+  show(pair, book, { changed, confirmed }, old, tokens, isWhole) {
     this.#node.hidden = false;
-    if (isNew) this.#name(pair);
+    this.#name(pair, tokens);
+    this.#switchLabel.hidden = tokens.isEmpty;
+    this.#switch.checked = !isWhole;
+    this.#showUnits(unitsLine(pair, tokens, isWhole));
     this.#content.hidden = book === null;
     this.#node.classList.toggle("old", old);
     const change = changed === null ? "" : `changed ${changed.toLocaleTimeString()}`;
@@ -93,13 +105,13 @@ export class BookView {
     this.#sentence.classList.toggle("warning", book.state === "crossed" || book.state === "locked");
     this.#body.hidden = book.state === "empty";
     const { spot, bids, asks, spread, mid } = book;
-    const values = [spot?.text, bids[0]?.price, asks[0]?.price, spread && text(spread), mid && text(mid)];
+    const values = [spot?.price, bids[0]?.price, asks[0]?.price, spread && text(spread), mid && text(mid)];
     this.#facts.forEach(({ name, value }, at) => {
       setText(value, values[at] ?? (name === "Spot" ? "none yet" : "none"));
       value.classList.toggle("none", !values[at]);
       value.classList.toggle("long", (values[at] ?? "").length > LONG_LENGTH);
     });
-    this.#ladder.update(book, isNew);
+    this.#ladder.update(book, `${pair.key} ${isWhole}`);
     try {
       this.#chart.update(book);
     } catch (error) {
@@ -110,41 +122,53 @@ export class BookView {
 
   hide() {
     this.#node.hidden = true;
-    this.#key = null;
+    this.#pair = null;
   }
 
   focus() {
     this.#title.focus({ preventScroll: true });
   }
 
-  #name({ base, quote }) {
-    const names = [ticker(base), ticker(quote)];
-    this.#title.replaceChildren(...pairName(...names));
+  #name(pair, tokens) {
+    const { base, quote } = pair;
+    const named = [base, quote].map((id) => tokens.nameParts(id));
+    const title = pairName(...named.map(([name]) => name));
+    // Without a registry, the identifiers below have the policies.
+    if (!tokens.isEmpty) {
+      named.forEach(([, policy], at) => policy && title[2 * at].append(element("small", {}, ` ${policy}`)));
+    }
+    const text = title.map((node) => node.textContent).join("");
+    if (pair.key === this.#pair?.key && this.#title.textContent === text) return;
+    if (pair.key !== this.#pair?.key) this.#details.open = false;
+    this.#pair = pair;
+    this.#title.replaceChildren(...title);
     this.#identifiers.base.setText(base);
     this.#identifiers.quote.setText(quote);
-    this.#details.open = false;
-    const units = (id, name, one) => (id === "ADA" ? ["lovelace"] : [one, element("bdi", {}, name)]);
-    const [one, many] = ["smallest unit of ", "smallest units of "];
-    const prices = [...units(quote, names[1], many), " for one ", ...units(base, names[0], one)];
-    this.#units.replaceChildren("Prices: ", ...prices, ". Amounts: ", ...units(base, names[0], many), ".");
   }
+
+  #showUnits(parts) {
+    const text = parts.map((part) => part.name ?? part).join("");
+    if (this.#units.textContent === text) return;
+    this.#units.replaceChildren(...parts.map((part) => (part.name === undefined ? part : element("bdi", {}, part.name))));
+  }
+
+  #address() {
+    return `${location.href.split("#")[0]}${fragment(this.#pair)}`;
+  }
+}
+
+/** Return the fragment of the page's address that selects a pair. */
+export function fragment({ base, quote }) {
+  return `#base=${base}&quote=${quote}`;
 }
 
 /** Return a line with an identifier and a button that copies it. */
 function identifierLine(name) {
   const value = element("code");
   const label = `Copy the identifier of the ${name.toLowerCase()} asset`;
-  const button = element("button", { type: "button", "aria-label": label }, "Copy");
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(value.textContent);
-      button.textContent = "Copied";
-    } catch {
-      // Only pages of a secure origin may use the clipboard. Select the text instead.
-      getSelection().selectAllChildren(value);
-      button.textContent = "Selected";
-    }
-    setTimeout(() => (button.textContent = "Copy"), 2000);
+  const button = copyButton("Copy", label, () => value.textContent, () => {
+    getSelection().selectAllChildren(value);
+    return "Selected";
   });
   return {
     node: element("div", {}, element("dt", {}, name), element("dd", {}, value, button)),

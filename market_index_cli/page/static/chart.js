@@ -56,15 +56,17 @@ export class DepthChart {
 
     const { low, high, bids, asks } = visibleLevels(book);
     const [, most] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n).sort(exact.ascending);
-    const amounts = exact.ticks(whole(0n), whole(most), 4, 0);
+    const largest = book.units.amount(most);
+    const amounts = exact.ticks(whole(0n), largest, 4, largest.places);
     const labels = exact.labels(amounts);
     const left = 10 + Math.max(...labels.map((label) => label.length)) * DIGIT_WIDTH;
     const width = this.#width - left - RIGHT;
     const floor = HEIGHT - BOTTOM;
     const x = (price) => left + width * Math.min(Math.max(exact.position(price, low, high), 0), 1);
     const y = (total) => floor - (floor - TOP) * exact.share(total, most);
+    const yOf = (tick) => floor - (floor - TOP) * exact.position(tick, whole(0n), largest);
     const points = [...bids, ...asks].map((level) => ({ ...level, x: x(level.value) }));
-    this.#scale = { x, y, points, left, width, floor, low, high };
+    this.#scale = { x, y, yOf, points, left, width, floor, low, high };
 
     this.#cursor = svgElement("g", { class: "cursor" });
     this.#drawing.append(
@@ -81,7 +83,7 @@ export class DepthChart {
     const count = book.bids.length + book.asks.length - bids.length - asks.length;
     const levels = `${grouped(BigInt(count))} ${count === 1 ? "level is" : "levels are"}`;
     setText(this.#outside, count ? `${levels} outside the price range of the chart.` : "");
-    this.#drawing.setAttribute("aria-label", describe({ bids, asks }));
+    this.#drawing.setAttribute("aria-label", describe({ bids, asks, units: book.units }));
     this.#showHint();
   }
 
@@ -93,8 +95,8 @@ export class DepthChart {
   }
 
   #amountTick(tick, label) {
-    const { y, left, width } = this.#scale;
-    const at = y(tick.coefficient).toFixed(1);
+    const { yOf, left, width } = this.#scale;
+    const at = yOf(tick).toFixed(1);
     return [
       svgElement("line", { class: "grid", x1: left, x2: left + width, y1: at, y2: at }),
       svgElement("text", { class: "tick", x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, label),
@@ -136,7 +138,7 @@ export class DepthChart {
       svgElement("line", { x1: across, x2: across, y1: TOP, y2: floor }),
       svgElement("circle", { cx: across, cy: y(nearest.total).toFixed(1), r: 4 }),
     );
-    setText(this.#reading, `${nearest.side} to ${nearest.price}: ${grouped(nearest.total)}`);
+    setText(this.#reading, `${nearest.side} to ${nearest.price}: ${grouped(this.#book.units.amount(nearest.total))}`);
   }
 
   #leave() {
@@ -228,10 +230,10 @@ function patterns() {
   );
 }
 
-function describe({ bids, asks }) {
+function describe({ bids, asks, units }) {
   const range = (name, side) => {
     const [first, last] = [side[0], side.at(-1)];
-    return first ? `${name} from ${first.price} to ${last.price}, ${grouped(last.total)} in all` : `no ${name}`;
+    return first ? `${name} from ${first.price} to ${last.price}, ${grouped(units.amount(last.total))} in all` : `no ${name}`;
   };
   return `Depth chart: ${range("bids", bids)}; ${range("asks", asks)}.`;
 }

@@ -23,11 +23,35 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set the text of an element, with a possible line break after each comma. */
-export function setNumber(node, text) {
-  if (node.textContent === text) return;
-  const [first, ...others] = text.split(/(?<=,)/);
-  node.replaceChildren(first, ...others.flatMap((part) => [element("wbr"), part]));
+/** Set the text of an element, with a possible line break after each comma. `room` aligns the decimal places: see `places`. */
+export function setNumber(node, text, room = 0) {
+  if (node.textContent !== text) {
+    const [digits] = text.split(".");
+    const [first, ...others] = digits.split(/(?<=,)/);
+    node.replaceChildren(first, ...others.flatMap((part) => [element("wbr"), part]), places(text));
+  }
+  node.lastElementChild.style.minWidth = `${room}ch`;
+}
+
+/** Return the decimal places of a number, with the point. Their width, in characters, aligns the points of a column. */
+export function places(text) {
+  const point = text.indexOf(".");
+  return element("span", { class: "places" }, point < 0 ? "" : text.slice(point));
+}
+
+/** Return a button that copies a text. Without a clipboard, which only pages of a secure origin have, `select()` shows it. */
+export function copyButton(name, label, copied, select) {
+  const button = element("button", { type: "button", "aria-label": label }, name);
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(copied());
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = select();
+    }
+    setTimeout(() => (button.textContent = name), 2000);
+  });
+  return button;
 }
 
 /** Replace the children of an element. A child that remains is not removed in between, so it keeps the focus. */

@@ -51,6 +51,12 @@ export function times(value, factor) {
   return { coefficient: value.coefficient * factor, places: value.places };
 }
 
+/** Return a decimal times a power of ten. */
+export function shifted(value, power) {
+  const places = value.places - power;
+  return places < 0 ? whole(value.coefficient * 10n ** BigInt(-places)) : { coefficient: value.coefficient, places };
+}
+
 /** Return half of a decimal, with one more decimal place. */
 export function half(value) {
   return { coefficient: value.coefficient * 5n, places: value.places + 1 };
@@ -65,14 +71,16 @@ export function text(value) {
   return (negative ? "-" : "") + digits.slice(0, point) + (places && `.${places}`);
 }
 
-/** Return the text of an integer with its digits in groups of three. */
+/** Return the text of an integer, or of a decimal, with its digits before the point in groups of three. */
 export function grouped(number) {
-  return String(number).replace(/\B(?=(?:\d{3})+$)/g, ",");
+  const [digits, places] = (typeof number === "bigint" ? String(number) : text(number)).split(".");
+  const groups = digits.replace(/\B(?=(?:\d{3})+$)/g, ",");
+  return places === undefined ? groups : `${groups}.${places}`;
 }
 
 /** Return the exact texts of round decimals. If plain texts would be long, all are written as `n×10ᵏ`. */
 export function labels(values) {
-  const plain = values.map((value) => (value.places === 0 ? grouped(value.coefficient) : text(value)));
+  const plain = values.map(grouped);
   const powers = values.filter((value) => value.coefficient !== 0n).map(powerOfTen);
   if (powers.length === 0) return plain;
   const power = Math.min(...powers);

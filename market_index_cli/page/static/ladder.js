@@ -1,12 +1,12 @@
 // The ladder: asks above bids, the best of each in the middle, with the amount at each price and the running total.
 
 import { ascending, grouped, share, totals } from "./exact.js";
-import { element, setChildren, setText, setNumber } from "./elements.js";
+import { element, places, setChildren, setText, setNumber } from "./elements.js";
 
 const INITIAL_LEVELS = 15;
 const MORE_LEVELS = 100;
 const MAX_ALIGNED_LENGTH = 14;
-const LONG_AMOUNT = 10n ** 14n;
+const LONG_AMOUNT_LENGTH = 19;
 const SIDES = [
   { name: "asks", one: "ask", many: "asks above" },
   { name: "bids", one: "bid", many: "bids below" },
@@ -37,30 +37,38 @@ export class Ladder {
     this.#bids.body,
   );
   #book = null;
+  #key = null;
   node = element("section", { class: "panel", "aria-label": "Ladder" }, this.#asks.more, this.#table, this.#bids.more);
 
   constructor() {
-    for (const side of [this.#asks, this.#bids]) side.onMore = () => this.update(this.#book);
+    for (const side of [this.#asks, this.#bids]) side.onMore = () => this.update(this.#book, this.#key);
   }
 
-  /** Show a book. `isNew` means that another pair was selected, so no row counts as changed. */
-  update(book, isNew = false) {
+  /** Show a book. No row counts as changed if the last book had another key: that of another pair or of other units. */
+  update(book, key) {
     this.#book = book;
-    if (isNew) for (const side of [this.#asks, this.#bids]) side.reset();
-    const shown = [...book.asks.slice(0, this.#asks.shown), ...book.bids.slice(0, this.#bids.shown)];
-    const places = Math.max(0, ...shown.map((level) => level.value.places));
-    const isLong = places > MAX_ALIGNED_LENGTH || shown.some((level) => level.amount >= LONG_AMOUNT);
+    if (key !== this.#key) for (const side of [this.#asks, this.#bids]) side.reset();
+    this.#key = key;
+    const [asks, bids] = [this.#asks.rows(book.asks, book.units), this.#bids.rows(book.bids, book.units)];
+    const room = (name) => {
+      const longest = Math.max(0, ...[...asks, ...bids].map((row) => placesLength(row[name])));
+      return longest > MAX_ALIGNED_LENGTH ? 0 : longest;
+    };
+    const rooms = { price: room("price"), amount: room("amount"), total: room("total") };
+    const isLong = [...asks, ...bids].some(
+      (row) => placesLength(row.price) > MAX_ALIGNED_LENGTH || row.amount.length >= LONG_AMOUNT_LENGTH,
+    );
     this.#table.classList.toggle("long", isLong);
-    const least = places > MAX_ALIGNED_LENGTH ? 0 : places && places + 1;
-    const [, depth] = [this.#asks.depth(book.asks), this.#bids.depth(book.bids)].sort(ascending);
-    this.#asks.show(book.asks, least, depth);
-    this.#bids.show(book.bids, least, depth);
+    const [, depth] = [asks, bids].map((rows) => rows.at(-1)?.sum ?? 0n).sort(ascending);
+    this.#asks.show(asks, rooms, depth, book.asks.length);
+    this.#bids.show(bids, rooms, depth, book.bids.length);
     setText(this.#middle, book.middle);
   }
 }
 
 class Side {
   #rows = new Map();
+  #levels = null;
   #upward;
   #one;
   #many;
@@ -83,47 +91,64 @@ class Side {
 
   reset() {
     this.shown = INITIAL_LEVELS;
+    this.#levels = null;
     this.#rows.clear();
     this.body.replaceChildren();
   }
 
-  /** Return the total amount of the visible levels. */
-  depth(levels) {
-    return levels.slice(0, this.shown).reduce((total, level) => total + level.amount, 0n);
-  }
-
-  /** Show the best levels. `room` is the width of the decimal places in characters, `depth` the longest bar's amount. */
-  show(levels, room, depth) {
+  /**
+   * Return the price, the amount and the running total of each visible level, as texts and as `size` and `sum`, and
+   * whether it has changed: the last book had another amount at its price, or no level.
+   */
+  rows(levels, units) {
     const best = levels.slice(0, this.shown);
     const sums = totals(best.map((level) => level.amount));
+    const before = new Map((this.#levels ?? levels).map((level) => [level.price, level.amount]));
+    this.#levels = levels;
+    return best.map(({ price, amount }, at) => ({
+      price,
+      isChanged: before.get(price) !== amount,
+      amount: grouped(units.amount(amount)),
+      total: grouped(units.amount(sums[at])),
+      size: amount,
+      sum: sums[at],
+    }));
+  }
+
+  /** Show rows. `rooms` are the widths of decimal places in characters, `depth` the longest bar's amount. */
+  show(rows, rooms, depth, count) {
     const known = this.#rows;
     const changed = [];
     this.#rows = new Map();
-    best.forEach((level, at) => {
-      const row = known.get(level.price) ?? createRow(this.#one, level.price);
-      const amount = grouped(level.amount);
-      if (known.size > 0 && row.amount.textContent !== amount) changed.push(row.node);
-      setNumber(row.amount, amount);
-      setNumber(row.total, grouped(sums[at]));
-      row.places.style.minWidth = `${room}ch`;
-      row.bar.style.width = `${100 * share(level.amount, depth)}%`;
-      row.depth.style.width = `${100 * share(sums[at], depth)}%`;
-      this.#rows.set(level.price, row);
-    });
+    for (const { price, amount, total, size, sum, isChanged } of rows) {
+      const row = known.get(price) ?? createRow(this.#one, price);
+      if (isChanged) changed.push(row.node);
+      setNumber(row.amount, amount, rooms.amount);
+      setNumber(row.total, total, rooms.total);
+      row.places.style.minWidth = `${rooms.price}ch`;
+      row.bar.style.width = `${100 * share(size, depth)}%`;
+      row.depth.style.width = `${100 * share(sum, depth)}%`;
+      this.#rows.set(price, row);
+    }
     const nodes = [...this.#rows.values()].map((row) => row.node);
     setChildren(this.body, this.#upward ? nodes.reverse() : nodes);
     flash(changed);
-    const hidden = levels.length - best.length;
+    const hidden = count - rows.length;
     this.more.hidden = hidden === 0;
     const next = grouped(BigInt(Math.min(hidden, MORE_LEVELS)));
     setText(this.more, `${grouped(BigInt(hidden))} more ${this.#many}: show ${next}`);
   }
 }
 
+/** Return the length of the decimal places of a number, with the point. */
+function placesLength(text) {
+  const point = text.indexOf(".");
+  return point < 0 ? 0 : text.length - point;
+}
+
 function createRow(side, price) {
-  const [whole, places] = price.split(".");
   const row = {
-    places: element("span", { class: "places" }, places === undefined ? "" : `.${places}`),
+    places: places(price),
     amount: element("span"),
     total: element("span"),
     bar: element("span", { class: "bar" }),
@@ -133,7 +158,7 @@ function createRow(side, price) {
     "tr",
     { "data-price": price },
     element("th", { scope: "row", class: "side" }, side),
-    element("td", { class: `number price${price.length > MAX_ALIGNED_LENGTH ? " long" : ""}` }, whole, row.places),
+    element("td", { class: `number price${price.length > MAX_ALIGNED_LENGTH ? " long" : ""}` }, price.split(".")[0], row.places),
     element("td", { class: "number amount" }, row.amount),
     element("td", { class: "number total" }, row.total, row.depth, row.bar),
   );

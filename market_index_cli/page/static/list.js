@@ -1,8 +1,11 @@
 // The list of pairs, with search and keyboard navigation.
 
-import { grouped } from "./exact.js";
+import { compare, decimal, grouped, text } from "./exact.js";
 import { element, pairName, setChildren, setText } from "./elements.js";
-import { policy, ticker } from "./names.js";
+import { fragment } from "./book.js";
+import { Tokens } from "./names.js";
+import { keepSetting, setting } from "./settings.js";
+import { Units } from "./units.js";
 
 const PAGE_SIZE = 200;
 const MIN_IDENTIFIER_LENGTH = 4;
@@ -12,6 +15,10 @@ export class PairList {
   #count = document.getElementById("count");
   #list = document.getElementById("list");
   #more = document.getElementById("more");
+  #order = document.getElementById("order");
+  #priced = document.getElementById("priced");
+  #tokens = new Tokens();
+  #isWhole = true;
   #entries = new Map();
   #rows = new Map();
   #shown = PAGE_SIZE;
@@ -28,6 +35,16 @@ export class PairList {
       this.#focusedKey = null;
       this.#show();
     });
+    this.#order.value = setting("order") in ORDERS ? setting("order") : "ledger";
+    this.#priced.checked = setting("priced") === "true";
+    for (const control of [this.#order, this.#priced]) {
+      control.addEventListener("change", () => {
+        keepSetting("order", this.#order.value);
+        keepSetting("priced", String(this.#priced.checked));
+        this.#list.scrollTop = 0;
+        this.#show();
+      });
+    }
     this.#more.querySelector("button").addEventListener("click", () => {
       const next = this.#list.childElementCount;
       this.#shown += PAGE_SIZE;
@@ -44,9 +61,27 @@ export class PairList {
   update(pairs) {
     const before = this.#entries;
     this.#entries = new Map(
-      pairs.map((pair) => [pair.key, Object.assign(before.get(pair.key) ?? entry(pair), { spot: pair.spot })]),
+      pairs.map((pair) => [pair.key, Object.assign(before.get(pair.key) ?? this.#entry(pair), { spot: pair.spot })]),
     );
     this.#show();
+  }
+
+  /** Show names and spot prices by a token registry, in whole units or in smallest units. */
+  display(tokens, isWhole) {
+    const pairs = [...this.#entries.values()];
+    if (tokens !== this.#tokens) {
+      this.#tokens = tokens;
+      this.#rows.clear();
+    }
+    this.#isWhole = isWhole;
+    this.#entries.clear();
+    this.update(pairs);
+  }
+
+  /** The pair to show if none was selected: the first with a spot price, else the first; null without pairs. */
+  get first() {
+    const [shown] = [this.#sorted([...this.#entries.values()])];
+    return shown.find((one) => one.spot !== null) ?? shown[0] ?? null;
   }
 
   /** Mark the selected pair. */
@@ -68,7 +103,9 @@ export class PairList {
 
   #show() {
     const terms = this.#search.value.toLowerCase().split(/[\s/]+/).filter(Boolean);
-    const found = matching([...this.#entries.values()], terms);
+    const all = [...this.#entries.values()];
+    const wanted = this.#priced.checked ? all.filter((one) => one.spot !== null) : all;
+    const found = matching(this.#sorted(wanted), terms);
     const shown = found.slice(0, this.#shown);
     const rows = new Map(shown.map((one) => [one.key, this.#rows.get(one.key) ?? row(one)]));
     this.#rows = rows;
@@ -77,7 +114,7 @@ export class PairList {
     for (const one of shown) {
       const link = rows.get(one.key).firstElementChild;
       const spot = link.querySelector(".spot");
-      setText(spot, one.spot ?? "no spot");
+      setText(spot, one.spot === null ? "no spot" : text(spotOf(one)));
       spot.classList.toggle("none", one.spot === null);
       if (one.key === this.#selected) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
@@ -86,7 +123,7 @@ export class PairList {
     this.#setTabStop(stop?.firstElementChild ?? null);
     // The focused row was removed.
     if (hadFocus && !this.#list.contains(document.activeElement)) this.focus();
-    this.#showCount(found.length, terms.length > 0);
+    this.#showCount(found.length, wanted.length < all.length || terms.length > 0);
   }
 
   #showCount(found, searched) {
@@ -97,6 +134,19 @@ export class PairList {
     const hidden = found - this.#list.childElementCount;
     this.#more.hidden = hidden === 0;
     setText(this.#more.firstElementChild, `${grouped(BigInt(hidden))} more pairs. Narrow the search.`);
+  }
+
+  #sorted(entries) {
+    const order = ORDERS[this.#order.value];
+    return order === null ? entries : entries.sort(order);
+  }
+
+  #entry({ base, quote, key }) {
+    const names = [base, quote].map((id) => this.#tokens.nameParts(id));
+    const folded = names.map(([name]) => name.toLowerCase());
+    const identifiers = [base, quote, unit(base), unit(quote)].join(" ").toLowerCase();
+    const units = new Units({ base, quote }, this.#tokens, this.#isWhole);
+    return { base, quote, key, names, folded, identifiers, units };
   }
 
   #links() {
@@ -153,10 +203,26 @@ export class PairList {
   }
 }
 
-function entry({ base, quote, key }) {
-  const names = [ticker(base), ticker(quote)];
-  const folded = names.map((name) => name.toLowerCase());
-  return { base, quote, key, names, folded, identifiers: [base, quote, unit(base), unit(quote)].join(" ").toLowerCase() };
+/** How the list can be ordered; null as the service lists the pairs, which is ledger order. */
+const ORDERS = { ledger: null, name: byName, spot: bySpot };
+
+function byName(one, other) {
+  const [[base, quote], [otherBase, otherQuote]] = [one.folded, other.folded];
+  return base < otherBase ? -1 : base > otherBase ? 1 : quote < otherQuote ? -1 : quote > otherQuote ? 1 : 0;
+}
+
+/** Order by spot price, the highest first; pairs without one come last. */
+function bySpot(one, other) {
+  if (one.spot === null || other.spot === null) return (one.spot === null) - (other.spot === null);
+  return compare(spotOf(other), spotOf(one));
+}
+
+/** Return the spot price in the units of the list. It is computed once per price. */
+function spotOf(one) {
+  if (one.computed?.spot !== one.spot || one.computed.units !== one.units) {
+    one.computed = { spot: one.spot, units: one.units, value: one.units.price(decimal(one.spot)) };
+  }
+  return one.computed.value;
 }
 
 /** Return the unit of an asset: policy id and asset name without a separator, as most explorers write it. */
@@ -184,12 +250,13 @@ function termRank({ folded, identifiers }, term) {
 }
 
 function row({ base, quote, key, names }) {
+  const [[baseName, basePolicy], [quoteName, quotePolicy]] = names;
   const link = element(
     "a",
-    { href: `#base=${base}&quote=${quote}`, "data-key": key, tabindex: "-1" },
-    element("span", { class: "name" }, ...pairName(...names)),
+    { href: fragment({ base, quote }), "data-key": key, tabindex: "-1" },
+    element("span", { class: "name" }, ...pairName(baseName, quoteName)),
     element("span", { class: "spot" }),
-    element("span", { class: "policies" }, [policy(base), policy(quote)].filter(Boolean).join(" / ")),
+    element("span", { class: "policies" }, [basePolicy, quotePolicy].filter(Boolean).join(" / ")),
   );
   return element("li", {}, link);
 }

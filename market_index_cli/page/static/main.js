@@ -7,9 +7,10 @@ import { BookView, summarize } from "./book.js";
 import { setText } from "./elements.js";
 import { Freshness, State } from "./freshness.js";
 import { PairList } from "./list.js";
-import { identifier, ticker } from "./names.js";
+import { identifier, Tokens } from "./names.js";
 import {
   fetchHealth,
+  fetchTokens,
   Follower,
   NotFound,
   orderBook,
@@ -20,6 +21,8 @@ import {
   TimedOut,
   WAIT_SECONDS,
 } from "./service.js";
+import { keepSetting, setting } from "./settings.js";
+import { Units } from "./units.js";
 
 const connection = document.getElementById("connection");
 const age = document.getElementById("age");
@@ -33,14 +36,18 @@ const HEALTH_MILLISECONDS = 10000;
 const MAX_AGE_MILLISECONDS = 30000;
 const WITHOUT_WAITS_MILLISECONDS = 300000;
 const REFRESH_MILLISECONDS = 1000;
+const NO_TOKENS = new Tokens();
 const TOO_OLD = "This browser rounds large numbers. It must be Chrome 116, Firefox 135, Safari 18.4 or later.";
 
 const pairs = pairList();
 const list = new PairList(showList);
-const view = new BookView();
+const view = new BookView(switchUnits);
 const follower = new Follower(follow, handleFailure);
 const freshness = new Freshness();
 
+/** Labels and decimals of tokens; null until they are loaded. */
+let tokens = null;
+let prefersSmallest = setting("units") === "smallest";
 /** The selected pair: null if none is selected; without `key` if the page's address has an invalid one. */
 let pair = null;
 /** The resource of the selected book, and its content; null until it is loaded. */
@@ -60,6 +67,10 @@ async function follow(signal) {
   // Browsers have it since they pass the source text of a number to the reviver of JSON.parse.
   if (!("rawJSON" in JSON)) throw new ServiceError(TOO_OLD);
   const health = refreshHealth(signal);
+  if (tokens === null) {
+    tokens = await fetchTokens(signal);
+    list.display(tokens, isWhole());
+  }
   const isNew = isTracked() && book.content === null;
   if (isNew) await refreshBook(signal);
   await refreshList(signal);
@@ -134,6 +145,8 @@ async function refreshList(signal, waitSeconds = 0) {
   }
   list.update(pairs.value);
   hasChanged = true;
+  // Beside the list there is room for a book.
+  if (pair === null && list.first !== null && !narrow.matches) selectLinkedPair();
 }
 
 /** Request the selected book. Return whether it was found: if not, it was retracted, as the next list will show. */
@@ -141,7 +154,7 @@ async function refreshBook(signal, waitSeconds = 0) {
   const requested = book;
   try {
     if (await requested.resource.refresh(signal, waitSeconds)) {
-      requested.content = summarize(requested.resource.value);
+      requested.content = contentOf(requested);
       hasChanged = true;
     }
     if (requested === book) show();
@@ -150,6 +163,25 @@ async function refreshBook(signal, waitSeconds = 0) {
     if (error instanceof NotFound) return false;
     throw error;
   }
+}
+
+/** Return what is shown of a loaded book. */
+function contentOf({ resource, pair: { base, quote } }) {
+  return summarize(new Units({ base, quote }, tokens, isWhole()).book(resource.value));
+}
+
+/** Whether numbers are in whole units. Without a token registry all are in smallest units, as in the API. */
+function isWhole() {
+  return tokens !== null && !tokens.isEmpty && !prefersSmallest;
+}
+
+/** Show whole units or smallest units, from now on. */
+function switchUnits(isSmallest) {
+  prefersSmallest = isSmallest;
+  keepSetting("units", isSmallest ? "smallest" : "whole");
+  list.display(tokens, isWhole());
+  if (book?.content) book.content = contentOf(book);
+  show();
 }
 
 function isTracked() {
@@ -188,7 +220,8 @@ function show() {
   setText(state, stateOf(isKnown));
   state.classList.toggle("warning", pair !== null && !isTracked() && isKnown);
   welcome.hidden = pair !== null || pairs.value?.length === 0;
-  if (pair?.key) view.show(pair, book.content, book.resource, problem !== null || isOverdue() || !isTracked());
+  const isOld = problem !== null || isOverdue() || !isTracked();
+  if (pair?.key) view.show(pair, book.content, book.resource, isOld, tokens ?? NO_TOKENS, isWhole());
   else view.hide();
   document.title = titleOf();
 }
@@ -228,18 +261,19 @@ function stateOf(isKnown) {
 function titleOf() {
   if (!pair?.key) return "Order books";
   const spot = book.content?.spot;
-  return `${ticker(pair.base)}/${ticker(pair.quote)}${spot ? ` ${spot.text}` : ""} – Order books`;
+  const [base, quote] = [pair.base, pair.quote].map((id) => (tokens ?? NO_TOKENS).nameParts(id)[0]);
+  return `${base}/${quote}${spot ? ` ${spot.price}` : ""} – Order books`;
 }
 
-/** Select the pair in the fragment of the page's address. */
+/** Select the pair in the fragment of the page's address; without one, the first pair if there is room beside the list. */
 function selectLinkedPair() {
   const fields = new URLSearchParams(location.hash.slice(1));
   const [base, quote] = [identifier(fields.get("base")), identifier(fields.get("quote"))];
   const before = pair;
-  if (location.hash.length < 2) pair = null;
+  if (location.hash.length < 2) pair = narrow.matches ? null : list.first;
   else if (base === null || quote === null) pair = { key: null };
   else pair = { base, quote, key: `${base}/${quote}` };
-  book = pair?.key ? { resource: orderBook(pair), content: null } : null;
+  book = pair?.key ? { pair, resource: orderBook(pair), content: null } : null;
   list.select(pair?.key ?? null);
   show();
   if (narrow.matches) {
@@ -256,6 +290,7 @@ function showList() {
 }
 
 addEventListener("hashchange", selectLinkedPair);
+narrow.addEventListener("change", selectLinkedPair);
 document.addEventListener("visibilitychange", show);
 setInterval(() => document.hidden || showFreshness(), REFRESH_MILLISECONDS);
 selectLinkedPair();

@@ -1,11 +1,55 @@
-// Display names of assets. The minter of a token chooses its name, so a name does not identify an asset.
+// Display names of assets: those of a token registry, or of the tokens themselves. The minter of a token chooses its name,
+// so a name does not identify an asset.
 
 const IDENTIFIER = /^(?:ADA|[0-9a-f]{56}:(?:[0-9a-f]{2}){0,32})$/;
 const UTF_8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 // Control, format, surrogate, private-use and unassigned characters, and every separator except the space.
 const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u;
 const LABEL_DIGITS = 8;
+const POLICY_DIGITS = 8;
 const SHORTENED = 18;
+const ADA_DECIMALS = 6;
+// A character that is neither a space nor a mark on another one.
+const VISIBLE = /[^\s\p{M}]/u;
+
+/** Labels and decimals of a token registry, by asset. `entries` has a label and decimals, or null, for each identifier. */
+export class Tokens {
+  #entries;
+  #taken;
+
+  constructor(entries = {}) {
+    this.#entries = new Map(Object.entries(entries));
+    this.#taken = new Set(["ADA", ...Object.values(entries).map(([label]) => label)]);
+  }
+
+  /** Whether there is no registry: assets are shown by their own names, and numbers in smallest units. */
+  get isEmpty() {
+    return this.#entries.size === 0;
+  }
+
+  /** Return the label of an asset: a name, and digits of the policy id. The library has the same rules. */
+  label(id) {
+    if (id === "ADA") return id;
+    const known = this.#entries.get(id);
+    if (known) return known[0];
+    const label = `${ownName(id)} ${id.slice(0, POLICY_DIGITS)}`.trimStart();
+    // The digits can be chosen: a token without an entry must not look like one that has an entry.
+    return this.#taken.has(label) ? `${label} ${id}` : label;
+  }
+
+  /** Return the name of an asset, and what is shown beside it, because names are not unique. */
+  nameParts(id) {
+    if (this.isEmpty) return [ticker(id), policy(id)];
+    const label = this.label(id);
+    const end = label.lastIndexOf(" ");
+    return end < 0 ? [label, ""] : [label.slice(0, end), label.slice(end + 1)];
+  }
+
+  /** Return the number of decimals of an asset; null if it is not known. */
+  decimals(id) {
+    return id === "ADA" ? ADA_DECIMALS : (this.#entries.get(id)?.[1] ?? null);
+  }
+}
 
 /** Return the canonical text of an asset identifier; null if the text is not one. */
 export function identifier(text) {
@@ -23,9 +67,16 @@ export function ticker(id) {
   return label === null ? text : `(${label})${text}`;
 }
 
+/** Return an asset name as one line of text; empty if it has no visible character. */
+function ownName(id) {
+  const [, digits = ""] = id.split(":");
+  const text = nameText(nameLabel(digits) === null ? digits : digits.slice(LABEL_DIGITS)) ?? "";
+  return VISIBLE.test(text) ? text.trim().replace(/ +/g, " ") : "";
+}
+
 /** Return the start of an asset's policy id, to tell apart assets with equal names; empty for ADA. */
-export function policy(id) {
-  return id === "ADA" ? "" : `${id.slice(0, 8)}…`;
+function policy(id) {
+  return id === "ADA" ? "" : `${id.slice(0, POLICY_DIGITS)}…`;
 }
 
 /** Return the CIP-67 label at the start of an asset name; null if there is none. */

@@ -2,6 +2,7 @@
 // lets the requests wait for a change (Prefer: wait). /healthz reports the state of the feed.
 
 import { decimal, parseExact } from "./exact.js";
+import { Tokens } from "./names.js";
 
 export const WAIT_SECONDS = 30;
 export const POLL_MILLISECONDS = 2000;
@@ -82,6 +83,13 @@ export async function fetchHealth(signal) {
   }
 }
 
+/** Return the token registry of the service; it is without entries if the service has none. */
+export async function fetchTokens(signal) {
+  const [response, text] = await request("tokens.json", {}, signal);
+  if (!response.ok) throw new ServiceError(`The service responded with an error (${response.status}).`);
+  return parsed((json) => new Tokens(JSON.parse(json)), text);
+}
+
 /** Return the response and its text. Throws `ServiceError` without a whole response. */
 async function request(path, headers, signal, waitSeconds = 0) {
   const timeout = AbortSignal.timeout(TIMEOUT_MILLISECONDS + 1000 * waitSeconds);
@@ -141,7 +149,7 @@ function parsePairList(text) {
 function parseOrderBook(text) {
   const { spot, bids, asks } = parseExact(text);
   return {
-    spot: spot === null ? null : { text: spot, value: decimal(spot) },
+    spot: spot === null ? null : { price: spot, value: decimal(spot) },
     bids: bids.map(parseLevel),
     asks: asks.map(parseLevel),
   };

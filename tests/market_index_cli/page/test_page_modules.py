@@ -1,19 +1,21 @@
-"""The JavaScript modules exact.js and names.js of the page, run by node and compared with Python."""
+"""The JavaScript modules exact.js, names.js and units.js of the page, run by node and compared with Python."""
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import subprocess
 from decimal import Decimal
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 
 import pytest
 
-from market_index import AssetId, format_price
+from market_index import ADA, AssetId, Pair, Token, Tokens, format_price
+from market_index_cli.page.routes import labels_json
 from market_index_cli.tokens import ticker
 from tests.page import HOSTILE_NAMES, PAGE, fixed, token
 from tests.waiting import DEADLINE_SECONDS
@@ -21,8 +23,9 @@ from tests.waiting import DEADLINE_SECONDS
 NODE = """
 import * as exact from "./exact.mjs";
 import * as names from "./names.mjs";
+import { Units, unitsLine } from "./units.mjs";
 import { readFileSync } from "node:fs";
-const { pairs, notPrices, spans, assets } = JSON.parse(readFileSync(0, "utf8"));
+const { pairs, notPrices, spans, assets, entries, shown } = JSON.parse(readFileSync(0, "utf8"));
 const attempt = (work) => { try { return work(); } catch (error) { return error.constructor.name; } };
 console.log(JSON.stringify({
   sums: pairs.map(([a, b]) => {
@@ -41,8 +44,37 @@ console.log(JSON.stringify({
   grouped: [0n, 999n, 1000n, 2n ** 53n + 1n, 2n ** 64n - 1n].map(exact.grouped),
   totals: exact.totals([2n ** 64n - 1n, 1n, 2n ** 53n + 1n]).map(String),
   tickers: assets.map(names.ticker),
+  labels: assets.map((id) => new names.Tokens(entries).label(id)),
+  shown: shown.map(([base, quote, price, amount]) => {
+    const tokens = new names.Tokens(entries);
+    const [whole, smallest] = [true, false].map((isWhole) => new Units({ base, quote }, tokens, isWhole));
+    const value = exact.decimal(price);
+    const { spot, bids } = whole.book({ spot: { price, value }, bids: [{ price, value, amount: 5n }], asks: [] });
+    return [
+      exact.text(whole.price(value)), exact.grouped(whole.amount(BigInt(amount))),
+      exact.text(smallest.price(value)), exact.grouped(smallest.amount(BigInt(amount))), spot.price, bids[0].price,
+      unitsLine({ base, quote }, tokens, true).map((part) => part.name ?? part).join(""),
+    ];
+  }),
 }));
 """
+
+ASSETS = [token(name, number) for name in (b"SNEK", b"A  B", b"NONE") for number in (1, 2, 2**32 + 1)]
+TOKENS = Tokens(
+    [
+        Token(token(b"SNEK"), "SNEK", decimals=0),
+        Token(token(b"A  B", 2), "A B", decimals=19),
+        Token(token(b"WIDE", 3), "SNEK", decimals=255),
+        # Their labels would be the same.
+        Token(token(b"one", 4), "TWIN", decimals=6),
+        Token(token(b"two", 4), "TWIN"),
+    ]
+)
+SHOWN_PAIRS = [
+    Pair(base, quote)
+    for base, quote in permutations([ADA, *(token.asset for token in TOKENS.entries), token(b"NONE", 9)], 2)
+]
+AMOUNTS = [1, 999, 1_500_000, 2**53 + 1, 2**64 - 1]
 
 EDGE_PRICES = ["1e-28", str(2**96 - 1), "0.1", "0.10", "1", "4123.5", "0.0000044", "9007199254740993", "1e28"]
 
@@ -94,7 +126,13 @@ def inputs() -> dict[str, Any]:
             ("0", str(2**96), 4),
             (least, nine, 4),
         ],
-        "assets": [*(str(token(name)) for name in asset_names()), "ADA"],
+        "assets": [*(str(token(name)) for name in asset_names()), *map(str, ASSETS), "ADA"],
+        "entries": json.loads(labels_json(TOKENS)),
+        "shown": [
+            (str(pair.base), str(pair.quote), price, str(amount))
+            for pair in SHOWN_PAIRS
+            for price, amount in zip(ones[:40], AMOUNTS * 8, strict=True)
+        ],
     }
 
 
@@ -105,8 +143,9 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
     if node is None:
         pytest.skip("node is not installed: the numbers of the page are tested in the browser alone")
     folder = tmp_path_factory.mktemp("modules")
-    for name in ("exact", "names"):
-        shutil.copy(PAGE / f"{name}.js", folder / f"{name}.mjs")
+    for name in ("exact", "names", "units"):
+        text = (PAGE / f"{name}.js").read_text()
+        (folder / f"{name}.mjs").write_text(re.sub(r'"(\./\w+)\.js"', r'"\1.mjs"', text))
     (folder / "compute.mjs").write_text(NODE)
     given = inputs()
     done = subprocess.run(
@@ -152,3 +191,22 @@ def test_the_page_and_the_command_show_the_same_tickers(computed: tuple[dict[str
     given, found = computed
     for text, name in zip(given["assets"], found["tickers"], strict=True):
         assert name == ticker(AssetId.parse(text)), text
+
+
+def test_the_page_and_the_library_show_the_same_labels(computed: tuple[dict[str, Any], dict[str, Any]]):
+    given, found = computed
+    for text, label in zip(given["assets"], found["labels"], strict=True):
+        assert label == TOKENS.label(AssetId.parse(text)), text
+
+
+def test_the_page_and_the_library_show_the_same_whole_units(computed: tuple[dict[str, Any], dict[str, Any]]):
+    given, found = computed
+    for (base, quote, price, amount), result in zip(given["shown"], found["shown"], strict=True):
+        pair = Pair(AssetId.parse(base), AssetId.parse(quote))
+        human = format(TOKENS.human_price(pair, Decimal(price)), "f")
+        assert result[:2] == [human, format(TOKENS.human_amount(pair.base, int(amount)), ",f")]
+        assert result[2:4] == [format_price(Decimal(price)), f"{int(amount):,}"]
+        assert result[4:6] == [human, human]
+        unknown = [asset for asset in (pair.base, pair.quote) if TOKENS.decimals(asset) is None]
+        assert ("smallest unit" in result[6]) == bool(unknown)
+        assert all(TOKENS.label(asset) in result[6] for asset in (pair.base, pair.quote))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -32,9 +33,9 @@ const print = (value) => console.log(JSON.stringify(value));
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the modules, for node."""
-    for name in ("service", "exact"):
+    for name in ("service", "exact", "names"):
         text = (PAGE / f"{name}.js").read_text()
-        (tmp_path / f"{name}.mjs").write_text(text.replace('"./exact.js"', '"./exact.mjs"'))
+        (tmp_path / f"{name}.mjs").write_text(re.sub(r'"(\./\w+)\.js"', r'"\1.mjs"', text))
     return tmp_path
 
 

@@ -13,7 +13,7 @@ from market_index import LiveIndex
 from market_index_cli.page.routes import page_routes
 from market_index_http import create_app
 from tests.command import SAMPLE, invoke, running
-from tests.page import PAGE
+from tests.page import PAGE, SNEK
 from tests.service import Client, Service, served
 
 
@@ -22,8 +22,9 @@ def paths() -> list[str]:
 
 
 def test_exactly_the_files_of_the_page_are_served(sent: Service):
-    assert set(paths()) == {"/"} | {f"/{file.name}" for file in PAGE.iterdir()} - {"/index.html"}
-    for path in paths():
+    files = {f"/{file.name}" for file in PAGE.iterdir()} - {"/index.html"}
+    assert set(paths()) == {"/", "/tokens.json"} | files
+    for path in {"/"} | files:
         file = PAGE / (path[1:] or "index.html")
         assert sent.request(path).body == file.read_bytes()
     for path in ("/index.html", "/page", "/page/", "/page/page.css", "/page.css/", "//", "/main.js%0A", "/../page.py"):
@@ -34,8 +35,9 @@ def test_exactly_the_files_of_the_page_are_served(sent: Service):
 @pytest.mark.parametrize("path", paths())
 def test_files_have_a_type_an_etag_and_a_security_policy(sent: Service, path: str):
     answer = sent.request(path)
-    kind = {"": "text/html", "css": "text/css", "js": "text/javascript"}[path.rpartition(".")[2].strip("/")]
-    assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
+    kinds = {"": "text/html", "css": "text/css", "js": "text/javascript"}
+    kind = kinds.get(path.rpartition(".")[2].strip("/"))
+    assert answer.headers["content-type"] == (f"{kind}; charset=utf-8" if kind else "application/json")
     assert answer.headers["cache-control"] == "no-cache"
     assert answer.headers["referrer-policy"] == "no-referrer"
     policy = dict(one.split(" ", 1) for one in answer.headers["content-security-policy"].split("; "))
@@ -70,7 +72,7 @@ def test_no_header_is_sent_twice(sent: Service, path: str):
 
 
 def test_the_page_is_small():
-    assert sum(len(file.read_bytes()) for file in PAGE.iterdir()) < 76 * 1024
+    assert sum(len(file.read_bytes()) for file in PAGE.iterdir()) < 90 * 1024
 
 
 def test_the_page_contains_no_other_host_and_no_inline_script_or_style():
@@ -119,6 +121,23 @@ def test_the_command_serves_no_page_if_it_is_disabled(
         assert command.service.request("/healthz").status == 200
         assert len(command.service.pair_list().json["pairs"]) == 13
         assert command.end() == 0
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_the_command_serves_the_labels_of_a_token_registry(tmp_path: Path, workers: int):
+    arguments = ("--port", 0, "--workers", workers, "--tokens", SAMPLE.with_name("tokens.json"))
+    with running(tmp_path, SAMPLE, *arguments) as command:
+        labels = command.service.request("/tokens.json").json
+        assert labels[str(SNEK)] == ["SNEK 279c909f", 0]
+        assert len(labels) == 10
+        # The API has no labels, and no human units.
+        assert command.service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5"
+
+
+def test_a_registry_that_cannot_be_read_is_wrong_usage(tmp_path: Path):
+    done = invoke("serve", SAMPLE, "--port", 0, "--tokens", tmp_path / "none.json")
+    assert done.returncode == 2
+    assert "none.json cannot be read: No such file or directory" in done.stderr
 
 
 def test_the_option_is_in_the_help():

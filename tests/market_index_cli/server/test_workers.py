@@ -300,6 +300,7 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         limits=ClientLimits(),
         workers=2,
         page=True,
+        labels=b"{}",
     )
     with own_signals_and_logging(), pytest.raises(SystemExit) as ended:
         serving.serve_as_worker(settings, listener, lambda: None)

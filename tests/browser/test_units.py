@@ -1,0 +1,150 @@
+"""Labels of a token registry and whole units, in a real browser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, Token, Tokens
+from tests.browser.visit import visited
+from tests.page import SNEK, SNEK_ADA, token
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.thorough
+
+TOKENS = Tokens(
+    [
+        Token(SNEK, "SNEK", "Snek", 0),
+        Token(token(b"MANY", 7), "MANY", decimals=19),
+        Token(token(b"UNKNOWN", 8), "UNKNOWN"),
+        # Two tokens of one policy with the same ticker.
+        Token(token(b"a", 9), "TWIN", decimals=6),
+        Token(token(b"b", 9), "TWIN", decimals=2),
+    ]
+)
+
+
+def book(base: AssetId, quote: AssetId = ADA, spot: str | None = "4123.5") -> OrderBook:
+    return OrderBook.from_levels(
+        Pair(base, quote), bids=[("4123", 1_500_000), ("4122", 250_000)], asks=[("4124.5", 7)], spot=spot
+    )
+
+
+def test_prices_and_amounts_are_in_whole_units(browser: Browser):
+    with visited(browser, LiveIndex([book(SNEK)]), tokens=TOKENS) as visit:
+        visit.open_live(SNEK_ADA)
+        visit.shows("h2", "SNEK 279c909f/ADA")
+        visit.becomes(
+            visit.facts,
+            {
+                "Spot": "0.0041235",
+                "Best bid": "0.004123",
+                "Best ask": "0.0041245",
+                "Spread": "0.0000015",
+                "Mid": "0.00412375",
+            },
+        )
+        visit.becomes(
+            visit.ladder,
+            [
+                ("ask", "0.0041245", "7", "7"),
+                ("bid", "0.004123", "1,500,000", "1,500,000"),
+                ("bid", "0.004122", "250,000", "1,750,000"),
+            ],
+        )
+        visit.shows(".units", "Prices: ADA for one SNEK 279c909f. Amounts: SNEK 279c909f.")
+        visit.shows("#list .spot", "0.0041235")
+        visit.shows("#list .policies", "279c909f")
+        visit.becomes(visit.page.title, "SNEK/ADA 0.0041235 – Order books")
+        visit.has_attribute(
+            ".chart",
+            "aria-label",
+            "Depth chart: bids from 0.004123 to 0.004122, 1,750,000 in all; "
+            "asks from 0.0041245 to 0.0041245, 7 in all.",
+        )
+
+
+def test_amounts_of_ada_have_six_decimals_in_the_ladder_and_the_chart(browser: Browser):
+    pair = Pair(ADA, SNEK)
+    with visited(browser, LiveIndex([book(ADA, SNEK)]), tokens=TOKENS) as visit:
+        visit.open_live(pair)
+        visit.becomes(
+            visit.ladder,
+            [
+                ("ask", "4124500000", "0.000007", "0.000007"),
+                ("bid", "4123000000", "1.5", "1.5"),
+                ("bid", "4122000000", "0.25", "1.75"),
+            ],
+        )
+        ticks = visit.page.locator(".chart .tick").all_text_contents()
+        assert {"0", "0.5", "1", "1.5"} <= set(ticks)
+        drawn = "document.querySelector('.chart path.line.bids').getBBox()"
+        top, height = visit.page.evaluate(f"(() => {{ const box = {drawn}; return [box.y, box.height]; }})()")
+        grid = visit.page.evaluate(
+            "[...document.querySelectorAll('.chart .grid')].map((line) => Number(line.getAttribute('y1')))"
+        )
+        # The line of 1 is at four sevenths of the height of 1.75.
+        floor = top + height
+        assert any(abs(floor - at - height * 4 / 7) < 1 for at in grid)
+
+
+def test_the_choice_of_smallest_units_is_remembered(browser: Browser):
+    with visited(browser, LiveIndex([book(SNEK)]), tokens=TOKENS) as visit:
+        page = visit.open_live(SNEK_ADA)
+        switch = page.get_by_role("checkbox", name="Smallest units")
+        switch.check()
+        visit.becomes(lambda: visit.facts().get("Spot"), "4123.5")
+        visit.shows("#list .spot", "4123.5")
+        visit.shows(
+            ".units",
+            "Prices: lovelace for one smallest unit of SNEK 279c909f. Amounts: smallest units of SNEK 279c909f.",
+        )
+        visit.has(".ladder tr.changed", 0)
+        page.reload()
+        visit.becomes(lambda: visit.facts().get("Spot"), "4123.5")
+        switch.uncheck()
+        visit.becomes(lambda: visit.facts().get("Spot"), "0.0041235")
+        page.reload()
+        visit.becomes(lambda: visit.facts().get("Spot"), "0.0041235")
+
+
+def test_without_a_registry_there_is_no_switch(browser: Browser):
+    with visited(browser, LiveIndex([book(SNEK)])) as visit:
+        visit.open_live(SNEK_ADA)
+        visit.is_visible(".ladder")
+        visit.is_visible("#smallest", expected=False)
+        visit.becomes(lambda: visit.facts().get("Spot"), "4123.5")
+
+
+def test_equal_tickers_and_unknown_decimals_are_visible(browser: Browser):
+    books = [book(one.asset) for one in TOKENS.entries] + [book(token(b"TWIN", 10)), book(token(b"ADA", 11))]
+    with visited(browser, LiveIndex(books), tokens=TOKENS, width=1920) as visit:
+        page = visit.open_live()
+        assert len(set(page.locator("#list a").all_text_contents())) == len(books)
+        visit.open(Pair(token(b"b", 9), ADA))
+        visit.shows("h2", f"TWIN {token(b'b', 9)}/ADA")
+        visit.open(Pair(token(b"UNKNOWN", 8), ADA))
+        visit.shows(
+            ".units",
+            "Prices: ADA for one smallest unit of UNKNOWN 00000000 (whose decimals are not known). "
+            "Amounts: smallest units of UNKNOWN 00000000 (whose decimals are not known).",
+        )
+        visit.open(Pair(token(b"MANY", 7), ADA))
+        visit.becomes(lambda: visit.facts().get("Spot"), "41235000000000000")
+        visit.fits()
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_whole_units_fit(browser: Browser, width: int):
+    many = token(b"MANY", 7)
+    wide = OrderBook.from_levels(
+        Pair(many, ADA), bids=[("1e-28", 2**64 - 1)], asks=[("0.5", 123_456_789), (str(2**96 - 1), 2**64 - 1)]
+    )
+    with visited(browser, LiveIndex([wide]), tokens=TOKENS, width=width) as visit:
+        visit.open_live(wide.pair)
+        visit.has(".chart path.line", 2)
+        visit.contains(".ladder", "1.8446744073709551615")
+        visit.fits()
