@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from tests.benchmarks import page
-from tests.benchmarks.chart import svg
+from tests.benchmarks.chart import Figures, svg, svg_of_figures
 from tests.benchmarks.figures import Bound, Goal, Row, alone, not_measured
 from tests.benchmarks.made_up import reported, row
 from tests.benchmarks.report import Report, table
@@ -51,6 +51,29 @@ def test_a_chart_has_the_rows_of_its_peers_within_the_drawing():
     assert "prefers-color-scheme: dark" in (root.findtext(f"{SVG}style") or "")
     width = float(root.get("width") or 0)
     assert all(0 <= float(one.get(name, "0")) <= width for one in root.iter() for name in ("x", "x1", "x2"))
+
+
+def test_a_chart_of_figures_has_the_measured_works_of_each_group_on_its_own_scale():
+    groups = [
+        Figures("Rates", {"many < most": "a", "few": "b", "none": "absent"}),
+        Figures("Times", {"fast": "c"}),
+        Figures("Not measured", {"none": "absent"}),
+    ]
+    missing = not_measured(Row("absent", "/s"), "not installed")
+    rows = [alone("a", "/s", [400.0]), row("a", "msgspec"), alone("b", "/s", [100.0]), alone("c", "ms", [2.0]), missing]
+    root = ET.fromstring(svg_of_figures("All", "note", groups, rows))
+    assert root.findtext(f"{SVG}desc") == "many < most: 400 /s; few: 100 /s; fast: 2 ms"
+    bars = [float(one.get("width") or 0) for one in root.iter(f"{SVG}rect") if one.get("class") == "bar"]
+    assert bars == [bars[0], bars[0] / 4, bars[0]]
+    texts = [one.text for one in root.iter(f"{SVG}text")]
+    assert {"Rates", "Times", "few", "100 /s"} <= {*texts}
+    assert "Not measured" not in texts
+    assert svg_of_figures("All", "note", groups, [missing])
+
+
+def test_every_figure_of_the_first_chart_is_measured():
+    works = {one.work for one in Report.load(page.SOURCE).rows if one.is_measured}
+    assert {work for group in page.FIGURES for work in group.works.values()} <= works
 
 
 def test_every_peer_of_a_chart_is_measured():
