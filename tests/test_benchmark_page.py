@@ -9,7 +9,7 @@ import pytest
 
 from tests.benchmarks import page
 from tests.benchmarks.chart import Figures, svg, svg_of_figures
-from tests.benchmarks.figures import Bound, Goal, Row, alone, not_measured
+from tests.benchmarks.figures import Bound, Goal, Row, alone, not_measured, shown
 from tests.benchmarks.made_up import reported, row
 from tests.benchmarks.report import Report, table
 
@@ -24,6 +24,26 @@ def test_a_generated_file_is_that_of_the_report(name: str, content: str):
 def test_no_figure_is_typed_by_hand():
     for prose in (page.HEAD, page.RATIOS, page.APPENDIX):
         assert not re.search(r"\d", re.sub("QUICK=1|RESUME=1", "", prose))
+
+
+def test_the_figures_of_the_readme_are_those_of_the_report():
+    readme = " ".join((page.DOCS.parent / "README.md").read_text().split())
+    rows = {one.key: one for one in Report.load(page.SOURCE).rows}
+
+    def ours(work: str) -> str:
+        return next(shown(one.ours) for one in rows.values() if one.work == work and one.ours is not None)
+
+    def theirs(work: str, peer: str) -> str:
+        return shown(rows[work, peer].theirs or 0)
+
+    book, path = "order book of 50 levels a side", "publish to bytes received, {}, 100 per second: p50"
+    file, nats = ours(path.format("file")), ours(path.format("NATS"))
+    assert f"a client through a file in {file} ms, and through NATS in {nats} ms (medians). " in readme
+    floor = theirs(path.format("file"), "one poll of the client (floor)")
+    assert f"The poll of the client is {floor} ms of that. " in readme
+    assert f"serves {ours(book)} books of 50 levels a side per second. " in readme
+    fastapi, bytes_ = theirs(book, "FastAPI with pydantic"), theirs(book, "uvicorn with prebuilt bytes")
+    assert f"FastAPI with pydantic serves {fastapi}, and bytes that are prepared in advance {bytes_}." in readme
 
 
 def test_the_table_has_the_verdict_on_each_goal_and_the_rows_that_were_not_measured():
