@@ -13,13 +13,17 @@ from sphinx.util.logging import getLogger
 project = "market_index"
 author = "The market_index maintainers"
 release = metadata.version("market-index")
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 
 # Anchors of headings are those of code hosts, so that a link to one works in both places.
 myst_heading_anchors = 4
 highlight_language = "none"
 # An example ends with an empty line, because the test of the examples needs the end of its output.
 highlight_options = {"python": {"stripnl": True}}
+
+# Of an example with prompts, only what a reader types is copied, without the prompts.
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = f"market_index {release}"

@@ -7,22 +7,9 @@ from typing import Final
 
 import click
 
-from market_index import AssetId, Freshness, InvalidAssetId, InvalidFreshness
+from market_index import Freshness, InvalidFreshness
 from market_index.errors import safe_repr
 from market_index_cli.server.origins import read_host, read_origin
-
-
-class Asset(click.ParamType[AssetId]):
-    """The identifier of an asset."""
-
-    name = "asset"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> AssetId:
-        """Parse the identifier."""
-        try:
-            return value if isinstance(value, AssetId) else AssetId.parse(str(value))
-        except InvalidAssetId as error:
-            self.fail(str(error), param, ctx)
 
 
 class AsOf(click.ParamType[str]):
@@ -91,8 +78,8 @@ SPEED_HELP: Final = "How many times as fast as it was recorded FEED is replayed.
 LOOP_HELP: Final = "Replay FEED again after its end, without end."
 FEED: Final = click.argument("source", metavar="FEED")
 STORE: Final = click.argument("target", metavar="STORE")
-BASE: Final = click.argument("base", type=Asset(), metavar="BASE")
-QUOTE: Final = click.argument("quote", type=Asset(), metavar="QUOTE")
+BASE: Final = click.argument("base", metavar="BASE")
+QUOTE: Final = click.argument("quote", metavar="QUOTE")
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the JSON of the read API.")
 HISTORY: Final = click.option("--history", default=None, metavar="N", type=BLOCKS, help=HISTORY_HELP)
 REPLAY_SPEED: Final = click.option("--speed", default=None, metavar="N", type=SPEED, help=SPEED_HELP)

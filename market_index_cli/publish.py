@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 import click
-from attrs import define
+from attrs import define, field
 
-from market_index import Freshness
+from market_index import Freshness, Pair
 from market_index_cli.console import counted, loading_progress, log_plainly
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, NoOrderBook, feed_errors
 from market_index_cli.options import HISTORY, REPLAY_LOOP, REPLAY_SPEED, STORE, WAIT, AsOf
@@ -128,6 +128,8 @@ class _Publication:
     as_of: str | None
     published: int = 0
     retracted: int = 0
+    changes: int = 0
+    pairs: set[Pair] = field(factory=set)
     rejected_lines: int = 0
     rejected_books: int = 0
     has_as_of: bool = False
@@ -165,7 +167,18 @@ class _Publication:
             click.echo(str(error), err=True)
         self.published += receipt.published
         self.retracted += receipt.retracted
+        self.changes += bool(receipt.published or receipt.retracted)
+        self.pairs.update(receipt.pairs)
         return receipt
+
+    @property
+    def summary(self) -> str:
+        """What was published and retracted: the books, and if a pair got several of them, also pairs and changes."""
+        published = f"{counted(self.published, 'order book')} published"
+        if self.published > len(self.pairs):
+            books, pairs = counted(self.published, "order book"), counted(len(self.pairs), "pair")
+            published = f"{books} of {pairs} published in {counted(self.changes, 'change')}"
+        return f"{published}, {counted(self.retracted, 'pair')} retracted" if self.retracted else published
 
 
 def _publish_all(publication: _Publication, *, replace: bool) -> None:
@@ -207,9 +220,7 @@ def _publish(publication: _Publication) -> None:
         ended = True
     finally:
         if ended or publication.published or publication.retracted:
-            retracted = f", {counted(publication.retracted, 'pair')} retracted" if publication.retracted else ""
-            published = counted(publication.published, "order book")
-            click.echo(f"{store.target}: {published} published{retracted}, revision {receipt.revision}")
+            click.echo(f"{store.target}: {publication.summary}, revision {receipt.revision}")
 
 
 def _replace(publication: _Publication) -> None:

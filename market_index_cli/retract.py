@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
-from market_index import AssetId, Pair
+from market_index_cli.console import log_plainly
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, PairAbsent, feed_errors
+from market_index_cli.names import exact_pair, pair_of
 from market_index_cli.options import BASE, QUOTE, STORE, WAIT
-from market_index_feeds import open_store
+from market_index_cli.tokens import Display
+from market_index_feeds import open_feed, open_store
 
 
 @click.command(
@@ -20,10 +22,14 @@ Exit codes: 0 the pair was retracted, {EXIT_ABSENT} it is not in STORE, 2 wrong 
 @BASE
 @QUOTE
 @WAIT
-def retract(target: str, base: AssetId, quote: AssetId, *, wait: float) -> None:
-    """Retract the pair of BASE and QUOTE from STORE: the pair is no longer tracked."""
-    pair = Pair(base, quote)
+def retract(target: str, base: str, quote: str, *, wait: float) -> None:
+    """Retract the pair of BASE and QUOTE from STORE: the pair is no longer tracked.
+
+    BASE and QUOTE are identifiers, or names that only one pair of STORE has.
+    """
+    log_plainly()
     with feed_errors(), open_store(target, wait=wait, make=False) as store:
+        pair = exact_pair(base, quote) or pair_of(base, quote, open_feed(target).read(), Display())
         receipt = store.retract(pair)
     if not receipt.retracted:
         raise PairAbsent(f"Pair {pair} not found")

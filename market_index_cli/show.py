@@ -17,7 +17,7 @@ from market_index_cli import terminal
 from market_index_cli.console import loading_progress, log_plainly
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
 from market_index_cli.names import containing, exact_pair, pair_of, reject_absent
-from market_index_cli.options import FEED, JSON
+from market_index_cli.options import BASE, FEED, JSON, QUOTE
 from market_index_cli.tokens import TOKENS, Display
 from market_index_feeds import Feed, open_feed
 
@@ -63,8 +63,8 @@ Example:
 Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read.""",
 )
 @FEED
-@click.argument("base", metavar="BASE")
-@click.argument("quote", metavar="QUOTE")
+@BASE
+@QUOTE
 @click.option(
     "--depth",
     metavar="N",

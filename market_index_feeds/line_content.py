@@ -9,6 +9,7 @@ from typing import ClassVar, TypeAlias
 from attrs import frozen
 
 from market_index import Freshness, Pair
+from market_index_feeds.line_kind import LineKind
 from market_index_feeds.line_source import MAX_LINE_BYTES, Line, LineBatch
 from market_index_feeds.medium import Rejected, Unnamed, Update
 
@@ -36,6 +37,9 @@ Reported: TypeAlias = RejectedLine | Freshness
 
 class LineContent(ABC):
     """The content of the lines of one file or stream, and which part of it is visible."""
+
+    kind: ClassVar[LineKind]
+    """The kind of its lines."""
 
     commit: ClassVar[str]
     """The noun for a line that makes the lines before it visible."""

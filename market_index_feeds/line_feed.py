@@ -11,6 +11,7 @@ from typing import Final
 from attrs import evolve
 
 from market_index_feeds.line_content import LineContent, RejectedLine
+from market_index_feeds.line_kind import require_json, require_kind
 from market_index_feeds.line_source import LineBatch, LineSource
 from market_index_feeds.medium import Progress, Rejected, Source, Unnamed, Update
 
@@ -37,6 +38,8 @@ class LineFeedSource(Source):
         self._content = new_content()
         self._offset = 0
         self._is_blank = True
+        # Whether the first lines of the source were checked.
+        self._is_recognized = False
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Yield the whole content of each file, and the changes of each batch of appended lines."""
@@ -47,6 +50,7 @@ class LineFeedSource(Source):
                     is_loading = True
                     if not self._lines.is_stream:
                         self._content, self._offset, self._is_blank = self._new_content(), 0, True
+                self._recognize(batch)
                 if rejected := self._read(batch):
                     yield Update(rejected=rejected, is_loading=True)
                 if is_loading and progress is not None:
@@ -58,6 +62,18 @@ class LineFeedSource(Source):
                 is_loading = is_loading and not update.replaces_all
                 self._files += update.replaces_all
                 self._content.deliver()
+
+    def _recognize(self, batch: LineBatch) -> None:
+        """Raise `Unavailable` if the first lines are not of the kind of this source, or the file is a text.
+
+        A stream may begin with a line of text, and so may what is appended to an empty file: that line is rejected.
+        """
+        lines = [line.text for line in batch.lines if line.text and line.text.strip()]
+        if lines and not self._is_recognized:
+            if batch.size and not self._files:
+                require_json(self._content.kind, lines)
+            require_kind(self._content.kind, lines)
+            self._is_recognized = True
 
     def _read(self, batch: LineBatch) -> list[Rejected]:
         """Read the lines of a batch, unless they were read before, and return the rejected ones."""

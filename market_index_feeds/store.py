@@ -37,13 +37,15 @@ class Receipt:
     """What was written: the numbers of `published` books and `retracted` pairs, and the `revision` of the store.
 
     The revisions of a store increase. If nothing changed, `revision` is that of the last change. `kept` has the pairs
-    that `replace` left in the store, because it had neither to store nor to retract them.
+    that `replace` left in the store, because it had neither to store nor to retract them. `pairs` has the pairs whose
+    books were published; it is excluded from equality.
     """
 
     revision: int
     published: int = 0
     retracted: int = 0
     kept: frozenset[Pair] = field(default=frozenset(), repr=False)
+    pairs: frozenset[Pair] = field(default=frozenset(), repr=False, eq=False)
 
 
 class BooksRejected(StoreError):

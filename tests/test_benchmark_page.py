@@ -8,8 +8,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from tests.benchmarks import page
-from tests.benchmarks.chart import svg
-from tests.benchmarks.figures import Bound, Goal, Row, alone, not_measured
+from tests.benchmarks.chart import Figures, svg, svg_of_figures
+from tests.benchmarks.figures import Bound, Goal, Row, alone, not_measured, shown
 from tests.benchmarks.made_up import reported, row
 from tests.benchmarks.report import Report, table
 
@@ -24,6 +24,26 @@ def test_a_generated_file_is_that_of_the_report(name: str, content: str):
 def test_no_figure_is_typed_by_hand():
     for prose in (page.HEAD, page.RATIOS, page.APPENDIX):
         assert not re.search(r"\d", re.sub("QUICK=1|RESUME=1", "", prose))
+
+
+def test_the_figures_of_the_readme_are_those_of_the_report():
+    readme = " ".join((page.DOCS.parent / "README.md").read_text().split())
+    rows = {one.key: one for one in Report.load(page.SOURCE).rows}
+
+    def ours(work: str) -> str:
+        return next(shown(one.ours) for one in rows.values() if one.work == work and one.ours is not None)
+
+    def theirs(work: str, peer: str) -> str:
+        return shown(rows[work, peer].theirs or 0)
+
+    book, path = "order book of 50 levels a side", "publish to bytes received, {}, 100 per second: p50"
+    file, nats = ours(path.format("file")), ours(path.format("NATS"))
+    assert f"a client through a file in {file} ms, and through NATS in {nats} ms (medians). " in readme
+    floor = theirs(path.format("file"), "one poll of the client (floor)")
+    assert f"The poll of the client is {floor} ms of that. " in readme
+    assert f"serves {ours(book)} books of 50 levels a side per second. " in readme
+    fastapi, bytes_ = theirs(book, "FastAPI with pydantic"), theirs(book, "uvicorn with prebuilt bytes")
+    assert f"FastAPI with pydantic serves {fastapi}, and bytes that are prepared in advance {bytes_}." in readme
 
 
 def test_the_table_has_the_verdict_on_each_goal_and_the_rows_that_were_not_measured():
@@ -51,6 +71,29 @@ def test_a_chart_has_the_rows_of_its_peers_within_the_drawing():
     assert "prefers-color-scheme: dark" in (root.findtext(f"{SVG}style") or "")
     width = float(root.get("width") or 0)
     assert all(0 <= float(one.get(name, "0")) <= width for one in root.iter() for name in ("x", "x1", "x2"))
+
+
+def test_a_chart_of_figures_has_the_measured_works_of_each_group_on_its_own_scale():
+    groups = [
+        Figures("Rates", {"many < most": "a", "few": "b", "none": "absent"}),
+        Figures("Times", {"fast": "c"}),
+        Figures("Not measured", {"none": "absent"}),
+    ]
+    missing = not_measured(Row("absent", "/s"), "not installed")
+    rows = [alone("a", "/s", [400.0]), row("a", "msgspec"), alone("b", "/s", [100.0]), alone("c", "ms", [2.0]), missing]
+    root = ET.fromstring(svg_of_figures("All", "note", groups, rows))
+    assert root.findtext(f"{SVG}desc") == "many < most: 400 /s; few: 100 /s; fast: 2 ms"
+    bars = [float(one.get("width") or 0) for one in root.iter(f"{SVG}rect") if one.get("class") == "bar"]
+    assert bars == [bars[0], bars[0] / 4, bars[0]]
+    texts = [one.text for one in root.iter(f"{SVG}text")]
+    assert {"Rates", "Times", "few", "100 /s"} <= {*texts}
+    assert "Not measured" not in texts
+    assert svg_of_figures("All", "note", groups, [missing])
+
+
+def test_every_figure_of_the_first_chart_is_measured():
+    works = {one.work for one in Report.load(page.SOURCE).rows if one.is_measured}
+    assert {work for group in page.FIGURES for work in group.works.values()} <= works
 
 
 def test_every_peer_of_a_chart_is_measured():

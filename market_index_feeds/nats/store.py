@@ -104,8 +104,8 @@ class NatsStore(Store):
             deleted = stored | (keys & publisher.unacknowledged)
             batch = WriteBatch.of_records(records | dict.fromkeys(deleted))
             revision = run(self._freshness.update(batch, freshness)) or run(publisher.state()).last_sequence
-        published, retracted = batch.written & records.keys(), batch.written & stored
-        return self._receipt(batch, Receipt(revision, len(published), len(retracted)))
+        pairs, retracted = _written(books, batch), batch.written & stored
+        return self._receipt(batch, Receipt(revision, len(pairs), len(retracted), pairs=pairs))
 
     def _replace(self, books: list[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
         """Make these books the whole content of the bucket.
@@ -123,7 +123,8 @@ class NatsStore(Store):
             complete = created if retract is None else None
             revision = run(self._freshness.replace(batch, freshness, complete)) or last_sequence
         retracted = sum(key in stored and not stored[key].is_deletion for key in batch.written.intersection(deleted))
-        return self._receipt(batch, Receipt(revision, len(batch.written & records.keys()), retracted, kept))
+        pairs = _written(books, batch)
+        return self._receipt(batch, Receipt(revision, len(pairs), retracted, kept, pairs))
 
     def _changed(self, records: dict[str, Record], stored: dict[str, StoredKey]) -> dict[str, Record]:
         """Return the records that are not stored yet.
@@ -199,6 +200,11 @@ class NatsStore(Store):
 def _records(books: Iterable[OrderBook]) -> dict[str, Record]:
     """Return the records of the books by key. If a pair repeats, its last book wins."""
     return {record.key: record for record in map(record_of, books)}
+
+
+def _written(books: Iterable[OrderBook], batch: WriteBatch) -> frozenset[Pair]:
+    """Return the pairs whose books were written."""
+    return frozenset([book.pair for book in books if key_of(book.pair) in batch.written])
 
 
 def open_nats_store(target: str, *, wait: float, make: bool = True, opening: RetryTimeouts = OPENING) -> NatsStore:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator
 from market_index import Freshness, OrderBook, Pair
 from market_index.wire.internal import CommitLine
 from market_index_feeds.line_content import LineContent, RejectedLine, Reported
+from market_index_feeds.line_kind import BOOKS
 from market_index_feeds.line_source import LineBatch
 from market_index_feeds.medium import Unnamed, Update
 from market_index_feeds.ndjson.book_lines import Change, Content, contents_of
@@ -68,6 +69,7 @@ class Changes:
 class Commits(LineContent):
     """The visible and the pending changes of a file or stream."""
 
+    kind = BOOKS
     commit = "commit line"
     pending_record = "line"
 

@@ -36,6 +36,7 @@ from market_index import Freshness, InvalidOrderBook, MarketIndexError, Order, P
 from market_index.errors import safe_repr
 from market_index.tables import WideTable
 from market_index_feeds.line_content import LineContent, RejectedLine, Reported, lines_of
+from market_index_feeds.line_kind import EVENTS
 from market_index_feeds.line_source import LineBatch
 from market_index_feeds.medium import Update
 from market_index_feeds.orders.events import (
@@ -145,6 +146,7 @@ class _PendingEvents:
 class Blocks(LineContent):
     """The states of the orders in one file or stream: the visible one, and those of the retained blocks."""
 
+    kind = EVENTS
     commit = "block"
     pending_record = "event"
 

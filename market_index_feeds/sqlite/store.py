@@ -134,7 +134,8 @@ class SqliteStore(Store):
             change.put(fitting | dict.fromkeys(map(str, stored)))
             outdated = _outdated(change, self._outdated.difference([book.pair for book in books]).union(rejected))
         self._outdated = outdated
-        return self._receipt(Receipt(change.revision, len(fitting), len(stored)), rejected)
+        pairs = frozenset([book.pair for book in books]) - rejected
+        return self._receipt(Receipt(change.revision, len(fitting), len(stored), pairs=pairs), rejected)
 
     def _replace(self, books: list[OrderBook], retract: frozenset[Pair] | None, freshness: Freshness) -> Receipt:
         """Make these books the content of the store, in one change."""
@@ -158,7 +159,8 @@ class SqliteStore(Store):
         self._outdated = outdated
         if self._expected_position is None or self._expected_position.revision != revision:
             self._expected_position = self._own_position
-        return self._receipt(Receipt(revision, len(changed), dropped, kept), rejected)
+        pairs = frozenset([book.pair for book in books if str(book.pair) in changed])
+        return self._receipt(Receipt(revision, len(changed), dropped, kept, pairs), rejected)
 
     def _receipt(self, receipt: Receipt, rejected: Collection[Pair]) -> Receipt:
         """Return the receipt. Raises `BooksRejected` with it if the books of some pairs were too large."""

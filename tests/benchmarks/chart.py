@@ -1,9 +1,9 @@
-"""Draws ratios as an SVG that follows the light or dark scheme of the reader."""
+"""Draws figures and ratios as SVG that follow the light or dark scheme of the reader."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final
 
@@ -19,6 +19,9 @@ PLOT_WIDTH: Final = 330
 VALUE_WIDTH: Final = 70
 TOP: Final = 56
 BOTTOM: Final = 20
+GROUP_HEIGHT: Final = 40
+FIGURE_HEIGHT: Final = 24
+FIGURE_WIDTH: Final = 230
 CHARACTER_WIDTH: Final = 7.8
 """The maximum width of labels; fonts differ."""
 
@@ -27,6 +30,7 @@ STYLE: Final = """\
   text { font: 14px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #1f2328; }
   .page { fill: #ffffff; }
   .title { font-size: 16px; font-weight: 600; }
+  .group { font-weight: 600; }
   .muted { fill: #59636e; font-size: 12px; }
   .grid { stroke: #d1d9e0; }
   .bar { fill: #0969da; }
@@ -76,6 +80,27 @@ class Chart:
         return [10.0**power for power in range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)]
 
 
+@frozen
+class Figures:
+    """Figures of one unit, with an axis of their own from 0 to the greatest.
+
+    Args:
+        title: What is measured, with the unit.
+        works: The labels of the bars, in their order, each with its work.
+    """
+
+    title: str
+    works: Mapping[str, str]
+
+    def bars(self, rows: Iterable[Row]) -> list[tuple[str, Row, float]]:
+        """Return the labels of the measured works, each with the first row of its work, and its median of ours."""
+        found: dict[str, Row] = {}
+        for row in rows:
+            found.setdefault(row.work, row)
+        named = [(label, found[work]) for label, work in self.works.items() if work in found]
+        return [(label, row, row.ours) for label, row in named if row.ours is not None]
+
+
 def speed(ratio: Spread, row: Row) -> Spread:
     """Return the ratio of speeds: the inverse of the ratio of times."""
     if row.more_is_better:
@@ -94,17 +119,8 @@ def svg(chart: Chart, rows: Iterable[Row]) -> str:
         low, high, value = (one if chart.is_share else math.log(one) for one in (marks[0], marks[-1], value))
         return left + PLOT_WIDTH * (value - low) / (high - low)
 
-    size = f'viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" height="{height}"'
     description = "; ".join(f"{row.work}, against {row.peer}: {shown(one.median)}" for row, one in bars)
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title description">',
-        f'<title id="title">{chart.title}</title>',
-        f'<desc id="description">{escape(description)}</desc>',
-        f"<style>\n{STYLE}</style>",
-        f'<rect class="page" width="{width:.0f}" height="{height}"/>',
-        f'<text class="title" x="12" y="22">{chart.title}</text>',
-        f'<text class="muted" x="12" y="41">{chart.note}</text>',
-    ]
+    lines = head(chart.title, chart.note, description, width, height)
     for mark in marks:
         lines += [
             f'<line class="grid" x1="{x(mark):.1f}" x2="{x(mark):.1f}" y1="{TOP - 8}" y2="{height - BOTTOM}"/>',
@@ -123,3 +139,42 @@ def svg(chart: Chart, rows: Iterable[Row]) -> str:
             f'<text x="{max(x(one.high), base) + 8:.1f}" y="{y + 21}">{shown(one.median)}</text>',
         ]
     return "\n".join([*lines, "</svg>", ""])
+
+
+def svg_of_figures(title: str, note: str, groups: Sequence[Figures], rows: Iterable[Row]) -> str:
+    """Return the drawing of groups of figures: one bar for each work, with its figure and unit."""
+    rows = list(rows)
+    drawn = [(group, bars) for group in groups if (bars := group.bars(rows))]
+    left = 24 + CHARACTER_WIDTH * max((len(label) for _, bars in drawn for label, *_ in bars), default=0)
+    width = left + FIGURE_WIDTH + 2 * VALUE_WIDTH
+    height = TOP + sum(GROUP_HEIGHT + FIGURE_HEIGHT * len(bars) for _, bars in drawn) + BOTTOM
+    texts = [f"{label}: {shown(ours)} {row.unit}" for _, bars in drawn for label, row, ours in bars]
+    lines = head(title, note, "; ".join(texts), width, height)
+    y = TOP
+    for group, bars in drawn:
+        lines.append(f'<text class="group" x="12" y="{y + GROUP_HEIGHT - 12}">{group.title}</text>')
+        y += GROUP_HEIGHT
+        longest = max(ours for _, _, ours in bars)
+        for label, row, ours in bars:
+            end = FIGURE_WIDTH * ours / longest
+            lines += [
+                f'<text x="12" y="{y + 15}">{escape(label)}</text>',
+                f'<rect class="bar" x="{left:.1f}" y="{y + 1}" width="{max(end, 1):.1f}" height="18" rx="2"/>',
+                f'<text x="{left + end + 8:.1f}" y="{y + 15}">{shown(ours)} {row.unit}</text>',
+            ]
+            y += FIGURE_HEIGHT
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def head(title: str, note: str, description: str, width: float, height: float) -> list[str]:
+    """Return the first lines of a drawing."""
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title description">',
+        f'<title id="title">{title}</title>',
+        f'<desc id="description">{escape(description)}</desc>',
+        f"<style>\n{STYLE}</style>",
+        f'<rect class="page" width="{width:.0f}" height="{height:.0f}"/>',
+        f'<text class="title" x="12" y="22">{title}</text>',
+        f'<text class="muted" x="12" y="41">{note}</text>',
+    ]

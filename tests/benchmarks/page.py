@@ -8,12 +8,44 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks.chart import Chart, svg
+from tests.benchmarks.chart import Chart, Figures, svg, svg_of_figures
 from tests.benchmarks.figures import shown
 from tests.benchmarks.report import Report, table
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 SOURCE: Final = DOCS / "bench.json"
+
+FIGURES: Final = (
+    Figures(
+        "Requests per second, of one process on one core",
+        {
+            "an order book of 50 levels a side": "order book of 50 levels a side",
+            "an order book of 500 levels a side": "order book of 500 levels a side",
+            "the list of 10,000 pairs": "pair list of 10,000",
+            "the list of 10,000 pairs, unchanged (304)": "pair list of 10,000, 304",
+            "19 books to one list, 1,000 publishes a second": (
+                "19 books to one pair list of 10,000, 1,000 publishes per second"
+            ),
+        },
+    ),
+    Figures(
+        "Milliseconds from a publish until a polling client has the book",
+        {
+            "through a file, half of all": "publish to bytes received, file, 100 per second: p50",
+            "through a file, 99 of 100": "publish to bytes received, file, 100 per second: p99",
+            "through NATS, half of all": "publish to bytes received, NATS, 100 per second: p50",
+            "through NATS, 99 of 100": "publish to bytes received, NATS, 100 per second: p99",
+        },
+    ),
+    Figures(
+        "Microseconds to publish one book",
+        {
+            "into 100 pairs": "publish one book into 100 pairs",
+            "into 10,000 pairs": "publish one book into 10,000 pairs",
+            "into 100,000 pairs": "publish one book into 100,000 pairs",
+        },
+    ),
+)
 
 ALTERNATIVES: Final = Chart(
     "How many times as fast as an alternative",
@@ -49,6 +81,10 @@ HEAD: Final = """\
 `make bench` writes this page, and [all figures](benchmarks.md) with their spread, from docs/bench.json.
 
 ## In absolute figures
+"""
+
+FIRST_CHART: Final = """\
+![Requests per second, milliseconds to a client, and the cost of many pairs.](figures.svg)
 """
 
 RATIOS: Final = """\
@@ -104,7 +140,7 @@ def performance(report: Report) -> str:
         if row.headline and row.ours is not None:
             works.setdefault(row.work, f"{shown(row.ours)} {row.unit}")
     lines = [f"|{work}|{ours}|" for work, ours in works.items()]
-    return "\n".join([HEAD, f"{conditions(report)}\n", "|work|median|\n|---|---|", *lines, RATIOS])
+    return "\n".join([HEAD, f"{conditions(report)}\n", FIRST_CHART, "|work|median|\n|---|---|", *lines, RATIOS])
 
 
 def conditions(report: Report) -> str:
@@ -131,7 +167,8 @@ def section(report: Report, part: str) -> str:
 def pages(report: Report) -> dict[str, str]:
     """Return the generated files of docs/, by name."""
     drawn = {name: svg(chart, report.rows) for name, chart in CHARTS.items()}
-    return {"performance.md": performance(report), "benchmarks.md": benchmarks(report), **drawn}
+    figures = svg_of_figures("What a user gets", "medians; each group has its own scale", FIGURES, report.rows)
+    return {"performance.md": performance(report), "benchmarks.md": benchmarks(report), "figures.svg": figures, **drawn}
 
 
 def write(report: Report) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Final
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from market_index import ADA
 from market_index.wire import internal
 from market_index_feeds import open_feed, open_store
-from tests.command import invoke, line, running
+from tests.command import COMMAND, invoke, line, running
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, untrack
 from tests.service import Service
@@ -81,6 +82,28 @@ class TestPublish:
         done = invoke("publish", store, f"orders:{events}")
         assert done.returncode == 5
         assert f"{events}: ended while 1 event waited for a block" in done.stderr
+
+    def test_several_changes_of_a_pair_are_counted_with_their_pairs(self, store: Path, tmp_path: Path):
+        def as_of() -> str | None:
+            return open_feed(store).read().as_of
+
+        state = RESET + place("a", 1) + place("b", 2) + block("slot 1")
+        events = tmp_path / "state.ndjson"
+        events.write_bytes(state)
+        invoke("publish", store, f"orders:{events}")
+        with Popen([COMMAND, "publish", store, "orders:-"], stdin=PIPE, stdout=PIPE) as process:
+            assert process.stdin
+            assert process.stdout
+            # The first change writes only the book of pair 1, because that of pair 2 is stored already.
+            process.stdin.write(state)
+            for number in range(2, 4):
+                process.stdin.write(place("a", amount=number) + block(f"slot {number}"))
+                process.stdin.flush()
+                eventually(lambda number=number: as_of() == f"slot {number}")  # type: ignore[misc]  # a default has no type
+            process.stdin.write(block("slot 4"))
+            process.stdin.close()
+            summary = process.stdout.read().decode()
+        assert summary == f"{store}: 2 order books of 1 pair published in 2 changes, revision 4\n"
 
     def test_without_a_block_nothing_is_published(self, events: Path, store: Path):
         events.write_bytes(place("a") + block("slot 1"))

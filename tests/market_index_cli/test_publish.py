@@ -95,7 +95,9 @@ def test_lines_of_standard_input_are_published_as_they_arrive(store: Path):
         assert process.poll() is None
         process.stdin.write(line(2, 2).encode() + line(1, 3).encode())
         process.stdin.close()
-        assert process.stdout.read().decode() == f"{store}: 3 order books published, revision 2\n"
+        assert (
+            process.stdout.read().decode() == f"{store}: 3 order books of 2 pairs published in 2 changes, revision 2\n"
+        )
         assert process.wait(DEADLINE_SECONDS) == 0
     assert spots(open_feed(store).read()) == {1: "3", 2: "2"}
 

@@ -54,7 +54,7 @@ class TestCommitLines:
                 expected = ({1: str(number), 2: str(number)}, as_of, number)
                 eventually(lambda expected=expected: store.exists() and published(store) == expected)  # type: ignore[misc]  # a default has no type
             process.stdin.close()
-            assert process.stdout.read() == f"{store}: 6 order books published, revision 3\n"
+            assert process.stdout.read() == f"{store}: 6 order books of 2 pairs published in 3 changes, revision 3\n"
 
     def test_a_commit_line_without_a_time_is_published_now(self, store: Path, lines: Path):
         lines.write_text(line(1, 1) + commit("slot 1"))

@@ -143,7 +143,7 @@ class TestHealth:
             assert command.service.request("/healthz").json["error"] == "feed: has ended"
 
     @pytest.mark.parametrize(
-        "content", [b"", b"\n", b"nonsense\n", b'{"reset": true}\n{"block": "slot 1"}\n', BOOK[:9]]
+        "content", [b"", b"\n", b'{"base": "nonsense"}\n', b'nonsense\n{"base": "ADA"}\n', BOOK[:9]]
     )
     def test_a_file_without_a_valid_line_is_not_healthy_until_it_has_one(self, tmp_path: Path, content: bytes):
         path = tmp_path / "books.ndjson"
@@ -223,7 +223,7 @@ def test_a_signal_ends_a_server_whose_clients_do_not_read(tmp_path: Path):
 def test_a_signal_ends_a_server_that_loads(tmp_path: Path, number: signal.Signals):
     path = tmp_path / "large.ndjson"
     # Each of the lines is logged as rejected, which takes ten seconds: the signal comes long before the end.
-    path.write_bytes((b"x" * 99 + b"\n") * 200_000)
+    path.write_bytes((b"{" * 99 + b"\n") * 200_000)
     with running(tmp_path, path, "--port", 0) as command:
         eventually(lambda: "line 1 rejected" in command.stderr)
         assert command.end(number) == 0

@@ -74,6 +74,7 @@ class TestPublishing:
         receipts.append(store.publish(book(1, 7)))
         eventually(lambda: spots(live) == {1: "7", 2: "2.5", 3: "3", 4: "4"})
         assert [(one.published, one.retracted) for one in receipts] == [(2, 0), (0, 1), (1, 0)]
+        assert [one.pairs for one in receipts] == [{pair(2), pair(4)}, set(), {pair(1)}]
         revisions = [before, *(one.revision for one in receipts)]
         assert revisions == sorted(set(revisions))
         eventually(lambda: feed.revision == store.revision == revisions[-1])
@@ -225,6 +226,7 @@ class TestLargeBooks:
         receipt = raised.value.receipt
         assert (raised.value.limit, raised.value.can_retry) == ("10000 bytes of JSON", False)
         assert (raised.value.pairs, receipt.published, receipt.retracted) == ((pair(1),), 1, 1)
+        assert receipt.pairs == {pair(2)}
         assert receipt.revision == store.revision
         assert spots(read(medium)) == {1: "1", 2: "9"}
 
@@ -245,6 +247,7 @@ class TestLargeBooks:
         assert set(raised.value.pairs) == {pair(1), pair(7)}
         assert "and those of 1 others" in str(raised.value)
         assert (raised.value.receipt.published, raised.value.receipt.retracted) == (1, 1)
+        assert raised.value.receipt.pairs == {pair(3)}
         assert spots(read(medium)) == {1: "1", 3: "3"}
 
     def test_a_store_that_lacks_the_book_of_a_new_pair_is_not_complete(self, store: Store, medium: Medium):
@@ -295,6 +298,7 @@ class TestReplacing:
     def test_pairs_that_are_not_named_are_retracted(self, store: Store, feed: Feed, live: LiveIndex):
         receipt = store.replace([book(3, 3), book(2, 9), book(5, 5)])
         assert (receipt.published, receipt.retracted) == (2, 1)
+        assert receipt.pairs == {pair(2), pair(5)}
         eventually(lambda: spots(live) == {2: "9", 3: "3", 5: "5"})
         assert feed.books == 5, "an equal book must not be read again"
 

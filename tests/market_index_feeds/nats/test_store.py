@@ -117,6 +117,7 @@ class TestLimits:
             with pytest.raises(BooksRejected) as raised:
                 store.replace([book(2, 3), large], as_of="slot 1")
             assert (raised.value.pairs, raised.value.receipt) == ((pair(1),), Receipt(4, published=1))
+            assert raised.value.receipt.pairs == {pair(2)}
             store.publish(book(2, 2))
             assert spots(open_feed(bucket).read()) == {2: "2"}
 
