@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import re
 import ssl
+import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from contextlib import closing, suppress
+from gzip import BadGzipFile, GzipFile
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from importlib.metadata import version
 from queue import SimpleQueue
 from socket import SHUT_RDWR, socket
 from threading import Event, Thread
@@ -37,7 +40,13 @@ MAX_IN_FLIGHT: Final = 8
 SLICE_SECONDS: Final = 0.1
 """The maximum delay until a deadline, or the close of the feed, is noticed."""
 
+USER_AGENT: Final = f"market-index/{version('market-index')}"
+"""The `User-Agent` of all requests."""
+
 _PIECE_BYTES: Final = 64 * 1024
+_OVERLOADED: Final = {429, 503}
+# The number of seconds of a Retry-After (RFC 9110). A date is ignored: it depends on two clocks.
+_IS_DELAY: Final = re.compile(r"\d+", re.ASCII).fullmatch
 # http.client accepts no other one.
 _IS_HOST: Final = re.compile(r"[^\x00-\x20\x7f]+").fullmatch
 # A longer or malformed tag is ignored: it would take memory for each pair, or break the next request.
@@ -49,7 +58,15 @@ class NotFound(Unavailable):
 
 
 class TooLarge(Unavailable):
-    """The body of a response has more bytes than its limit."""
+    """The body of a response, decompressed, has more bytes than its limit."""
+
+
+class Overloaded(Unavailable):
+    """The service responds with 429 or 503. `retry_seconds` is its `Retry-After`, 0 if it sent none."""
+
+    def __init__(self, reason: str, retry_seconds: float) -> None:
+        super().__init__(reason)
+        self.retry_seconds = retry_seconds
 
 
 @frozen
@@ -178,7 +195,9 @@ class Exchange:
     def _send(self, connection: HTTPConnection) -> Outcome:
         self._socket = connection.sock
         self._require_active()
-        headers = {"If-None-Match": self.request.etag} if self.request.etag else {}
+        headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip"}
+        if self.request.etag:
+            headers["If-None-Match"] = self.request.etag
         if self.request.wait_seconds:
             headers["Prefer"] = f"wait={self.request.wait_seconds}"
         connection.request("GET", self.request.target, headers=headers)
@@ -263,21 +282,40 @@ class ServiceClient:
 
 def _read(response: HTTPResponse, request: ServiceRequest) -> Outcome:
     """Return the outcome of a request. Raises `Unavailable` if the connection cannot be used again."""
-    body = bytearray()
-    # Small pieces: neither an announced length nor many tiny chunks decide how much memory is allocated.
-    while piece := response.read1(_PIECE_BYTES):
-        body += piece
-        if len(body) > request.max_bytes:
-            raise TooLarge(f"response to {request.target} must have at most {request.max_bytes} bytes, got more")
+    try:
+        body = _read_body(response, request)
+    except (BadGzipFile, EOFError, zlib.error) as error:
+        raise Unavailable(f"response to {request.target} is not valid gzip: {error}") from None
     if response.length:
         raise Unavailable(f"response to {request.target} was cut off {response.length} bytes before its end")
     if response.status in {200, 304 if request.etag else 200}:
-        content, tag = (None, request.etag) if response.status == 304 else (bytes(body), response.getheader("ETag", ""))
+        content, tag = (None, request.etag) if response.status == 304 else (body, response.getheader("ETag", ""))
         has_waited = "preference-applied" in response.headers
         return ServiceResponse(content, tag if _IS_ETAG(tag) else "", freshness_in(response.headers), has_waited)
-    kind = NotFound if response.status == 404 else Unavailable
     text = safe_repr(str(body, "utf-8", "replace"))
-    return kind(f"response to {request.target} has status {response.status}: {text}")
+    reason = f"response to {request.target} has status {response.status}: {text}"
+    if response.status in _OVERLOADED:
+        delay = response.getheader("Retry-After", "")
+        return Overloaded(reason, float(delay) if _IS_DELAY(delay) else 0)
+    return NotFound(reason) if response.status == 404 else Unavailable(reason)
+
+
+def _read_body(response: HTTPResponse, request: ServiceRequest) -> bytes:
+    """Return the whole body, decompressed. Raises `TooLarge`."""
+    coding = response.getheader("Content-Encoding", "identity").lower()
+    if coding not in {"identity", "gzip"}:
+        raise Unavailable(
+            f"response to {request.target} must be compressed with gzip or not at all, got {safe_repr(coding)}"
+        )
+    content = GzipFile(fileobj=response) if coding == "gzip" else response
+    body = bytearray()
+    # Small pieces: neither an announced length, nor many tiny chunks, nor the ratio of a compression decide how much
+    # memory is allocated.
+    while piece := content.read1(_PIECE_BYTES):
+        body += piece
+        if len(body) > request.max_bytes:
+            raise TooLarge(f"response to {request.target} must have at most {request.max_bytes} bytes, got more")
+    return bytes(body)
 
 
 def _as_unavailable(error: Exception) -> Exception:

@@ -29,6 +29,9 @@ class PollingLimits:
     round_seconds: float = 60.0
     """Timeout of a round. If some pairs were not requested until then, the next round starts with them."""
 
+    retry_seconds: float = 60.0
+    """The longest pause that a service can ask for with `Retry-After`."""
+
     exchange_seconds: float = 20.0
     """Timeout of a whole exchange: the look-up of the host, the connection, the request, a wait for a change, and the
     response."""
@@ -40,7 +43,7 @@ class PollingLimits:
     """How many pairs a service may list."""
 
     list_bytes: int = 8 * 1024 * 1024
-    """The maximum size of a pair list."""
+    """The maximum size of a pair list, decompressed."""
 
     book_bytes: int = wire.MAX_ORDER_BOOK_BYTES
-    """The maximum size of an order book."""
+    """The maximum size of an order book, decompressed."""

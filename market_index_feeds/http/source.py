@@ -11,6 +11,9 @@ Theory of operation
 
     Requests wait only while all books are valid and have entity tags. If a service does not let them wait, or fails
     such a request, it is only polled for some time.
+
+    An overloaded service (429, 503) can ask for a pause with `Retry-After`. It ends the round, and delays the next one.
+    The first round is not delayed: a caller asks for it, and gets an error.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from market_index_feeds.http.client import (
     BaseUrl,
     NotFound,
     Outcome,
+    Overloaded,
     ServiceClient,
     ServiceRequest,
     ServiceResponse,
@@ -76,6 +80,8 @@ class HttpSource(Source):
         self._was_whole = False
         # The monotonic time from which on requests may wait.
         self._waits_from = -inf
+        # The monotonic time before which no further request is sent.
+        self._resumes_at = -inf
 
     def updates(self, stop: Event, progress: Progress | None) -> Generator[Update, None, None]:
         """Yield the whole content after each round that found a change, and after each change in between."""
@@ -99,21 +105,25 @@ class HttpSource(Source):
         self, client: ServiceClient, waits: Waits, stop: Event, progress: Progress | None
     ) -> Generator[Update, None, None]:
         """Request the pair list once, and all books unless requests wait for them and nothing was published."""
+        is_first = None not in self._etags
+        pause, self._resumes_at = max(self._resumes_at - monotonic(), 0), -inf
+        if not is_first and stop.wait(pause):
+            return
         listed = self._request_list(client, progress)
         if listed.body is None and listed.freshness == self._freshness and waits.include(self._pairs):
             yield Update()
             return
         pairs = self._listed(listed)
-        is_first = None not in self._etags
         until = inf if is_first else monotonic() + self._limits.round_seconds
         order = deque(pairs)
         order.rotate(-self._first)
         read = _Round(listed.freshness)
         read.etags[None] = listed.etag
-        requests = map(self._book_request, takewhile(lambda _: monotonic() < until, order))
+        requests = map(self._book_request, takewhile(lambda _: self._resumes_at <= monotonic() < until, order))
         with closing(client.get_all(requests, progress)) as outcomes:
             for pair, outcome in zip(order, outcomes, strict=False):  # the timeout may end the outcomes
                 read.add(pair, outcome)
+                self._note_pause(outcome)
                 if stop.is_set():
                     return
                 if is_first and read.problem is not None:
@@ -160,6 +170,7 @@ class HttpSource(Source):
         if isinstance(outcome, NotFound) and content is not None:
             return True  # the pair was probably retracted
         if isinstance(outcome, Unavailable) or not (outcome.has_waited or outcome.body):
+            self._note_pause(outcome)
             self._waits_from = monotonic() + self._limits.without_waits_seconds
             return isinstance(outcome, Unavailable)
         if content is not None:
@@ -169,6 +180,12 @@ class HttpSource(Source):
             return True
         read.etags[None] = outcome.etag  # only prices in the list have changed
         return False
+
+    def _note_pause(self, outcome: Outcome) -> None:
+        """Note how long the service asks for a pause."""
+        if isinstance(outcome, Overloaded):
+            seconds = min(outcome.retry_seconds, self._limits.retry_seconds)
+            self._resumes_at = max(self._resumes_at, monotonic() + seconds)
 
     def _update(self, read: _Round, pairs: tuple[Pair, ...]) -> Generator[Update, None, None]:
         """Yield an update with the outcomes of requests.
@@ -224,6 +241,9 @@ class HttpSource(Source):
             return client.get(self._list_request(), progress)
         except NotFound as error:
             raise Unavailable(f"there is no pair list below this URL: {error}") from None
+        except Overloaded as error:
+            self._note_pause(error)
+            raise
 
     def _listed(self, response: ServiceResponse) -> tuple[Pair, ...]:
         """Return the pairs of a response, which are the last ones if it is unchanged."""

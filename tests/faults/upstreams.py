@@ -92,6 +92,14 @@ def speaks_to_terminals(connection: socket.socket, _: bytes, __: Event) -> None:
     connection.sendall(b"\x1b]0;owned\x07\x1b[2J\x1b[31mall is well\r\n")
 
 
+def names_without_end(connection: socket.socket, _: bytes, done: Event) -> None:
+    """Send a gzip body whose header has a file name without end."""
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\nContent-Encoding: gzip\r\n\r\n")
+    connection.sendall(b"\x1f\x8b\x08\x08" + bytes(6))
+    while not done.is_set():
+        connection.sendall(b"x" * 1000)
+
+
 def lists_and_stalls(connection: socket.socket, request: bytes, done: Event) -> None:
     """Serve the pair list, and never respond to other requests."""
     if b"pair-list" in request:
@@ -101,7 +109,16 @@ def lists_and_stalls(connection: socket.socket, request: bytes, done: Event) -> 
 
 ATTACKS: Final[dict[str, Answer]] = {
     answer.__name__: answer
-    for answer in (continues, floods, drips_head, drips_body, lists_a_million, speaks_to_terminals, lists_and_stalls)
+    for answer in (
+        continues,
+        floods,
+        drips_head,
+        drips_body,
+        lists_a_million,
+        speaks_to_terminals,
+        names_without_end,
+        lists_and_stalls,
+    )
 }
 
 

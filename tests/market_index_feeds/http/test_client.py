@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import socket
 import ssl
@@ -9,6 +10,7 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from threading import Barrier, Event
@@ -68,6 +70,29 @@ def look_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Event, Event]]:
     found.set()
 
 
+def compressed(body: bytes) -> bytes:
+    """Return the bytes of a compressed response."""
+    return upstreams.answered(gzip.compress(body), more=b"Content-Encoding: gzip\r\n")
+
+
+def compressed_in_chunks(body: bytes) -> bytes:
+    """Return the bytes of a compressed response in two chunks."""
+    content = gzip.compress(body)
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in (content[:20], content[20:], b""))
+    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n" + chunks
+
+
+def read_service(content: bytes, coding: bytes) -> MarketIndex:
+    """Read a service with one book, whose pair list has this content in this coding."""
+
+    def answer(connection: socket.socket, request: bytes, _: Event) -> None:
+        listed = upstreams.answered(content, more=b"Content-Encoding: %b\r\n" % coding)
+        connection.sendall(listed if b"pair-list" in request else upstreams.answered(upstreams.BOOK))
+
+    with upstreams.upstream(answer) as url:
+        return open_feed(url).read()
+
+
 class TestDeadline:
     @pytest.mark.parametrize(
         "answer",
@@ -76,6 +101,7 @@ class TestDeadline:
             upstreams.floods,
             upstreams.drips_head,
             upstreams.drips_body,
+            upstreams.names_without_end,
             upstreams.lists_and_stalls,
         ],
     )
@@ -156,6 +182,74 @@ class TestSize:
                 tracemalloc.stop()
 
 
+class TestCompression:
+    @pytest.mark.parametrize(
+        "content",
+        [
+            gzip.compress(upstreams.LIST),
+            gzip.compress(upstreams.LIST[:9]) + gzip.compress(upstreams.LIST[9:]),
+        ],
+        ids=["one member", "two members"],
+    )
+    @pytest.mark.parametrize("coding", [b"gzip", b"GZIP"])
+    def test_a_compressed_body_is_decompressed(self, content: bytes, coding: bytes):
+        assert spots(read_service(content, coding)) == {1: "1"}
+
+    def test_a_body_may_state_that_it_is_not_compressed(self):
+        assert spots(read_service(upstreams.LIST, b"identity")) == {1: "1"}
+
+    def test_a_compressed_error_is_shown(self):
+        text = upstreams.answered(gzip.compress(b"not now"), b"500 No", b"Content-Encoding: gzip\r\n")
+        with answering_in_bytes(text) as url, pytest.raises(FeedError, match="has status 500: 'not now'"):
+            open_feed(url).read()
+
+    @pytest.mark.parametrize(
+        ("content", "coding", "reason"),
+        [
+            (b"{}", b"gzip", r"is not valid gzip: Not a gzipped file \(b'{}'\)"),
+            (gzip.compress(upstreams.LIST)[:-9], b"gzip", "is not valid gzip: Compressed file ended before"),
+            (gzip.compress(b"")[:10] + b"\xff" * 9, b"gzip", "is not valid gzip: Error -3"),
+            (gzip.compress(upstreams.LIST) + b"more", b"gzip", "is not valid gzip: Not a gzipped file"),
+            (b"{}", b"br", "must be compressed with gzip or not at all, got 'br'"),
+            (b"{}", b"gzip, gzip", "must be compressed with gzip or not at all, got 'gzip, gzip'"),
+        ],
+        ids=["no gzip", "cut off", "no deflate", "more", "another coding", "two codings"],
+    )
+    def test_an_invalid_compression_is_one_clear_error(self, content: bytes, coding: bytes, reason: str):
+        with pytest.raises(FeedError, match=f"response to {LIST} {reason}"):
+            read_service(content, coding)
+
+    def test_a_small_body_that_expands_beyond_the_limit_takes_no_more_memory_than_the_limit(self):
+        bomb = gzip.compress(b" " * 100_000_000)
+        limit = 1_000_000
+        assert len(bomb) < limit
+        text = upstreams.answered(bomb, more=b"Content-Encoding: gzip\r\n")
+        with upstreams.upstream(lambda connection, _, __: connection.sendall(text)) as url:
+            feed = polled(url, list_bytes=limit)
+            tracemalloc.start()
+            try:
+                with pytest.raises(FeedError, match=f"must have at most {limit} bytes, got more"):
+                    feed.start(LiveIndex())
+                assert tracemalloc.get_traced_memory()[1] < 3 * limit
+            finally:
+                tracemalloc.stop()
+
+
+class TestRequests:
+    def test_a_request_names_the_program_and_the_compression_that_it_accepts(self):
+        asked: list[bytes] = []
+
+        def lists_none(connection: socket.socket, request: bytes, _: Event) -> None:
+            asked.append(request)
+            connection.sendall(upstreams.answered(b'{"pairs":[]}'))
+
+        with upstreams.upstream(lists_none) as url:
+            open_feed(url).read()
+        (request,) = asked
+        assert request.count(b"\r\nUser-Agent: market-index/%b\r\n" % version("market-index").encode()) == 1
+        assert re.findall(rb"\r\nAccept-Encoding: (.*)\r\n", request) == [b"gzip"]
+
+
 class TestClosing:
     @pytest.mark.parametrize("answer", [upstreams.continues, upstreams.drips_body])
     def test_closing_ends_a_response_and_its_thread(self, answer: upstreams.Answer):
@@ -231,13 +325,14 @@ class TestClosing:
 
 
 class TestConnections:
-    def test_a_connection_is_used_for_many_requests(self, live: LiveIndex):
+    @pytest.mark.parametrize("framed", [upstreams.answered, compressed, compressed_in_chunks])
+    def test_a_connection_is_used_for_many_requests(self, framed: Callable[[bytes], bytes], live: LiveIndex):
         connections: list[socket.socket] = []
 
         def answers(connection: socket.socket, request: bytes, _: Event) -> None:
             connections.append(connection)
             while request:
-                connection.sendall(upstreams.answered(upstreams.LIST if b"pair-list" in request else upstreams.BOOK))
+                connection.sendall(framed(upstreams.LIST if b"pair-list" in request else upstreams.BOOK))
                 request = connection.recv(4096)
 
         with upstreams.upstream(answers) as url, polled(url) as feed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -277,13 +276,24 @@ def test_an_invalid_pair_list_is_one_clear_error(answer: Response, reason: str, 
     assert str(refused.value) == f"http://127.0.0.1:{one.port} cannot be read: {reason}"
 
 
-def test_a_compressed_response_is_not_inflated(live: LiveIndex):
-    compressed = Response(gzip.compress(b'{"pairs":[]}'), headers={"Content-Encoding": "gzip"})
-    with (
-        served(answering({LIST: compressed})) as one,
-        pytest.raises(FeedError, match="invalid pair list: must be UTF-8"),
-    ):
-        open_feed(f"http://127.0.0.1:{one.port}").start(live)
+def test_a_service_sends_compressed_bodies_and_their_entity_tags_are_revalidated(live: LiveIndex):
+    app = create_app(LiveIndex(book(number, number) for number in range(1, 41)))
+    sent: list[tuple[int, bytes | None]] = []
+
+    async def recording(scope: Any, receive: Any, send: Any) -> None:
+        async def record(message: Any) -> None:
+            if message["type"] == "http.response.start" and scope.get("path") == LIST:
+                sent.append((message["status"], dict(message["headers"]).get(b"content-encoding")))
+            await send(message)
+
+        await app(scope, receive, record)
+
+    with served(recording) as one, polled(f"http://127.0.0.1:{one.port}", waiting_pairs=0) as feed:
+        feed.start(live)
+        assert len(live.current) == 40
+        eventually(lambda: len(sent) > 2)
+    assert sent[0] == (200, b"gzip")
+    assert {status for status, _ in sent[1:]} == {304}
 
 
 def test_a_failed_request_of_one_pair_affects_no_other_pair(
