@@ -143,6 +143,40 @@ for (const text of ["1e3", "1.0", "null"]) {
     ]
 
 
+SOURCE_TEXT_PRINTED = """
+import { parse } from "./source.mjs";
+const response = await fetch(`${process.argv[2]}/trading-view/order-book?${new URLSearchParams({
+  base: process.argv[3], quote: process.argv[4] })}`);
+const plain = (_, value) => (typeof value === "bigint" ? `${value}n` : value);
+console.log(JSON.stringify(parse(await response.text()), plain));
+"""
+
+
+def test_the_source_text_of_numbers_gives_exact_amounts(folder: Path, service: Service):
+    (folder / "program.mjs").write_text(SOURCE_TEXT_PRINTED)
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    options = ["--harmony-json-parse-with-source"] if int(version[1:].split(".")[0]) < 21 else []
+    command = ["node", *options, "program.mjs", f"http://127.0.0.1:{service.port}", str(SNEK), "ADA"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    book = json.loads(done.stdout)
+    assert (book["bids"], book["asks"]) == (as_printed(EXACT.bids), as_printed(EXACT.asks))
+
+
+def test_an_engine_without_the_source_text_raises_instead_of_rounding(folder: Path, service: Service):
+    program = """
+import { parse } from "./source.mjs";
+const parseAsBefore = JSON.parse;
+JSON.parse = (text, reviver) => parseAsBefore(text, (key, value) => reviver(key, value));
+try {
+  console.log(parse('{"accumulated_liquidity":9007199254740993}'));
+} catch (error) {
+  console.log(error.name);
+}
+"""
+    assert node(folder, program, service) == "TypeError\n"
+
+
 def test_an_unchanged_book_is_the_cached_object(folder: Path, service: Service):
     program = """
 import { Reader } from "./market-index.mjs";
