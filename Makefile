@@ -6,7 +6,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve browser test test-all test-faults test-matrix fuzz search soak nightly mutants check docs wheel openapi bench clean
+.PHONY: help serve browser test test-all test-faults test-matrix fuzz search soak nightly mutants check docs wheel release openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -117,6 +117,9 @@ docs: .venv/docs.installed ## build the documentation site, build/site/index.htm
 
 wheel: .venv/check.installed ## build the wheel, install it in new environments, and use it there
 	$(BIN)/python tests/wheel/use_the_wheel.py
+
+release: .venv/check.installed browser ## build sdist and wheel into dist/, and check them: contents, use on the oldest and newest Python, tests of the sdist (PYTEST='-k prices' selects some)
+	$(BIN)/python tests/wheel/use_the_wheel.py dist
 
 openapi: .venv/check.installed ## generate the /openapi.json of the server from docs/openapi.yaml
 	$(BIN)/python -m tests.openapi

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib.metadata import metadata, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.architecture.rules import SIBLINGS
 
@@ -51,3 +55,33 @@ def test_a_module_names_the_extra_that_it_requires(module: str, missing: str, ex
     assert done.returncode == 1
     message = f"{module} needs {missing}, which comes with its extra: pip install 'market-index[{extra}]'"
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"
+
+
+def licence_of(package: str) -> str:
+    """Return what the metadata of an installed package say about its licence."""
+    fields = metadata(package)
+    names = ("License-Expression", "License", "Classifier")
+    return " ".join(value for name in names for value in fields.get_all(name, []))
+
+
+def needed_by(requirement: Requirement, found: dict[str, Requirement]) -> dict[str, Requirement]:
+    """Add to the found packages those that the requirement needs on this Python, by name."""
+    for one in map(Requirement, requires(requirement.name) or []):
+        extras = requirement.extras or {""}
+        name = canonicalize_name(one.name)
+        is_needed = one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in extras)
+        if is_needed and (name not in found or one.extras):
+            found[name] = one
+            needed_by(one, found)
+    return found
+
+
+def test_the_licence_of_each_run_time_dependency_is_listed():
+    rows = re.findall(
+        r"^\| ([\w-]+) \| .* \| ([\w.-]+(?: OR [\w.-]+)*) \|$", (ROOT / "docs/index.md").read_text(), re.MULTILINE
+    )
+    listed = dict(rows)
+    needed = needed_by(Requirement("market-index[server,nats,hypothesis]"), {}).keys() - {"market-index"}
+    assert needed <= listed.keys()
+    wrong = [name for name in needed if re.split("[- ]", listed[name])[0] not in licence_of(name)]
+    assert wrong == []

@@ -1,19 +1,25 @@
 """Builds the wheel, installs it in new environments without extras and with each extra, and uses it there.
 
-Run by `make wheel`. Exits with an error at the first unexpected result.
+Run by `make wheel`. `make release` runs it with a folder for the files of a release: the sdist, and the wheel built
+from it. Their contents and metadata are checked, the wheel is used with the oldest and the newest Python that are
+installed, and the sdist runs its own tests. Exits with an error at the first unexpected result.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
-import venv
+import tomllib
+from email.parser import HeaderParser
 from pathlib import Path
 from urllib.request import urlopen
+from zipfile import ZipFile
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -24,6 +30,8 @@ from tests.waiting import DEADLINE_SECONDS  # noqa: E402  # likewise
 SAMPLE = ROOT / "samples" / "order-books.ndjson"
 BOOK = json.loads(SAMPLE.read_text().splitlines()[0])
 PAIR = (BOOK["base"], BOOK["quote"])
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PACKAGES = ("market_index", "market_index_cli", "market_index_feeds", "market_index_http")
 WEB_STACK = {"anyio", "h11", "httptools", "starlette", "uvicorn", "uvloop"}
 
 
@@ -53,23 +61,103 @@ def expect(found: object, wanted: object, claim: str) -> None:
 
 
 def environment(home: Path, requirement: str) -> Path:
-    venv.create(home, with_pip=True)
+    """Install the requirement in a new environment. The folder above its own has the Python to use."""
+    call(home.parent / "python", "-m", "venv", home)
     call(home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement)
     return home / "bin"
 
 
-def main() -> None:
+def main(release: str = "") -> None:
     with tempfile.TemporaryDirectory() as folder:
         there = Path(folder)
-        call(sys.executable, "-m", "build", "--wheel", "--outdir", there, ROOT)
-        (wheel,) = there.glob("*.whl")
-        store = there / "market.db"
-        without_extras(there / "base", wheel, store)
-        with_hypothesis(there / "hypothesis", wheel)
-        with_nats(there / "nats", wheel, there)
-        with_http(there / "http", wheel)
-        with_cli(there / "cli", wheel, store)
-        with_server(there / "server", wheel, store, there / "errors")
+        if not release:
+            call(sys.executable, "-m", "build", "--wheel", "--outdir", there, ROOT)
+            (wheel,) = there.glob("*.whl")
+            use(wheel, there / "used", sys.executable)
+            return
+        # Without options the wheel is built from the sdist.
+        call(sys.executable, "-m", "build", "--outdir", there, ROOT)
+        (wheel,), (sdist,) = there.glob("*.whl"), there.glob("*.tar.gz")
+        check_wheel(wheel)
+        check_sdist(sdist)
+        for version, python in pythons().items():
+            print(f"--  Python {version}: {python}")
+            use(wheel, there / version, python)
+        run_tests(sdist, there / "extracted")
+        Path(release).mkdir(exist_ok=True)
+        for file in (sdist, wheel):
+            print(shutil.copy(file, release))
+
+
+def use(wheel: Path, there: Path, python: str) -> None:
+    """Use the wheel in new environments of this Python."""
+    there.mkdir()
+    (there / "python").symlink_to(python)
+    store = there / "market.db"
+    without_extras(there / "base", wheel, store)
+    with_hypothesis(there / "hypothesis", wheel)
+    with_nats(there / "nats", wheel, there)
+    with_http(there / "http", wheel)
+    with_cli(there / "cli", wheel, store)
+    with_server(there / "server", wheel, store, there / "errors")
+
+
+def pythons() -> dict[str, str]:
+    """Return the oldest and the newest Python of the classifiers that are installed, by version."""
+    found = {}
+    for classifier in PROJECT["classifiers"]:
+        if version := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", classifier):
+            shown = "import sys; print(sys.executable)"
+            done = shutil.which(f"python{version[1]}") and call(f"python{version[1]}", "-c", shown, check=False)
+            if done and done.returncode == 0:
+                found[version[1]] = done.stdout.strip()
+    if not found:
+        sys.exit("no Python of the classifiers is installed")
+    versions = list(found)  # in the order of the classifiers
+    return {version: found[version] for version in (versions[0], versions[-1])}
+
+
+def check_wheel(wheel: Path) -> None:
+    """Check that the wheel has exactly the files of the packages, and the metadata of the project."""
+    with ZipFile(wheel) as file:
+        names = set(file.namelist())
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        fields = HeaderParser().parsestr(file.read(metadata).decode())
+    info = metadata.removesuffix("METADATA")
+    expect(info, f"market_index-{PROJECT['version']}.dist-info/", "the wheel has the version of pyproject.toml")
+    expect(
+        {name for name in names if not name.startswith(info)}, tracked(*PACKAGES), "the wheel has exactly the packages"
+    )
+    expect(f"{info}licenses/LICENSE" in names, True, "the wheel has the licence")
+    expect(
+        (fields["Name"], fields["Version"], fields["License-Expression"], fields["Requires-Python"]),
+        (PROJECT["name"], PROJECT["version"], PROJECT["license"], PROJECT["requires-python"]),
+        "the metadata of the wheel are those of pyproject.toml",
+    )
+    expect(sorted(fields.get_all("Provides-Extra", [])), sorted(PROJECT["optional-dependencies"]), "it has all extras")
+    expect(fields.get_payload(), (ROOT / "README.md").read_text(), "the description is the README")
+
+
+def check_sdist(sdist: Path) -> None:
+    """Check that the sdist has exactly the files that the repository has in the same folders."""
+    prefix = f"market_index-{PROJECT['version']}/"
+    with tarfile.open(sdist) as file:
+        names = {name.removeprefix(prefix) for name in file.getnames()}
+    wanted = tracked() - {".ci/run"}
+    expect(names - {"PKG-INFO"}, wanted, "the sdist has exactly the files of the repository")
+
+
+def tracked(*folders: str) -> set[str]:
+    """Return the names of the files of the repository in some folders, or in all."""
+    return set(call("git", "-C", ROOT, "ls-files", *folders).stdout.splitlines())
+
+
+def run_tests(sdist: Path, there: Path) -> None:
+    """Run the tests of the sdist in its own environment. The variables of `make release` are passed on."""
+    with tarfile.open(sdist) as file:
+        file.extractall(there, filter="data")
+    (home,) = there.iterdir()
+    expect(subprocess.run(["make", "-C", home, "test"], check=False).returncode, 0, "the sdist passes its own tests")
 
 
 def without_extras(home: Path, wheel: Path, store: Path) -> None:
@@ -114,7 +202,7 @@ def without_extras(home: Path, wheel: Path, store: Path) -> None:
 
 
 def expect_typed(home: Path) -> None:
-    for package in ("market_index", "market_index_feeds", "market_index_http", "market_index_cli"):
+    for package in PACKAGES:
         (typed,) = home.glob(f"lib/python3*/site-packages/{package}/py.typed")
         expect(typed.read_bytes(), b"", f"{package} is typed")
 
@@ -308,4 +396,4 @@ except AssertionError as error:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
