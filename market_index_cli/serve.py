@@ -153,6 +153,11 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     default=True,
     help="Serve a web page at / that shows the pairs and their order books.",
 )
+@_option(
+    "--metrics/--no-metrics",
+    default=True,
+    help="Serve /metrics in the Prometheus text format. With --workers it reports the sum of all workers.",
+)
 def serve(
     source: str,
     host: str,
@@ -174,14 +179,16 @@ def serve(
     send_timeout: int,
     max_connections: int | None,
     page: bool,
+    metrics: bool,
 ) -> None:
     """Serve FEED over HTTP: the pair list and the order book of every pair.
 
-    FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file with one order book per line in the JSON of
-    the order-book endpoint, - for standard input, events of orders (orders:events.ndjson, or orders:-), a recording
-    (replay:recording.ndjson), or the base URL of another service. FEED is followed: a change goes live when it is
-    published into a store or appended to a file. GET / is a page that shows the books, GET /healthz reports the state
-    of FEED, and GET /openapi.json describes the API. The variable MARKET_INDEX_FEED can also name FEED.
+    FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file with one order book per line in the
+    JSON of the order-book endpoint, - for standard input, events of orders (orders:events.ndjson, or orders:-), a
+    recording (replay:recording.ndjson), or the base URL of another service. FEED is followed: a change goes live
+    when it is published into a store or appended to a file. GET / is a page that shows the books, GET /healthz
+    reports the state of FEED, GET /metrics the metrics of Prometheus, and GET /openapi.json describes the API. The
+    variable MARKET_INDEX_FEED can also name FEED.
     """
     with server_imports():
         from market_index_cli.server.connection import ClientLimits, connections_allowed  # noqa: PLC0415  # no web stack elsewhere
@@ -202,5 +209,6 @@ def serve(
         limits,
         workers,
         page,
+        metrics,
     )
     raise SystemExit(run(settings, host, port))

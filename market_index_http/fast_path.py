@@ -19,20 +19,24 @@ Theory of operation
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 from weakref import ref
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from market_index import LiveIndex, MarketIndex, Pair
 from market_index_http.bodies import Bodies, EncodedBody, Messages, is_not_modified
+from market_index_http.counters import BODY_BYTES, REQUESTS, REUSED
 from market_index_http.freshness import freshness_fields
-from market_index_http.routes import ORDER_BOOK_PATH, PAIR_LIST_PATH
+from market_index_http.paths import ORDER_BOOK_PATH, PAIR_LIST_PATH
 from market_index_http.waiting import Waits, prefers_to_wait
 
 MAX_QUERIES: Final = 65_536
 """The most queries to cache. One more clears the cache."""
+
+_BOOK_CELLS: Final = REQUESTS[ORDER_BOOK_PATH], BODY_BYTES[ORDER_BOOK_PATH]
+_LIST_CELLS: Final = REQUESTS[PAIR_LIST_PATH], BODY_BYTES[PAIR_LIST_PATH]
 
 
 class _IndexCache:
@@ -56,6 +60,8 @@ class FastPath:
         self._live = live
         self._bodies = bodies
         self._waits = waits
+        self._counters = bodies.counters
+        self._cells = self._counters.cells
         self._max_queries = max_queries
         self._pairs: dict[bytes, Pair] = {}
         self._current = _IndexCache(MarketIndex())
@@ -89,9 +95,25 @@ class FastPath:
             messages = None if body is None else body.messages(scope, current.fields)
         except Exception:  # noqa: BLE001  # the route raises it too; Starlette responds to it and logs it
             return None
-        if messages is not None and is_not_modified(messages) and self._waits.are_allowed and prefers_to_wait(scope):
+        if messages is None or (is_not_modified(messages) and self._waits.are_allowed and prefers_to_wait(scope)):
             return None
+        if type(messages) is not tuple:
+            self._counters.count(path, 200)
+            return self._counted(path, messages)
+        # As `Counters.count`, in half the time.
+        requests, byte_cell = _BOOK_CELLS if path == ORDER_BOOK_PATH else _LIST_CELLS
+        cells, cell, body = self._cells, requests[messages[0]["status"]], messages[1]["body"]
+        cells[cell] += 1
+        if body:
+            body_bytes = len(body)
+            cells[byte_cell] += body_bytes
         return messages
+
+    def _counted(self, path: str, messages: Messages) -> Iterator[Message]:
+        """Yield the messages of a large body, and count its bytes."""
+        for message in messages:
+            self._counters.count_bytes(path, len(message.get("body", b"")))
+            yield message
 
     def remember(self, query: bytes, pair: Pair) -> None:
         """Cache the pair of a query, so that the query is not parsed again.
@@ -120,4 +142,7 @@ class FastPath:
             body = self._bodies.order_book(book)
             if len(current.bodies) < self._max_queries:
                 current.bodies[query] = body
+        else:
+            cells = self._cells
+            cells[REUSED] += 1
         return body

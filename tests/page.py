@@ -8,7 +8,7 @@ from pathlib import Path
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, wire
 from market_index_cli.page.routes import page_routes
-from market_index_http import MarketIndexApp, create_app, health_route
+from market_index_http import Health, MarketIndexApp, create_app
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
 
@@ -70,8 +70,8 @@ def app_with_page(live: LiveIndex, feed: FeedState | None = None, max_wait: int 
     """Return an app with the page, whose books were published just now. Requests may wait for so many seconds."""
     freshness = live.current.freshness.changed(published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
-    app = create_app(live, max_wait=max_wait)
-    app.router.routes.extend((*page_routes(), health_route(live, feed or FeedState())))
+    app = create_app(live, max_wait=max_wait, health=Health(feed or FeedState()))
+    app.router.routes.extend(page_routes())
     return app
 
 

@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from market_index_cli.descriptors import RESERVED_DESCRIPTORS
-from market_index_cli.server.connection import ClientLimits, LimitedConnection, Waiting
+from market_index_cli.server.connection import ClientLimits, Count, LimitedConnection, Waiting
 
 GRACE_SECONDS: Final = 10
 """How long a shutdown waits for responses in flight. Then uvicorn cancels them, and logs an error for each."""
@@ -22,6 +22,8 @@ UNREAD_SECONDS: Final = 9.0
 
 _ACCEPTED_PER_TICK: Final = RESERVED_DESCRIPTORS // 8
 """The most connections that the event loop accepts per iteration. It takes four iterations to count and close them."""
+
+_TICKS_PER_SECOND: Final = 10
 
 _BACKLOG: Final = 2048
 """The most connections that wait to be accepted."""
@@ -65,6 +67,9 @@ def limit_sending(listener: socket.socket, seconds: int) -> None:
 class Server(uvicorn.Server):
     """Serves one app. It calls `on_listening` with each socket once it listens, and `on_shutdown` before it shuts down.
 
+    It calls `on_second` about once per second with the number of open connections, and `count` with each response that
+    the app does not send.
+
     Unless `any_origin` is set, pages of other origins cannot embed the responses.
     """
 
@@ -76,18 +81,21 @@ class Server(uvicorn.Server):
         limits: ClientLimits | None = None,
         unread_seconds: float = UNREAD_SECONDS,
         any_origin: bool = False,
+        count: Count | None = None,
         on_listening: Callable[[socket.socket], object] | None = None,
+        on_second: Callable[[int], object] | None = None,
         on_shutdown: Callable[[], object] | None = None,
     ) -> None:
         limits = limits or ClientLimits()
         self._send_seconds = limits.send_seconds
         self._unread_seconds = unread_seconds
         self._waiting: Waiting = {}
+        connection = partial(LimitedConnection, limits=limits, waiting=self._waiting, count=count)
         super().__init__(
             uvicorn.Config(
                 app,
                 # uvicorn calls it like a class.
-                http=cast("type[asyncio.Protocol]", partial(LimitedConnection, limits=limits, waiting=self._waiting)),
+                http=cast("type[asyncio.Protocol]", connection),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -100,6 +108,7 @@ class Server(uvicorn.Server):
             )
         )
         self._on_listening = on_listening
+        self._on_second = on_second
         self._on_shutdown = on_shutdown
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -117,6 +126,8 @@ class Server(uvicorn.Server):
         now = asyncio.get_running_loop().time()
         for connection in [one for one, deadline in self._waiting.items() if deadline <= now]:
             connection.close_or_wait()
+        if self._on_second is not None and counter % _TICKS_PER_SECOND == 0:
+            self._on_second(len(self.server_state.connections))
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

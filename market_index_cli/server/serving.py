@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import socket
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import click
 from attrs import frozen
@@ -25,7 +27,7 @@ from market_index_cli.server.pauses import short_pauses
 from market_index_cli.server.workers import supervise
 from market_index_cli.signals import ended_by_signals
 from market_index_feeds import Feed, open_feed
-from market_index_http import create_app, health_route, openapi_route
+from market_index_http import Counters, Health, create_app
 
 
 @frozen
@@ -46,38 +48,48 @@ class Settings:
     limits: ClientLimits
     workers: int
     page: bool
+    metrics: bool
 
 
 def run(settings: Settings, host: str, port: int) -> int:
     """Serve until a signal ends it. Return the exit code."""
     with feed_errors(), _opened(settings) as feed, _bound(host, port) as listener:
         if settings.workers == 1:
-            _serve(settings, feed, listener)
+            _serve(settings, feed, listener, Counters())
             return 0
         if not feed.followed_by_many:
             raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
         require_open_files(settings.workers)
         feed.close()
         log_with_times(with_process=True)
-        return supervise(partial(serve_as_worker, settings), listener, settings.workers, GRACE_SECONDS + 5)
+        # While workers are replaced, each may run beside its replacement.
+        table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(2 * settings.workers))
+        work, timeout = partial(serve_as_worker, settings, table), GRACE_SECONDS + 5
+        return supervise(work, listener, settings.workers, timeout, on_ended=Counters(table).clear)
 
 
 def _opened(settings: Settings) -> Feed:
     return open_feed(settings.source, history=settings.history, speed=settings.speed, loop=settings.loop)
 
 
-def serve_as_worker(settings: Settings, listener: socket.socket, on_serving: Callable[[], object]) -> None:
-    """Serve in a worker process, and call `on_serving` once it listens."""
+def serve_as_worker(
+    settings: Settings, table: Any, listener: socket.socket, on_serving: Callable[[], object], number: int
+) -> None:
+    """Serve in a worker process, and call `on_serving` once it listens. `number` is its row of `table`."""
     try:
         with feed_errors(), _opened(settings) as feed, listener:
-            _serve(settings, feed, listener, on_serving)
+            _serve(settings, feed, listener, Counters(table, number), on_serving)
     except click.ClickException as error:
         error.show()
         raise SystemExit(error.exit_code) from None
 
 
 def _serve(
-    settings: Settings, feed: Feed, listener: socket.socket, on_serving: Callable[[], object] | None = None
+    settings: Settings,
+    feed: Feed,
+    listener: socket.socket,
+    counters: Counters,
+    on_serving: Callable[[], object] | None = None,
 ) -> None:
     """Load the feed, follow it, and serve it on the address until a signal ends it."""
     log_with_times(with_process=settings.workers > 1)
@@ -88,19 +100,31 @@ def _serve(
         if on_serving is not None:
             on_serving()
 
+    def on_second(connections: int) -> None:
+        counters.set_gauge("open_connections", connections)
+        app.observe()
+
     live = LiveIndex()
     app = create_app(
-        live, max_age=settings.max_age, max_wait=settings.max_wait, max_waiting=settings.limits.connections // 2
+        live,
+        max_age=settings.max_age,
+        max_wait=settings.max_wait,
+        max_waiting=settings.limits.connections // 2,
+        health=Health(feed, settings.max_stale, settings.max_quiet),
+        metrics=counters if settings.metrics else False,
+        openapi=True,
     )
-    app.router.routes += [health_route(live, feed, settings.max_stale, settings.max_quiet), openapi_route()]
+    counters.set_gauge("max_connections", settings.limits.connections)
     if settings.page:
         app.router.routes += page_routes()
     server = Server(
-        _checked(app, settings),
+        _checked(app, settings, counters),
         access_log=settings.access_log,
         limits=settings.limits,
         any_origin=bool(settings.cors_origins),
+        count=counters.count,
         on_listening=on_listening,
+        on_second=on_second if settings.metrics else None,
         on_shutdown=app.end_waits,
     )
     with short_pauses(feed.source), ended_by_signals(server.end):
@@ -116,10 +140,10 @@ def _serve(
         server.run([listener])
 
 
-def _checked(app: ASGIApp, settings: Settings) -> ASGIApp:
+def _checked(app: ASGIApp, settings: Settings, counters: Counters) -> ASGIApp:
     """Return an app that checks the origin and the host of a request first, as the settings demand."""
-    outer: ASGIApp = CrossOrigin(app, settings.cors_origins) if settings.cors_origins else app
-    return AllowedHosts(outer, settings.allowed_hosts) if settings.allowed_hosts else outer
+    outer: ASGIApp = CrossOrigin(app, settings.cors_origins, counters.count) if settings.cors_origins else app
+    return AllowedHosts(outer, settings.allowed_hosts, counters.count) if settings.allowed_hosts else outer
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -28,23 +28,32 @@ RESTART_SECONDS: Final = 1.0
 
 _POLL_SECONDS: Final = 0.2
 
-Work: TypeAlias = Callable[[socket.socket, Callable[[], object]], None]
+Work: TypeAlias = Callable[[socket.socket, Callable[[], object], int], None]
 """The function of a worker, which must be picklable. It serves the socket until a signal ends it.
 
-It calls its second argument once it serves.
+It calls its second argument once it serves. The third one is its number: the lowest that no running worker has, from 0.
 """
 
 
 def supervise(
-    work: Work, listener: socket.socket, workers: int, timeout: float, *, restart_seconds: float = RESTART_SECONDS
+    work: Work,
+    listener: socket.socket,
+    workers: int,
+    timeout: float,
+    *,
+    restart_seconds: float = RESTART_SECONDS,
+    on_ended: Callable[[int], object] | None = None,
 ) -> int:
     """Run `work` in `workers` processes until a signal ends them. Return the exit code of this process.
 
     A worker that ends is replaced, `restart_seconds` after its start at the earliest. If one of the initial workers
     fails before it serves, all workers are ended and its exit code is returned. Workers have `timeout` seconds to end,
     then they are killed.
+
+    `on_ended` is called with the number of a worker that has ended, at least once and before the number is given to
+    another one.
     """
-    supervisor = _Supervisor(work, listener, timeout, restart_seconds)
+    supervisor = _Supervisor(work, listener, timeout, restart_seconds, on_ended)
     with ended_by_signals(supervisor.stop):
         try:
             return supervisor.run(workers)
@@ -53,13 +62,21 @@ def supervise(
 
 
 class _Supervisor:
-    def __init__(self, work: Work, listener: socket.socket, timeout: float, restart_seconds: float) -> None:
+    def __init__(
+        self,
+        work: Work,
+        listener: socket.socket,
+        timeout: float,
+        restart_seconds: float,
+        on_ended: Callable[[int], object] | None,
+    ) -> None:
         self._work = work
         self._listener = listener
         self._timeout = timeout
         self._restart_seconds = restart_seconds
-        # The monotonic time of each worker's start, and an event that is set once it serves.
-        self._workers: dict[BaseProcess, tuple[float, Event]] = {}
+        self._on_ended = on_ended
+        # The monotonic time of each worker's start, an event that is set once it serves, and its number.
+        self._workers: dict[BaseProcess, tuple[float, Event, int]] = {}
         self._should_exit = False
         # A forked process would inherit locks that other threads hold, and file locks of SQLite.
         self._spawning = multiprocessing.get_context("spawn")
@@ -72,11 +89,13 @@ class _Supervisor:
             self._start()
         first = set(self._workers)
         while not self._should_exit:
-            for worker, (started, served) in list(self._workers.items()):
+            for worker, (started, served, number) in list(self._workers.items()):
                 if worker.exitcode is None:
                     continue
                 if worker in first and worker.exitcode > 0 and not served.is_set():
                     return worker.exitcode
+                if self._on_ended is not None:
+                    self._on_ended(number)
                 if monotonic() >= started + self._restart_seconds:
                     del self._workers[worker]
                     LOG.warning("worker %s ended (%s); starting another", worker.pid, _ending(worker.exitcode))
@@ -98,20 +117,22 @@ class _Supervisor:
     def _start(self) -> None:
         if not self._should_exit:
             served = self._spawning.Event()
-            arguments = self._work, self._listener, served, self._timeout
+            taken = {number for _, _, number in self._workers.values()}
+            number = min(set(range(len(taken) + 1)) - taken)
+            arguments = self._work, self._listener, served, number, self._timeout
             worker = self._spawning.Process(target=_in_worker, args=arguments, daemon=True)
             worker.start()
-            self._workers[worker] = monotonic(), served
+            self._workers[worker] = monotonic(), served, number
 
 
 def _ending(exit_code: int) -> str:
     return f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
 
 
-def _in_worker(work: Work, listener: socket.socket, served: Event, timeout: float) -> None:
+def _in_worker(work: Work, listener: socket.socket, served: Event, number: int, timeout: float) -> None:
     open_standard_streams()
     Thread(target=_end_with_parent, args=(timeout,), daemon=True).start()
-    work(listener, served.set)
+    work(listener, served.set, number)
 
 
 def _end_with_parent(timeout: float) -> None:

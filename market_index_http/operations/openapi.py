@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Final
 
+from market_index_http.paths import OPENAPI_PATH
 from market_index_http.routes import ExactRoute, file_route
-
-OPENAPI_PATH: Final = "/openapi.json"
 
 
 def openapi_route() -> ExactRoute:

@@ -60,6 +60,10 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
     "market_index_http/app.py": ("tests/market_index_http/test_contract.py", "every rule of the contract"),
     "market_index_http/compression.py": ("tests/market_index_http/test_bodies.py", "how bodies are compressed"),
     "market_index_http/endpoints.py": ("tests/market_index_http/test_contract.py", "every rule of the contract"),
+    "market_index_http/operations/observation.py": (
+        "tests/market_index_http/operations/test_metrics.py",
+        "the state of the index, the feed and the process",
+    ),
     "market_index_http/routes.py": ("tests/market_index_http/test_mounting.py", "an app of routes in another app"),
 }
 

@@ -23,6 +23,7 @@ from market_index import OrderBook, wire
 from market_index_cli.server import serving, workers
 from market_index_cli.server.connection import ClientLimits
 from market_index_feeds import open_feed, open_store
+from market_index_http import Counters
 from tests.command import SAMPLE, Running, invoke, own_signals_and_logging, run, running
 from tests.market_index_feeds.made_up import pair
 from tests.service import Client, Service
@@ -226,7 +227,7 @@ def test_standard_input_with_several_workers_is_a_usage_error():
     assert "can be read by only one process: omit --workers" in done.stderr
 
 
-def serve_and_end(_: socket.socket, on_serving: Callable[[], object]) -> None:
+def serve_and_end(_: socket.socket, on_serving: Callable[[], object], __: int) -> None:
     on_serving()
 
 
@@ -263,7 +264,7 @@ def test_a_worker_that_ends_is_not_replaced_before_its_time(
     assert caplog.records == []
 
 
-def fail(_: socket.socket, __: Callable[[], object]) -> None:
+def fail(_: socket.socket, __: Callable[[], object], ___: int) -> None:
     raise SystemExit(3)
 
 
@@ -300,9 +301,10 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         limits=ClientLimits(),
         workers=2,
         page=True,
+        metrics=True,
     )
     with own_signals_and_logging(), pytest.raises(SystemExit) as ended:
-        serving.serve_as_worker(settings, listener, lambda: None)
+        serving.serve_as_worker(settings, bytearray(8 * Counters.table_cells(1)), listener, lambda: None, 0)
     return ended.value.code
 
 
