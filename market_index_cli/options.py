@@ -9,6 +9,7 @@ import click
 
 from market_index import AssetId, Freshness, InvalidAssetId, InvalidFreshness
 from market_index.errors import safe_repr
+from market_index_cli.logs import LOG_FORMATS, LOG_LEVELS
 from market_index_cli.server.origins import read_host, read_origin
 
 
@@ -88,6 +89,10 @@ HISTORY_HELP: Final = (
 )
 SPEED: Final = click.FloatRange(0, min_open=True)
 SPEED_HELP: Final = "How many times as fast as it was recorded FEED is replayed. By default once."
+LOG_FORMAT: Final = click.Choice(LOG_FORMATS)
+LOG_FORMAT_HELP: Final = "Format of the log on standard error: lines of text, or one JSON object per line."
+LOG_LEVEL: Final = click.Choice(LOG_LEVELS)
+LOG_LEVEL_HELP: Final = "The least severe records that are logged. Libraries log only warnings and errors."
 LOOP_HELP: Final = "Replay FEED again after its end, without end."
 FEED: Final = click.argument("source", metavar="FEED")
 STORE: Final = click.argument("target", metavar="STORE")
@@ -97,6 +102,10 @@ JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the JS
 HISTORY: Final = click.option("--history", default=None, metavar="N", type=BLOCKS, help=HISTORY_HELP)
 REPLAY_SPEED: Final = click.option("--speed", default=None, metavar="N", type=SPEED, help=SPEED_HELP)
 REPLAY_LOOP: Final = click.option("--loop", is_flag=True, help=LOOP_HELP)
+LOGGED_AS: Final = click.option(
+    "--log-format", default="text", show_default=True, type=LOG_FORMAT, help=LOG_FORMAT_HELP
+)
+LOGGED_FROM: Final = click.option("--log-level", default="info", show_default=True, type=LOG_LEVEL, help=LOG_LEVEL_HELP)
 WAIT: Final = click.option(
     "--wait",
     default=5.0,

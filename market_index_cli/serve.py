@@ -8,7 +8,20 @@ from typing import Any, TypeVar
 import click
 
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
-from market_index_cli.options import BLOCKS, HISTORY_HELP, LOOP_HELP, SPEED, SPEED_HELP, Host, Origin, Seconds
+from market_index_cli.options import (
+    BLOCKS,
+    HISTORY_HELP,
+    LOG_FORMAT,
+    LOG_FORMAT_HELP,
+    LOG_LEVEL,
+    LOG_LEVEL_HELP,
+    LOOP_HELP,
+    SPEED,
+    SPEED_HELP,
+    Host,
+    Origin,
+    Seconds,
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -69,6 +82,18 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "--loop",
     is_flag=True,
     help=LOOP_HELP,
+)
+@_option(
+    "--log-format",
+    default="text",
+    type=LOG_FORMAT,
+    help=LOG_FORMAT_HELP,
+)
+@_option(
+    "--log-level",
+    default="info",
+    type=LOG_LEVEL,
+    help=LOG_LEVEL_HELP,
 )
 @_option(
     "--access-log/--no-access-log",
@@ -167,6 +192,8 @@ def serve(
     history: int | None,
     speed: float | None,
     loop: bool,
+    log_format: str,
+    log_level: str,
     access_log: bool,
     max_age: int | None,
     max_wait: int,
@@ -199,6 +226,8 @@ def serve(
         history,
         speed,
         loop,
+        log_format,
+        log_level,
         access_log,
         max_age,
         max_wait,

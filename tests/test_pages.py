@@ -60,7 +60,7 @@ ELLIPSES = {"ADA …": f"ADA {A_TOKEN}", "quote=…": f"quote={A_TOKEN}"}
 IS_SERVICE = re.compile(r"(?:.* \| )?(market-index (serve|relay|record)|uvicorn) (?!--help)")
 """Matches a command that runs until it is ended. One before a pipe ends by itself, and is run first."""
 
-HAS_STARTED = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|^(?:relaying|recording) ", re.MULTILINE)
+HAS_STARTED = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|: (?:relaying|recording) ")
 
 
 @frozen

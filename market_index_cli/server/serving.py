@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -15,9 +14,10 @@ from attrs import frozen
 from starlette.types import ASGIApp
 
 from market_index import LiveIndex
-from market_index_cli.console import loading_progress, log_with_times
+from market_index_cli.console import loading_progress
 from market_index_cli.descriptors import require_open_files
 from market_index_cli.errors import feed_errors, listen_errors
+from market_index_cli.logs import LOG, errors_logged, log_with_times
 from market_index_cli.page.routes import page_routes
 from market_index_cli.server.allowed_hosts import AllowedHosts
 from market_index_cli.server.connection import ClientLimits
@@ -38,6 +38,8 @@ class Settings:
     history: int | None
     speed: float | None
     loop: bool
+    log_format: str
+    log_level: str
     access_log: bool
     max_age: int | None
     max_wait: int
@@ -53,7 +55,8 @@ class Settings:
 
 def run(settings: Settings, host: str, port: int) -> int:
     """Serve until a signal ends it. Return the exit code."""
-    with feed_errors(), _opened(settings) as feed, _bound(host, port) as listener:
+    _log(settings)
+    with errors_logged(settings.log_format), feed_errors(), _opened(settings) as feed, _bound(host, port) as listener:
         if settings.workers == 1:
             _serve(settings, feed, listener, Counters())
             return 0
@@ -61,11 +64,14 @@ def run(settings: Settings, host: str, port: int) -> int:
             raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
         require_open_files(settings.workers)
         feed.close()
-        log_with_times(with_process=True)
         # While workers are replaced, each may run beside its replacement.
         table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(2 * settings.workers))
         work, timeout = partial(serve_as_worker, settings, table), GRACE_SECONDS + 5
         return supervise(work, listener, settings.workers, timeout, on_ended=Counters(table).clear)
+
+
+def _log(settings: Settings) -> None:
+    log_with_times(settings.log_format, settings.log_level, with_process=settings.workers > 1)
 
 
 def _opened(settings: Settings) -> Feed:
@@ -76,8 +82,9 @@ def serve_as_worker(
     settings: Settings, table: Any, listener: socket.socket, on_serving: Callable[[], object], number: int
 ) -> None:
     """Serve in a worker process, and call `on_serving` once it listens. `number` is its row of `table`."""
+    _log(settings)
     try:
-        with feed_errors(), _opened(settings) as feed, listener:
+        with errors_logged(settings.log_format), feed_errors(), _opened(settings) as feed, listener:
             _serve(settings, feed, listener, Counters(table, number), on_serving)
     except click.ClickException as error:
         error.show()
@@ -92,11 +99,9 @@ def _serve(
     on_serving: Callable[[], object] | None = None,
 ) -> None:
     """Load the feed, follow it, and serve it on the address until a signal ends it."""
-    log_with_times(with_process=settings.workers > 1)
-    name = f"worker {os.getpid()}: " if settings.workers > 1 else ""
 
     def on_listening(listening: socket.socket) -> None:
-        click.echo(f"{name}listening on {_url(listening)}", err=True)
+        LOG.info("listening on %s", _url(listening))
         if on_serving is not None:
             on_serving()
 
@@ -130,7 +135,7 @@ def _serve(
     with short_pauses(feed.source), ended_by_signals(server.end):
         with loading_progress(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)
-        click.echo(f"{name}{feed.source}: {len(live.current)} pairs, {feed.rejected} {feed.record} rejected", err=True)
+        LOG.info("%s: %d pairs, %d %s rejected", feed.source, len(live.current), feed.rejected, feed.record)
         host, port, *_ = listener.getsockname()
         with listen_errors(host, port):
             # Another process may have bound the same address and listened on it while the feed was loading.

@@ -6,7 +6,6 @@ cannot open its feed without end, and its workers survive when it is killed.
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -19,9 +18,8 @@ from time import monotonic, sleep
 from typing import Final, TypeAlias, cast
 
 from market_index_cli.descriptors import open_standard_streams
+from market_index_cli.logs import LOG
 from market_index_cli.signals import ended_by_signals
-
-LOG: Final = logging.getLogger("market_index_cli")
 
 RESTART_SECONDS: Final = 1.0
 """Minimum time between two starts of a worker."""

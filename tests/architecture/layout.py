@@ -23,6 +23,7 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
     "market_index/strategies/orders.py": ("tests/market_index/test_strategies.py", "every public strategy"),
     "market_index/wire/json_value.py": ("tests/market_index/wire/test_decode.py", "decodes the text of every message"),
     "market_index_cli/__main__.py": ("tests/market_index_cli/test_main.py", "runs the group of commands"),
+    "market_index_cli/console.py": ("tests/market_index_cli/test_serve.py", "a progress bar on a real terminal"),
     "market_index_cli/errors.py": ("tests/market_index_cli/test_main.py", "the exit codes of the commands"),
     "market_index_cli/options.py": ("tests/market_index_cli/test_serve.py", "parameters, tested through the commands"),
     "market_index_cli/signals.py": ("tests/market_index_cli/test_publish.py", "signals to a real process"),

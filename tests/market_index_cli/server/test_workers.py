@@ -149,8 +149,9 @@ def test_no_request_fails_and_no_response_is_torn_while_a_book_changes(tmp_path:
 def test_each_worker_logs_its_process_and_address(two: Running, store: Path):
     with each_worker(two.service) as clients:
         for process in clients:
-            assert f"worker {process}: {store}: 13 pairs, 0 rows rejected\n" in two.stderr
-            assert f"worker {process}: listening on http://127.0.0.1:{two.service.port}\n" in two.stderr
+            start, address = f"Z INFO market_index_cli[{process}]: ", f"http://127.0.0.1:{two.service.port}"
+            assert f"{start}{store}: 13 pairs, 0 rows rejected\n" in two.stderr
+            assert f"{start}listening on {address}\n" in two.stderr
 
 
 @pytest.mark.thorough
@@ -291,6 +292,8 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         history=None,
         speed=None,
         loop=False,
+        log_format="text",
+        log_level="info",
         access_log=False,
         max_age=None,
         max_wait=30,
