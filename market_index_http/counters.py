@@ -5,16 +5,20 @@ Theory of operation
     without a lock, and any process reads all rows. Reading and writing one cell is atomic, because it is an aligned
     number of eight bytes.
 
+    A process counts in a list, and `flush` copies the list into its row. To count in the row itself would take
+    more of the time of the fast path. A process that is killed loses what it has counted since the last flush.
+
     The counters of a row outlive its process: the next process of the row adds to them. So a counter never decreases,
     also if a process is killed. The gauges of a row are cleared when its process ends, and when its next one starts.
 
     Threads of one process do not lose increments: CPython switches threads only at calls and jumps, and there is none
-    between reading a cell and writing it.
+    between reading an element of the list and writing it.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Mapping
 from itertools import count
 from math import nan
@@ -59,6 +63,7 @@ BODY_BYTES: Final[Mapping[str, int]] = {endpoint: next(_CELLS) for endpoint in E
 COMPUTED: Final = next(_CELLS)
 REUSED: Final = next(_CELLS)
 _TOTALS: Final = {name: next(_CELLS) for name in TOTALS}
+_COUNTED_CELLS: Final = next(_CELLS)
 _GAUGES: Final = {name: next(_CELLS) for name in GAUGES}
 _NAMED: Final = {**_TOTALS, **_GAUGES}
 _ROW_CELLS: Final = next(_CELLS)
@@ -75,10 +80,11 @@ class Counters:
 
     >>> from multiprocessing import get_context
     >>> shared = get_context("spawn").RawArray("d", Counters.table_cells(rows=2))
-    >>> Counters(shared, 0).count("/healthz", 200, 17)
-    >>> Counters(shared, 1).count("/healthz", 200, 17)
-    >>> Counters(shared, 1).requests("/healthz", 200)
-    2.0
+    >>> one, other = Counters(shared, 0), Counters(shared, 1)
+    >>> one.count("/healthz", 200, 17)
+    >>> one.flush()
+    >>> other.requests("/healthz", 200)
+    1.0
 
     Args:
         table: A buffer of `table_cells(rows)` zeros of the type double, in memory that the processes share.
@@ -88,10 +94,16 @@ class Counters:
     def __init__(self, table: Any = None, row: int = 0) -> None:
         whole = memoryview(array("d", bytes(8 * _ROW_CELLS)) if table is None else table).cast("B").cast("d")
         self._rows = [whole[start : start + _ROW_CELLS] for start in range(0, len(whole), _ROW_CELLS)]
-        self.cells: Final = self._rows[row]
-        """The cells of this process."""
+        self._row = self._rows[row]
         # What ended processes of this row have counted.
-        self._before = {name: self.cells[cell] for name, cell in _TOTALS.items()}
+        self._before = self._row[:_COUNTED_CELLS].tolist()
+        self.cells: Final[list[float]] = [0] * _COUNTED_CELLS
+        """What this process has counted, without the responses of `book_sizes` and `list_sizes`."""
+        # One increment per response: more would take several percent of the fast path.
+        self.book_sizes: Final[defaultdict[int, int]] = defaultdict(int)
+        """How many books the fast path has sent with status 200, by the bytes of the body. All of them were cached."""
+        self.list_sizes: Final[defaultdict[int, int]] = defaultdict(int)
+        """The same for the pair list; `Bodies` counts whether it was cached."""
         self.clear(row)
 
     @staticmethod
@@ -114,6 +126,17 @@ class Counters:
         cells, cell = self.cells, BODY_BYTES.get(path, BODY_BYTES[OTHER])
         cells[cell] += body_bytes
 
+    def flush(self) -> None:
+        """Copy what this process has counted into the table."""
+        cells = self.cells.copy()
+        for path, sizes in ((ORDER_BOOK_PATH, self.book_sizes), (PAIR_LIST_PATH, self.list_sizes)):
+            sent = list(sizes.items())
+            cells[REQUESTS[path][200]] += sum([responses for _, responses in sent])
+            cells[BODY_BYTES[path]] += sum([size * responses for size, responses in sent])
+        cells[REUSED] += sum(list(self.book_sizes.values()))
+        for cell, (before, counted) in enumerate(zip(self._before, cells, strict=True)):
+            self._row[cell] = before + counted
+
     def clear(self, row: int) -> None:
         """Clear the gauges of a row: its process has ended, or has just started."""
         for cell in _GAUGES.values():
@@ -121,18 +144,18 @@ class Counters:
 
     def set_total(self, name: str, value: float) -> None:
         """Set a counter of `TOTALS`, to what this process has counted."""
-        self.cells[_TOTALS[name]] = self._before[name] + value
+        self.cells[_TOTALS[name]] = value
 
     def set_gauge(self, name: str, value: float | None) -> None:
         """Set a gauge of `GAUGES`; None: it is not known."""
-        self.cells[_GAUGES[name]] = nan if value is None else value
+        self._row[_GAUGES[name]] = nan if value is None else value
 
     def sum(self, cell: int) -> float:
         """Return the sum of a cell of all rows."""
         return sum(row[cell] for row in self._rows)
 
     def requests(self, path: str, status: int) -> float:
-        """Return how many requests all processes have counted."""
+        """Return how many requests all processes have counted and flushed."""
         return self.sum(REQUESTS[path][status])
 
     def by_row(self, name: str) -> list[float]:

@@ -12,7 +12,7 @@ Theory of operation
     The fast path must not skip anything that a customization would do, and must not respond differently. It returns
     None for every request that it does not know, and on every exception. Then Starlette routes the request, responds
     and logs the exception. Its responses come from the same `Bodies` and the same current index as those of the routes.
-    It sets no `route` or `endpoint` in the scope.
+    It sets no `route` or `endpoint` in the scope, and counts its responses itself.
 
     `make bench` measures the gain (rows "market_index_routed": the same app without the fast path).
 """
@@ -27,16 +27,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from market_index import LiveIndex, MarketIndex, Pair
 from market_index_http.bodies import Bodies, EncodedBody, Messages, is_not_modified
-from market_index_http.counters import BODY_BYTES, REQUESTS, REUSED
+from market_index_http.counters import REUSED
 from market_index_http.freshness import freshness_fields
 from market_index_http.paths import ORDER_BOOK_PATH, PAIR_LIST_PATH
 from market_index_http.waiting import Waits, prefers_to_wait
 
 MAX_QUERIES: Final = 65_536
 """The most queries to cache. One more clears the cache."""
-
-_BOOK_CELLS: Final = REQUESTS[ORDER_BOOK_PATH], BODY_BYTES[ORDER_BOOK_PATH]
-_LIST_CELLS: Final = REQUESTS[PAIR_LIST_PATH], BODY_BYTES[PAIR_LIST_PATH]
 
 
 class _IndexCache:
@@ -61,7 +58,8 @@ class FastPath:
         self._bodies = bodies
         self._waits = waits
         self._counters = bodies.counters
-        self._cells = self._counters.cells
+        self._book_sizes = self._counters.book_sizes
+        self._list_sizes = self._counters.list_sizes
         self._max_queries = max_queries
         self._pairs: dict[bytes, Pair] = {}
         self._current = _IndexCache(MarketIndex())
@@ -99,14 +97,16 @@ class FastPath:
             return None
         if type(messages) is not tuple:
             self._counters.count(path, 200)
+            if path == ORDER_BOOK_PATH:
+                self._counters.cells[REUSED] += 1
             return self._counted(path, messages)
-        # As `Counters.count`, in half the time.
-        requests, byte_cell = _BOOK_CELLS if path == ORDER_BOOK_PATH else _LIST_CELLS
-        cells, cell, body = self._cells, requests[messages[0]["status"]], messages[1]["body"]
-        cells[cell] += 1
+        body = messages[1]["body"]
         if body:
-            body_bytes = len(body)
-            cells[byte_cell] += body_bytes
+            (self._book_sizes if path == ORDER_BOOK_PATH else self._list_sizes)[len(body)] += 1
+        else:
+            self._counters.count(path, messages[0]["status"])
+            if path == ORDER_BOOK_PATH:
+                self._counters.cells[REUSED] += 1
         return messages
 
     def _counted(self, path: str, messages: Messages) -> Iterator[Message]:
@@ -142,7 +142,6 @@ class FastPath:
             body = self._bodies.order_book(book)
             if len(current.bodies) < self._max_queries:
                 current.bodies[query] = body
-        else:
-            cells = self._cells
-            cells[REUSED] += 1
+            # `Bodies` has counted this one.
+            self._counters.cells[REUSED] -= 1
         return body

@@ -143,6 +143,7 @@ def _serve(
         # A feed with a URL has full collections: they would inspect all that was loaded, which blocks all threads.
         gc.freeze()
         server.run([listener])
+        counters.flush()
 
 
 def _checked(app: ASGIApp, settings: Settings, counters: Counters) -> ASGIApp:

@@ -61,7 +61,7 @@ class FeedStatus(Protocol):
         """Seconds since the source last contained the oldest retained book; None if no book is retained."""
 
 
-@frozen
+@frozen(repr=False)
 class _NoFeed:
     revision: int | None = None
     age: float = inf
@@ -74,6 +74,9 @@ class _NoFeed:
     retries: int = 0
     retained_age: float | None = None
 
+    def __repr__(self) -> str:
+        return "<no feed>"
+
 
 _NO_FEED: Final = _NoFeed()
 
@@ -84,7 +87,10 @@ class Health:
 
     `feed` may be set later, as by a lifespan that opens it. Until then the app is not ready.
 
-    >>> Health(max_stale=30).failures()
+    >>> health = Health(max_stale=30)
+    >>> health
+    Health(feed=<no feed>, max_stale=30, max_quiet=None)
+    >>> health.failures()
     ['the feed is not loaded']
 
     Args:

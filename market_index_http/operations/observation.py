@@ -39,10 +39,13 @@ class Observation:
         counters.set_gauge("pairs", len(index))
         counters.set_gauge("crossed_pairs", self._crossed_pairs(index))
         counters.set_gauge("waiting_requests", self._waits.requests)
-        if self._health is None:
-            return
-        feed, now = self._health.feed, monotonic()
-        counters.set_gauge("ready", not self._health.failures())
+        if self._health is not None:
+            self._observe_feed(self._health)
+        counters.flush()
+
+    def _observe_feed(self, health: Health) -> None:
+        counters, feed, now = self._counters, health.feed, monotonic()
+        counters.set_gauge("ready", not health.failures())
         counters.set_total("feed_rejected_records", feed.rejected)
         counters.set_total("feed_retries", feed.retries)
         counters.set_gauge("feed_revision", feed.revision)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from tests.command import SAMPLE, Running, running
 from tests.metrics import Samples, scrape
 from tests.service import Client
@@ -68,6 +66,7 @@ def test_responses_that_the_app_does_not_send_are_counted(tmp_path: Path):
         assert send(f"GET /{'x' * 9_000} HTTP/1.1\r\nHost: test\r\n\r\n") == 400
         assert send(f"GET / HTTP/1.1\r\nHost: test\r\nX: {'x' * 70_000}\r\n\r\n") == 431
         samples = scrape(service)
+        assert command.end() == 0
     counted = {key[1:]: value for key, value in samples.items() if key[0] == "market_index_requests_total" and value}
     assert counted == {
         ("endpoint=/trading-view/pair-list", "status=400"): 1,
@@ -78,8 +77,7 @@ def test_responses_that_the_app_does_not_send_are_counted(tmp_path: Path):
     assert samples["market_index_response_body_bytes_total", "endpoint=other"] > 0
 
 
-@pytest.mark.parametrize("flag", ["--no-metrics"])
-def test_metrics_can_be_omitted(tmp_path: Path, flag: str):
-    with running(tmp_path, SAMPLE, "--port", 0, flag) as command:
+def test_metrics_can_be_omitted(tmp_path: Path):
+    with running(tmp_path, SAMPLE, "--port", 0, "--no-metrics") as command:
         assert command.service.request("/metrics").status == 404
         assert command.service.request("/readyz").status == 200

@@ -79,8 +79,11 @@ def test_one_scrape_reports_all_workers_also_while_one_is_killed_and_replaced(tm
             for process, count in requests.items():
                 for _ in range(count):
                     assert clients[process].request(LIST).status == 200
-            found = [samples_of(client.request("/metrics")) for client in clients.values()]
-            assert [one[LISTS] for one in found] == [7, 7]
+
+            def counted() -> list[float]:
+                return [samples_of(client.request("/metrics"))[LISTS] for client in clients.values()]
+
+            eventually(lambda: counted() == [7, 7])
             eventually(lambda: workers(service) == {"worker=0", "worker=1"})
             with Scraper(service) as scraper:
                 os.kill(next(iter(clients)), signal.SIGKILL)
@@ -93,5 +96,5 @@ def test_one_scrape_reports_all_workers_also_while_one_is_killed_and_replaced(tm
         with each_worker(service) as clients:
             for client in clients.values():
                 assert client.request(LIST).status == 200
-        assert scrape(service)[LISTS] == 9
+        eventually(lambda: scrape(service)[LISTS] == 9)
         assert command.end() == 0

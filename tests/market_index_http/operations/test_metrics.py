@@ -87,6 +87,7 @@ class TestFormat:
     def test_numbers_are_exact_and_infinity_has_the_name_of_the_format(self):
         counters = Counters()
         counters.count("/livez", 200, 2**49 + 1)
+        counters.flush()
         counters.set_gauge("feed_published", -inf)
         counters.set_gauge("feed_revision", 1_234_567_890_123)
         text = metrics_text(counters)
