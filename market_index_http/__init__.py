@@ -3,7 +3,7 @@
 try:
     from market_index_http.app import MarketIndexApp, create_app
     from market_index_http.operations.health import FeedStatus, health_route
-    from market_index_http.operations.openapi import openapi_route
+    from market_index_http.operations.openapi import openapi_document, openapi_route
     from market_index_http.routes import ExactRoute, file_route
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
@@ -11,4 +11,13 @@ except ModuleNotFoundError as _missing:
         name=_missing.name,
     ) from None
 
-__all__ = ["ExactRoute", "FeedStatus", "MarketIndexApp", "create_app", "file_route", "health_route", "openapi_route"]
+__all__ = [
+    "ExactRoute",
+    "FeedStatus",
+    "MarketIndexApp",
+    "create_app",
+    "file_route",
+    "health_route",
+    "openapi_document",
+    "openapi_route",
+]
