@@ -297,12 +297,13 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         max_quiet=None,
         cors_origins=(),
         allowed_hosts=(),
+        proxies=(),
         limits=ClientLimits(),
         workers=2,
         page=True,
     )
     with own_signals_and_logging(), pytest.raises(SystemExit) as ended:
-        serving.serve_as_worker(settings, listener, lambda: None)
+        serving.serve_as_worker(settings, f"127.0.0.1 port {listener.getsockname()[1]}", listener, lambda: None)
     return ended.value.code
 
 
