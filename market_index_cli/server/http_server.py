@@ -131,6 +131,9 @@ class Server(uvicorn.Server):
             self._on_shutdown()
         for server in self.servers:
             server.close()
+        # Otherwise connections would wait for a process that accepts none, and be reset.
+        for listener in sockets or ():
+            listener.close()
         await self._drain()
         await super().shutdown(sockets)
 
