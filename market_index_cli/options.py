@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from math import nan
 from typing import Final
 
@@ -80,6 +81,21 @@ class Host(click.ParamType[str]):
             return read_host(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class ProxyAddress(click.ParamType[str]):
+    """The address of a proxy, a network of proxies, or `*` for any client."""
+
+    name = "address"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the address."""
+        try:
+            return str(value) if value == "*" else str(ip_network(str(value)))
+        except ValueError:
+            self.fail(
+                f"must be an IP address, a network such as 10.0.0.0/8, or *, got {safe_repr(str(value))}", param, ctx
+            )
 
 
 BLOCKS: Final = click.IntRange(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -20,6 +21,7 @@ from market_index_cli.options import (
     SPEED_HELP,
     Host,
     Origin,
+    ProxyAddress,
     Seconds,
 )
 
@@ -60,11 +62,20 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     help="Port to listen on; 0 takes a free one.",
 )
 @_option(
+    "--uds",
+    "path",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="Listen on a Unix socket at PATH instead of an address, for a proxy on this machine. A socket that systemd "
+    "passes takes precedence over PATH and the address.",
+)
+@_option(
     "--workers",
     default=1,
     metavar="N",
     type=click.IntRange(1, 256),
-    help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory.",
+    help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory. SIGHUP restarts "
+    "them one after another, without a gap.",
 )
 @_option(
     "--history",
@@ -146,6 +157,16 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "once. By default any host is allowed.",
 )
 @_option(
+    "--forwarded-allow-ips",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    type=ProxyAddress(),
+    help="Log the client that X-Forwarded-For names, if the request comes from ADDRESS: an IP address, a network such "
+    "as 10.0.0.0/8, or * for any, as a Unix socket requires. Can be given more than once. By default no proxy is "
+    "trusted.",
+)
+@_option(
     "--head-timeout",
     default=10,
     metavar="SECONDS",
@@ -187,6 +208,7 @@ def serve(
     source: str,
     host: str,
     port: int,
+    path: Path | None,
     *,
     workers: int,
     history: int | None,
@@ -201,6 +223,7 @@ def serve(
     max_quiet: float | None,
     cors_origins: tuple[str, ...],
     allowed_hosts: tuple[str, ...],
+    proxies: tuple[str, ...],
     head_timeout: int,
     keep_alive_timeout: int,
     send_timeout: int,
@@ -235,9 +258,10 @@ def serve(
         max_quiet,
         cors_origins,
         allowed_hosts,
+        proxies,
         limits,
         workers,
         page,
         metrics,
     )
-    raise SystemExit(run(settings, host, port))
+    raise SystemExit(run(settings, host, port, path))

@@ -106,6 +106,10 @@ class Running:
         assert found
         return Service(int(found[1]))
 
+    def has_logged(self, text: str, times: int = 1) -> None:
+        """Wait until a text was logged so many times."""
+        eventually(lambda: self.stderr.count(text) >= times)
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.process.wait(DEADLINE_SECONDS)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,7 +24,8 @@ from market_index_cli.page.routes import page_routes
 from market_index_cli.server.allowed_hosts import AllowedHosts
 from market_index_cli.server.connection import ClientLimits
 from market_index_cli.server.cross_origin import CrossOrigin
-from market_index_cli.server.http_server import GRACE_SECONDS, Server, bind
+from market_index_cli.server.http_server import GRACE_SECONDS, Server
+from market_index_cli.server.listeners import address_of, opened, passed_socket, url_of
 from market_index_cli.server.pauses import short_pauses
 from market_index_cli.server.workers import supervise
 from market_index_cli.signals import ended_by_signals
@@ -47,16 +50,25 @@ class Settings:
     max_quiet: float | None
     cors_origins: tuple[str, ...]
     allowed_hosts: tuple[str, ...]
+    proxies: tuple[str, ...]
     limits: ClientLimits
     workers: int
     page: bool
     metrics: bool
 
 
-def run(settings: Settings, host: str, port: int) -> int:
-    """Serve until a signal ends it. Return the exit code."""
+def run(settings: Settings, host: str, port: int, path: Path | None) -> int:
+    """Serve until a signal ends it. Return the exit code.
+
+    It listens on a passed socket, or else on the path, or else on the address.
+    """
     _log(settings)
-    with errors_logged(settings.log_format), feed_errors(), _opened(settings) as feed, _bound(host, port) as listener:
+    with (
+        errors_logged(settings.log_format),
+        feed_errors(),
+        _opened(settings) as feed,
+        _listener(host, port, path) as listener,
+    ):
         if settings.workers == 1:
             _serve(settings, feed, listener, Counters())
             return 0
@@ -64,8 +76,8 @@ def run(settings: Settings, host: str, port: int) -> int:
             raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
         require_open_files(settings.workers)
         feed.close()
-        # While workers are replaced, each may run beside its replacement.
-        table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(2 * settings.workers))
+        # During a restart, one worker more than usual runs.
+        table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(settings.workers + 1))
         work, timeout = partial(serve_as_worker, settings, table), GRACE_SECONDS + 5
         return supervise(work, listener, settings.workers, timeout, on_ended=Counters(table).clear)
 
@@ -98,10 +110,10 @@ def _serve(
     counters: Counters,
     on_serving: Callable[[], object] | None = None,
 ) -> None:
-    """Load the feed, follow it, and serve it on the address until a signal ends it."""
+    """Load the feed, follow it, and serve it on the socket until a signal ends it."""
 
     def on_listening(listening: socket.socket) -> None:
-        LOG.info("listening on %s", _url(listening))
+        LOG.info("listening on %s", url_of(listening))
         if on_serving is not None:
             on_serving()
 
@@ -126,18 +138,20 @@ def _serve(
         _checked(app, settings, counters),
         access_log=settings.access_log,
         limits=settings.limits,
+        proxies=settings.proxies,
         any_origin=bool(settings.cors_origins),
         count=counters.count,
         on_listening=on_listening,
         on_second=on_second if settings.metrics else None,
         on_shutdown=app.end_waits,
     )
-    with short_pauses(feed.source), ended_by_signals(server.end):
+    # The supervisor of several workers handles SIGHUP.
+    hang_up = server.hang_up if settings.workers == 1 else None
+    with short_pauses(feed.source), ended_by_signals(server.end, hang_up):
         with loading_progress(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)
         LOG.info("%s: %d pairs, %d %s rejected", feed.source, len(live.current), feed.rejected, feed.record)
-        host, port, *_ = listener.getsockname()
-        with listen_errors(host, port):
+        with listen_errors(address_of(listener)):
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()
         # A feed with a URL has full collections: they would inspect all that was loaded, which blocks all threads.
@@ -152,11 +166,12 @@ def _checked(app: ASGIApp, settings: Settings, counters: Counters) -> ASGIApp:
     return AllowedHosts(outer, settings.allowed_hosts, counters.count) if settings.allowed_hosts else outer
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    with listen_errors(host, port):
-        return bind(host, port)
-
-
-def _url(listener: socket.socket) -> str:
-    host, port, *_ = listener.getsockname()
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+@contextmanager
+def _listener(host: str, port: int, path: Path | None) -> Iterator[socket.socket]:
+    """Yield the socket of the server."""
+    with listen_errors("the passed socket"):
+        passed = passed_socket()
+    with ExitStack() as stack:
+        with listen_errors(str(path) if path is not None else f"{host} port {port}"):
+            listener = stack.enter_context(opened(host, port, path, passed))
+        yield listener

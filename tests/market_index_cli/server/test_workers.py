@@ -301,6 +301,7 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         max_quiet=None,
         cors_origins=(),
         allowed_hosts=(),
+        proxies=(),
         limits=ClientLimits(),
         workers=2,
         page=True,

@@ -1,4 +1,4 @@
-"""`/metrics` with several workers: one scrape reports all of them, and no counter decreases when one is killed."""
+"""`/metrics` with several workers: one scrape reports all of them, and no counter decreases when one is replaced."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from typing import Self
 import pytest
 
 from tests.command import SAMPLE, invoke, running
+from tests.load import Load
 from tests.market_index_cli.server.test_workers import each_worker
 from tests.metrics import Samples, samples_of, scrape
 from tests.service import Service
 from tests.waiting import eventually
 
+HEALTH = "market_index_requests_total", "endpoint=/healthz", "status=200"
 LIST = "/trading-view/pair-list"
 LISTS = "market_index_requests_total", f"endpoint={LIST}", "status=200"
 
@@ -97,4 +99,24 @@ def test_one_scrape_reports_all_workers_also_while_one_is_killed_and_replaced(tm
             for client in clients.values():
                 assert client.request(LIST).status == 200
         eventually(lambda: scrape(service)[LISTS] == 9)
+        assert command.end() == 0
+
+
+@pytest.mark.thorough
+def test_no_counter_decreases_and_no_request_is_lost_while_sighup_restarts_the_workers(tmp_path: Path):
+    with running(tmp_path, SAMPLE, "--port", 0, "--workers", 2) as command:
+        command.has_logged("listening on", 2)
+        service = command.service
+        with Load(service.port) as load, Scraper(service) as scraper:
+            for restarts in (1, 2, 3):
+                command.process.send_signal(signal.SIGHUP)
+                command.has_logged("serves; ending worker", 2 * restarts)
+                load.continues()
+        assert load.failures == []
+        assert scraper.scrapes > 10
+        assert scraper.decreased == []
+        eventually(lambda: scrape(service)[HEALTH] == load.answered)
+        # With a row for each worker that has run, this would be eight.
+        assert len({key[1] for key in scrape(service) if key[0] == "process_cpu_seconds_total"}) == 3
+        eventually(lambda: len(workers(service)) == 2)
         assert command.end() == 0

@@ -27,7 +27,7 @@ from market_index.strategies import (
     prices,
 )
 from market_index_feeds import open_store
-from market_index_http import Health, MarketIndexApp, create_app
+from market_index_http import Health, MarketIndexApp, create_app, openapi_document
 from tests.command import SAMPLE, running
 from tests.openapi import JSON, as_json, contract
 from tests.service import Client, HttpResponse, Service, served
@@ -85,6 +85,35 @@ def test_it_describes_every_route_of_the_app():
     assert {path for path in CONTRACT["paths"] if path.startswith("/trading-view/")} == paths(create_app(LiveIndex()))
     whole = create_app(LiveIndex(), health=Health(), metrics=True, openapi=True)
     assert CONTRACT["paths"].keys() == paths(whole) - {"/openapi.json"}
+
+
+def resolves(document: Any, value: Any) -> bool:
+    """Return whether each reference within a value has a target in the document."""
+    if isinstance(value, dict):
+        if "$ref" in value:
+            found = document
+            for part in value["$ref"].removeprefix("#/").split("/"):
+                found = found[part]
+        return all(resolves(document, inner) for inner in value.values())
+    return not isinstance(value, list) or all(resolves(document, inner) for inner in value)
+
+
+def test_its_document_for_a_host_has_the_two_endpoints_below_the_prefix():
+    document = openapi_document("/api/v1")
+    assert document["paths"] == {
+        f"/api/v1{path}": CONTRACT["paths"][path] for path in ("/trading-view/pair-list", "/trading-view/order-book")
+    }
+    assert document.keys() == {"openapi", "info", "paths", "components"}
+    assert resolves(document, document)
+    document["paths"].clear()
+    assert openapi_document().keys() == document.keys()
+    assert set(openapi_document()["paths"]) == {"/trading-view/pair-list", "/trading-view/order-book"}
+
+
+@pytest.mark.parametrize("prefix", ["api", "/", "/api/", "http://127.0.0.1/api"])
+def test_the_prefix_of_the_document_is_a_path(prefix: str):
+    with pytest.raises(ValueError, match=f"prefix must be empty or a path such as '/api', got '{prefix}'"):
+        openapi_document(prefix)
 
 
 def assert_described(path: str, answer: HttpResponse) -> None:
