@@ -1,4 +1,7 @@
-"""The files of the folder deploy: systemd checks the units, and the server runs in a sandbox like that of its unit."""
+"""The files of the folder deploy: systemd checks the units, and the server runs in a sandbox like that of its unit.
+
+The alerts name metrics that exist.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from market_index_feeds import open_feed, open_store
+from market_index_http.counters import GAUGES, Counters
+from market_index_http.operations.metrics import metrics_text
 from tests.command import COMMAND, SAMPLE, Running
 from tests.market_index_feeds.made_up import book
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
@@ -109,6 +116,31 @@ def test_the_container_file_copies_what_the_package_needs():
     assert copied == packages | {"pyproject.toml", "README.md", "LICENSE"}
     assert all((ROOT / name).exists() for name in copied)
     assert "\nUSER 65532:65532\n" in text
+
+
+def test_the_alerts_name_metrics_and_labels_that_exist():
+    counters = Counters()
+    for name in GAUGES:
+        counters.set_gauge(name, os.getpid())
+    values: dict[str, dict[str, set[str]]] = {}
+    for family in text_string_to_metric_families(metrics_text(counters)):
+        for sample in family.samples:
+            labels = values.setdefault(sample.name, {})
+            for label, value in sample.labels.items():
+                labels.setdefault(label, set()).add(value)
+    groups = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    page = (ROOT / "docs" / "operating.md").read_text()
+    assert [rule["alert"] for rule in rules] == re.findall(r"^\| `(MarketIndex\w+)` \|", page, re.MULTILINE)
+    for rule in rules:
+        assert rule.keys() - {"for"} == {"alert", "expr", "labels", "annotations"}
+        metrics = re.findall(r"market_index_\w+", rule["expr"])
+        assert metrics
+        assert set(metrics) <= values.keys()
+        for removed in re.findall(r"without \(([^)]*)\)", rule["expr"]):
+            assert all(set(removed.split(", ")) <= values[metric].keys() for metric in metrics)
+        for label, named in re.findall(r'(\w+)[!=]~"([^"]*)"', rule["expr"]):
+            assert all(set(named.split("|")) <= values[metric][label] for metric in metrics)
 
 
 @pytest.mark.skipif(shutil.which("sqlite3") is None, reason="the command sqlite3 is not installed")
