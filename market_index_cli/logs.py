@@ -102,7 +102,7 @@ def fields_of(record: logging.LogRecord) -> Fields:
     if record.name == REQUESTS and isinstance(record.args, tuple):
         client, method, target, version, status = record.args
         shown = printable(_OTHER_PARAMETERS.sub("***", str(target)))
-        fields["message"] = printable(f"{client} {method} {shown} {status}")
+        fields["message"] = printable(f"{client} {method} {shown} {status}".lstrip())
         fields |= {"client": client, "method": method, "target": shown, "http_version": version, "status": status}
     else:
         fields["message"] = printable(record.getMessage().rstrip("\n"))

@@ -85,6 +85,10 @@ class TestFormats:
             "client": "127.0.0.1:5", "method": "GET", "target": "/x?base=ADA", "http_version": "1.1", "status": 200,
         }  # fmt: skip
 
+    def test_a_request_on_a_unix_socket_has_no_client(self):
+        found = fields(record(REQUEST, "", "GET", "/livez", "1.1", 200, name="uvicorn.access"))
+        assert (found["message"], found["client"]) == ("GET /livez 200", "")
+
     @pytest.mark.parametrize(
         ("target", "expected"),
         [
