@@ -6,8 +6,9 @@ import click
 
 from market_index import wire
 from market_index.wire.internal import freshness_to_json
-from market_index_cli.console import loading_progress, log_plainly
+from market_index_cli.console import loading_progress
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, feed_errors
+from market_index_cli.logs import log_plainly
 from market_index_cli.options import FEED
 from market_index_feeds import open_feed
 

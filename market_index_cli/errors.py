@@ -80,13 +80,13 @@ def feed_errors() -> Iterator[None]:
 
 
 @contextmanager
-def listen_errors(host: str, port: int) -> Iterator[None]:
-    """Convert errors of binding a socket or listening on it into an error of the command."""
+def listen_errors(address: str) -> Iterator[None]:
+    """Convert errors of opening a socket or listening on it into an error of the command."""
     try:
         yield
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:  # a UnicodeError is a ValueError
         reason = getattr(error, "strerror", None) or error
-        raise ListenFailed(f"cannot listen on {host} port {port}: {reason}") from None
+        raise ListenFailed(f"cannot listen on {address}: {reason}") from None
 
 
 @contextmanager

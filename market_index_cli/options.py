@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from math import nan
 from typing import Final
 
@@ -9,6 +10,7 @@ import click
 
 from market_index import Freshness, InvalidFreshness
 from market_index.errors import safe_repr
+from market_index_cli.logs import LOG_FORMATS, LOG_LEVELS
 from market_index_cli.server.origins import read_host, read_origin
 
 
@@ -68,6 +70,21 @@ class Host(click.ParamType[str]):
             self.fail(str(error), param, ctx)
 
 
+class ProxyAddress(click.ParamType[str]):
+    """The address of a proxy, a network of proxies, or `*` for any client."""
+
+    name = "address"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the address."""
+        try:
+            return str(value) if value == "*" else str(ip_network(str(value)))
+        except ValueError:
+            self.fail(
+                f"must be an IP address, a network such as 10.0.0.0/8, or *, got {safe_repr(str(value))}", param, ctx
+            )
+
+
 BLOCKS: Final = click.IntRange(0)
 HISTORY_HELP: Final = (
     "How many blocks before the last one a rollback in a FEED of orders may go back. All of them are held in memory. "
@@ -75,6 +92,10 @@ HISTORY_HELP: Final = (
 )
 SPEED: Final = click.FloatRange(0, min_open=True)
 SPEED_HELP: Final = "How many times as fast as it was recorded FEED is replayed. By default once."
+LOG_FORMAT: Final = click.Choice(LOG_FORMATS)
+LOG_FORMAT_HELP: Final = "Format of the log on standard error: lines of text, or one JSON object per line."
+LOG_LEVEL: Final = click.Choice(LOG_LEVELS)
+LOG_LEVEL_HELP: Final = "The least severe records that are logged. Libraries log only warnings and errors."
 LOOP_HELP: Final = "Replay FEED again after its end, without end."
 FEED: Final = click.argument("source", metavar="FEED")
 STORE: Final = click.argument("target", metavar="STORE")
@@ -84,6 +105,10 @@ JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the JS
 HISTORY: Final = click.option("--history", default=None, metavar="N", type=BLOCKS, help=HISTORY_HELP)
 REPLAY_SPEED: Final = click.option("--speed", default=None, metavar="N", type=SPEED, help=SPEED_HELP)
 REPLAY_LOOP: Final = click.option("--loop", is_flag=True, help=LOOP_HELP)
+LOGGED_AS: Final = click.option(
+    "--log-format", default="text", show_default=True, type=LOG_FORMAT, help=LOG_FORMAT_HELP
+)
+LOGGED_FROM: Final = click.option("--log-level", default="info", show_default=True, type=LOG_LEVEL, help=LOG_LEVEL_HELP)
 WAIT: Final = click.option(
     "--wait",
     default=5.0,

@@ -13,8 +13,9 @@ import click
 from attrs import define, field
 
 from market_index import Freshness, Pair
-from market_index_cli.console import counted, loading_progress, log_plainly
+from market_index_cli.console import counted, loading_progress
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, NoOrderBook, feed_errors
+from market_index_cli.logs import log_plainly
 from market_index_cli.options import HISTORY, REPLAY_LOOP, REPLAY_SPEED, STORE, WAIT, AsOf
 from market_index_feeds import BooksRejected, Feed, Receipt, Store, Update, is_sqlite, open_feed, open_store
 

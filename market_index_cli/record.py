@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from market_index_cli.console import loading_progress, log_with_times
+from market_index_cli.console import loading_progress
 from market_index_cli.errors import EXIT_FEED, feed_errors
-from market_index_cli.options import FEED, HISTORY
+from market_index_cli.logs import LOG, errors_logged, log_with_times
+from market_index_cli.options import FEED, HISTORY, LOGGED_AS, LOGGED_FROM
 from market_index_cli.signals import ended_by_signals
 from market_index_feeds import Recorder, is_sqlite, open_feed
 
@@ -25,7 +26,9 @@ or FILE cannot be opened or written.""",
 @FEED
 @click.argument("recording", metavar="FILE")
 @HISTORY
-def record(source: str, recording: str, *, history: int | None) -> None:
+@LOGGED_AS
+@LOGGED_FROM
+def record(source: str, recording: str, *, history: int | None, log_format: str, log_level: str) -> None:
     """Follow FEED, and write its content and then each change into FILE, until a signal ends the recording.
 
     FILE is a file of lines. Each change ends with a commit line, which has the time of its recording. So FILE is a FEED
@@ -35,11 +38,11 @@ def record(source: str, recording: str, *, history: int | None) -> None:
     """
     if "://" in recording or recording.startswith(("orders:", "replay:", "-")) or is_sqlite(recording):
         raise click.UsageError(f"FILE must be a file of lines such as recording.ndjson, got {recording!r}")
-    log_with_times()
-    with feed_errors(), open_feed(source, history=history) as feed:
+    log_with_times(log_format, log_level)
+    with errors_logged(log_format), feed_errors(), open_feed(source, history=history) as feed:
         recorder = Recorder(feed, recording)
         with ended_by_signals(recorder.close):
             with loading_progress(feed.source, lambda: recorder.is_closing) as progress:
                 recorder.start(progress)
-            click.echo(f"recording {feed.source} into {recording}: {len(recorder.live.current)} pairs", err=True)
+            LOG.info("recording %s into %s: %d pairs", feed.source, recording, len(recorder.live.current))
             recorder.run()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from market_index_cli.console import loading_progress, log_with_times
+from market_index_cli.console import loading_progress
 from market_index_cli.errors import EXIT_FEED, feed_errors
-from market_index_cli.options import FEED, HISTORY, REPLAY_LOOP, REPLAY_SPEED, STORE, WAIT
+from market_index_cli.logs import LOG, errors_logged, log_with_times
+from market_index_cli.options import FEED, HISTORY, LOGGED_AS, LOGGED_FROM, REPLAY_LOOP, REPLAY_SPEED, STORE, WAIT
 from market_index_cli.signals import ended_by_signals
 from market_index_feeds import Relay, open_feed, open_store
 
@@ -26,19 +27,35 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED or STORE cannot
 @REPLAY_SPEED
 @REPLAY_LOOP
 @WAIT
-def relay(source: str, target: str, *, history: int | None, speed: float | None, loop: bool, wait: float) -> None:
+@LOGGED_AS
+@LOGGED_FROM
+def relay(
+    source: str,
+    target: str,
+    *,
+    history: int | None,
+    speed: float | None,
+    loop: bool,
+    wait: float,
+    log_format: str,
+    log_level: str,
+) -> None:
     """Follow FEED and publish its books into STORE, until a signal ends the relay.
 
     At the start and after every interruption, the whole of STORE is made the same as FEED: a pair that FEED does not
     name is retracted, unless FEED is not complete or contains an invalid record. No other program may publish into
     STORE. While the servers of STORE do not answer, the relay retries.
     """
-    log_with_times()
-    with feed_errors(), open_feed(source, history=history, speed=speed, loop=loop) as feed:
+    log_with_times(log_format, log_level)
+    with (
+        errors_logged(log_format),
+        feed_errors(),
+        open_feed(source, history=history, speed=speed, loop=loop) as feed,
+    ):
         relaying = Relay(feed, lambda: open_store(target, wait=wait))
         with ended_by_signals(relaying.close):
             with loading_progress(feed.source, lambda: relaying.is_closing) as progress:
                 receipt = relaying.start(progress)
             state = f"{len(relaying.live.current)} pairs, revision {receipt.revision}"
-            click.echo(f"relaying {feed.source} into {relaying.target}: {state}", err=True)
+            LOG.info("relaying %s into %s: %s", feed.source, relaying.target, state)
             relaying.run()

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from market_index import Tokens
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
-from market_index_cli.options import BLOCKS, HISTORY_HELP, LOOP_HELP, SPEED, SPEED_HELP, Host, Origin, Seconds
+from market_index_cli.options import (
+    BLOCKS,
+    HISTORY_HELP,
+    LOG_FORMAT,
+    LOG_FORMAT_HELP,
+    LOG_LEVEL,
+    LOG_LEVEL_HELP,
+    LOOP_HELP,
+    SPEED,
+    SPEED_HELP,
+    Host,
+    Origin,
+    ProxyAddress,
+    Seconds,
+)
 from market_index_cli.tokens import TokenFile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -49,11 +64,20 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     help="Port to listen on; 0 takes a free one.",
 )
 @_option(
+    "--uds",
+    "path",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="Listen on a Unix socket at PATH instead of an address, for a proxy on this machine. A socket that systemd "
+    "passes takes precedence over PATH and the address.",
+)
+@_option(
     "--workers",
     default=1,
     metavar="N",
     type=click.IntRange(1, 256),
-    help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory.",
+    help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory. SIGHUP restarts "
+    "them one after another, without a gap.",
 )
 @_option(
     "--history",
@@ -71,6 +95,18 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "--loop",
     is_flag=True,
     help=LOOP_HELP,
+)
+@_option(
+    "--log-format",
+    default="text",
+    type=LOG_FORMAT,
+    help=LOG_FORMAT_HELP,
+)
+@_option(
+    "--log-level",
+    default="info",
+    type=LOG_LEVEL,
+    help=LOG_LEVEL_HELP,
 )
 @_option(
     "--access-log/--no-access-log",
@@ -123,6 +159,16 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "once. By default any host is allowed.",
 )
 @_option(
+    "--forwarded-allow-ips",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    type=ProxyAddress(),
+    help="Log the client that X-Forwarded-For names, if the request comes from ADDRESS: an IP address, a network such "
+    "as 10.0.0.0/8, or * for any, as a Unix socket requires. Can be given more than once. By default no proxy is "
+    "trusted.",
+)
+@_option(
     "--head-timeout",
     default=10,
     metavar="SECONDS",
@@ -162,15 +208,23 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     help="Show names and whole units on the page by the token registry (CIP-26): its folder of mappings, or a file of "
     "its entries. The API stays in smallest units.",
 )
+@_option(
+    "--metrics/--no-metrics",
+    default=True,
+    help="Serve /metrics in the Prometheus text format. With --workers it reports the sum of all workers.",
+)
 def serve(
     source: str,
     host: str,
     port: int,
+    path: Path | None,
     *,
     workers: int,
     history: int | None,
     speed: float | None,
     loop: bool,
+    log_format: str,
+    log_level: str,
     access_log: bool,
     max_age: int | None,
     max_wait: int,
@@ -178,20 +232,23 @@ def serve(
     max_quiet: float | None,
     cors_origins: tuple[str, ...],
     allowed_hosts: tuple[str, ...],
+    proxies: tuple[str, ...],
     head_timeout: int,
     keep_alive_timeout: int,
     send_timeout: int,
     max_connections: int | None,
     page: bool,
     tokens: Tokens | None,
+    metrics: bool,
 ) -> None:
     """Serve FEED over HTTP: the pair list and the order book of every pair.
 
-    FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file with one order book per line in the JSON of
-    the order-book endpoint, - for standard input, events of orders (orders:events.ndjson, or orders:-), a recording
-    (replay:recording.ndjson), or the base URL of another service. FEED is followed: a change goes live when it is
-    published into a store or appended to a file. GET / is a page that shows the books, GET /healthz reports the state
-    of FEED, and GET /openapi.json describes the API. The variable MARKET_INDEX_FEED can also name FEED.
+    FEED is a store such as market.db or nats://127.0.0.1:4222/books, a file with one order book per line in the
+    JSON of the order-book endpoint, - for standard input, events of orders (orders:events.ndjson, or orders:-), a
+    recording (replay:recording.ndjson), or the base URL of another service. FEED is followed: a change goes live
+    when it is published into a store or appended to a file. GET / is a page that shows the books, GET /healthz
+    reports the state of FEED, GET /metrics the metrics of Prometheus, and GET /openapi.json describes the API. The
+    variable MARKET_INDEX_FEED can also name FEED.
     """
     with server_imports():
         from market_index_cli.page.routes import labels_json  # noqa: PLC0415  # no web stack elsewhere
@@ -203,6 +260,8 @@ def serve(
         history,
         speed,
         loop,
+        log_format,
+        log_level,
         access_log,
         max_age,
         max_wait,
@@ -210,9 +269,11 @@ def serve(
         max_quiet,
         cors_origins,
         allowed_hosts,
+        proxies,
         limits,
         workers,
         page,
         labels_json(tokens or Tokens()),
+        metrics,
     )
-    raise SystemExit(run(settings, host, port))
+    raise SystemExit(run(settings, host, port, path))

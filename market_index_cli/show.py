@@ -14,8 +14,9 @@ import click
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, Tokens, wire
 from market_index_cli import terminal
-from market_index_cli.console import loading_progress, log_plainly
+from market_index_cli.console import loading_progress
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
+from market_index_cli.logs import log_plainly
 from market_index_cli.names import containing, exact_pair, pair_of, reject_absent
 from market_index_cli.options import BASE, FEED, JSON, QUOTE
 from market_index_cli.tokens import TOKENS, Display

@@ -105,6 +105,8 @@ class Feed(Closeable):
         It is if the state of the orders is unknown, the source contains no order book or lacks live pairs, or a stream
         has ended. A source that cannot be read, and is tried again, is only a `problem`.
         """
+        self.retries: int = 0
+        """How often the source could not be read after the start, and was tried again."""
         self._source = source
         self._clock = clock
         self._publications = Publications(clock)
@@ -380,6 +382,7 @@ class Feed(Closeable):
             backoff = next_backoff(backoff)
             if self._stop.wait(backoff):
                 return
+            self.retries += 1
             updates = self._source.updates(self._stop, None)
 
     def _apply(self, update: Update, live: LiveIndex | None) -> None:
@@ -409,6 +412,8 @@ class Feed(Closeable):
                 # Also if nothing has changed, to find other writers.
                 self._show(live, index, update.books, retracted)
         self.revision = self.revision if update.revision is None else update.revision
+        # Its source tries again by itself.
+        self.retries += update.problem is not None
         unknown = update.unknown or self._lacking()
         self._was_read, self.is_unknown = update.problem is None, unknown is not None
         self._report(unknown if update.problem is None else f"cannot be read: {update.problem}")

@@ -1,9 +1,10 @@
-"""A thin adapter that serves a `LiveIndex` as an ASGI app: `create_app`, and optional routes for its router."""
+"""A thin adapter that serves a `LiveIndex` as an ASGI app: `create_app`, with optional routes for operators."""
 
 try:
     from market_index_http.app import MarketIndexApp, create_app
-    from market_index_http.operations.health import FeedStatus, health_route
-    from market_index_http.operations.openapi import openapi_route
+    from market_index_http.counters import Counters
+    from market_index_http.operations.health import FeedStatus, Health
+    from market_index_http.operations.openapi import openapi_document
     from market_index_http.routes import ExactRoute, file_route
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
@@ -11,4 +12,13 @@ except ModuleNotFoundError as _missing:
         name=_missing.name,
     ) from None
 
-__all__ = ["ExactRoute", "FeedStatus", "MarketIndexApp", "create_app", "file_route", "health_route", "openapi_route"]
+__all__ = [
+    "Counters",
+    "ExactRoute",
+    "FeedStatus",
+    "Health",
+    "MarketIndexApp",
+    "create_app",
+    "file_route",
+    "openapi_document",
+]

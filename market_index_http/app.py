@@ -12,13 +12,26 @@ from starlette.types import ASGIApp
 from market_index import LiveIndex
 from market_index.wire.internal import error_to_json
 from market_index_http.bodies import Bodies
+from market_index_http.counters import Counters, counted
 from market_index_http.endpoints import Endpoints
-from market_index_http.routes import ORDER_BOOK_PATH, PAIR_LIST_PATH, ExactRoute, JsonResponse, require_live
+from market_index_http.operations.health import Health, health_routes
+from market_index_http.operations.metrics import metrics_route
+from market_index_http.operations.observation import Observation
+from market_index_http.operations.openapi import openapi_route
+from market_index_http.paths import ORDER_BOOK_PATH, PAIR_LIST_PATH
+from market_index_http.routes import ExactRoute, JsonResponse, require_live
 from market_index_http.waiting import DEFAULT_MAX_WAITING, Waits
 
 
 def create_app(
-    live: LiveIndex, *, max_age: int | None = None, max_wait: int = 0, max_waiting: int = DEFAULT_MAX_WAITING
+    live: LiveIndex,
+    *,
+    max_age: int | None = None,
+    max_wait: int = 0,
+    max_waiting: int = DEFAULT_MAX_WAITING,
+    health: Health | None = None,
+    metrics: Counters | bool = False,
+    openapi: bool = False,
 ) -> MarketIndexApp:
     """Return an ASGI app that serves the current index of `live`, standalone or mounted under any path of another app.
 
@@ -32,25 +45,47 @@ def create_app(
     but no longer than `max_wait` seconds (RFC 7240). At most `max_waiting` requests wait. By default none waits,
     because a server waits at its shutdown for open requests: call `MarketIndexApp.end_waits` before.
 
+    Three options add the routes of `market-index serve`:
+
+    - `health`: the probes `/livez`, `/readyz` and `/healthz`.
+    - `metrics`: `/metrics` in the Prometheus text format, with the state of the feed if there is `health`. With
+      `Counters` that processes share, it reports the numbers of all of them.
+    - `openapi`: the description of the API at `/openapi.json`.
+
     >>> from market_index import LiveIndex
     >>> app = create_app(LiveIndex())
     >>> sorted(route.path for route in app.routes)
     ['/trading-view/order-book', '/trading-view/pair-list']
+    >>> app = create_app(LiveIndex(), health=Health(max_stale=30), metrics=True, openapi=True)
+    >>> [route.path for route in app.routes][2:]
+    ['/healthz', '/livez', '/readyz', '/metrics', '/openapi.json']
 
     Raises:
         TypeError: `live` is not a `LiveIndex`.
         ValueError: `max_age` is not a whole number of seconds from 0 to 2^31, `max_wait` not one from 0 to 86,400, or
             `max_waiting` not a whole number from 0.
     """
-    return MarketIndexApp(Endpoints(require_live(live), Bodies(max_age), Waits(live, max_wait, max_waiting)))
+    require_live(live)
+    counters = metrics if isinstance(metrics, Counters) else Counters()
+    waits = Waits(live, max_wait, max_waiting)
+    app = MarketIndexApp(Endpoints(live, Bodies(max_age, counters), waits), Observation(live, counters, waits, health))
+    if health is not None:
+        app.router.routes += health_routes(live, health)
+    if metrics is not False:
+        app.router.routes.append(metrics_route(counters, app.observe))
+    if openapi:
+        app.router.routes.append(openapi_route())
+    return app
 
 
 class MarketIndexApp(Starlette):
     """A Starlette app with the fast path before its routes. `create_app` returns it."""
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    def __init__(self, endpoints: Endpoints, observation: Observation) -> None:
         self._fast_path = endpoints.fast_path
         self._waits = endpoints.waits
+        self._counters = endpoints.counters
+        self._observation = observation
         self._pair_list = ExactRoute(PAIR_LIST_PATH, endpoints.pair_list)
         self._order_book = ExactRoute(ORDER_BOOK_PATH, endpoints.order_book)
         super().__init__(
@@ -67,9 +102,16 @@ class MarketIndexApp(Starlette):
         """
         self._waits.end()
 
+    def observe(self) -> None:
+        """Update the numbers of this process that `/metrics` reports, besides counts.
+
+        The route does so itself. Of several processes that share `Counters`, each calls it about once per second.
+        """
+        self._observation.observe()
+
     def build_middleware_stack(self) -> ASGIApp:
         """Return the app below all middleware; Starlette calls this once, before the first request."""
-        stack = super().build_middleware_stack()
+        stack = counted(super().build_middleware_stack(), self._counters)
         if self.user_middleware or getattr(self, "max_body_size", None) is not None:
             return stack
         return self._fast_path.before(stack, self._has_its_routes_first)

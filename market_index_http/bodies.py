@@ -27,6 +27,7 @@ from market_index.wire.internal import (
 )
 from market_index_http import compression
 from market_index_http.compression import LARGE_BODY_BYTES, MIN_GZIP_BYTES
+from market_index_http.counters import COMPUTED, REUSED, Counters
 from market_index_http.negotiation import names_entity_tag, prefers_gzip
 from market_index_http.slices import Slices, groups_of
 
@@ -301,17 +302,20 @@ class Bodies:
     Args:
         max_age: Seconds for which a client may reuse a response without revalidation. None requires revalidation each
             time; the response is 304 while nothing has changed.
+        counters: Where encoded and reused bodies are counted.
 
     Raises:
         ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
     """
 
-    def __init__(self, max_age: int | None = None) -> None:
+    def __init__(self, max_age: int | None = None, counters: Counters | None = None) -> None:
         if max_age is not None and (type(max_age) is not int or not 0 <= max_age <= MAX_AGE_SECONDS):
             raise ValueError(
                 f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}"
             )
         self._fields = constant_fields(b"no-cache" if max_age is None else b"max-age=%d" % max_age)
+        self.counters: Counters = counters or Counters()
+        self._cells = self.counters.cells
         self._order_books: dict[Pair, _CachedBody] = {}
         # A bound method would be one more object for each book.
         self._forget = partial(_forget, self._order_books)
@@ -359,6 +363,9 @@ class Bodies:
                 parts = shared_parts(parts)
             cached.pair, cached.body = book.pair, self._body(parts, digest_of(parts).hex())
             self._order_books[book.pair] = cached
+            self._cells[COMPUTED] += 1
+        else:
+            self._cells[REUSED] += 1
         return cached.body
 
     def respelled(self, body: EncodedBody, pair: Pair, base: str, quote: str) -> SpelledBody:
@@ -375,6 +382,7 @@ class Bodies:
         """Return the body of the pair list; the previous body if the list did not change."""
         before = self._pair_list
         if before is not None and before[0]() is index:
+            self._cells[REUSED] += 1
             return before[1]
         parts = encoded_pair_list(index)
         # A change of levels alone does not change the pair list.
@@ -382,6 +390,7 @@ class Bodies:
         is_same = before is not None and before[1].digest == digest
         body = before[1] if before is not None and is_same else self._body(parts, digest)
         self._pair_list = ref(index), body
+        self._cells[COMPUTED] += 1
         return body
 
     def _body(self, parts: tuple[EncodedPart, ...], digest: str) -> EncodedBody:

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from market_index import AssetId, InvalidAssetId, LiveIndex, Pair, PairNotFound
 from market_index.errors import safe_repr
 from market_index_http.bodies import Bodies, Fields, Response
+from market_index_http.counters import Counters
 from market_index_http.fast_path import FastPath
 from market_index_http.freshness import freshness_fields
 from market_index_http.waiting import Waits
@@ -19,6 +20,7 @@ class Endpoints:
     def __init__(self, live: LiveIndex, bodies: Bodies, waits: Waits) -> None:
         self.fast_path: FastPath = FastPath(live, bodies, waits)
         self.waits: Waits = waits
+        self.counters: Counters = bodies.counters
         self._live = live
         self._bodies = bodies
 

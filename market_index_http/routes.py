@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,9 +15,6 @@ from market_index import LiveIndex
 from market_index.errors import safe_repr
 from market_index.wire.internal import EncodedPart
 from market_index_http.bodies import JSON_FIELDS, LargeBody, constant_fields
-
-PAIR_LIST_PATH: Final = "/trading-view/pair-list"
-ORDER_BOOK_PATH: Final = "/trading-view/order-book"
 
 
 def require_live(live: LiveIndex) -> LiveIndex:
@@ -38,10 +34,10 @@ class ExactRoute(Route):
         self.path_regex: re.Pattern[str] = re.compile(re.escape(path) + r"\Z")
 
 
-class JsonResponse(Response):
-    """A response of JSON text. The response to HEAD has the headers of GET and no body."""
+class TextResponse(Response):
+    """A response of text in the format of `/metrics`. The response to HEAD has the headers of GET and no body."""
 
-    media_type = "application/json"
+    media_type = "text/plain; version=0.0.4"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
@@ -49,6 +45,12 @@ class JsonResponse(Response):
             # Starlette sends the body of HEAD too, and relies on the server to drop it.
             self.body = b""
         await super().__call__(scope, receive, send)
+
+
+class JsonResponse(TextResponse):
+    """A response of JSON text."""
+
+    media_type = "application/json"
 
 
 def file_route(path: str, content: bytes, headers: tuple[tuple[bytes, bytes], ...] = JSON_FIELDS) -> ExactRoute:

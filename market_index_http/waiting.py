@@ -151,13 +151,14 @@ class Waits:
         if not self.are_allowed or not response.is_not_modified:
             return response
         seconds = min(preferred_wait(scope), self._max_seconds)
-        if seconds == 0 or not _runs_in_asyncio() or self._waiting_requests() >= self._max_requests:
+        if seconds == 0 or not _runs_in_asyncio() or self.requests >= self._max_requests:
             return response
         del response
         return await self._respond_later(receive, pair, respond, seconds, known)
 
-    def _waiting_requests(self) -> int:
-        """Return how many requests wait. Those of a closed loop never run again."""
+    @property
+    def requests(self) -> int:
+        """How many requests wait. Those of a closed loop never run again."""
         return sum(watch.requests for loop, watch in list(self._watches.items()) if not loop.is_closed())
 
     async def _respond_later(

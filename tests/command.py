@@ -64,7 +64,7 @@ def invoke(*arguments: object, **environment: str) -> subprocess.CompletedProces
 def own_signals_and_logging() -> Iterator[None]:
     """Hide the log handlers of pytest from the command; at the end, restore signal handler, log levels and filters."""
     root, limited = logging.getLogger(), logging.getLogger("uvicorn.error")
-    loggers = [root, *map(logging.getLogger, ("market_index_feeds", "uvicorn.access"))]
+    loggers = [root, *map(logging.getLogger, ("market_index_feeds", "market_index_cli", "uvicorn.access"))]
     levels = [logger.level for logger in loggers]
     handlers, root.handlers = root.handlers, []
     filters = limited.filters.copy()
@@ -77,6 +77,11 @@ def own_signals_and_logging() -> Iterator[None]:
         limited.filters = filters
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+def untimed(log: str) -> str:
+    """Return the messages of a log in text, one per line."""
+    return re.sub(r"^\S+Z [A-Z]+ [\w.]+(\[\d+\])?: ", "", log, flags=re.MULTILINE)
 
 
 class Running:
@@ -94,12 +99,16 @@ class Running:
     def service(self) -> Service:
         def listening() -> re.Match[str] | None:
             assert self.process.poll() is None, self.stderr
-            return re.search(r"listening on http://127\.0\.0\.1:(\d+)\n", self.stderr)
+            return re.search(r"listening on http://127\.0\.0\.1:(\d+)[\n\"]", self.stderr)
 
         eventually(listening)
         found = listening()
         assert found
         return Service(int(found[1]))
+
+    def has_logged(self, text: str, times: int = 1) -> None:
+        """Wait until a text was logged so many times."""
+        eventually(lambda: self.stderr.count(text) >= times)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)

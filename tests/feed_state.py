@@ -1,4 +1,4 @@
-"""The state of a feed for `/healthz`, for apps without a feed."""
+"""The state of a feed for probes and metrics, for apps without a feed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from attrs import define
 
 @define
 class FeedState:
-    """The state of a feed that `/healthz` reports; by default, that of a feed whose publisher is active."""
+    """The state of a feed that probes and metrics report; by default, that of a feed whose publisher is active."""
 
     revision: int | None = None
     age: float = 0.0
@@ -15,5 +15,7 @@ class FeedState:
     change_age: float = 0.0
     problem: str | None = None
     is_unknown: bool = False
+    rejected: int = 0
     current_rejections: int = 0
+    retries: int = 0
     retained_age: float | None = None

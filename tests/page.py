@@ -8,7 +8,7 @@ from pathlib import Path
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, Tokens, wire
 from market_index_cli.page.routes import labels_json, page_routes
-from market_index_http import MarketIndexApp, create_app, health_route
+from market_index_http import Health, MarketIndexApp, create_app
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
 
@@ -72,8 +72,8 @@ def app_with_page(
     """Return an app with the page, whose books were published just now. Requests may wait for so many seconds."""
     freshness = live.current.freshness.changed(published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
-    app = create_app(live, max_wait=max_wait)
-    app.router.routes.extend((*page_routes(labels_json(tokens or Tokens())), health_route(live, feed or FeedState())))
+    app = create_app(live, max_wait=max_wait, health=Health(feed or FeedState()))
+    app.router.routes.extend(page_routes(labels_json(tokens or Tokens())))
     return app
 
 

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPResponse
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import urlencode
@@ -32,10 +33,15 @@ class HttpResponse:
 
 
 class Client:
-    """A client with one keep-alive connection."""
+    """A client with one keep-alive connection, to a port of this machine or to the path of a Unix socket."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS)
+    def __init__(self, address: int | Path) -> None:
+        if isinstance(address, int):
+            self.socket = socket.create_connection(("127.0.0.1", address), timeout=DEADLINE_SECONDS)
+            return
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(DEADLINE_SECONDS)
+        self.socket.connect(str(address))
 
     def request(self, target: str | bytes, method: str = "GET", headers: str = "") -> HttpResponse:
         """Send a request for `target`, which is not encoded, and return the response."""
@@ -81,7 +87,7 @@ class Service:
 def served(app: Any, server: uvicorn.Server | None = None) -> Iterator[Service]:
     """Serve the app on a free local port, with the given server or that of the command."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = server or Server(app, on_shutdown=getattr(app, "end_waits", None))
+    server = server or Server(app, drain_seconds=0, on_shutdown=getattr(app, "end_waits", None))
     thread = Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
@@ -110,7 +116,7 @@ class Restartable:
     def start(self) -> None:
         if self._socket.fileno() < 0:
             self._socket = socket.create_server(("127.0.0.1", self.port))
-        self._server = Server(self._app, on_shutdown=getattr(self._app, "end_waits", None))
+        self._server = Server(self._app, drain_seconds=0, on_shutdown=getattr(self._app, "end_waits", None))
         self._thread = Thread(target=self._server.run, args=([self._socket],), daemon=True)
         self._thread.start()
         eventually(lambda: self._server.started)

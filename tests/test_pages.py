@@ -57,10 +57,10 @@ A_TOKEN = "f66d78b4a3cb3d37afa0ec36461e51ecbde00f26c8f0a68f94b69880:69555344"
 ELLIPSES = {"ADA …": f"ADA {A_TOKEN}", "quote=…": f"quote={A_TOKEN}"}
 """Shortened parts of commands, with the whole text."""
 
-IS_SERVICE = re.compile(r"(?:.* \| )?(market-index (serve|relay|record)|uvicorn) (?!--help)")
+IS_SERVICE = re.compile(r"(?:.* \| )?(?:[A-Z_]+=\S+ )?(market-index (serve|relay|record)|uvicorn) (?!--help)")
 """Matches a command that runs until it is ended. One before a pipe ends by itself, and is run first."""
 
-HAS_STARTED = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|^(?:relaying|recording) ", re.MULTILINE)
+HAS_STARTED = re.compile(r"(?:listening|running) on http://127\.0\.0\.1:(\d+)|: (?:relaying|recording) ")
 
 
 @frozen
@@ -224,7 +224,7 @@ def is_shown(shown: str, output: str) -> bool:
 def running_service(command: str, folder: Path, environment: dict[str, str]) -> Iterator[tuple[str, int | None]]:
     """Run a service on a free port, yield its first output and that port, and end it with SIGTERM."""
     before, _, command = re.sub(r" --port \d+", " --port 0", command).rpartition(" | ")
-    if command.startswith("uvicorn"):
+    if "uvicorn " in command:
         command += " --port 0"
     piped = subprocess.run(["sh", "-c", before], cwd=folder, env=environment, stdout=subprocess.PIPE, check=True).stdout
     errors = folder / f"errors of {next(_RUNS)}"
@@ -232,7 +232,7 @@ def running_service(command: str, folder: Path, environment: dict[str, str]) -> 
         stdin.write(piped)
         stdin.seek(0)
         process = subprocess.Popen(
-            ["sh", "-c", f"exec {command}"], cwd=folder, env=environment, stdin=stdin, stderr=file
+            ["sh", "-c", f"exec env {command}"], cwd=folder, env=environment, stdin=stdin, stderr=file
         )
     try:
 
@@ -247,9 +247,7 @@ def running_service(command: str, folder: Path, environment: dict[str, str]) -> 
         assert process.poll() is None, errors.read_text()
         process.terminate()
         # uvicorn shuts down, and then ends by the signal.
-        assert process.wait(DEADLINE_SECONDS) in ({0, -15} if command.startswith("uvicorn") else {0}), (
-            errors.read_text()
-        )
+        assert process.wait(DEADLINE_SECONDS) in ({0, -15} if "uvicorn " in command else {0}), errors.read_text()
         assert "Traceback" not in errors.read_text()
     finally:
         process.kill()

@@ -15,15 +15,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index.errors import safe_repr
 from market_index.wire.internal import error_to_json
+from market_index_cli.server.connection import Count
 
 _PORT: Final = re.compile(r":[0-9]*\Z")
 
 
 class AllowedHosts:
-    """ASGI middleware that responds 400 unless the Host field of a request is one of the hosts, with any port."""
+    """ASGI middleware that responds 400 unless the Host field of a request is one of the hosts, with any port.
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
+    `count` is called with the path, the status and the body bytes of such a response.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str], count: Count | None = None) -> None:
         self._app = app
+        self._count = count
         self._hosts = frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -34,4 +39,6 @@ class AllowedHosts:
             return
         message = f"The Host field must be an allowed host, got {safe_repr(fields[0] if len(fields) == 1 else fields)}"
         response = Response(error_to_json(message), 400, media_type="application/json")
+        if self._count is not None:
+            self._count(scope["path"], response.status_code, len(response.body))
         await response(scope, receive, send)

@@ -28,6 +28,7 @@ Theory of operation
 from __future__ import annotations
 
 from asyncio import Transport
+from collections.abc import Callable
 from enum import Enum, auto
 from http import HTTPStatus
 from math import inf
@@ -100,19 +101,24 @@ _IDLE, _RECEIVING, _ANSWERING, _CLOSING = _Phase
 class LimitedConnection(HttpToolsProtocol):
     """uvicorn's protocol with limits. All connections of a server share `waiting`.
 
+    `count` is called with the path, which is not known, the status and the body bytes of each error that is sent here.
+
     uvicorn has no interface for this. Checked with 0.40 and 0.54; `TestUvicorn` names each attribute that is used.
     """
 
     # In `__dict__` there would be more than 30 attributes, with those of uvicorn, and each access would take longer.
     cycle: RequestResponseCycle | None  # type: ignore[assignment]  # in uvicorn, it is None before the first request
 
-    __slots__ = ("_limits", "_phase", "_received", "_rejection", "_running", "_waiting")
+    __slots__ = ("_count", "_limits", "_phase", "_received", "_rejection", "_running", "_waiting")
 
-    def __init__(self, *args: Any, limits: ClientLimits, waiting: Waiting, **options: Any) -> None:
+    def __init__(
+        self, *args: Any, limits: ClientLimits, waiting: Waiting, count: Count | None = None, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
         # Both are read before uvicorn sets them at the first request.
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
+        self._count = count
         self._limits = limits
         self._waiting = waiting
         self._received = 0
@@ -263,6 +269,8 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _write_error(self, status: int, message: str) -> None:
         body = error_to_json(message)
+        if self._count is not None:
+            self._count("", status, len(body))
         fields = [
             *self.server_state.default_headers,
             (b"content-type", b"application/json"),
@@ -276,6 +284,9 @@ class LimitedConnection(HttpToolsProtocol):
         """Wait for the client for `seconds`. A connection that waits already keeps its position in the order."""
         self._waiting[self] = self.loop.time() + seconds
 
+
+Count: TypeAlias = Callable[[str, int, int], object]
+"""Counts a response by the path of its request, its status and the bytes of its body."""
 
 Waiting: TypeAlias = dict[LimitedConnection, float]
 """The connections that wait for their clients, longest first, with deadlines in seconds of the event loop's clock."""

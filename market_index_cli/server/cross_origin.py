@@ -10,16 +10,19 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from market_index.wire.internal import AS_OF, PUBLISHED_AT, error_to_json
+from market_index_cli.server.connection import Count
 
 
 class CrossOrigin(CORSMiddleware):
     """Starlette's CORS middleware for a read API, with errors as JSON.
 
     It allows GET, HEAD, `If-None-Match` and `Prefer`, and exposes the ETag, `Preference-Applied` and the header fields
-    of freshness.
+    of freshness. `count` is called with the path, which is not known, the status and the body bytes of each response to
+    a preflight request.
     """
 
-    def __init__(self, app: ASGIApp, origins: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, origins: Iterable[str], count: Count | None = None) -> None:
+        self._count = count
         super().__init__(
             app,
             allow_origins=tuple(origins),
@@ -33,6 +36,10 @@ class CrossOrigin(CORSMiddleware):
         response = super().preflight_response(request_headers)
         headers = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
         if response.status_code == 200:
-            return Response(status_code=204, headers=headers)
-        body = error_to_json(bytes(response.body).decode())
-        return Response(body, response.status_code, headers, media_type="application/json")
+            response = Response(status_code=204, headers=headers)
+        else:
+            body = error_to_json(bytes(response.body).decode())
+            response = Response(body, response.status_code, headers, media_type="application/json")
+        if self._count is not None:
+            self._count("", response.status_code, len(response.body))
+        return response

@@ -1,13 +1,13 @@
-"""The route `/openapi.json`: the contract as an OpenAPI description."""
+"""The contract as an OpenAPI description: the route `/openapi.json`, and a document for the host of a mounted app."""
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
-from typing import Final
+from typing import Any
 
+from market_index_http.paths import OPENAPI_PATH, ORDER_BOOK_PATH, PAIR_LIST_PATH
 from market_index_http.routes import ExactRoute, file_route
-
-OPENAPI_PATH: Final = "/openapi.json"
 
 
 def openapi_route() -> ExactRoute:
@@ -16,4 +16,32 @@ def openapi_route() -> ExactRoute:
     >>> openapi_route().path
     '/openapi.json'
     """
-    return file_route(OPENAPI_PATH, files("market_index_http.operations").joinpath("openapi.json").read_bytes())
+    return file_route(OPENAPI_PATH, _description())
+
+
+def openapi_document(prefix: str = "") -> dict[str, Any]:
+    """Return the OpenAPI 3.1 description of the two endpoints below a path, to merge it into that of a host.
+
+    Each call returns a new document, which the caller may change. It names no server and no security.
+
+    >>> sorted(openapi_document("/api")["paths"])
+    ['/api/trading-view/order-book', '/api/trading-view/pair-list']
+
+    Args:
+        prefix: The path where the app is mounted, such as `/api`; empty for the root.
+
+    Raises:
+        ValueError: the prefix is neither empty nor a path that starts with a slash and does not end with one.
+    """
+    if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
+        raise ValueError(f"prefix must be empty or a path such as '/api', got {prefix!r}")
+    document: dict[str, Any] = json.loads(_description())
+    paths = document["paths"]
+    document["paths"] = {prefix + path: paths[path] for path in (PAIR_LIST_PATH, ORDER_BOOK_PATH)}
+    for part in ("servers", "security", "tags"):
+        del document[part]
+    return document
+
+
+def _description() -> bytes:
+    return files("market_index_http.operations").joinpath("openapi.json").read_bytes()

@@ -23,6 +23,7 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
     "market_index/strategies/orders.py": ("tests/market_index/test_strategies.py", "every public strategy"),
     "market_index/wire/json_value.py": ("tests/market_index/wire/test_decode.py", "decodes the text of every message"),
     "market_index_cli/__main__.py": ("tests/market_index_cli/test_main.py", "runs the group of commands"),
+    "market_index_cli/console.py": ("tests/market_index_cli/test_serve.py", "a progress bar on a real terminal"),
     "market_index_cli/errors.py": ("tests/market_index_cli/test_main.py", "the exit codes of the commands"),
     "market_index_cli/options.py": ("tests/market_index_cli/test_serve.py", "parameters, tested through the commands"),
     "market_index_cli/signals.py": ("tests/market_index_cli/test_publish.py", "signals to a real process"),
@@ -60,6 +61,10 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
     "market_index_http/app.py": ("tests/market_index_http/test_contract.py", "every rule of the contract"),
     "market_index_http/compression.py": ("tests/market_index_http/test_bodies.py", "how bodies are compressed"),
     "market_index_http/endpoints.py": ("tests/market_index_http/test_contract.py", "every rule of the contract"),
+    "market_index_http/operations/observation.py": (
+        "tests/market_index_http/operations/test_metrics.py",
+        "the state of the index, the feed and the process",
+    ),
     "market_index_http/routes.py": ("tests/market_index_http/test_mounting.py", "an app of routes in another app"),
 }
 

@@ -22,7 +22,8 @@ from nats.aio.msg import Msg
 
 from market_index import LiveIndex, OrderBook, wire
 from market_index_cli.server.connection import ClientLimits
-from market_index_cli.server.http_server import Server, bind
+from market_index_cli.server.http_server import Server
+from market_index_cli.server.listeners import bind
 from market_index_http import create_app
 from tests.benchmarks.books import books
 from tests.benchmarks.figures import Row, compared, percentile

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from market_index_feeds import open_feed, open_store
-from tests.command import SAMPLE, invoke, running
+from tests.command import SAMPLE, invoke, running, untimed
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import eventually
 
@@ -20,7 +20,7 @@ def test_a_file_feeds_a_bucket_until_a_signal_ends_it(bucket: str, tmp_path: Pat
     invoke("publish", store, SAMPLE)
     with running(tmp_path, store, bucket, command="relay") as relay:
         eventually(lambda: "relaying" in relay.stderr)
-        assert relay.stderr == f"relaying {store} into {bucket}: 13 pairs, revision 14\n"
+        assert untimed(relay.stderr) == f"relaying {store} into {bucket}: 13 pairs, revision 14\n"
         with open_store(store) as publishing:
             publishing.publish(book(1, 1))
         eventually(lambda: len(open_feed(bucket).read()) == 14)

@@ -21,7 +21,7 @@ from market_index import ADA, AssetId, OrderBook, Pair, wire
 from market_index.freshness import parse_time
 from market_index_feeds import open_store
 from tests import command as commands
-from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, run, running
+from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, run, running, untimed
 from tests.market_index_feeds.made_up import book, pair
 from tests.service import Client
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -37,7 +37,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_every_book_of_the_sample_is_served(sample: Running):
     lines = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
     service = sample.service
-    assert sample.stderr.startswith(f"{SAMPLE}: {len(lines)} pairs, 0 lines rejected\nlistening on http://")
+    assert untimed(sample.stderr).startswith(f"{SAMPLE}: {len(lines)} pairs, 0 lines rejected\nlistening on http://")
     assert {(one["base"], one["quote"]) for one in service.pair_list().json["pairs"]} == {
         (line["base"], line["quote"]) for line in lines
     }
@@ -251,7 +251,7 @@ def test_flags_are_read_from_the_environment_too(tmp_path: Path):
     }
     with running(tmp_path, **environment) as command:
         assert command.service.pair_list().status == 200
-        eventually(lambda: '"GET /trading-view/pair-list HTTP/1.1" 200' in command.stderr)
+        eventually(lambda: " GET /trading-view/pair-list 200\n" in command.stderr)
 
 
 def test_an_error_names_the_variable_that_has_the_wrong_value():
@@ -365,7 +365,7 @@ def test_a_store_is_served_and_its_changes_go_live(store: Path, tmp_path: Path):
     invoke("publish", store, SAMPLE)
     with running(tmp_path, store, "--port", 0) as command:
         service = command.service
-        assert command.stderr.startswith(f"{store}: 13 pairs, 0 rows rejected\nlistening on http://")
+        assert untimed(command.stderr).startswith(f"{store}: 13 pairs, 0 rows rejected\nlistening on http://")
         assert len(service.pair_list().json["pairs"]) == 13
         with open_store(store) as publishing:
             publishing.publish(book(1, 1))

@@ -227,6 +227,7 @@ class TestFailing:
         assert messages[4].startswith("a script: recovered after ")
         assert len(messages) == 5
         assert source.opened == source.closed == 5
+        assert feed.retries == 4
 
     def test_an_unexpected_error_is_logged_with_its_traceback_and_following_resumes(
         self, live: LiveIndex, logged: pytest.LogCaptureFixture
@@ -313,6 +314,7 @@ class TestFailing:
         feed.start(live)
         eventually(lambda: not source.left)
         eventually(lambda: feed.problem == "cannot be read: 503")
+        eventually(lambda: feed.retries == 2)
         age = feed.age
         eventually(lambda: feed.age > age)
         feed.close()

@@ -6,7 +6,7 @@ import pytest
 from starlette.applications import Starlette
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
-from market_index_http import create_app, file_route, health_route, openapi_route
+from market_index_http import Health, create_app, file_route
 from tests.asgi import request
 from tests.feed_state import FeedState
 
@@ -15,12 +15,8 @@ BOOK = OrderBook.from_levels(SNEK, asks=[(str(price), price) for price in range(
 
 
 def app(age: float = 0) -> Starlette:
-    made = create_app(live := LiveIndex([BOOK]))
-    made.router.routes += [
-        health_route(live, FeedState(age=age), 60),
-        openapi_route(),
-        file_route("/file", b"content" * 200),
-    ]
+    made = create_app(LiveIndex([BOOK]), health=Health(FeedState(age=age), 60), openapi=True)
+    made.router.routes.append(file_route("/file", b"content" * 200))
     return made
 
 
@@ -35,6 +31,8 @@ def app(age: float = 0) -> Starlette:
         ("/trading-view/order-book", 400),
         ("/nowhere", 404),
         ("/healthz", 200),
+        ("/livez", 200),
+        ("/readyz", 200),
         ("/openapi.json", 200),
         ("/file", 200),
     ],

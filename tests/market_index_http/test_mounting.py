@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from runpy import run_path
 from typing import Any, Literal
 
 import pytest
 import uvicorn
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, Header, HTTPException
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair
-from market_index_feeds import open_feed
-from market_index_http import create_app, health_route
+from market_index_http import create_app, openapi_document
 from tests.command import SAMPLE
-from tests.service import served
+from tests.service import Client, served
 
 MOUNTING = Path(__file__).resolve().parents[2] / "docs" / "mounting.md"
 
@@ -116,17 +115,97 @@ def test_middleware_of_the_app_sees_every_request():
             assert service.request(target).headers["x-stamp"] == "seen"
 
 
-@pytest.mark.parametrize("build", [create_app, lambda live: health_route(live, open_feed(SAMPLE))])
-def test_only_a_live_index_is_served(build: Callable[[Any], object]):
+def test_only_a_live_index_is_served():
+    index: Any = MarketIndex([ONE])
     with pytest.raises(TypeError, match=r"live must be a LiveIndex, such as LiveIndex\(books\), got MarketIndex: <"):
-        build(MarketIndex([ONE]))
+        create_app(index)
+
+
+def program_of_the_page(name: str, folder: Path) -> dict[str, Any]:
+    """Run a program of the page, and return its names."""
+    found = re.search(rf"^```python\n(# {name}\n.*?)^```$", MOUNTING.read_text(), re.DOTALL | re.MULTILINE)
+    assert found
+    return run_path(str(written(folder / name, found[1])))
+
+
+KEY = "Authorization: Bearer correct\r\n"
+
+
+def require_key(authorization: str = Header("")) -> None:
+    if authorization != "Bearer correct":
+        raise HTTPException(401)
+
+
+def test_dependencies_of_fastapi_do_not_cover_a_mount():
+    """The trap that docs/mounting.md describes."""
+    host = FastAPI(dependencies=[Depends(require_key)])
+    host.add_api_route("/own", lambda: "own")
+    host.mount("/api", create_app(LiveIndex([ONE])))
+    with served(host) as service:
+        assert service.request("/own").status == 401
+        assert service.pair_list("/api").status == 200
+
+
+@pytest.mark.parametrize("make_host", [starlette_host, fastapi_host])
+def test_the_middleware_of_the_page_covers_a_mount(make_host, tmp_path: Path):
+    require = program_of_the_page("guarded.py", tmp_path)["RequireKey"]
+    host = make_host([Mount("/api", create_app(LiveIndex([ONE])))])
+    host.add_middleware(require, key="correct")
+    wrong = ("", "Authorization: Bearer wrong\r\n", "Authorization: correct\r\n", 2 * KEY)
+    with served(host) as service:
+        for target in ("/hello", "/api/trading-view/pair-list", "/api/nowhere", "/openapi.json"):
+            for headers in wrong:
+                with closing(Client(service.port)) as client:
+                    answer = client.request(target, headers=headers)
+                assert (answer.status, answer.json) == (401, {"error": "a valid key is required"})
+                assert answer.headers["www-authenticate"] == "Bearer"
+        with closing(Client(service.port)) as client:
+            assert client.request("/hello", headers=KEY).status == 200
+            assert len(client.request("/api/trading-view/pair-list", headers=KEY).json["pairs"]) == 1
+
+
+def test_the_middleware_of_the_page_can_cover_only_the_mount(tmp_path: Path):
+    require = program_of_the_page("guarded.py", tmp_path)["RequireKey"]
+    with served(starlette_host([Mount("/api", require(create_app(LiveIndex([ONE])), "correct"))])) as service:
+        assert service.request("/hello").status == 200
+        assert service.pair_list("/api").status == 401
+
+
+def test_the_middleware_of_the_page_passes_no_request_without_a_configured_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("API_KEY", "")
+    with served(program_of_the_page("guarded.py", tmp_path)["app"]) as service, closing(Client(service.port)) as client:
+        for headers in ("", "Authorization: Bearer \r\n", "Authorization: Bearer\r\n"):
+            assert client.request("/api/trading-view/pair-list", headers=headers).status == 401
+
+
+def test_the_middleware_of_the_page_lets_the_lifespan_run(tmp_path: Path):
+    require = program_of_the_page("guarded.py", tmp_path)["RequireKey"]
+    live = LiveIndex()
+
+    @asynccontextmanager
+    async def publish_at_startup(_: Any) -> AsyncIterator[None]:
+        live.publish(ONE)
+        yield
+
+    host = starlette_host([Mount("/api", create_app(live))], publish_at_startup)
+    host.add_middleware(require, key="correct")
+    with served(host, uvicorn.Server(uvicorn.Config(host, lifespan="on", ws="none", log_config=None))) as service:
+        assert len(live.current) == 1
+        assert service.pair_list("/api").status == 401
+
+
+def test_the_merged_description_of_the_page_is_served(tmp_path: Path):
+    with served(program_of_the_page("described.py", tmp_path)["app"]) as service:
+        merged = service.request("/openapi.json").json
+    assert merged["paths"] == openapi_document("/api")["paths"]
+    assert merged["components"] == openapi_document()["components"]
 
 
 def test_the_recipe_with_health_works_each_time_its_lifespan_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    found = re.search(r"^```python\n(# healthy.py\n.*?)^```$", MOUNTING.read_text(), re.DOTALL | re.MULTILINE)
-    assert found
     monkeypatch.chdir(tmp_path)
-    program = run_path(str(written(tmp_path / "healthy.py", found[1])))
+    program = program_of_the_page("healthy.py", tmp_path)
     for rejected in (0, 1, 0):
         written(tmp_path / "books.ndjson", "nonsense\n" * rejected + SAMPLE.read_text())
         host = program["app"]
@@ -135,7 +214,6 @@ def test_the_recipe_with_health_works_each_time_its_lifespan_runs(tmp_path: Path
             health = service.request("/api/healthz")
             assert (health.status, health.json["pairs"]) == (200, 13)
             assert health.json["current_rejections"] == rejected, "the feed that is open must answer"
-    assert len(program["api"].router.routes) == 3, "the pair list, the order book, and the description of the API"
 
 
 def written(path: Path, text: str) -> Path:

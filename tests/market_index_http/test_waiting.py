@@ -250,7 +250,7 @@ class TestThroughUvicorn:
             assert last.result(DEADLINE_SECONDS).status == 200
 
     @pytest.mark.parametrize("limits", [{}, {"max_wait": 0}, {"max_wait": 60, "max_waiting": 0}])
-    def test_where_none_may_wait_the_response_is_immediate(self, live: LiveIndex, limits: dict[str, int]):
+    def test_where_none_may_wait_the_response_is_immediate(self, live: LiveIndex, limits: dict[str, Any]):
         with served(create_app(live, **limits)) as service:
             reader = Reader(service, ONE)
             reader.read()

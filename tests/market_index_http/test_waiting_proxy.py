@@ -1,17 +1,20 @@
-"""Waiting behind a real nginx with the configurations of docs/serving.md."""
+"""A real nginx with the file deploy/nginx.conf: TLS, limits, the cache, and requests that wait."""
 
 from __future__ import annotations
 
 import re
 import shutil
+import ssl
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from socket import create_server
+from typing import Any
 
 import pytest
+import trustme
 
 from market_index import LiveIndex
 from market_index_cli.server.http_server import Server
@@ -22,22 +25,44 @@ from tests.service import Client, served
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 NGINX = shutil.which("nginx") or ""
-PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
+FILE = Path(__file__).parents[2] / "deploy" / "nginx.conf"
+
+pytestmark = pytest.mark.skipif(not NGINX, reason="nginx is not installed: apt-get install nginx-light")
+
+
+class SecureClient(Client):
+    """A client with one connection by TLS, which checks the certificate."""
+
+    def __init__(self, port: int, authority: trustme.CA) -> None:
+        super().__init__(port)
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        self.socket = context.wrap_socket(self.socket, server_hostname="books.example")
+
+
+def replaced(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new)
 
 
 @contextmanager
-def proxied(folder: Path, location: str, upstream: str) -> Iterator[int]:
-    """Run nginx with a location of the page. Yield its port."""
+def proxied(folder: Path, upstream: int) -> Iterator[SecureClient]:
+    """Run nginx with the file, on a free port and in a folder. Yield a client of it."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert("books.example")
+    certificate.private_key_and_cert_chain_pem.write_to_path(folder / "books.pem")
     with create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    zones = f"proxy_cache_path {folder}/books keys_zone=books:10m;\n"
-    (folder / "nginx.conf").write_text(
-        configuration(folder, f"{zones}{upstream}\nserver {{ listen 127.0.0.1:{port};\n{location} }}")
-    )
+    text = replaced(FILE.read_text(), "listen 443", f"listen 127.0.0.1:{port}")
+    text = replaced(text, "127.0.0.1:8000", f"127.0.0.1:{upstream}")
+    text = replaced(text, "/var/cache/nginx/market-index", f"{folder}/cache")
+    text = re.sub(r"/etc/nginx/books\.(pem|key)", f"{folder}/books.pem", text)
+    (folder / "nginx.conf").write_text(configuration(folder, text))
     with subprocess.Popen([NGINX, "-c", folder / "nginx.conf", "-p", folder]) as nginx:
         try:
             eventually(lambda: answers(port))
-            yield port
+            with closing(SecureClient(port, authority)) as client:
+                yield client
         finally:
             nginx.terminate()
 
@@ -50,25 +75,53 @@ def answers(port: int) -> bool:
     return True
 
 
-@pytest.mark.skipif(not NGINX, reason="nginx is not installed: apt-get install nginx-light")
-@pytest.mark.parametrize("has_cache", [False, True])
-def test_requests_wait_behind_nginx(tmp_path: Path, *, has_cache: bool):
-    plain, cached = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    location = cached if has_cache else plain[plain.index("    location") : plain.rindex("}")]
+@pytest.mark.parametrize("max_age", [None, 3600])
+def test_requests_wait_behind_nginx_also_if_it_caches(tmp_path: Path, max_age: int | None):
     live = LiveIndex([book(1, 1, "1")])
-    app = create_app(live, max_wait=60)
+    app = create_app(live, max_wait=60, max_age=max_age)
     path = target(numbered_pair(1))
-    with served(app, Server(app, on_shutdown=app.end_waits)) as service, ThreadPoolExecutor(1) as threads:
-        upstream = plain[: plain.index("server {")].replace("8000", str(service.port))
-        with proxied(tmp_path, location, upstream) as port:
-            client = Client(port)
-            etag = fetch(client, path).headers["etag"]
-            answer = fetch(client, path, if_none_match=etag, prefer="wait=1")
-            assert (answer.status, answer.headers["preference-applied"]) == (304, "wait=1")
-            waiting = threads.submit(fetch, client, path, if_none_match=etag, prefer="wait=50")
-            eventually(lambda: app._waits._watches)
-            live.publish(book(1, 1, "2"))
-            assert waiting.result(DEADLINE_SECONDS).json["spot"] == "2"
-            # The cache revalidates.
-            assert fetch(client, path).json["spot"] == "2"
-            client.close()
+    with (
+        served(app, Server(app, on_shutdown=app.end_waits)) as service,
+        ThreadPoolExecutor(1) as threads,
+        proxied(tmp_path, service.port) as client,
+    ):
+        etag = fetch(client, path).headers["etag"]
+        answer = fetch(client, path, if_none_match=etag, prefer="wait=1")
+        assert (answer.status, answer.headers["preference-applied"]) == (304, "wait=1")
+        waiting = threads.submit(fetch, client, path, if_none_match=etag, prefer="wait=50")
+        eventually(lambda: app._waits._watches)
+        live.publish(book(1, 1, "2"))
+        assert waiting.result(DEADLINE_SECONDS).json["spot"] == "2"
+        # The cache answers only with --max-age.
+        assert fetch(client, path).json["spot"] == ("2" if max_age is None else "1")
+
+
+def test_nginx_names_the_client_and_hides_the_metrics(tmp_path: Path):
+    inner = create_app(LiveIndex())
+    scopes: list[dict[str, Any]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scopes.append(scope)
+        await inner(scope, receive, send)
+
+    with served(app) as service, proxied(tmp_path, service.port) as client:
+        assert client.request("/metrics").status == 404
+        assert scopes == []
+        forged = "X-Forwarded-For: 203.0.113.7\r\n"
+        assert client.request("/trading-view/pair-list", headers=forged).status == 200
+        fields = [value for name, value in scopes[0]["headers"] if name == b"x-forwarded-for"]
+        assert fields == [b"127.0.0.1"]
+
+
+def test_nginx_limits_the_requests_of_a_client(tmp_path: Path):
+    with served(create_app(LiveIndex())) as service, proxied(tmp_path, service.port) as client:
+        assert client.request("/trading-view/pair-list", headers="Content-Length: 2000\r\n").status == 413
+    with served(create_app(LiveIndex())) as service, proxied(tmp_path, service.port) as client:
+        statuses: set[int] = set()
+
+        def is_limited() -> bool:
+            statuses.add(client.request("/trading-view/pair-list").status)
+            return 429 in statuses
+
+        eventually(is_limited)
+        assert statuses == {200, 429}

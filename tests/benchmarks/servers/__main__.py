@@ -18,7 +18,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from market_index import LiveIndex, wire
-from market_index_cli.server.http_server import Server, bind
+from market_index_cli.server.http_server import Server
+from market_index_cli.server.listeners import bind
 from market_index_http import create_app
 
 STOPPED_SECONDS = 0.08

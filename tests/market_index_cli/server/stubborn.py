@@ -10,7 +10,7 @@ from collections.abc import Callable
 from market_index_cli.server.workers import supervise
 
 
-def work(_: socket.socket, on_serving: Callable[[], object]) -> None:
+def work(_: socket.socket, on_serving: Callable[[], object], __: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print("working", flush=True)
     on_serving()

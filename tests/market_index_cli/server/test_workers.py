@@ -23,6 +23,7 @@ from market_index import OrderBook, wire
 from market_index_cli.server import serving, workers
 from market_index_cli.server.connection import ClientLimits
 from market_index_feeds import open_feed, open_store
+from market_index_http import Counters
 from tests.command import SAMPLE, Running, invoke, own_signals_and_logging, run, running
 from tests.market_index_feeds.made_up import pair
 from tests.service import Client, Service
@@ -148,8 +149,9 @@ def test_no_request_fails_and_no_response_is_torn_while_a_book_changes(tmp_path:
 def test_each_worker_logs_its_process_and_address(two: Running, store: Path):
     with each_worker(two.service) as clients:
         for process in clients:
-            assert f"worker {process}: {store}: 13 pairs, 0 rows rejected\n" in two.stderr
-            assert f"worker {process}: listening on http://127.0.0.1:{two.service.port}\n" in two.stderr
+            start, address = f"Z INFO market_index_cli[{process}]: ", f"http://127.0.0.1:{two.service.port}"
+            assert f"{start}{store}: 13 pairs, 0 rows rejected\n" in two.stderr
+            assert f"{start}listening on {address}\n" in two.stderr
 
 
 @pytest.mark.thorough
@@ -226,7 +228,7 @@ def test_standard_input_with_several_workers_is_a_usage_error():
     assert "can be read by only one process: omit --workers" in done.stderr
 
 
-def serve_and_end(_: socket.socket, on_serving: Callable[[], object]) -> None:
+def serve_and_end(_: socket.socket, on_serving: Callable[[], object], __: int) -> None:
     on_serving()
 
 
@@ -263,7 +265,7 @@ def test_a_worker_that_ends_is_not_replaced_before_its_time(
     assert caplog.records == []
 
 
-def fail(_: socket.socket, __: Callable[[], object]) -> None:
+def fail(_: socket.socket, __: Callable[[], object], ___: int) -> None:
     raise SystemExit(3)
 
 
@@ -290,6 +292,8 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         history=None,
         speed=None,
         loop=False,
+        log_format="text",
+        log_level="info",
         access_log=False,
         max_age=None,
         max_wait=30,
@@ -297,13 +301,15 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
         max_quiet=None,
         cors_origins=(),
         allowed_hosts=(),
+        proxies=(),
         limits=ClientLimits(),
         workers=2,
         page=True,
         labels=b"{}",
+        metrics=True,
     )
     with own_signals_and_logging(), pytest.raises(SystemExit) as ended:
-        serving.serve_as_worker(settings, listener, lambda: None)
+        serving.serve_as_worker(settings, bytearray(8 * Counters.table_cells(1)), listener, lambda: None, 0)
     return ended.value.code
 
 

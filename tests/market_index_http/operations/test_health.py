@@ -1,4 +1,4 @@
-"""`/healthz`, with a feed in each state."""
+"""`/livez`, `/readyz` and `/healthz`, with a feed in each state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from math import inf
 import pytest
 
 from market_index import Freshness, LiveIndex
-from market_index_http import create_app, health_route
+from market_index_feeds import open_feed
+from market_index_http import Health, create_app
+from tests.command import SAMPLE
 from tests.feed_state import FeedState
 from tests.market_index_feeds.made_up import book
 from tests.service import Service, served
@@ -27,9 +29,7 @@ def feed() -> FeedState:
 def service(feed: FeedState) -> Iterator[Service]:
     live = LiveIndex()
     live.update([book(1)], freshness=Freshness("slot 7", datetime(2026, 11, 22, 4, 17, 3, tzinfo=UTC)))
-    app = create_app(live)
-    app.router.routes.append(health_route(live, feed, 60, 30))
-    with served(app) as service:
+    with served(create_app(live, health=Health(feed, 60, 30))) as service:
         yield service
 
 
@@ -57,9 +57,10 @@ def test_it_reports_the_pairs_and_the_feed(service: Service, feed: FeedState):
 @pytest.mark.parametrize(("age", "status"), [(60.0, 200), (60.001, 503), (1e9, 503)])
 def test_it_fails_while_the_feed_is_too_old(service: Service, feed: FeedState, age: float, status: int):
     feed.age = age
-    answer = service.request("/healthz")
-    assert answer.status == status
-    assert ("error" in answer.json) == (status == 503)
+    for path in ("/healthz", "/readyz"):
+        answer = service.request(path)
+        assert answer.status == status
+        assert ("error" in answer.json) == (status == 503)
     feed.age = 0
     assert service.request("/healthz").status == 200
 
@@ -96,9 +97,10 @@ def test_it_fails_while_the_publisher_is_quiet_for_too_long(
     service: Service, feed: FeedState, quiet_age: float, status: int
 ):
     feed.quiet_age = quiet_age
-    answer = service.request("/healthz")
-    assert answer.status == status
-    assert ("error" in answer.json) == (status == 503)
+    for path in ("/healthz", "/readyz"):
+        answer = service.request(path)
+        assert answer.status == status
+        assert ("error" in answer.json) == (status == 503)
 
 
 def test_it_names_each_check_that_failed(service: Service, feed: FeedState):
@@ -110,9 +112,7 @@ def test_it_names_each_check_that_failed(service: Service, feed: FeedState):
 
 def test_a_feed_that_was_never_published_into_is_not_healthy(feed: FeedState):
     feed.quiet_age = feed.change_age = inf
-    app = create_app(live := LiveIndex())
-    app.router.routes.append(health_route(live, feed))
-    with served(app) as service:
+    with served(create_app(LiveIndex(), health=Health(feed))) as service:
         answer = service.request("/healthz")
         status = answer.json
         assert (answer.status, status["error"]) == (503, "nothing was ever published into the feed")
@@ -123,10 +123,40 @@ def test_a_feed_that_was_never_published_into_is_not_healthy(feed: FeedState):
 
 def test_without_a_limit_no_age_is_too_old(feed: FeedState):
     feed.age = feed.quiet_age = 1e9
-    app = create_app(LiveIndex())
-    app.router.routes.append(health_route(LiveIndex(), feed))
-    with served(app) as service:
+    with served(create_app(LiveIndex(), health=Health(feed))) as service:
         assert service.request("/healthz").status == 200
+
+
+def test_the_process_is_alive_in_any_state_of_the_feed(service: Service, feed: FeedState):
+    for feed.problem, feed.is_unknown, feed.age in ((None, False, 0.0), ("has ended", True, 1e9)):
+        answer = service.request("/livez")
+        assert (answer.status, answer.json, answer.headers["cache-control"]) == (200, {"status": "alive"}, "no-store")
+
+
+def test_readiness_says_only_which_checks_failed(service: Service, feed: FeedState):
+    answer = service.request("/readyz")
+    assert (answer.status, answer.json, answer.headers["cache-control"]) == (200, {"status": "ready"}, "no-store")
+    feed.problem, feed.is_unknown = "has ended", True
+    answer = service.request("/readyz")
+    assert (answer.status, answer.json) == (503, {"error": "feed: has ended", "status": "not ready"})
+
+
+def test_an_app_whose_feed_is_not_loaded_is_not_ready(feed: FeedState):
+    health = Health()
+    with served(create_app(LiveIndex(), health=health)) as service:
+        for path in ("/readyz", "/healthz"):
+            answer = service.request(path)
+            assert (answer.status, answer.json["error"]) == (503, "the feed is not loaded")
+        health.feed = open_feed(SAMPLE)
+        assert service.request("/readyz").json["error"] == "the feed is not loaded"
+        health.feed = feed
+        assert service.request("/readyz").status == 200
+
+
+def test_a_feed_that_was_never_healthy_but_has_a_problem_is_loaded(feed: FeedState):
+    feed.age, feed.problem = inf, "cannot be read: only 7 of 9 pairs were requested in 60 seconds"
+    with served(create_app(LiveIndex(), health=Health(feed))) as service:
+        assert service.request("/readyz").status == 200
 
 
 def test_it_accepts_the_methods_and_paths_of_an_endpoint(service: Service):
@@ -138,6 +168,7 @@ def test_it_accepts_the_methods_and_paths_of_an_endpoint(service: Service):
         assert service.request(path).status == 404
 
 
-def test_an_app_does_not_have_the_route_by_default():
+def test_an_app_does_not_have_the_routes_by_default():
     with served(create_app(LiveIndex())) as service:
-        assert service.request("/healthz").status == 404
+        for path in ("/healthz", "/livez", "/readyz", "/metrics", "/openapi.json"):
+            assert service.request(path).status == 404

@@ -27,7 +27,7 @@ from market_index.strategies import (
     prices,
 )
 from market_index_feeds import open_store
-from market_index_http import create_app, openapi_route
+from market_index_http import Health, MarketIndexApp, create_app, openapi_document
 from tests.command import SAMPLE, running
 from tests.openapi import JSON, as_json, contract
 from tests.service import Client, HttpResponse, Service, served
@@ -72,18 +72,48 @@ def test_the_server_serves_the_description_of_the_docs(service: Service):
 
 
 def test_its_route_can_be_added_to_an_app():
-    app = create_app(LiveIndex())
-    app.router.routes.append(openapi_route())
-    with served(app) as here:
+    with served(create_app(LiveIndex(), openapi=True)) as here:
         assert here.request("/openapi.json").json == CONTRACT
         assert here.request("/openapi.json", "HEAD").body == b""
         assert here.request("/openapi.json", "POST").status == 405
 
 
 def test_it_describes_every_route_of_the_app():
-    paths = {route.path for route in create_app(LiveIndex()).routes if isinstance(route, Route)}
-    assert {path for path in CONTRACT["paths"] if path.startswith("/trading-view/")} == paths
-    assert CONTRACT["paths"].keys() - paths == {"/healthz"}
+    def paths(app: MarketIndexApp) -> set[str]:
+        return {route.path for route in app.routes if isinstance(route, Route)}
+
+    assert {path for path in CONTRACT["paths"] if path.startswith("/trading-view/")} == paths(create_app(LiveIndex()))
+    whole = create_app(LiveIndex(), health=Health(), metrics=True, openapi=True)
+    assert CONTRACT["paths"].keys() == paths(whole) - {"/openapi.json"}
+
+
+def resolves(document: Any, value: Any) -> bool:
+    """Return whether each reference within a value has a target in the document."""
+    if isinstance(value, dict):
+        if "$ref" in value:
+            found = document
+            for part in value["$ref"].removeprefix("#/").split("/"):
+                found = found[part]
+        return all(resolves(document, inner) for inner in value.values())
+    return not isinstance(value, list) or all(resolves(document, inner) for inner in value)
+
+
+def test_its_document_for_a_host_has_the_two_endpoints_below_the_prefix():
+    document = openapi_document("/api/v1")
+    assert document["paths"] == {
+        f"/api/v1{path}": CONTRACT["paths"][path] for path in ("/trading-view/pair-list", "/trading-view/order-book")
+    }
+    assert document.keys() == {"openapi", "info", "paths", "components"}
+    assert resolves(document, document)
+    document["paths"].clear()
+    assert openapi_document().keys() == document.keys()
+    assert set(openapi_document()["paths"]) == {"/trading-view/pair-list", "/trading-view/order-book"}
+
+
+@pytest.mark.parametrize("prefix", ["api", "/", "/api/", "http://127.0.0.1/api"])
+def test_the_prefix_of_the_document_is_a_path(prefix: str):
+    with pytest.raises(ValueError, match=f"prefix must be empty or a path such as '/api', got '{prefix}'"):
+        openapi_document(prefix)
 
 
 def assert_described(path: str, answer: HttpResponse) -> None:
@@ -94,8 +124,9 @@ def assert_described(path: str, answer: HttpResponse) -> None:
     content = response.get("content", {})
     if content:
         assert set(content) == {answer.headers["content-type"]}
-        schema = {**content["application/json"]["schema"], "components": CONTRACT["components"]}
-        jsonschema_rs.validator_for(schema).validate(answer.json)
+        if "application/json" in content:
+            schema = {**content["application/json"]["schema"], "components": CONTRACT["components"]}
+            jsonschema_rs.validator_for(schema).validate(answer.json)
     else:
         assert answer.body == b""
     for name, described_header in response.get("headers", {}).items():
@@ -122,6 +153,9 @@ QUERY = f"base={FIRST['base']}&quote={FIRST['quote']}"
         ("/trading-view/order-book", "base=ADA", 400),
         ("/trading-view/order-book", "base=ADA&quote=lovelace", 400),
         ("/healthz", "", 200),
+        ("/livez", "", 200),
+        ("/readyz", "", 200),
+        ("/metrics", "", 200),
     ],
 )
 def test_responses_are_as_described(service: Service, path: str, query: str, status: int):
@@ -159,9 +193,10 @@ def test_a_failure_is_as_described(path: str, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_stale_server_is_as_described(tmp_path: Path):
     with running(tmp_path, SAMPLE, "--port", 0, "--max-stale", 0) as command:
-        answer = command.service.request("/healthz")
-    assert answer.status == 503
-    assert_described("/healthz", answer)
+        for path in ("/healthz", "/readyz"):
+            answer = command.service.request(path)
+            assert answer.status == 503
+            assert_described(path, answer)
 
 
 @given(order_books(), market_indexes())

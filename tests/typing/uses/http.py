@@ -5,20 +5,20 @@ from typing import assert_type
 from market_index import LiveIndex
 from market_index_feeds import open_feed
 from market_index_http import (
+    Counters,
     ExactRoute,
     FeedStatus,
+    Health,
     MarketIndexApp,
     create_app,
     file_route,
-    health_route,
-    openapi_route,
 )
 
 live = LiveIndex()
 app = create_app(live, max_age=2)
 assert_type(app, MarketIndexApp)
 app.end_waits()
-app.router.routes.append(openapi_route())
+app.observe()
 
 create_app(live.current)  # error: mypy[arg-type] pyright[reportArgumentType]
 create_app(live, max_age=0.5)  # error: mypy[arg-type] pyright[reportArgumentType]
@@ -33,7 +33,9 @@ class MyFeed:
     change_age: float = 0.0
     problem: str | None = None
     is_unknown: bool = False
+    rejected: int = 0
     current_rejections: int = 0
+    retries: int = 0
     retained_age: float | None = None
 
 
@@ -42,11 +44,15 @@ class Timeless:
 
 
 feed: FeedStatus = open_feed("market.db")
-assert_type(health_route(live, feed, max_stale=0.5), ExactRoute)
-health_route(live, MyFeed())
+health = Health(feed, max_stale=0.5)
+health.feed = MyFeed()
+assert_type(health.failures(), list[str])
+create_app(live, health=health, metrics=True, openapi=True)
+create_app(live, metrics=Counters())
 
-health_route(live, Timeless())  # error: mypy[arg-type] pyright[reportArgumentType]
-health_route(live.current, feed)  # error: mypy[arg-type] pyright[reportArgumentType]
+Health(Timeless())  # error: mypy[arg-type] pyright[reportArgumentType]
+create_app(live, health=feed)  # error: mypy[arg-type] pyright[reportArgumentType]
+create_app(live, metrics="yes")  # error: mypy[arg-type] pyright[reportArgumentType]
 
 assert_type(file_route("/books", b"{}", ((b"x-name", b"value"),)), ExactRoute)
 

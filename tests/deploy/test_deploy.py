@@ -1,0 +1,174 @@
+"""The files of the folder deploy: systemd checks the units, and the server runs in a sandbox like that of its unit.
+
+The alerts name metrics that exist.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from market_index_feeds import open_feed, open_store
+from market_index_http.counters import GAUGES, Counters
+from market_index_http.operations.metrics import metrics_text
+from tests.command import COMMAND, SAMPLE, Running
+from tests.market_index_feeds.made_up import book
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+UNITS = ("market-index.service", "market-index.socket")
+INSTALLED = "/opt/market-index/bin/market-index"
+
+
+def run(*command: object) -> subprocess.CompletedProcess[str]:
+    words = list(map(str, command))
+    return subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> list[Path]:
+    """The units, with the path of the command that is installed here."""
+    for name in UNITS:
+        (tmp_path / name).write_text((DEPLOY / name).read_text().replace(INSTALLED, str(COMMAND)))
+    return [tmp_path / name for name in UNITS]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+class TestUnits:
+    def test_systemd_accepts_them(self, units: list[Path]):
+        done = run("systemd-analyze", "verify", *units)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+    def test_the_exposure_of_the_service_is_low(self, units: list[Path]):
+        done = run("systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", units[0])
+        assert done.returncode == 0, done.stdout
+
+    def test_the_check_fails_without_the_sandbox(self, units: list[Path]):
+        units[0].write_text(units[0].read_text().replace("SystemCallFilter=", "# "))
+        done = run("systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", units[0])
+        assert done.returncode != 0
+
+
+def has_namespaces() -> bool:
+    return shutil.which("unshare") is not None and run("unshare", "--net", "--mount", "true").returncode == 0
+
+
+# The process keeps its id when it becomes the command. 65: PR_SET_MDWE, 1: PR_MDWE_REFUSE_EXEC_GAIN.
+SANDBOX = """
+import ctypes, os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"}
+ctypes.CDLL(None).prctl(65, 1, 0, 0, 0)
+os.execv("/usr/bin/setpriv", ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", *sys.argv[2:]])
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not has_namespaces(), reason="namespaces are not permitted here")
+@pytest.mark.skipif(not Path("/usr/bin/setpriv").exists(), reason="setpriv is not installed")
+def test_it_serves_without_a_network_and_with_a_read_only_root(tmp_path: Path):
+    """As in the unit and the container: the socket is passed, and only the folder of the store is writable."""
+    folder = tmp_path / "market-index"
+    folder.mkdir()
+    with open_store(folder / "market.db") as store:
+        store.publish(*open_feed(SAMPLE).read().values())
+    errors = tmp_path / "errors"
+    mounts = f"mount --bind {folder} {folder} && mount -o remount,bind,ro / && ! touch {tmp_path}/x 2>/dev/null"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    with socket.create_server(("127.0.0.1", 0)) as listener, errors.open("wb") as file:
+        number = str(listener.fileno())
+        script = f'{mounts} && exec "$@"'
+        serve = [COMMAND, "serve", folder / "market.db", "--workers", "2"]
+        words = ["unshare", "--net", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", SANDBOX, number, *serve]
+        process = subprocess.Popen(
+            list(map(str, words)), pass_fds=[listener.fileno()], stderr=file, env=environment, cwd=folder
+        )
+        try:
+            command = Running(process, errors)
+            assert len(command.service.pair_list().json["pairs"]) == 13
+            with open_store(folder / "market.db") as store:
+                store.publish(book(1))
+            eventually(lambda: len(command.service.pair_list().json["pairs"]) == 14)
+            command.has_logged("listening on", 2)
+            process.send_signal(signal.SIGHUP)
+            command.has_logged("serves; ending worker", 2)
+            assert command.end() == 0
+        finally:
+            process.kill()
+            process.wait(DEADLINE_SECONDS)
+
+
+def test_the_container_file_copies_what_the_package_needs():
+    text = (DEPLOY / "Containerfile").read_text()
+    copied = {word for line in re.findall(r"^COPY (?!--)(.*) \S+$", text, re.MULTILINE) for word in line.split()}
+    packages = {path.parent.name for path in ROOT.glob("market_index*/__init__.py")}
+    assert copied == packages | {"pyproject.toml", "README.md", "LICENSE"}
+    assert all((ROOT / name).exists() for name in copied)
+    assert "\nUSER 65532:65532\n" in text
+
+
+def test_the_alerts_name_metrics_and_labels_that_exist():
+    counters = Counters()
+    for name in GAUGES:
+        counters.set_gauge(name, os.getpid())
+    values: dict[str, dict[str, set[str]]] = {}
+    for family in text_string_to_metric_families(metrics_text(counters)):
+        for sample in family.samples:
+            labels = values.setdefault(sample.name, {})
+            for label, value in sample.labels.items():
+                labels.setdefault(label, set()).add(value)
+    groups = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    page = (ROOT / "docs" / "operating.md").read_text()
+    assert [rule["alert"] for rule in rules] == re.findall(r"^\| `(MarketIndex\w+)` \|", page, re.MULTILINE)
+    for rule in rules:
+        assert rule.keys() - {"for"} == {"alert", "expr", "labels", "annotations"}
+        metrics = re.findall(r"market_index_\w+", rule["expr"])
+        assert metrics
+        assert set(metrics) <= values.keys()
+        for removed in re.findall(r"without \(([^)]*)\)", rule["expr"]):
+            assert all(set(removed.split(", ")) <= values[metric].keys() for metric in metrics)
+        for label, named in re.findall(r'(\w+)[!=]~"([^"]*)"', rule["expr"]):
+            assert all(set(named.split("|")) <= values[metric][label] for metric in metrics)
+
+
+@pytest.mark.skipif(shutil.which("sqlite3") is None, reason="the command sqlite3 is not installed")
+def test_a_backup_during_writes_is_whole(tmp_path: Path):
+    path, copy = tmp_path / "market.db", tmp_path / "copy.db"
+    books = [book(number) for number in range(1, 200)]
+    with open_store(path, synchronous="normal") as store:
+        store.publish(*books)
+        is_done: list[bool] = []
+        revisions: list[int] = []
+
+        def write() -> None:
+            spot = 0
+            while not is_done:
+                spot += 1
+                revisions.append(store.publish(*(book(number, spot) for number in range(1, 200))).revision)
+
+        writer = in_thread(write)
+        try:
+            eventually(lambda: revisions)
+            done = run("sqlite3", path, f".backup {copy}")
+            assert done.returncode == 0, done.stderr
+            count = len(revisions)
+            eventually(lambda: len(revisions) > count)
+        finally:
+            is_done.append(True)
+            writer.join()
+    assert run("sqlite3", copy, "PRAGMA integrity_check").stdout == "ok\n"
+    copied = open_feed(copy).read()
+    assert len(copied) == 199
+    assert len({one.spot for one in copied.values()}) == 1, "the books of one publication"

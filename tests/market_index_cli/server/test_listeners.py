@@ -1,0 +1,287 @@
+"""The socket of the server: a path, or a socket that is passed as systemd passes it; and proxies in front of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from market_index_cli.server import listeners
+from tests.command import COMMAND, SAMPLE, Running, invoke, run, running
+from tests.load import Load
+from tests.service import Client
+from tests.waiting import DEADLINE_SECONDS, eventually
+
+ACTIVATE = shutil.which("systemd-socket-activate")
+
+# The process keeps its id when it becomes the command.
+PASS = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"}
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@contextmanager
+def activated(folder: Path, listener: socket.socket, *options: object) -> Iterator[Running]:
+    """Run `serve` with a socket that is passed as systemd passes it."""
+    folder.mkdir()
+    errors = folder / "errors"
+    words = [sys.executable, "-c", PASS, listener.fileno(), COMMAND, "serve", SAMPLE, *options]
+    with errors.open("wb") as file:
+        process = subprocess.Popen(list(map(str, words)), pass_fds=[listener.fileno()], stderr=file)
+    try:
+        yield Running(process, errors)
+    finally:
+        process.kill()
+        process.wait(DEADLINE_SECONDS)
+
+
+@pytest.fixture
+def passed() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_upgrade_by_a_passed_socket_has_no_failed_request(tmp_path: Path, passed: socket.socket, workers: int):
+    """The old process ends before the new one starts, as with `systemctl restart`: requests wait in the socket."""
+    with Load(passed.getsockname()[1]) as load:
+        for number in (1, 2, 3):
+            with activated(tmp_path / str(number), passed, "--workers", workers) as command:
+                command.has_logged("listening on http://127.0.0.1:", workers)
+                load.continues()
+                assert command.end() == 0
+                assert "Traceback" not in command.stderr
+        with activated(tmp_path / "last", passed) as last:
+            load.continues()
+            assert len(load.processes) >= 4
+            load.__exit__()
+            assert last.end() == 0
+    assert load.failures == []
+    assert load.repeated == 0
+
+
+def test_a_passed_socket_takes_precedence_over_options(tmp_path: Path, passed: socket.socket):
+    port = passed.getsockname()[1]
+    with activated(tmp_path / "one", passed, "--port", 1, "--uds", tmp_path / "unused") as command:
+        assert command.service.port == port
+        assert len(command.service.pair_list().json["pairs"]) == 13
+        assert command.end() == 0
+    assert not (tmp_path / "unused").exists()
+
+
+def test_a_passed_unix_socket_stays_at_the_end(tmp_path: Path):
+    path = tmp_path / "passed.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        with activated(tmp_path / "one", listener) as command:
+            eventually(lambda: f"listening on unix:{path}\n" in command.stderr)
+            assert pairs_at(path) == 13
+            assert command.end() == 0
+    assert path.is_socket()
+
+
+@pytest.mark.skipif(ACTIVATE is None, reason="systemd-socket-activate is not installed: apt-get install systemd")
+def test_it_accepts_the_socket_of_systemd(tmp_path: Path):
+    path = tmp_path / "activated.sock"
+    arguments = [ACTIVATE, "-l", path, COMMAND, "serve", SAMPLE]
+    with (tmp_path / "errors").open("wb") as file:
+        process = subprocess.Popen(list(map(str, arguments)), stderr=file)
+    try:
+        eventually(path.is_socket)
+        assert pairs_at(path) == 13, "the first connection starts the command"
+        process.terminate()
+        assert process.wait(DEADLINE_SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait(DEADLINE_SECONDS)
+
+
+def environment(sockets: str) -> dict[str, str]:
+    return {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": sockets}
+
+
+def test_a_socket_for_another_process_is_not_used():
+    assert listeners.passed_socket({"LISTEN_PID": "1", "LISTEN_FDS": "1"}) is None
+    assert listeners.passed_socket({}) is None
+
+
+@pytest.mark.parametrize("count", ["0", "2", ""])
+def test_exactly_one_socket_is_passed(count: str):
+    done = invoke("serve", SAMPLE, **environment(count))
+    assert done.returncode == 4
+    message = f"exactly one socket must be passed, got LISTEN_FDS={count}"
+    assert done.stderr == f"Error: cannot listen on the passed socket: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("opening", "reason"),
+    [
+        ("3</dev/null", "Socket operation on non-socket"),
+        ("3<&-", "Bad file descriptor"),
+    ],
+)
+def test_a_descriptor_that_is_no_socket_is_one_line_and_exit_code_4(opening: str, reason: str):
+    script = f'LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" serve "$1" {opening}'
+    done = subprocess.run(
+        ["sh", "-c", script, COMMAND, SAMPLE], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
+    assert (done.returncode, done.stderr) == (4, f"Error: cannot listen on the passed socket: {reason}\n")
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_socket_that_does_not_listen_is_one_line_and_exit_code_4(tmp_path: Path, kind: socket.SocketKind):
+    with socket.socket(type=kind) as one:
+        one.bind(("127.0.0.1", 0))
+        with activated(tmp_path / "one", one) as command:
+            assert command.process.wait(DEADLINE_SECONDS) == 4
+            assert command.stderr == (
+                "Error: cannot listen on the passed socket: "
+                "the passed socket must be a stream socket that listens (ListenStream=, Accept=no)\n"
+            )
+
+
+def test_accepted_connections_of_a_passed_socket_send_small_responses_immediately(passed: socket.socket):
+    """The protocol of a socket is known only if it is not opened as a Unix socket; asyncio then sets TCP_NODELAY."""
+    with socket.socket(fileno=os.dup(passed.fileno())) as again:
+        assert again.family == socket.AF_INET
+        assert again.proto == socket.IPPROTO_TCP
+
+
+def pairs_at(path: Path) -> int:
+    with closing(Client(path)) as client:
+        return len(client.request("/trading-view/pair-list").json["pairs"])
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_it_serves_on_a_path(tmp_path: Path, workers: int):
+    path = tmp_path / "index.sock"
+    with running(tmp_path, SAMPLE, "--uds", path, "--workers", workers) as command:
+        eventually(lambda: command.stderr.count(f"listening on unix:{path}\n") == workers)
+        assert pairs_at(path) == 13
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666
+        assert command.end() == 0
+    assert not path.exists()
+
+
+@pytest.mark.thorough
+def test_sighup_restarts_workers_on_a_path_without_a_failed_request(tmp_path: Path):
+    path = tmp_path / "index.sock"
+    with running(tmp_path, SAMPLE, "--uds", path, "--workers", 2) as command:
+        eventually(lambda: command.stderr.count("listening on") == 2)
+        with Load(path) as load:
+            command.process.send_signal(signal.SIGHUP)
+            eventually(lambda: command.stderr.count("serves; ending worker") == 2)
+            load.continues()
+        assert load.failures == []
+        assert command.end() == 0
+
+
+def test_the_path_of_a_killed_server_is_used_again(tmp_path: Path):
+    path = tmp_path / "index.sock"
+    for end in (signal.SIGKILL, signal.SIGTERM):
+        with running(tmp_path, SAMPLE, "--uds", path) as command:
+            command.has_logged("listening on")
+            assert pairs_at(path) == 13
+            command.end(end)
+    assert not path.exists()
+
+
+def test_the_path_of_a_running_server_is_exit_code_4(tmp_path: Path):
+    path = tmp_path / "index.sock"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        done = run("serve", SAMPLE, "--uds", path)
+    assert (done.returncode, done.stderr) == (4, f"Error: cannot listen on {path}: Address already in use\n")
+    assert path.is_socket()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("file", "Address already in use"), ("absent/index.sock", "No such file or directory"), ("x" * 200, "too long")],
+)
+def test_a_path_that_cannot_be_bound_is_exit_code_4(tmp_path: Path, name: str, reason: str):
+    (tmp_path / "file").write_text("content")
+    path = tmp_path / name
+    done = invoke("serve", SAMPLE, "--uds", path)
+    assert done.returncode == 4
+    assert done.stderr.startswith(f"Error: cannot listen on {path}: ")
+    assert done.stderr.count("\n") == 1
+    assert reason in done.stderr
+    assert (tmp_path / "file").read_text() == "content"
+
+
+def test_the_path_of_a_later_server_stays(tmp_path: Path):
+    path = tmp_path / "index.sock"
+    with listeners.opened("", 0, path, None):
+        path.unlink()
+        with socket.socket(socket.AF_UNIX) as later:
+            later.bind(str(path))
+    assert path.is_socket()
+    with listeners.opened("", 0, path, None):
+        path.unlink()
+    assert not path.exists()
+
+
+def test_sighup_is_ignored_by_a_server_of_one_process(tmp_path: Path):
+    with running(tmp_path, SAMPLE, "--port", 0) as command:
+        service = command.service
+        for times in (1, 2):
+            command.process.send_signal(signal.SIGHUP)
+            command.has_logged("SIGHUP ignored: a server of one process", times)
+        assert service.pair_list().status == 200
+        assert command.end() == 0
+
+
+FORWARDED = "X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: https\r\n"
+
+
+@pytest.mark.parametrize(
+    ("trusted", "client"),
+    [
+        ([], "127.0.0.1"),
+        (["127.0.0.1"], "203.0.113.7"),
+        (["10.0.0.0/8", "127.0.0.0/8"], "203.0.113.7"),
+        (["10.0.0.0/8"], "127.0.0.1"),
+        (["10.0.0.0/8", "*"], "203.0.113.7"),
+    ],
+)
+def test_the_log_names_the_client_of_a_trusted_proxy(tmp_path: Path, trusted: list[str], client: str):
+    options = [word for one in trusted for word in ("--forwarded-allow-ips", one)]
+    # uvicorn reads this variable unless its option is set.
+    variables = {"FORWARDED_ALLOW_IPS": "*"}
+    with running(tmp_path, SAMPLE, "--port", 0, "--access-log", *options, **variables) as command:
+        with closing(Client(command.service.port)) as connection:
+            connection.request("/trading-view/pair-list", headers=FORWARDED)
+        eventually(lambda: "GET /trading-view/pair-list" in command.stderr)
+        assert f"{client}:" in command.stderr.splitlines()[-1]
+
+
+def test_a_proxy_on_a_unix_socket_is_trusted_as_any(tmp_path: Path):
+    path = tmp_path / "index.sock"
+    with running(tmp_path, SAMPLE, "--uds", path, "--access-log", "--forwarded-allow-ips", "*") as command:
+        eventually(lambda: "listening on" in command.stderr)
+        with closing(Client(path)) as connection:
+            connection.request("/trading-view/pair-list", headers=FORWARDED)
+        eventually(lambda: "203.0.113.7:0 " in command.stderr)
+
+
+@pytest.mark.parametrize("address", ["localhost", "10.0.0.1/8", "300.0.0.1", ""])
+def test_a_proxy_is_an_address_or_a_network(address: str):
+    done = invoke("serve", SAMPLE, "--forwarded-allow-ips", address)
+    assert done.returncode == 2
+    assert f"must be an IP address, a network such as 10.0.0.0/8, or *, got '{address}'" in done.stderr
