@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import click
 
 from market_index import AssetId, InvalidAssetId, MarketIndex, Pair
 from market_index_cli.errors import PairAbsent
 from market_index_cli.tokens import Display
+
+_LIKE_IDENTIFIER: Final = re.compile(r"[0-9A-Fa-f]{40,}:")
 
 
 def exact_pair(base: str, quote: str) -> Pair | None:
@@ -25,7 +28,7 @@ def pair_of(base: str, quote: str, index: MarketIndex, display: Display) -> Pair
 
     Raises:
         PairAbsent: No pair has them.
-        click.UsageError: Several pairs have them, or a text is an identifier in another spelling.
+        click.UsageError: Several pairs have them, or a text is an identifier in another spelling, or not a valid one.
     """
     for text in (base, quote):
         _require_no_other_spelling(text)
@@ -75,3 +78,9 @@ def _require_no_other_spelling(text: str) -> None:
     for read in (AssetId.from_unit, AssetId.from_dotted):
         with suppress(InvalidAssetId):
             raise click.UsageError(f"{text} is written {read(text)} here")
+    # No name of a token has a policy id before a colon.
+    if _LIKE_IDENTIFIER.match(text):
+        try:
+            AssetId.parse(text)
+        except InvalidAssetId as error:
+            raise click.UsageError(str(error)) from None

@@ -168,7 +168,7 @@ class _Publication:
             click.echo(str(error), err=True)
         self.published += receipt.published
         self.retracted += receipt.retracted
-        self.changes += bool(receipt.published or receipt.retracted)
+        self.changes += bool(receipt.published)
         self.pairs.update(receipt.pairs)
         return receipt
 

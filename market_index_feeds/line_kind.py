@@ -38,34 +38,36 @@ EVENTS: Final = LineKind(
 
 
 def require_kind(kind: LineKind, lines: Sequence[bytes]) -> None:
-    """Raise `Unavailable` if lines contain the other kind, and none of this one.
+    """Raise `Unavailable` if most of the lines are of the other kind, and none is of this one.
 
     >>> require_kind(BOOKS, [b'{"reset": true}', b'{"block": "slot 7"}'])
     Traceback (most recent call last):
     market_index_feeds.errors.Unavailable: it contains events of orders: type orders: before its name, as in orders:-
     """
     other = EVENTS if kind is BOOKS else BOOKS
-    is_other = False
+    others = 0
     for line in lines:
         with suppress(InvalidOrderBook):
             keys = object_from_json(line).keys()
             if not keys.isdisjoint(kind.keys):
                 return
-            is_other = is_other or not keys.isdisjoint(other.keys)
-    if is_other:
+            others += not keys.isdisjoint(other.keys)
+    if 2 * others > len(lines):
         raise Unavailable(f"it contains {other.noun}: {other.remedy}")
 
 
 def require_json(kind: LineKind, lines: Sequence[bytes]) -> None:
     """Raise `Unavailable` if most of the lines cannot be JSON objects, not even damaged or unfinished ones.
 
-    >>> require_json(BOOKS, [b'{"base": "ADA"', b"# Notes"])
-    >>> require_json(BOOKS, [b"# Notes"])
+    One line may be the end of an object whose beginning was cut off.
+
+    >>> require_json(BOOKS, [b"}"])
+    >>> require_json(BOOKS, [b"# Notes", b"of today"])
     Traceback (most recent call last):
-    market_index_feeds.errors.Unavailable: it must contain order books, one JSON object per line; 1 of its ...
+    market_index_feeds.errors.Unavailable: it must contain order books, one JSON object per line; 2 of its ...
     """
     text = sum(not line.lstrip().startswith(b"{") for line in lines)
-    if 2 * text > len(lines):
+    if text > 1 and 2 * text > len(lines):
         raise Unavailable(
             f"it must contain {kind.noun}, one JSON object per line; {text} of its first {len(lines)} lines are text"
         )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, Token, Tokens
-from tests.browser.visit import visited
-from tests.page import SNEK, SNEK_ADA, token
+from tests.browser.visit import visited, visiting
+from tests.page import SNEK, SNEK_ADA, app_with_page, token
+from tests.service import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -58,7 +59,7 @@ def test_prices_and_amounts_are_in_whole_units(browser: Browser):
         visit.shows(".units", "Prices: ADA for one SNEK 279c909f. Amounts: SNEK 279c909f.")
         visit.shows("#list .spot", "0.0041235")
         visit.shows("#list .policies", "279c909f")
-        visit.becomes(visit.page.title, "SNEK/ADA 0.0041235 – Order books")
+        visit.becomes(visit.page.title, "SNEK 279c909f/ADA 0.0041235 – Order books")
         visit.has_attribute(
             ".chart",
             "aria-label",
@@ -148,3 +149,42 @@ def test_whole_units_fit(browser: Browser, width: int):
         visit.has(".chart path.line", 2)
         visit.contains(".ladder", "1.8446744073709551615")
         visit.fits()
+
+
+def test_tokens_without_an_entry_are_told_apart_as_without_a_registry(browser: Browser):
+    copy = AssetId(SNEK.policy_id[:4] + bytes(24), b"SNEK")
+    assets = [token(b"\xf1" * 32, 5), token(b"\xf2" * 32, 5), token(bytes.fromhex("000de140") + b"NFT", 6), copy]
+    assets.append(token(bytes.fromhex("000643b0") + b"NFT", 6))
+    live = LiveIndex([book(SNEK), *map(book, assets)])
+    with visited(browser, live) as plain:
+        plain.open_live()
+        expected = plain.page.locator("#list a .name").all_text_contents()
+    with visited(browser, live, tokens=TOKENS) as visit:
+        page = visit.open_live()
+        assert page.locator("#list a .name").all_text_contents() == expected
+        rows = page.locator("#list a").evaluate_all("all => all.map((one) => one.innerText)")
+        assert len(set(rows)) == len(rows)
+        visit.open(Pair(copy, ADA))
+        visit.shows("h2", f"SNEK {copy}/ADA")
+        visit.fits()
+
+
+def test_another_registry_is_shown_after_a_restart_of_the_service(browser: Browser):
+    live = LiveIndex([book(SNEK)])
+    app = app_with_page(live, tokens=Tokens([Token(SNEK, "SNEK", decimals=0)]))
+    with served(app) as service, visiting(browser, service.port, expected="Failed to load resource") as visit:
+        visit.open_live(SNEK_ADA)
+        visit.becomes(lambda: visit.facts().get("Spot"), "0.0041235")
+        other = app_with_page(live, tokens=Tokens([Token(SNEK, "SNEK", decimals=6)]))
+        app.router.routes[:] = other.router.routes
+        # The page requests everything again when it is shown again, as after a failure.
+        visit.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        visit.becomes(lambda: visit.facts().get("Spot"), "4123.5")
+
+
+def test_books_are_shown_in_smallest_units_if_there_are_no_labels(browser: Browser):
+    with visited(browser, LiveIndex([book(SNEK)]), tokens=TOKENS, expected="Failed to load resource") as visit:
+        visit.page.route("**/tokens.json", lambda route: route.abort())
+        visit.open_live(SNEK_ADA)
+        visit.becomes(lambda: visit.facts().get("Spot"), "4123.5")
+        visit.is_visible("#smallest", expected=False)

@@ -36,7 +36,9 @@ ARGUMENTS = (
 
 OVERFLOWING = """() => [
   ...(document.documentElement.scrollWidth > innerWidth ? ["the page"] : []),
-  ...[...document.querySelectorAll(".panel, .ladder td, .facts, .facts dd")]
+  ...[
+    ...document.querySelectorAll(".panel, .ladder td, .facts, .facts dd, .units bdi, #list .policies, #list .spot"),
+  ]
     .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent),
 ]"""
 

@@ -48,3 +48,14 @@ def test_an_identifier_in_another_spelling_is_wrong_usage(store: Path):
     done = invoke("retract", store, "lovelace", IUSD)
     assert done.returncode == 2
     assert "lovelace is written ADA here" in done.stderr
+
+
+def test_a_malformed_identifier_is_wrong_usage(store: Path):
+    """To retract a pair again is harmless, so programs may ignore exit code 1."""
+    invoke("publish", store, SAMPLE)
+    done = invoke("retract", store, f"{IUSD}9", "ADA")
+    assert done.returncode == 2
+    assert "the asset name must have an even number of digits" in done.stderr
+    done = invoke("retract", store, IUSD[1:], "ADA")
+    assert done.returncode == 2
+    assert len(open_feed(store).read()) == 13

@@ -13,7 +13,7 @@ from market_index_feeds import FeedError, open_feed
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.line_kind import BOOKS, EVENTS, require_json, require_kind
 from market_index_feeds.orders.events import read_event
-from tests.market_index_feeds.made_up import spots
+from tests.market_index_feeds.made_up import pair, spots
 from tests.market_index_feeds.ndjson.lines import commit, line, rename_over, retraction
 from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, spot, untrack
 from tests.waiting import eventually
@@ -124,7 +124,17 @@ class TestFiles:
             eventually(lambda: spots(live) == {1: "1"})
             assert feed.rejected == 0
 
-    @pytest.mark.parametrize("count", [0, 1, 2])
+    def test_one_line_may_be_the_end_of_an_object(self):
+        require_json(BOOKS, [b"}"])
+
+    def test_a_few_lines_of_the_other_kind_are_only_rejected(self, tmp_path: Path):
+        path = tmp_path / "books.ndjson"
+        base = str(pair(1).base).encode()
+        path.write_bytes(b'{"base": "%b", "quote": "ADA", "spot": "1"}\n{"block": 7}\n' % base)
+        with open_feed(path) as feed:
+            assert len(feed.read()) == 1
+
+    @pytest.mark.parametrize("count", [1, 2])
     def test_at_most_half_of_the_lines_may_be_text(self, count: int):
         require_json(BOOKS, [b"text"] * count + [b' {"base"'] * count)
         with pytest.raises(Unavailable, match=f"; {count + 1} of its first {2 * count + 1} lines are text"):

@@ -100,7 +100,10 @@ export class BookView {
     setText(this.#changed, book === null ? "" : old ? `last confirmed ${confirmed?.toLocaleTimeString()}` : change);
     setText(this.#badge, book?.state ?? "");
     this.#badge.className = `badge ${book?.state ?? ""}`;
-    if (book === null) return;
+    if (book === null) {
+      this.#ladder.forget();
+      return;
+    }
     setText(this.#sentence, book.sentence);
     this.#sentence.classList.toggle("warning", book.state === "crossed" || book.state === "locked");
     this.#body.hidden = book.state === "empty";

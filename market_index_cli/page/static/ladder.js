@@ -44,6 +44,11 @@ export class Ladder {
     for (const side of [this.#asks, this.#bids]) side.onMore = () => this.update(this.#book, this.#key);
   }
 
+  /** Forget the last book: no row counts as changed in the next one. */
+  forget() {
+    this.#key = null;
+  }
+
   /** Show a book. No row counts as changed if the last book had another key: that of another pair or of other units. */
   update(book, key) {
     this.#book = book;
@@ -162,6 +167,10 @@ function createRow(side, price) {
     element("td", { class: "number amount" }, row.amount),
     element("td", { class: "number total" }, row.total, row.depth, row.bar),
   );
+  // An animation would run again when the ladder is shown again.
+  for (const end of ["animationend", "animationcancel"]) {
+    row.node.addEventListener(end, () => row.node.classList.remove("changed"));
+  }
   return row;
 }
 

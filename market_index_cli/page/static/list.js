@@ -75,7 +75,7 @@ export class PairList {
     }
     this.#isWhole = isWhole;
     this.#entries.clear();
-    this.update(pairs);
+    if (pairs.length > 0) this.update(pairs);
   }
 
   /** The pair to show if none was selected: the first with a spot price, else the first; null without pairs. */

@@ -10,7 +10,6 @@ import { PairList } from "./list.js";
 import { identifier, Tokens } from "./names.js";
 import {
   fetchHealth,
-  fetchTokens,
   Follower,
   NotFound,
   orderBook,
@@ -19,6 +18,7 @@ import {
   ServiceError,
   sleep,
   TimedOut,
+  tokenRegistry,
   WAIT_SECONDS,
 } from "./service.js";
 import { keepSetting, setting } from "./settings.js";
@@ -36,17 +36,17 @@ const HEALTH_MILLISECONDS = 10000;
 const MAX_AGE_MILLISECONDS = 30000;
 const WITHOUT_WAITS_MILLISECONDS = 300000;
 const REFRESH_MILLISECONDS = 1000;
-const NO_TOKENS = new Tokens();
 const TOO_OLD = "This browser rounds large numbers. It must be Chrome 116, Firefox 135, Safari 18.4 or later.";
 
 const pairs = pairList();
+const registry = tokenRegistry();
 const list = new PairList(showList);
 const view = new BookView(switchUnits);
 const follower = new Follower(follow, handleFailure);
 const freshness = new Freshness();
 
-/** Labels and decimals of tokens; null until they are loaded. */
-let tokens = null;
+/** Labels and decimals of tokens; without entries until they are loaded. */
+let tokens = new Tokens();
 let prefersSmallest = setting("units") === "smallest";
 /** The selected pair: null if none is selected; without `key` if the page's address has an invalid one. */
 let pair = null;
@@ -66,16 +66,12 @@ let problem = null;
 async function follow(signal) {
   // Browsers have it since they pass the source text of a number to the reviver of JSON.parse.
   if (!("rawJSON" in JSON)) throw new ServiceError(TOO_OLD);
-  const health = refreshHealth(signal);
-  if (tokens === null) {
-    tokens = await fetchTokens(signal);
-    list.display(tokens, isWhole());
-  }
+  const others = Promise.all([refreshHealth(signal), refreshTokens(signal)]);
   const isNew = isTracked() && book.content === null;
   if (isNew) await refreshBook(signal);
   await refreshList(signal);
   if (!isNew && isTracked()) await refreshBook(signal);
-  await health;
+  await others;
   signal.throwIfAborted();
   problem = null;
   follower.succeed();
@@ -137,6 +133,18 @@ async function refreshHealth(signal) {
   }
 }
 
+/** Request the token registry. Never throws: the books are shown without it, in smallest units. */
+async function refreshTokens(signal) {
+  try {
+    if (!(await registry.refresh(signal))) return;
+  } catch (error) {
+    if (!(error instanceof ServiceError || error instanceof NotFound || signal.aborted)) reportError(error);
+    return;
+  }
+  tokens = registry.value;
+  display();
+}
+
 async function refreshList(signal, waitSeconds = 0) {
   try {
     if (!(await pairs.refresh(signal, waitSeconds))) return;
@@ -172,13 +180,17 @@ function contentOf({ resource, pair: { base, quote } }) {
 
 /** Whether numbers are in whole units. Without a token registry all are in smallest units, as in the API. */
 function isWhole() {
-  return tokens !== null && !tokens.isEmpty && !prefersSmallest;
+  return !tokens.isEmpty && !prefersSmallest;
 }
 
 /** Show whole units or smallest units, from now on. */
 function switchUnits(isSmallest) {
   prefersSmallest = isSmallest;
   keepSetting("units", isSmallest ? "smallest" : "whole");
+  display();
+}
+
+function display() {
   list.display(tokens, isWhole());
   if (book?.content) book.content = contentOf(book);
   show();
@@ -221,7 +233,7 @@ function show() {
   state.classList.toggle("warning", pair !== null && !isTracked() && isKnown);
   welcome.hidden = pair !== null || pairs.value?.length === 0;
   const isOld = problem !== null || isOverdue() || !isTracked();
-  if (pair?.key) view.show(pair, book.content, book.resource, isOld, tokens ?? NO_TOKENS, isWhole());
+  if (pair?.key) view.show(pair, book.content, book.resource, isOld, tokens, isWhole());
   else view.hide();
   document.title = titleOf();
 }
@@ -261,8 +273,7 @@ function stateOf(isKnown) {
 function titleOf() {
   if (!pair?.key) return "Order books";
   const spot = book.content?.spot;
-  const [base, quote] = [pair.base, pair.quote].map((id) => (tokens ?? NO_TOKENS).nameParts(id)[0]);
-  return `${base}/${quote}${spot ? ` ${spot.price}` : ""} – Order books`;
+  return `${tokens.nameOf(pair.base)}/${tokens.nameOf(pair.quote)}${spot ? ` ${spot.price}` : ""} – Order books`;
 }
 
 /** Select the pair in the fragment of the page's address; without one, the first pair if there is room beside the list. */

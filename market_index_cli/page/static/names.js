@@ -37,12 +37,21 @@ export class Tokens {
     return this.#taken.has(label) ? `${label} ${id}` : label;
   }
 
-  /** Return the name of an asset, and what is shown beside it, because names are not unique. */
+  /**
+   * Return the name of an asset, and what is shown beside it, because names are not unique: that of its entry, else as
+   * without a registry.
+   */
   nameParts(id) {
-    if (this.isEmpty) return [ticker(id), policy(id)];
     const label = this.label(id);
+    if (!this.#entries.has(id)) return [ticker(id), label.endsWith(id) && id !== "ADA" ? id : policy(id)];
     const end = label.lastIndexOf(" ");
     return end < 0 ? [label, ""] : [label.slice(0, end), label.slice(end + 1)];
+  }
+
+  /** Return the name of an asset in one text: with what is beside it, if there is a registry. */
+  nameOf(id) {
+    const [name, beside] = this.nameParts(id);
+    return this.isEmpty || beside === "" ? name : `${name} ${beside}`;
   }
 
   /** Return the number of decimals of an asset; null if it is not known. */

@@ -83,13 +83,6 @@ export async function fetchHealth(signal) {
   }
 }
 
-/** Return the token registry of the service; it is without entries if the service has none. */
-export async function fetchTokens(signal) {
-  const [response, text] = await request("tokens.json", {}, signal);
-  if (!response.ok) throw new ServiceError(`The service responded with an error (${response.status}).`);
-  return parsed((json) => new Tokens(JSON.parse(json)), text);
-}
-
 /** Return the response and its text. Throws `ServiceError` without a whole response. */
 async function request(path, headers, signal, waitSeconds = 0) {
   const timeout = AbortSignal.timeout(TIMEOUT_MILLISECONDS + 1000 * waitSeconds);
@@ -123,6 +116,11 @@ export function sleep(milliseconds, signal) {
 
 export function pairList() {
   return new Resource("trading-view/pair-list", parsePairList);
+}
+
+/** Return the labels and decimals of tokens that the service has. */
+export function tokenRegistry() {
+  return new Resource("tokens.json", (text) => new Tokens(JSON.parse(text)));
 }
 
 export function orderBook(pair) {

@@ -36,7 +36,7 @@ export class Units {
 /** Return the sentences that name the units of a pair: texts, and labels of assets as `{ name }`. */
 export function unitsLine({ base, quote }, tokens, isWhole) {
   const unit = (id, smallest) => {
-    const name = tokens.isEmpty ? tokens.nameParts(id)[0] : tokens.label(id);
+    const name = tokens.nameOf(id);
     if (isWhole && tokens.decimals(id) !== null) return [{ name }];
     if (id === "ADA") return ["lovelace"];
     return [`${smallest} of `, { name }, ...(isWhole ? [" (whose decimals are not known)"] : [])];
