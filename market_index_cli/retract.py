@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from market_index_cli.console import log_plainly
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, PairAbsent, feed_errors
+from market_index_cli.logs import log_plainly
 from market_index_cli.names import exact_pair, pair_of
 from market_index_cli.options import BASE, QUOTE, STORE, WAIT
 from market_index_cli.tokens import Display
