@@ -31,7 +31,7 @@ def pair_of(base: str, quote: str, index: MarketIndex, display: Display) -> Pair
         click.UsageError: Several pairs have them, or a text is an identifier in another spelling, or not a valid one.
     """
     for text in (base, quote):
-        _require_no_other_spelling(text)
+        _require_valid(text)
     found = list(_named(base, quote, index, display))
     if len(found) == 1:
         return found[0]
@@ -73,8 +73,8 @@ def _is(asset: AssetId, text: str, display: Display) -> bool:
     return text == display.name(asset) or text.casefold() in map(str.casefold, display.names(asset))
 
 
-def _require_no_other_spelling(text: str) -> None:
-    """Say how an identifier in the spelling of another program is written here."""
+def _require_valid(text: str) -> None:
+    """Raise `click.UsageError` for an identifier that is not valid, or is in the spelling of another program."""
     for read in (AssetId.from_unit, AssetId.from_dotted):
         with suppress(InvalidAssetId):
             raise click.UsageError(f"{text} is written {read(text)} here")

@@ -175,9 +175,9 @@ class _Publication:
     @property
     def summary(self) -> str:
         """What was published and retracted: the books, and if a pair got several of them, also pairs and changes."""
-        published = f"{counted(self.published, 'order book')} published"
+        books, pairs = counted(self.published, "order book"), counted(len(self.pairs), "pair")
+        published = f"{books} published"
         if self.published > len(self.pairs):
-            books, pairs = counted(self.published, "order book"), counted(len(self.pairs), "pair")
             published = f"{books} of {pairs} published in {counted(self.changes, 'change')}"
         return f"{published}, {counted(self.retracted, 'pair')} retracted" if self.retracted else published
 

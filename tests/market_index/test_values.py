@@ -71,7 +71,8 @@ def test_a_value_survives_pickle_and_copy(value):
 @given(values, values)
 def test_a_value_equals_only_values_of_its_class(one, other):
     if type(one) is not type(other):
-        assert one != other
+        # Empty mappings equal {}, so they equal each other.
+        assert one != other or one == other == {}
     assert (one == other) == (other == one)
     if one == other:
         assert hash(one) == hash(other)

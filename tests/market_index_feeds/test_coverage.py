@@ -175,4 +175,6 @@ class Model:
         return not is_whole or self.is_named(one)
 
     def is_named(self, one: Pair) -> bool:
-        return any(one in [*(book.pair for book in update.books), *update.unchanged] for update in self.since)
+        # Only a whole content names pairs without their books.
+        whole = [unchanged for update in self.since if update.replaces_all for unchanged in update.unchanged]
+        return one in whole or any(one == book.pair for update in self.since for book in update.books)

@@ -64,9 +64,8 @@ export class DepthChart {
     const floor = HEIGHT - BOTTOM;
     const x = (price) => left + width * Math.min(Math.max(exact.position(price, low, high), 0), 1);
     const y = (total) => floor - (floor - TOP) * exact.share(total, most);
-    const yOf = (tick) => floor - (floor - TOP) * exact.position(tick, whole(0n), largest);
     const points = [...bids, ...asks].map((level) => ({ ...level, x: x(level.value) }));
-    this.#scale = { x, y, yOf, points, left, width, floor, low, high };
+    this.#scale = { x, y, points, left, width, floor, low, high };
 
     this.#cursor = svgElement("g", { class: "cursor" });
     this.#drawing.append(
@@ -95,8 +94,9 @@ export class DepthChart {
   }
 
   #amountTick(tick, label) {
-    const { yOf, left, width } = this.#scale;
-    const at = yOf(tick).toFixed(1);
+    const { y, left, width } = this.#scale;
+    // A tick has as many decimal places as the asset, so its coefficient is in smallest units.
+    const at = y(tick.coefficient).toFixed(1);
     return [
       svgElement("line", { class: "grid", x1: left, x2: left + width, y1: at, y2: at }),
       svgElement("text", { class: "tick", x: left - 6, y: at, dy: "0.35em", "text-anchor": "end" }, label),

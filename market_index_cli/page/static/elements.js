@@ -24,7 +24,7 @@ export function setText(node, text) {
 }
 
 /** Set the text of an element, with a possible line break after each comma. `room` aligns the decimal places: see `places`. */
-export function setNumber(node, text, room = 0) {
+export function setNumber(node, text, room) {
   if (node.textContent !== text) {
     const [digits] = text.split(".");
     const [first, ...others] = digits.split(/(?<=,)/);
@@ -33,10 +33,14 @@ export function setNumber(node, text, room = 0) {
   node.lastElementChild.style.minWidth = `${room}ch`;
 }
 
-/** Return the decimal places of a number, with the point. Their width, in characters, aligns the points of a column. */
+/** Return an element with the decimal places of a number. Its width, in characters, aligns the points of a column. */
 export function places(text) {
-  const point = text.indexOf(".");
-  return element("span", { class: "places" }, point < 0 ? "" : text.slice(point));
+  return element("span", { class: "places" }, decimalPlaces(text));
+}
+
+/** Return the decimal places of a number as text, with the point; empty if it has none. */
+export function decimalPlaces(text) {
+  return /\..*|$/.exec(text)[0];
 }
 
 /** Return a button that copies a text. Without a clipboard, which only pages of a secure origin have, `select()` shows it. */

@@ -1,7 +1,7 @@
 // The ladder: asks above bids, the best of each in the middle, with the amount at each price and the running total.
 
 import { ascending, grouped, share, totals } from "./exact.js";
-import { element, places, setChildren, setText, setNumber } from "./elements.js";
+import { decimalPlaces, element, places, setChildren, setText, setNumber } from "./elements.js";
 
 const INITIAL_LEVELS = 15;
 const MORE_LEVELS = 100;
@@ -56,12 +56,12 @@ export class Ladder {
     this.#key = key;
     const [asks, bids] = [this.#asks.rows(book.asks, book.units), this.#bids.rows(book.bids, book.units)];
     const room = (name) => {
-      const longest = Math.max(0, ...[...asks, ...bids].map((row) => placesLength(row[name])));
+      const longest = Math.max(0, ...[...asks, ...bids].map((row) => decimalPlaces(row[name]).length));
       return longest > MAX_ALIGNED_LENGTH ? 0 : longest;
     };
     const rooms = { price: room("price"), amount: room("amount"), total: room("total") };
     const isLong = [...asks, ...bids].some(
-      (row) => placesLength(row.price) > MAX_ALIGNED_LENGTH || row.amount.length >= LONG_AMOUNT_LENGTH,
+      (row) => decimalPlaces(row.price).length > MAX_ALIGNED_LENGTH || row.amount.length >= LONG_AMOUNT_LENGTH,
     );
     this.#table.classList.toggle("long", isLong);
     const [, depth] = [asks, bids].map((rows) => rows.at(-1)?.sum ?? 0n).sort(ascending);
@@ -143,12 +143,6 @@ class Side {
     const next = grouped(BigInt(Math.min(hidden, MORE_LEVELS)));
     setText(this.more, `${grouped(BigInt(hidden))} more ${this.#many}: show ${next}`);
   }
-}
-
-/** Return the length of the decimal places of a number, with the point. */
-function placesLength(text) {
-  const point = text.indexOf(".");
-  return point < 0 ? 0 : text.length - point;
 }
 
 function createRow(side, price) {

@@ -35,7 +35,9 @@ export class PairList {
       this.#focusedKey = null;
       this.#show();
     });
-    this.#order.value = setting("order") in ORDERS ? setting("order") : "ledger";
+    this.#order.value = setting("order");
+    // It has no option of that name.
+    if (this.#order.value === "") this.#order.value = "ledger";
     this.#priced.checked = setting("priced") === "true";
     for (const control of [this.#order, this.#priced]) {
       control.addEventListener("change", () => {
@@ -80,8 +82,8 @@ export class PairList {
 
   /** The pair to show if none was selected: the first with a spot price, else the first; null without pairs. */
   get first() {
-    const [shown] = [this.#sorted([...this.#entries.values()])];
-    return shown.find((one) => one.spot !== null) ?? shown[0] ?? null;
+    const pairs = this.#sorted([...this.#entries.values()]);
+    return pairs.find((one) => one.spot !== null) ?? pairs[0] ?? null;
   }
 
   /** Mark the selected pair. */
@@ -217,10 +219,10 @@ function bySpot(one, other) {
   return compare(spotOf(other), spotOf(one));
 }
 
-/** Return the spot price in the units of the list. It is computed once per price. */
+/** Return the spot price in the units of the list. It is computed once per price, because sorting needs it often. */
 function spotOf(one) {
-  if (one.computed?.spot !== one.spot || one.computed.units !== one.units) {
-    one.computed = { spot: one.spot, units: one.units, value: one.units.price(decimal(one.spot)) };
+  if (one.computed?.spot !== one.spot) {
+    one.computed = { spot: one.spot, value: one.units.price(decimal(one.spot)) };
   }
   return one.computed.value;
 }

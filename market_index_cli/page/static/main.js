@@ -154,7 +154,7 @@ async function refreshList(signal, waitSeconds = 0) {
   list.update(pairs.value);
   hasChanged = true;
   // Beside the list there is room for a book.
-  if (pair === null && list.first !== null && !narrow.matches) selectLinkedPair();
+  if (pair === null && !narrow.matches && list.first !== null) selectLinkedPair();
 }
 
 /** Request the selected book. Return whether it was found: if not, it was retracted, as the next list will show. */

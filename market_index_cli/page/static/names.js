@@ -19,7 +19,7 @@ export class Tokens {
 
   constructor(entries = {}) {
     this.#entries = new Map(Object.entries(entries));
-    this.#taken = new Set(["ADA", ...Object.values(entries).map(([label]) => label)]);
+    this.#taken = new Set(Object.values(entries).map(([label]) => label));
   }
 
   /** Whether there is no registry: assets are shown by their own names, and numbers in smallest units. */
@@ -29,12 +29,9 @@ export class Tokens {
 
   /** Return the label of an asset: a name, and digits of the policy id. The library has the same rules. */
   label(id) {
-    if (id === "ADA") return id;
     const known = this.#entries.get(id);
     if (known) return known[0];
-    const label = `${ownName(id)} ${id.slice(0, POLICY_DIGITS)}`.trimStart();
-    // The digits can be chosen: a token without an entry must not look like one that has an entry.
-    return this.#taken.has(label) ? `${label} ${id}` : label;
+    return this.#isTaken(id) ? `${ownLabel(id)} ${id}` : ownLabel(id);
   }
 
   /**
@@ -42,8 +39,8 @@ export class Tokens {
    * without a registry.
    */
   nameParts(id) {
+    if (!this.#entries.has(id)) return [ticker(id), this.#isTaken(id) ? id : policy(id)];
     const label = this.label(id);
-    if (!this.#entries.has(id)) return [ticker(id), label.endsWith(id) && id !== "ADA" ? id : policy(id)];
     const end = label.lastIndexOf(" ");
     return end < 0 ? [label, ""] : [label.slice(0, end), label.slice(end + 1)];
   }
@@ -57,6 +54,11 @@ export class Tokens {
   /** Return the number of decimals of an asset; null if it is not known. */
   decimals(id) {
     return id === "ADA" ? ADA_DECIMALS : (this.#entries.get(id)?.[1] ?? null);
+  }
+
+  /** Whether a token without an entry would look like one that has an entry: the digits of a policy can be chosen. */
+  #isTaken(id) {
+    return this.#taken.has(ownLabel(id));
   }
 }
 
@@ -74,6 +76,11 @@ export function ticker(id) {
   const text = nameText(label === null ? digits : digits.slice(LABEL_DIGITS));
   if (!text || text.trim() !== text) return shortened(id);
   return label === null ? text : `(${label})${text}`;
+}
+
+/** Return the label of an asset without an entry. */
+function ownLabel(id) {
+  return `${ownName(id)} ${id.slice(0, POLICY_DIGITS)}`.trimStart();
 }
 
 /** Return an asset name as one line of text; empty if it has no visible character. */
