@@ -258,7 +258,7 @@ def with_cli(home: Path, wheel: Path, store: Path) -> None:
     expect(json.loads(call(cli / "market-index", "book", store, *PAIR, "--json").stdout), BOOK, "it shows a book")
     expect(
         failed(cli / "market-index", "serve", store),
-        (2, "Error: serve needs uvicorn, which comes with its extra: pip install 'market-index[server]'\n"),
+        (2, "Error: serve needs starlette, which comes with its extra: pip install 'market-index[server]'\n"),
         "serve names the extra that it needs",
     )
 
