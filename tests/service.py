@@ -41,7 +41,11 @@ class Client:
             return
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(DEADLINE_SECONDS)
-        self.socket.connect(str(address))
+        try:
+            self.socket.connect(str(address))
+        except OSError:
+            self.socket.close()
+            raise
 
     def request(self, target: str | bytes, method: str = "GET", headers: str = "") -> HttpResponse:
         """Send a request for `target`, which is not encoded, and return the response."""

@@ -98,10 +98,11 @@ def test_a_passed_unix_socket_stays_at_the_end(tmp_path: Path):
 def test_it_accepts_the_socket_of_systemd(tmp_path: Path):
     path = tmp_path / "activated.sock"
     arguments = [ACTIVATE, "-l", path, COMMAND, "serve", SAMPLE]
-    with (tmp_path / "errors").open("wb") as file:
+    errors = tmp_path / "errors"
+    with errors.open("wb") as file:
         process = subprocess.Popen(list(map(str, arguments)), stderr=file)
     try:
-        eventually(path.is_socket)
+        eventually(lambda: f"Listening on {path}" in errors.read_text())
         assert pairs_at(path) == 13, "the first connection starts the command"
         process.terminate()
         assert process.wait(DEADLINE_SECONDS) == 0
