@@ -5,9 +5,10 @@ An order on the ledger offers one asset and asks for another; `Order` states it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import final
+from typing import Final, final
 
 from attrs import field, frozen
 
@@ -15,7 +16,8 @@ from market_index.assets import AssetId
 from market_index.errors import InvalidOrderBook, InvalidPrice, safe_repr
 from market_index.levels import MAX_LIQUIDITY, Side, price_for_takers, reject_amount, require_amount
 from market_index.pairs import Pair, require_trackable
-from market_index.prices import to_price_or_ratio, to_ratio
+from market_index.prices import price_or_ratio, to_numbers, to_price_or_ratio
+from market_index.unchecked import unchecked_constructor
 
 
 def _price_repr(price: Decimal | Fraction) -> str:
@@ -63,8 +65,8 @@ class Order:
         require_amount("amount", amount)
         self.__attrs_init__(pair, side, price, amount)
 
-    @classmethod
-    def from_offer(cls, pair: Pair, *, offered: AssetId, amount: int, price: Decimal | Fraction | str) -> Order:
+    @staticmethod
+    def from_offer(pair: Pair, *, offered: AssetId, amount: int, price: Decimal | Fraction | str) -> Order:
         """Return the order of an offer of one asset of a pair for the other (decision 22).
 
         An offer of the base asset is an ask with the same amount and price. An offer of the quote asset is a bid: its
@@ -94,18 +96,18 @@ class Order:
         require_trackable(pair)
         if type(amount) is not int or amount < 0:
             reject_amount("amount", amount, "of 0 or more")
-        ratio = to_ratio(price)
-        if type(offered) is AssetId and offered == pair.base:
+        numerator, denominator = to_numbers(price)
+        if type(offered) is AssetId and (offered is pair.base or offered == pair.base):
             side, place = Side.ASK, "price"
-        elif type(offered) is AssetId and offered == pair.quote:
+        elif type(offered) is AssetId and (offered is pair.quote or offered == pair.quote):
             side, place = Side.BID, "price, inverted for a bid"
             # Computed before the ratio is rounded.
-            amount = amount * ratio.numerator // ratio.denominator
-            ratio = 1 / ratio
+            amount = amount * numerator // denominator
+            numerator, denominator = denominator, numerator
         else:
             raise InvalidOrderBook(f"offered must be the base or the quote of {pair}, got {safe_repr(offered)}")
         try:
-            return cls(pair, side, ratio, min(amount, MAX_LIQUIDITY))
+            return _order(pair, side, price_or_ratio(numerator, denominator), min(amount, MAX_LIQUIDITY))
         except InvalidPrice as error:
             raise error.at(place) from None
 
@@ -118,3 +120,6 @@ class Order:
         """
         price = self.price
         return price if isinstance(price, Decimal) else price_for_takers(self.side, price)
+
+
+_order: Final[Callable[[Pair, Side, Decimal | Fraction, int], Order]] = unchecked_constructor(Order)

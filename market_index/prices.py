@@ -9,11 +9,12 @@ depends on the decimal context of the caller's thread.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Final
 
+from market_index.arithmetic import EXACT
 from market_index.errors import InvalidPrice, PriceOutOfRange, safe_repr
 
 MAX_COEFFICIENT: Final = 2**96 - 1
@@ -28,6 +29,19 @@ MAX_RATIO_DIGITS: Final = 600
 _SCALE: Final = 10**MAX_DECIMAL_PLACES
 _MAX_DIGITS: Final = len(str(MAX_COEFFICIENT))
 
+_FINEST: Final = Decimal(f"1E-{MAX_DECIMAL_PLACES}")
+_LOW_PRICE: Final = MAX_COEFFICIENT // _SCALE
+"""All prices below this one may have 28 decimal places."""
+_ROUNDING: Final = {
+    rounding: Context(prec=2 * _MAX_DIGITS, rounding=rounding, traps=[]) for rounding in (ROUND_FLOOR, ROUND_CEILING)
+}
+
+PLAIN_RATIO: Final = r"([1-9][0-9]{0,27})/([1-9][0-9]{0,27})"
+"""The text of most ratios. With numbers so short, the ratio and its inverse are in the range of prices."""
+
+divide: Final[Callable[[Decimal, Decimal], Decimal]] = Context(prec=_MAX_DIGITS, traps=[]).divide
+"""Return a quotient, rounded to 29 digits, as many as a price may have. If it is rounded, then it equals no price."""
+
 # The canonical text of a price (decision 4), with so few digits that it is in range (decision 3). Most prices match.
 _CANONICAL_TEXT: Final = r"(?:0\.[0-9]{1,28}(?<!0)|[1-9][0-9]{0,13}(?:\.[0-9]{1,14}(?<!0))?)"
 _CANONICAL_COLUMN: Final = re.compile(f"(?:{_CANONICAL_TEXT} )*").fullmatch
@@ -39,6 +53,7 @@ is_canonical: Final = re.compile(_CANONICAL_TEXT).fullmatch
 # Possessive, so that the time is linear in the length of any text.
 _TEXT: Final = re.compile(r"(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?+(?:[eE]([+-]?[0-9]++))?+\Z")
 _RATIO: Final = re.compile(r"([0-9]++)/([0-9]++)\Z")
+_is_plain_ratio: Final = re.compile(PLAIN_RATIO).fullmatch
 _MAX_EXPONENT_DIGITS: Final = 18
 
 
@@ -97,10 +112,10 @@ def parse_prices(texts: Sequence[str]) -> list[Decimal]:
     Raises:
         InvalidPrice: As `parse_price`, for the first text that is not a price.
     """
-    if _are_canonical(texts):
+    if are_canonical(texts):
         return list(map(Decimal, texts))
     plain = [_without_trailing_zeros(text) for text in texts]
-    return list(map(Decimal, plain)) if _are_canonical(plain) else list(map(parse_price, texts))
+    return list(map(Decimal, plain)) if are_canonical(plain) else list(map(parse_price, texts))
 
 
 def to_price(value: Decimal | str) -> Decimal:
@@ -156,7 +171,22 @@ def to_ratio(value: Decimal | Fraction | str) -> Fraction:
         PriceOutOfRange: The number is not above 0, or has too many digits.
         InvalidPrice: The value has another type or form.
     """
+    return Fraction(*to_numbers(value))
+
+
+def to_numbers(value: Decimal | Fraction | str) -> tuple[int, int]:
+    """Return the numerator and the denominator of `to_ratio`, which may have a common divisor.
+
+    >>> to_numbers("14/58000")
+    (14, 58000)
+
+    Raises:
+        PriceOutOfRange: The number is not above 0, or has too many digits.
+        InvalidPrice: The value has another type or form.
+    """
     if isinstance(value, str):
+        if plain := _is_plain_ratio(value):
+            return int(plain[1]), int(plain[2])
         numerator, denominator = _parsed_ratio(value)
     elif isinstance(value, Decimal):
         numerator, denominator = _decimal_ratio(value)
@@ -167,7 +197,7 @@ def to_ratio(value: Decimal | Fraction | str) -> Fraction:
         raise InvalidPrice(_wrong_type(value))
     if numerator <= 0 or not denominator:
         raise _not_a_ratio(value, "be above 0" if denominator else "have a denominator above 0")
-    return Fraction(numerator, denominator)
+    return numerator, denominator
 
 
 def _parsed_ratio(text: str) -> tuple[int, int]:
@@ -216,7 +246,24 @@ def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
     if not isinstance(value, Fraction):
         return to_price(value)
     # A subclass may override arithmetic.
-    value = Fraction(value.numerator, value.denominator)
+    return price_or_ratio(value.numerator, value.denominator)
+
+
+def price_or_ratio(numerator: int, denominator: int) -> Decimal | Fraction:
+    """Return a quotient of integers as a price; as a `Fraction` if it equals no price exactly.
+
+    >>> price_or_ratio(10, 40), price_or_ratio(10, 30)
+    (Decimal('0.25'), Fraction(1, 3))
+
+    Raises:
+        InvalidPrice: The quotient is below 10^-28 or above 2^96-1.
+    """
+    if 0 < numerator < _SCALE and denominator < _SCALE:
+        # Most prices. A quotient that was rounded has too many digits to be canonical.
+        price = divide(Decimal(numerator), Decimal(denominator))
+        if is_canonical(str(price)):
+            return price
+    value = Fraction(numerator, denominator)
     _require_range(value)
     if _SCALE % value.denominator:
         return value
@@ -236,8 +283,14 @@ def rounded_price(ratio: Fraction, rounding: str) -> Decimal:
         InvalidPrice: The ratio is below 10^-28 or above 2^96-1.
         ValueError: `rounding` is neither `ROUND_FLOOR` nor `ROUND_CEILING`.
     """
-    if rounding not in {ROUND_FLOOR, ROUND_CEILING}:
+    if rounding not in _ROUNDING:
         raise ValueError(f"rounding must be {ROUND_FLOOR} or {ROUND_CEILING}, got {safe_repr(rounding)}")
+    numerator, denominator = ratio.as_integer_ratio()
+    if 0 < numerator < _SCALE and denominator < _SCALE and numerator < _LOW_PRICE * denominator:
+        # Most ratios. Rounding twice in one direction rounds as once.
+        context = _ROUNDING[rounding]
+        quotient = context.divide(Decimal(numerator), Decimal(denominator))
+        return EXACT.normalize(context.quantize(quotient, _FINEST))
     _require_range(ratio)
     # The finest grid of prices at this size. It has as many digits as a price may have, or one less if the
     # coefficient is too large. All coarser grids are part of it.
@@ -294,8 +347,8 @@ def _require_range(ratio: Fraction) -> None:
         raise _not_a_price(ratio, "be at most 2^96-1")
 
 
-def _are_canonical(texts: Sequence[str]) -> bool:
-    """Whether all texts match `is_canonical`, in one regular expression over the column."""
+def are_canonical(texts: Sequence[str]) -> bool:
+    """Return whether all texts match `is_canonical`, in one regular expression over the column."""
     column = " ".join(texts)
     return column.count(" ") == len(texts) - 1 and _CANONICAL_COLUMN(f"{column} ") is not None
 

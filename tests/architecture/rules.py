@@ -40,6 +40,7 @@ PUBLIC_MODULES = frozenset(
         "market_index.wire.internal",
         "market_index.errors",
         "market_index.freshness",
+        "market_index.offers",
         "market_index.tables",
         "market_index.strategies",
         "market_index.stateful",
