@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, MutableSequence
-from itertools import chain, pairwise
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, final
+from itertools import chain, islice, pairwise
+from operator import eq, itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar, final
 
 from attrs import frozen
 
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
+C = TypeVar("C")
+
+ValueOf: TypeAlias = Callable[[K, V | None, C], V | None]
+"""Returns the next value of a key, None if it is removed, from its value before, None if it is absent, and a change."""
 
 BOUNDARY_MASK: Final = 0x3F
 """A chunk ends at a key whose hash has none of these bits, on average at one key in 64."""
@@ -185,16 +189,19 @@ class Chunked(Generic[K, V, T]):
         position = bisect_left(chunk.keys, sought, key=sort_key)
         return (chunk, position) if position < len(chunk.keys) and chunk.keys[position] == key else None
 
-    def _changed(self, changes: Collection[tuple[K, V | None]]) -> Self:
+    def _changed(self, changes: Collection[tuple[K, C]], value_of: ValueOf[K, V, C] | None = None) -> Self:
         """Return the sequence after setting each key to its value, or itself if nothing changes.
 
         None removes the key; removing an absent key changes nothing. If a key repeats, the last change wins.
+
+        With `value_of` no key may repeat. It returns the value of a key from the value before, None if the key is
+        absent, and from the change. It is called once per key, in any order.
         """
         if not self._size:
-            return self._filled(changes)
-        return self._merged(changes if len(changes) < 2 else self._sorted(changes))
+            return self._filled(changes, value_of)
+        return self._merged(changes if len(changes) < 2 else self._sorted(changes), value_of)
 
-    def _merged(self, changes: Iterable[tuple[K, V | None]]) -> Self:
+    def _merged(self, changes: Iterable[tuple[K, Any]], value_of: ValueOf[K, V, Any] | None) -> Self:
         """Return this sequence, which is not empty, after changes that are sorted by key."""
         order, bounds, size = self._order, self._bounds, self._size
         sort_key, is_split = order.sort_key, size > MAX_UNSPLIT
@@ -203,13 +210,16 @@ class Chunked(Generic[K, V, T]):
         # Added and removed boundaries, and the places of their chunks, which are split and joined after all changes.
         places: list[int] = []
         ends: list[Any] = []
-        for key, value in changes:
+        for key, change in changes:
             sought: Any = key if sort_key is None else sort_key(key)
             at = bisect_left(bounds, sought) if bounds else 0
             chunk = chunks[at]
             keys = chunk.keys
             position = bisect_left(keys, sought, key=sort_key)
             is_present = position < len(keys) and keys[position] == key
+            value = (
+                change if value_of is None else value_of(key, chunk.values[position] if is_present else None, change)
+            )
             if value is None and not is_present:
                 continue
             if value is not None and is_present and order.is_same(chunk.values[position], value):
@@ -237,15 +247,17 @@ class Chunked(Generic[K, V, T]):
             chunks, bounds = _rechunked(order, chunks, bounds, places, ends) if is_split else _split(order, chunks[0])
         return self if chunks is shared else self._derived(chunks, bounds, size)
 
-    def _filled(self, changes: Collection[tuple[K, V | None]]) -> Self:
+    def _filled(self, changes: Collection[tuple[K, Any]], value_of: ValueOf[K, V, Any] | None) -> Self:
         """Return this empty sequence after the changes. Columns are filled faster than keys are inserted one by one."""
-        last: list[tuple[K, V | None]] = []
-        for change in self._sorted(changes):
-            if last and last[-1][0] == change[0]:
-                last[-1] = change
-            else:
-                last.append(change)
-        present = [(key, value) for key, value in last if value is not None]
+        ordered = changes if len(changes) < 2 else self._sorted(changes)
+        if value_of is not None:
+            ordered = [(key, value_of(key, None, change)) for key, change in ordered]
+        keys = [key for key, _ in ordered]
+        if any(map(eq, keys, islice(keys, 1, None))):
+            # The sort is stable: the last change of a key comes last.
+            followed_by = chain(islice(keys, 1, None), [None])
+            ordered = [change for change, key in zip(ordered, followed_by, strict=True) if change[0] != key]
+        present = [change for change in ordered if change[1] is not None]
         if not present:
             return self
         values = self._chunks[0].values[:]
@@ -256,7 +268,7 @@ class Chunked(Generic[K, V, T]):
         """Return the sequence of the keys and values of a chunk, in the order of this sequence."""
         return self._derived(*_split(self._order, whole), len(whole.keys))
 
-    def _sorted(self, changes: Collection[tuple[K, V | None]]) -> list[tuple[K, V | None]]:
+    def _sorted(self, changes: Collection[tuple[K, C]]) -> list[tuple[K, C]]:
         """Return the changes by key. The sort is stable: the last change of a key comes last.
 
         Inserting keys in their order moves only the old keys of a chunk.

@@ -6,7 +6,7 @@ updated with every message of a stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain, islice
 from operator import is_
@@ -109,7 +109,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, O
         Raises:
             InvalidOrderBook: A value is not an order book.
         """
-        return self._changed(_by_key(books).items())
+        return with_books_at(self, _by_key(books).items())
 
     def without(self, *pairs: Pair) -> MarketIndex:
         """Return the index without these pairs; a pair that is not tracked is ignored.
@@ -156,11 +156,10 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, O
     def __getitem__(self, pair: Pair) -> OrderBook:
         if type(pair) is not Pair:
             raise KeyError(_not_a_pair(pair))
-        found = self._find(pair.ledger_order)
-        if found is None:
+        book = book_at(self, pair.ledger_order)
+        if book is None:
             raise PairNotFound(pair)
-        chunk, position = found
-        return chunk.values[position]
+        return book
 
     def __iter__(self) -> Iterator[Pair]:
         return (book.pair for book in self._books())
@@ -205,6 +204,17 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, O
         derived = super()._derived(chunks, bounds, size)
         derived._freshness = self._freshness  # noqa: SLF001  # of this class
         return derived
+
+
+def book_at(index: MarketIndex, key: LedgerOrder) -> OrderBook | None:
+    """Return the book of the pair with this key, or None."""
+    found = index._find(key)  # noqa: SLF001  # of the class above
+    return None if found is None else found[0].values[found[1]]
+
+
+def with_books_at(index: MarketIndex, books: Collection[tuple[LedgerOrder, OrderBook]]) -> MarketIndex:
+    """Return `index.with_books` of books by the keys of their pairs."""
+    return index._changed(books)  # noqa: SLF001  # of the class above
 
 
 def _key(pair: Pair) -> LedgerOrder:

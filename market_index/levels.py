@@ -7,23 +7,25 @@ are first accessed.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableSequence, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import Enum
 from fractions import Fraction
 from itertools import chain
 from operator import attrgetter, eq, gt, itemgetter, lt
-from typing import Final, NoReturn, TypeAlias, final, overload
+from typing import Final, NoReturn, TypeAlias, TypeVar, final, overload
 from zlib import crc32
 
 from attrs import frozen
 
 from market_index.arithmetic import EXACT
-from market_index.chunked import Chunk, Chunked, KeyOrder
+from market_index.chunked import Chunk, Chunked, KeyOrder, ValueOf
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.notebook import SHOWN_ROWS, html_table
 from market_index.prices import price_text, rounded_price, to_price
 from market_index.unchecked import unchecked_constructor, unchecked_rows
+
+C = TypeVar("C")
 
 MAX_LIQUIDITY: Final = 2**64 - 1
 """The maximum liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
@@ -156,7 +158,7 @@ class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
             InvalidPrice: A price is invalid; the message names the place.
         """
         side = self.side
-        return self._changed([read_entry(side, position, entry) for position, entry in enumerate(entries)])
+        return with_amounts(self, [read_entry(side, position, entry) for position, entry in enumerate(entries)])
 
     def __len__(self) -> int:
         return self._size
@@ -229,6 +231,16 @@ class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
         return Levels, (self.side, tuple(self))
 
 
+def with_amounts(
+    levels: Levels, changes: Collection[tuple[Decimal, C]], amount_of: ValueOf[Decimal, int, C] | None = None
+) -> Levels:
+    """Return the levels after setting prices from `market_index.prices` to amounts from 1 to 2^64-1; None removes.
+
+    With `amount_of`, the amount is computed from the amount before and the change of a price.
+    """
+    return levels._changed(changes, amount_of)  # noqa: SLF001  # of the class above
+
+
 def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> Levels:
     """Return the levels of two columns: prices from `market_index.prices`, and an array of amounts from 1 to 2^64-1.
 
@@ -236,7 +248,7 @@ def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequenc
         InvalidOrderBook: The prices are out of order; the message names the place.
     """
     require_order(side, prices)
-    return _NO_LEVELS[side]._of_chunk(Chunk(prices, amounts))  # noqa: SLF001  # of the class above
+    return NO_LEVELS[side]._of_chunk(Chunk(prices, amounts))  # noqa: SLF001  # of the class above
 
 
 def levels_of_totals(side: Side, totals: dict[str, int]) -> Levels:
@@ -352,4 +364,5 @@ def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int | 
     return price, amount or None
 
 
-_NO_LEVELS: Final = {side: Levels(side) for side in Side}
+NO_LEVELS: Final = {side: Levels(side) for side in Side}
+"""The levels of an empty side."""

@@ -19,7 +19,16 @@ from market_index.arithmetic import EXACT, plain
 from market_index.depth import CumulativeLevels, Liquidity
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.fills import SimulatedFill, Unit
-from market_index.levels import Entry, Levels, PriceLevel, Side, gathered, levels_of_totals, require_side
+from market_index.levels import (
+    NO_LEVELS,
+    Entry,
+    Levels,
+    PriceLevel,
+    Side,
+    gathered,
+    levels_of_totals,
+    require_side,
+)
 from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
@@ -295,6 +304,11 @@ class OrderBook:
 
 order_book_of: Final[Callable[[Pair, Levels, Levels, Decimal | None], OrderBook]] = unchecked_constructor(OrderBook)
 """Return a book of validated fields: pair, bids, asks and spot."""
+
+
+def empty_book(pair: Pair) -> OrderBook:
+    """Return the book of a trackable pair without levels and spot price."""
+    return order_book_of(pair, NO_LEVELS[Side.BID], NO_LEVELS[Side.ASK], None)
 
 
 def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:

@@ -10,7 +10,7 @@ Theory of operation
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
@@ -23,10 +23,17 @@ from attrs import field, frozen
 from market_index.arithmetic import EXACT
 from market_index.chunked import Chunk, KeyOrder
 from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
-from market_index.index import MarketIndex, hashes
-from market_index.levels import MAX_LIQUIDITY, Levels, Side, price_for_takers, require_side
+from market_index.index import MarketIndex, book_at, hashes, with_books_at
+from market_index.levels import (
+    MAX_LIQUIDITY,
+    Levels,
+    Side,
+    price_for_takers,
+    require_side,
+    with_amounts,
+)
 from market_index.notebook import SHOWN_ROWS, html_table, to_html
-from market_index.order_book import OrderBook, order_book_of
+from market_index.order_book import OrderBook, empty_book, order_book_of
 from market_index.orders import Order
 from market_index.pairs import LedgerOrder, Pair, require_trackable
 from market_index.prices import to_price, to_ratio
@@ -35,6 +42,8 @@ from market_index.unchecked import unchecked_constructor
 
 MAX_ID_CHARACTERS: Final = 200
 """The maximum length of an order id."""
+
+_ID_LENGTHS: Final = frozenset(range(1, MAX_ID_CHARACTERS + 1))
 
 
 class OrderNotFound(MarketIndexError, KeyError):
@@ -137,56 +146,67 @@ class RestingOrders(Mapping[str, Order]):
         """
         # Copied, because a mapping of the caller may change.
         placed = dict(placed)
-        changed, outgoing = self._outgoing(placed, removed, missing_ok=missing_ok)
-        by_pair: dict[LedgerOrder, _PairChange] = {}
-        for order_id, order in outgoing:
-            _change_of(order.pair, by_pair).remove(order_id, order)
-        for order_id, order in placed.items():
-            _change_of(order.pair, by_pair).place(order_id, order)
-        for pair, spot in dict(spots).items():
-            require_trackable(pair)
-            _change_of(pair, by_pair).spot = _checked_spot(pair, spot)
+        removed = _listed(removed)
+        by_id, outgoing = self._replaced(placed, removed, missing_ok=missing_ok)
+        by_pair = _by_pair(outgoing, placed, spots)
+        # Both may be as large as all orders.
+        del outgoing, removed
         ids_by_pair: list[tuple[LedgerOrder, Table[str, int] | None]] = []
         excess: dict[str, int | None] = {}
-        books = []
+        books: list[tuple[LedgerOrder, OrderBook]] = []
         for key, change in by_pair.items():
-            ids = self._by_pair.get(key, _NO_IDS).changed(change.ids.items())
-            ids_by_pair.append((key, ids or None))
-            before = self.index.get(change.pair)
-            following = change.applied(before or OrderBook(change.pair), self._excess, excess)
+            if change.ids:
+                ids = (self._by_pair.at(key) or _NO_IDS).changed(change.ids.items())
+                ids_by_pair.append((key, ids or None))
+            before = book_at(self.index, key)
+            following = change.applied(before or empty_book(change.pair), self._excess, excess)
             if following is not before:
-                books.append(following)
-        index = self.index.with_books(*books)
+                books.append((key, following))
+        index = with_books_at(self.index, books)
         return _resting_orders(
             index.with_freshness(index.freshness.changed(as_of)),
-            self._by_id.changed(changed),
+            by_id,
             self._by_pair.changed(ids_by_pair),
             self._excess.changed(excess.items()),
         )
 
-    def _outgoing(
-        self, placed: Mapping[str, Order], removed: Iterable[str], *, missing_ok: bool
-    ) -> tuple[dict[str, Order | None], list[tuple[str, Order]]]:
-        """Return each changed id with its new order or None, and the orders that are removed or replaced."""
-        if isinstance(removed, str):
-            raise InvalidOrderBook(f"removed must be an iterable of order ids, got str: {safe_repr(removed)}")
-        changed: dict[str, Order | None] = {}
+    def _replaced(
+        self, placed: Mapping[str, Order], removed: list[str], *, missing_ok: bool
+    ) -> tuple[WideTable[Order], list[tuple[str, Order]]]:
+        """Return the next orders by id, and the orders that are removed or replaced, with their ids."""
+        if not (_are_ids(placed) and {*map(type, placed.values())} <= {Order} and _are_ascii(removed)):
+            raise self._error_in(placed, removed, missing_ok=missing_ok)
+        changed: dict[str, Order | None] = dict.fromkeys(removed)
+        is_repeated = len(changed) < len(removed)
+        missing = [order_id for order_id in changed if order_id in placed and order_id not in self] if placed else []
+        changed |= placed
         outgoing: list[tuple[str, Order]] = []
+
+        def replaced(order_id: str, before: Order | None, order: Order | None) -> Order | None:
+            if before is not None:
+                outgoing.append((order_id, before))
+            elif order is None:
+                missing.append(order_id)
+            return order
+
+        by_id = self._by_id.changed(changed, replaced)
+        if not _are_ids(missing) or (not missing_ok and (missing or is_repeated)):
+            raise self._error_in(placed, removed, missing_ok=missing_ok)
+        return by_id, outgoing
+
+    def _error_in(self, placed: Mapping[str, Order], removed: list[str], *, missing_ok: bool) -> MarketIndexError:
+        """Return the error of the first id or order that `apply` rejects."""
+        seen: set[str] = set()
         for order_id in removed:
-            before = self._by_id.get(_checked_id(order_id))
-            if before is not None and order_id not in changed:
-                outgoing.append((order_id, before))
-                changed[order_id] = None
-            elif not missing_ok:
-                raise OrderNotFound(order_id)
-        for order_id, order in placed.items():
-            before = self._by_id.get(_checked_id(order_id))
-            if type(order) is not Order:
-                raise InvalidOrderBook(f"placed[{safe_repr(order_id)}] must be an Order, got {safe_repr(order)}")
-            if before is not None and order_id not in changed:
-                outgoing.append((order_id, before))
-            changed[order_id] = order
-        return changed, outgoing
+            if not _are_ids((order_id,)):
+                return _not_an_id(order_id)
+            if not missing_ok and (order_id in seen or order_id not in self):
+                return OrderNotFound(order_id)
+            seen.add(order_id)
+        wrong = next(one for one, order in placed.items() if not _are_ids((one,)) or type(order) is not Order)
+        if not _are_ids((wrong,)):
+            return _not_an_id(wrong)
+        return InvalidOrderBook(f"placed[{safe_repr(wrong)}] must be an Order, got {safe_repr(placed[wrong])}")
 
     def untrack(self, *pairs: Pair) -> RestingOrders:
         """Stop tracking pairs that have no orders; a pair that is not tracked is ignored.
@@ -225,13 +245,16 @@ class RestingOrders(Mapping[str, Order]):
         }
 
     def _ids(self, pair: Pair) -> Table[str, int]:
-        return self._by_pair.get(pair.ledger_order, _NO_IDS)
+        return self._by_pair.at(pair.ledger_order) or _NO_IDS
 
     def __getitem__(self, order_id: str) -> Order:
-        order = self._by_id.get(order_id) if _is_id(order_id) else None
+        order = self._by_id.at(order_id) if type(order_id) is str and order_id.isascii() else None
         if order is None:
             raise OrderNotFound(order_id)
         return order
+
+    def __contains__(self, order_id: object) -> bool:
+        return type(order_id) is str and order_id.isascii() and self._by_id.at(order_id) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_id)
@@ -278,16 +301,24 @@ class _PairChange:
         self._asks: dict[str, tuple[Decimal, int]] = {}
 
     def remove(self, order_id: str, order: Order) -> None:
+        """Remove an order. Orders are removed first."""
         self.ids[order_id] = None
         self._add(order, -order.amount)
 
     def place(self, order_id: str, order: Order) -> None:
-        self.ids[order_id] = 1
+        """Place an order."""
+        if order_id in self.ids:
+            # It replaces an order of this pair.
+            del self.ids[order_id]
+        else:
+            self.ids[order_id] = 1
         self._add(order, order.amount)
 
     def _add(self, order: Order, difference: int) -> None:
         differences = self._bids if order.side is Side.BID else self._asks
-        price = order.level_price
+        price = order.price
+        if type(price) is not Decimal:
+            price = order.level_price
         text = EXACT.to_sci_string(price)
         before = differences.get(text)
         differences[text] = (price, difference if before is None else before[1] + difference)
@@ -301,12 +332,32 @@ class _PairChange:
         return book if is_same else order_book_of(book.pair, bids, asks, spot)
 
 
-def _change_of(pair: Pair, by_pair: dict[LedgerOrder, _PairChange]) -> _PairChange:
-    key = pair.ledger_order
-    change = by_pair.get(key)
-    if change is None:
-        change = by_pair[key] = _PairChange(pair)
-    return change
+def _by_pair(
+    outgoing: Iterable[tuple[str, Order]],
+    placed: Mapping[str, Order],
+    spots: Mapping[Pair, Decimal | Fraction | str | None],
+) -> dict[LedgerOrder, _PairChange]:
+    """Return the change of each pair, by its key."""
+    by_pair: dict[LedgerOrder, _PairChange] = {}
+    # By the identity of pairs, which their orders refer to: most orders of a pair share one object.
+    by_identity: dict[int, _PairChange] = {}
+
+    def change_of(pair: Pair) -> _PairChange:
+        key = pair.ledger_order
+        change = by_pair.get(key)
+        if change is None:
+            change = by_pair[key] = _PairChange(pair)
+        by_identity[id(pair)] = change
+        return change
+
+    for order_id, order in outgoing:
+        (by_identity.get(id(order.pair)) or change_of(order.pair)).remove(order_id, order)
+    for order_id, order in placed.items():
+        (by_identity.get(id(order.pair)) or change_of(order.pair)).place(order_id, order)
+    for pair, spot in dict(spots).items():
+        require_trackable(pair)
+        change_of(pair).spot = _checked_spot(pair, spot)
+    return by_pair
 
 
 def _changed(
@@ -317,28 +368,37 @@ def _changed(
     excess: dict[str, int | None],
 ) -> Levels:
     """Return the levels after adding differences to their totals, and set the excess of those that have or had any."""
-    amounts: list[tuple[Decimal, int]] = []
-    for text, (price, difference) in differences.items():
-        shown = levels.amount_at(price)
-        total = shown + difference
+
+    def amount(price: Decimal, shown: int | None, difference: int) -> int | None:
+        total = (shown or 0) + difference
         if shown == MAX_LIQUIDITY or total > MAX_LIQUIDITY:
-            level = f"{pair} {levels.side.value} {text}"
+            level = f"{pair} {levels.side.value} {EXACT.to_sci_string(price)}"
             total += before.get(level, 0)
             excess[level] = max(total - MAX_LIQUIDITY, 0) or None
-        amounts.append((price, min(total, MAX_LIQUIDITY)))
-    return levels.applied(amounts)
+        return min(total, MAX_LIQUIDITY) or None
+
+    return with_amounts(levels, differences.values(), amount) if differences else levels
 
 
-def _is_id(value: object) -> bool:
-    return type(value) is str and 1 <= len(value) <= MAX_ID_CHARACTERS and value.isascii() and value.isprintable()
+def _listed(removed: Iterable[str]) -> list[str]:
+    if isinstance(removed, str):
+        raise InvalidOrderBook(f"removed must be an iterable of order ids, got str: {safe_repr(removed)}")
+    return list(removed)
 
 
-def _checked_id(order_id: str) -> str:
-    if not _is_id(order_id):
-        raise InvalidOrderBook(
-            f"an order id must be 1 to {MAX_ID_CHARACTERS} printable ASCII characters, got {safe_repr(order_id)}"
-        )
-    return order_id
+def _are_ascii(values: Collection[object]) -> bool:
+    return {*map(type, values)} <= {str} and all(map(str.isascii, values))  # type: ignore[arg-type]  # each is a str
+
+
+def _are_ids(values: Collection[str]) -> bool:
+    """Whether each value is an order id, also for a caller without types."""
+    return _are_ascii(values) and {*map(len, values)} <= _ID_LENGTHS and all(map(str.isprintable, values))
+
+
+def _not_an_id(value: object) -> InvalidOrderBook:
+    return InvalidOrderBook(
+        f"an order id must be 1 to {MAX_ID_CHARACTERS} printable ASCII characters, got {safe_repr(value)}"
+    )
 
 
 def _checked_spot(pair: Pair, spot: Decimal | Fraction | str | None) -> Decimal | None:

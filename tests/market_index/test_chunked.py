@@ -76,6 +76,27 @@ def test_a_changed_sequence_equals_a_fresh_build(
 
 
 @pytest.mark.parametrize("order", [RISING, FALLING], ids=["rising", "falling"])
+@given(start=contents, steps=st.lists(st.tuples(some_keys.map(set), st.sampled_from(["", "a", "-"])), max_size=4))
+def test_values_computed_from_those_before_equal_values_that_are_set(
+    order: KeyOrder[int, str], start: dict[int, str], steps: list[tuple[set[int], str]]
+):
+    content, model = built(order, start), dict(start)
+    for keys, added in steps:
+        seen: dict[int, str | None] = {}
+
+        def value_of(key: int, before: str | None, change: str, seen: dict[int, str | None] = seen) -> str | None:
+            assert key not in seen
+            seen[key] = before
+            return None if change == "-" else (before or "") + change
+
+        expected = {key: None if added == "-" else model.get(key, "") + added for key in keys}
+        following = content._changed([(key, added) for key in keys], value_of)
+        assert seen == {key: model.get(key) for key in keys}
+        assert layout(following) == layout(content._changed(list(expected.items())))
+        content, model = following, {key: one for key, one in (model | expected).items() if one is not None}
+
+
+@pytest.mark.parametrize("order", [RISING, FALLING], ids=["rising", "falling"])
 @given(
     changes=st.lists(st.tuples(st.integers(0, 9) | st.integers(0, 400), st.sampled_from(["a", "", None])), max_size=200)
 )

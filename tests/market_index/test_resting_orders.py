@@ -136,7 +136,8 @@ class TestIndex:
         assert (amounts(later), amounts(later, side=Side.BID)) == ({"1": 7}, {"1": 3})
 
     def test_a_change_of_a_saturated_level_reads_no_other_order(self, monkeypatch: pytest.MonkeyPatch):
-        full = RestingOrders({str(number): ask(LIMIT) for number in range(1_000)})
+        third = Fraction(1, 3)
+        full = RestingOrders({str(number): ask(LIMIT, third) for number in range(1_000)})
         read: list[Order] = []
         level_price = Order.level_price.fget  # type: ignore[attr-defined]  # mypy takes a property for its value
 
@@ -146,7 +147,7 @@ class TestIndex:
             return price
 
         monkeypatch.setattr(Order, "level_price", property(counted))
-        full.apply({"new": ask(1)}, ["7"])
+        full.apply({"new": ask(1, third)}, ["7"])
         assert len(read) == 2
 
     def test_a_replaced_order_that_moves_leaves_its_side_and_its_pair(self):
@@ -240,6 +241,25 @@ class TestApply:
     def test_the_longest_and_the_shortest_id_are_ids(self):
         them = {"x" * 200: ask(1), " ": ask(2), "~": ask(3)}
         assert RestingOrders(them) == them
+
+    @pytest.mark.parametrize(
+        ("placed", "removed", "missing_ok", "message"),
+        [
+            ({"": ask(1)}, ["b", ""], False, "order 'b' not found"),
+            ({"b": ask(1), "": ask(1)}, ["b"], False, "order 'b' not found"),
+            ({"b": ask(1), "": ask(1)}, ["b"], True, "an order id must be .*, got ''"),
+            ({"b": ask(1)}, ["b"], False, "order 'b' not found"),
+            ({"a": ask(1)}, ["a", "a"], False, "order 'a' not found"),
+            ({"b": None, "": ask(1)}, ["a"], False, r"placed\['b'\] must be an Order, got None"),
+            ({"": None}, ["a", []], True, r"an order id must be .*, got \[\]"),
+            ({}, ["b", "x" * 201], True, "an order id must be .*, got 'xx"),
+        ],
+    )
+    def test_of_several_errors_the_first_is_reported_and_removals_come_first(
+        self, placed, removed, missing_ok, message
+    ):
+        with pytest.raises((InvalidOrderBook, OrderNotFound), match=f"^{message}"):
+            RestingOrders({"a": ask(7)}).apply(placed, removed, missing_ok=missing_ok)
 
     def test_a_str_of_a_subclass_is_not_an_id(self):
         class Id(str):

@@ -91,6 +91,7 @@ def test_an_absent_key_is_a_key_error():
     for mapping in (EMPTY, EMPTY_WIDE, EMPTY.changed([("a", 1)])):
         assert "b" not in mapping
         assert mapping.get("b") is None
+        assert mapping.at("b") is None
         with pytest.raises(KeyError) as missing:
             mapping["b"]
         assert missing.value.args == ("b",)
