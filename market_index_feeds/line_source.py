@@ -105,17 +105,32 @@ class LineCutter:
 
     def feed(self, chunk: bytes) -> Iterator[Line]:
         """Yield the lines that end in the chunk."""
-        *ends, rest = chunk.split(b"\n")
-        for end in ends:
-            self._add(end)
-            self.offset += self._unfinished_bytes + 1
-            self._unfinished_bytes = 0
-            line = self.unfinished
-            self._number += 1
-            self._unfinished.clear()
-            self._is_too_long = False
-            yield line
+        first, *texts = chunk.split(b"\n")
+        self._add(first)
+        if not texts:
+            return
+        yield self._ended()
+        rest = texts.pop()
+        for text in texts:
+            # Most lines, which begin and end in the chunk.
+            if len(text) <= MAX_LINE_BYTES:
+                self.offset += len(text) + 1
+                self._number += 1
+                yield Line(self._number, text)
+            else:
+                self._add(text)
+                yield self._ended()
         self._add(rest)
+
+    def _ended(self) -> Line:
+        """Return the unfinished line, which has ended, and start the next one."""
+        self.offset += self._unfinished_bytes + 1
+        self._unfinished_bytes = 0
+        line = self.unfinished
+        self._number += 1
+        self._unfinished.clear()
+        self._is_too_long = False
+        return line
 
     @property
     def unfinished(self) -> Line:

@@ -9,11 +9,11 @@ Theory of operation
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from operator import itemgetter
+from operator import itemgetter, methodcaller
 from typing import Any, Final, Literal, TypeVar
 
 from attrs import frozen
@@ -39,6 +39,7 @@ from market_index.wire.json_value import (
     Number,
     has_no_repeated_key,
     parse,
+    parse_each,
     parse_with_repeated_keys,
     require_type,
     utf8_text,
@@ -204,6 +205,27 @@ def object_from_json(text: bytes | bytearray | memoryview) -> dict[str, object]:
     return decoded
 
 
+def columns_from_json(texts: Sequence[bytes], keys: Sequence[str]) -> list[list[object]] | None:
+    """Decode JSON objects that have exactly these keys, and return the values of each key as one column.
+
+    None if any text is not such an object, or may have a repeated key: then `object_from_json` decides about each text.
+
+    >>> columns_from_json([b'{"remove": "51ab#0"}', b'{"remove": "51ab#1"}'], ["remove"])
+    [['51ab#0', '51ab#1']]
+    >>> columns_from_json([b'{"remove": "51ab#0"}', b'{"block": "7"}'], ["remove"]) is None
+    True
+    """
+    try:
+        values = parse_each(texts)
+        columns: list[list[object]] = [list(map(itemgetter(key), values)) for key in keys]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    # The proof of `has_no_repeated_key`, for all objects together: no object has fewer quotes than it accounts for.
+    strings = len(keys) * len(values) + sum(list(map(type, column)).count(str) for column in columns)
+    has_no_other_key = set(map(len, values)) <= {len(keys)}
+    return columns if has_no_other_key and sum(map(_quotes, texts)) == 2 * strings else None
+
+
 def pair_named_in(text: bytes | bytearray | memoryview) -> Pair | None:
     """Return the pair of an order book in JSON, even if the book is invalid; None if the text has no valid pair.
 
@@ -240,6 +262,7 @@ def _object_with(key: str, text: bytes) -> dict[str, Any] | None:
 # Value to order book
 
 
+_quotes: Final = methodcaller("count", b'"')
 _KEYS: Final = {"base", "quote", "spot", "bids", "asks"}
 _PRICE: Final = itemgetter("price")
 _AMOUNT: Final = itemgetter("accumulated_liquidity")

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, Final
 
 from attrs import frozen
@@ -70,6 +73,8 @@ def _integer(text: str) -> int | Number:
     return int(text) if len(text) <= _MAX_INTEGER_DIGITS else Number(text)
 
 
+_WHITE_SPACE: Final = b" \t\n\r"
+
 _DECODER: Final = json.JSONDecoder(parse_float=Number, parse_constant=Number)
 _CAREFUL_DECODER: Final = json.JSONDecoder(
     parse_float=Number, parse_constant=Number, parse_int=_integer, object_pairs_hook=_object
@@ -96,6 +101,18 @@ def parse(characters: str) -> Any:
     except (ValueError, RecursionError):
         # It is not JSON, or an integer has more digits than Python converts.
         return parse_with_repeated_keys(characters)
+
+
+def parse_each(texts: Sequence[bytes]) -> list[Any]:
+    """Return the decoded value of each text, in which a repeated key has its last value.
+
+    Raises `ValueError` or `RecursionError` if a text is not JSON, or has an integer of too many digits.
+    """
+    characters = list(map(str, map(bytes.strip, texts, repeat(_WHITE_SPACE)), repeat("utf-8")))
+    decoded = list(map(_DECODER.raw_decode, characters))
+    if list(map(itemgetter(1), decoded)) != list(map(len, characters)):
+        raise ValueError("characters follow a JSON value")
+    return list(map(itemgetter(0), decoded))
 
 
 def parse_with_repeated_keys(characters: str) -> Any:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import Freshness, MarketIndex, RestingOrders
+from market_index import Freshness, MarketIndex, Order, RestingOrders
 from market_index_feeds.line_content import RejectedLine, Reported
 from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
-from market_index_feeds.orders.blocks import Blocks, Phase
+from market_index_feeds.orders.blocks import MIN_RUN, Blocks, Phase
 from tests.market_index_feeds.made_up import pair
 from tests.market_index_feeds.orders.lines import RESET, block, event, named, place, remove, rollback, spot, untrack
-from tests.market_index_feeds.orders.model import EVENTS, Book, Model, books_of
+from tests.market_index_feeds.orders.model import EVENTS, IDS, PLACES, Book, Model, books_of
 
 SNEK = str(pair(1).base)
 
@@ -213,6 +213,24 @@ class TestUnknown:
         assert reader.read(b'{"reset":1}\n') == [RejectedLine(7, "reset must be true, got 1")]
         assert reader.blocks.problem == problem
 
+    @pytest.mark.parametrize("line", [place("c"), remove("a")])
+    def test_an_unexpected_error_in_adjacent_lines_makes_the_state_unknown(
+        self, line: bytes, monkeypatch: pytest.MonkeyPatch
+    ):
+        def fail(*_: object, **__: object) -> None:
+            raise RuntimeError("a defect")
+
+        reader = Reader()
+        reader.read(*BEFORE)
+        with monkeypatch.context() as broken:
+            broken.setattr(Order, "from_offer", fail)
+            broken.setattr(RestingOrders, "__contains__", fail)
+            with pytest.raises(RuntimeError):
+                reader.read(spot(1, None), line * MIN_RUN, block("3"))
+        assert reader.blocks.problem == "its state is unknown since line 7: unexpected error; waiting for a reset"
+        reader.read(block("4"))
+        assert (amounts(reader), reader.as_of) == ({2: 20}, "2")
+
     def test_an_unexpected_error_makes_the_state_unknown(self, monkeypatch: pytest.MonkeyPatch):
         def fail(*_: object, **__: object) -> None:
             raise RuntimeError("a defect")
@@ -253,6 +271,34 @@ class TestUnknown:
 
     def test_an_unread_line_has_no_effect_before_its_block(self):
         assert not Blocks().reads_on
+
+
+RUNS = st.lists(
+    st.lists(EVENTS, max_size=3)
+    | st.lists(PLACES, min_size=MIN_RUN, max_size=8)
+    | st.lists(st.builds(remove, IDS), min_size=MIN_RUN, max_size=5)
+    # All can be removed, and some twice.
+    | st.builds(
+        lambda some, gone: [*some, *map(place, "abcde"), *map(remove, gone)],
+        st.lists(PLACES),
+        st.permutations("abcde") | st.lists(IDS, min_size=MIN_RUN, max_size=6),
+    ),
+    max_size=6,
+).map(lambda runs: [RESET, *(line for run in runs for line in run), block("end")])
+
+
+@given(RUNS)
+def test_adjacent_events_in_one_batch_equal_events_in_batches_of_one(lines: list[bytes]):
+    together, one_by_one = Reader(), Reader()
+    reported = together.read(*lines)
+    assert reported == [report for line in lines for report in one_by_one.read(line)]
+    assert (together.index, together.records, together.as_of) == (
+        one_by_one.index,
+        one_by_one.records,
+        one_by_one.as_of,
+    )
+    blocks, others = together.blocks, one_by_one.blocks
+    assert (blocks.phase, blocks.problem, blocks.pending) == (others.phase, others.problem, others.pending)
 
 
 class TestFaults:
