@@ -182,6 +182,14 @@ class TestUnknown:
             (b"x" * (MAX_LINE_BYTES + 1) + b"\n", f"must have at most {MAX_LINE_BYTES} bytes"),
             (remove("c"), "cannot remove order 'c': there is no such order"),
             (remove("a") + remove("a"), "cannot remove order 'a': there is no such order"),
+            (
+                place("c") + place("d") + b"".join(map(remove, "abcda")),
+                "cannot remove order 'a': there is no such order",
+            ),
+            (
+                place("c") * MIN_RUN + place("d", price="two"),
+                "price: a ratio must be ASCII digits with an optional point or one slash, got 'two'",
+            ),
             (place("c") + remove("c") + remove("c"), "cannot remove order 'c': there is no such order"),
             (untrack(1), f"{SNEK}/ADA must have no orders to be untracked, got 2"),
             (place("c", 2) + untrack(2), f"{pair(2)} must have no orders to be untracked, got 1"),
