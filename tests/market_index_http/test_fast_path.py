@@ -19,8 +19,9 @@ from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import LiveIndex, wire
-from market_index_http import compression, create_app, endpoints
+from market_index_http import create_app, endpoints
 from market_index_http.bodies import Bodies
+from market_index_http.compression import GzipEncoder
 from market_index_http.fast_path import FastPath
 from market_index_http.waiting import Waits
 from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, Counted, book, fetch, numbered_pair, target
@@ -86,8 +87,8 @@ class TestCachedQueries:
         with served(app) as service:
             client = Client(service.port)
             plain = {one.pair: fetch(client, target(one.pair)).body for one in (MIDDLE, LARGE)}
-            monkeypatch.setattr(compression, "gzip_whole", failing)
-            monkeypatch.setattr(compression, "gzip_slices", failing)
+            monkeypatch.setattr(GzipEncoder, "whole", failing)
+            monkeypatch.setattr(GzipEncoder, "slices", failing)
             for one in (MIDDLE, LARGE):
                 for _ in range(2):
                     answer = fetch(client, target(one.pair), accept_encoding="gzip")
