@@ -25,8 +25,11 @@ MIN_MEAN_PART_BYTES: Final = 256
 whose deflated form is longer than its text.
 """
 
-MAX_DEFLATED_ON_LOOP: Final = 128 * 1024
-"""The most bytes to deflate on the event loop, which takes up to 2 ms; a thread compresses what takes longer."""
+MAX_DEFLATED_ON_LOOP: Final = 256 * 1024
+"""The most bytes to deflate on the event loop; a thread compresses what takes longer.
+
+It takes 1 ms with isal, and 3 ms with zlib.
+"""
 
 MAX_PARTS_ON_LOOP: Final = 2_000
 """The most parts to look up and join on the event loop; a list of 30,000 pairs has half as many."""

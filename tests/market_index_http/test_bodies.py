@@ -46,7 +46,7 @@ class TestCompression:
 
     def test_a_large_body_is_compressed_once_and_off_the_event_loop(self, monkeypatch: pytest.MonkeyPatch):
         # Equal texts share their compressed form: no other test has these amounts.
-        large = book(81, 1_500)
+        large = book(81, 3_000)
         compressing, go_on = threading.Event(), threading.Event()
         times: list[int] = []
         really = GzipEncoder.slices
@@ -80,7 +80,7 @@ class TestCompression:
             assert times[0] >= LARGE_BODY_BYTES
 
     def test_a_large_body_whose_parts_are_mostly_cached_is_compressed_on_the_event_loop(self):
-        bodies, live = Bodies(), LiveIndex([book(number, 1) for number in range(2_000)])
+        bodies, live = Bodies(), LiveIndex([book(number, 1) for number in range(5_000)])
         scope = {"method": "GET", "headers": [(b"accept-encoding", b"gzip")]}
 
         def packed() -> bytes | None:
@@ -91,13 +91,13 @@ class TestCompression:
         bodies.pair_list(live.current)._compress()
         live.publish(book(7, 1, spot="3"))
         assert packed() == wire.pair_list_to_json(live.current.pair_list())
-        live.publish(*(book(number, 1, spot="4") for number in range(2_000)))
+        live.publish(*(book(number, 1, spot="4") for number in range(5_000)))
         assert packed() is None, "all parts are new"
 
     def test_the_checksum_of_a_very_large_body_is_not_computed_on_the_event_loop(self):
         part = internal.EncodedPart(b"x")
-        assert GZIP.is_quick(2**20, [(part,)])
-        assert not GZIP.is_quick(5 * 2**20, [(part,)])
+        assert GZIP.is_quick(7 * 2**20, [(part,)])
+        assert not GZIP.is_quick(9 * 2**20, [(part,)])
 
     def test_very_many_parts_are_not_joined_on_the_event_loop(self):
         part = internal.EncodedPart(b"x")
