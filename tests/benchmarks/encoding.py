@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from market_index import MarketIndex, OrderBook, wire
 from market_index.arithmetic import EXACT
+from market_index.compressors import FASTEST, ZLIB, Compressor
 from market_index.wire import internal
 from market_index_http.bodies import Bodies, LargeBody, constant_fields
 from market_index_http.compression import GzipEncoder
@@ -32,8 +33,8 @@ DEEP: Final = 5_000
 TITLE: Final = "Encoding and decoding"
 ABOUT: Final = f"""
 One book of {LEVELS} levels a side. *msgspec* and *pydantic* decode into typed objects; *json.loads* makes dicts. *Its
-numbers alone* are formatted without keys. Bodies after one change have {DEEP:,} levels a side. *zlib* and *compressed
-whole* are `gzip.compress` of the standard library at its fastest level.
+numbers alone* are formatted without keys. Bodies after one change have {DEEP:,} levels a side. *with zlib* is the same
+code where isal is not installed; *compressed whole* is `gzip.compress` of the standard library at its fastest level.
 """
 
 
@@ -184,20 +185,22 @@ def gzip_of_new_bodies(*, quick: bool) -> Iterator[Row]:
         f"a book of {LEVELS} levels a side": internal.encoded_order_book(book(random.Random(6), LEVELS)),
         "a pair list of 10,000": internal.encoded_pair_list(MarketIndex(books(10_000, 0))),
     }
+    ours, peer = "LargeBody", "with zlib"
     for named, parts in contents.items():
-        content = internal.text_of(parts)
-        ours, peer = "LargeBody", "zlib"
-
-        def new_body(parts: tuple[internal.EncodedPart, ...] = parts) -> LargeBody:
-            return LargeBody(parts, "", constant_fields(b"no-cache"), GzipEncoder())
-
-        joined, whole = compress(new_body()), compressed(content)
-        assert decompress(b"".join(joined.texts())) == decompress(whole) == content
-        contenders: dict[str, Any] = {ours: Prepared(new_body, compress), peer: partial(compressed, content)}
+        contenders = {ours: new_body(parts, FASTEST), peer: new_body(parts, ZLIB)}
+        packed = {name: compress(contender.prepare()) for name, contender in contenders.items()}
+        assert all(decompress(b"".join(one.texts())) == internal.text_of(parts) for one in packed.values())
         seconds = interleaved(contenders, quick=quick)
-        yield compared(f"gzip of {named}", "ms", seconds, ours, peer, scale=1e3, at_most=1 / 3, headline=True)
-        sizes = {ours: [len(joined) / 1e3], peer: [len(whole) / 1e3]}
-        yield compared(f"gzip of {named}: its size", "kB", sizes, ours, peer, at_most=0.9)
+        work = f"gzip of {named}, no part of it cached"
+        yield compared(work, "ms", seconds, ours, peer, scale=1e3, at_most=1 / 3)
+        sizes = {name: [len(one) / 1e3] for name, one in packed.items()}
+        yield compared(f"{work}: its size", "kB", sizes, ours, peer, at_most=0.9)
+
+
+def new_body(parts: tuple[internal.EncodedPart, ...], compressor: Compressor) -> Prepared:
+    """Return a contender that compresses a body whose encoder has no part cached."""
+    fields = constant_fields(b"no-cache")
+    return Prepared(lambda: LargeBody(parts, "", fields, GzipEncoder(compressor)), compress)
 
 
 def gzip_after_a_change(*, quick: bool) -> Iterator[Row]:
