@@ -21,6 +21,7 @@ _NUMBERS: Final = {
     "market_index_pairs": ("pairs", "Pairs that are tracked."),
     "market_index_crossed_pairs": ("crossed_pairs", "Pairs whose best bid is above the best ask."),
     "market_index_ready": ("ready", "Whether /readyz answers 200: 1 or 0."),
+    "market_index_workers": ("workers", "Processes that the server keeps running."),
     "market_index_feed_revision": ("feed_revision", "Revision of the store that is live."),
     "market_index_feed_rejected_records_total": ("feed_rejected_records", "Records of the feed that were rejected."),
     "market_index_feed_current_rejections": ("feed_current_rejections", "Records that are rejected now."),

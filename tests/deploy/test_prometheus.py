@@ -39,6 +39,14 @@ FIRING: dict[str, tuple[dict[str, str], int, int, str]] = {
         {'market_index_ready{worker="0"}': "1x4 0x30", 'market_index_ready{worker="1"}': "1x60"},
         120, 135, "/readyz of a worker answers 503; its field error has the reason",
     ),
+    "MarketIndexWorkersMissing": (
+        {
+            'market_index_ready{worker="0"}': "1x60",
+            'market_index_ready{worker="1"}': "1x4 stale",
+            'market_index_workers{worker="0"}': "2x60",
+        },
+        120, 135, "only 1 workers serve; the log has the reason",
+    ),
     "MarketIndexFeedStale": (
         {
             'market_index_feed_age_seconds{worker="0"}': "30x4 31x30",
