@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from math import inf, isnan
 from time import monotonic
 from typing import Final, TypeAlias
@@ -13,6 +14,8 @@ from market_index_http.counters import BODY_BYTES, COMPUTED, REQUESTS, REUSED, C
 from market_index_http.operations.observation import open_files, resident_bytes
 from market_index_http.paths import METRICS_PATH
 from market_index_http.routes import ExactRoute, TextResponse
+
+_VERSION: Final = f'version="{version("market-index")}"'
 
 Samples: TypeAlias = Iterable[tuple[str, float]]
 """The labels and the value of each sample of one metric."""
@@ -64,6 +67,7 @@ def metrics_text(counters: Counters) -> str:
         for name, (cell, text) in _AGES.items()
     ]
     metrics += [
+        ("market_index_build_info", "The version of the server.", [(_VERSION, 1)]),
         ("process_resident_memory_bytes", "Resident memory in bytes.", _by_worker(map(resident_bytes, processes))),
         ("process_open_fds", "Open file descriptors.", _by_worker(map(open_files, processes))),
         ("market_index_requests_total", "Responses, by the path of the request and the status.", [
