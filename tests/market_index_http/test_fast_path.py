@@ -176,9 +176,12 @@ async def call(app: ASGIApp, path: str = PAIR_LIST, method: str = "GET") -> int:
     async def receive() -> Any:
         return {"type": "http.request", "body": b"x" * 10, "more_body": False}
 
-    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [], "root_path": ""}
-    await app(scope, receive, send)
+    await app(scope_of(path, method), receive, send)
     return int(sent[0]["status"])
+
+
+def scope_of(path: str = PAIR_LIST, method: str = "GET") -> Scope:
+    return {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [], "root_path": ""}
 
 
 async def teapot(scope: Scope, receive: Receive, send: Send) -> None:
@@ -243,6 +246,7 @@ class TestCustomizations:
     def test_before_the_first_request(self, customize: Callable[[Starlette], None]):
         app = create_app(LiveIndex([MIDDLE]))
         customize(app)
+        assert app.cached_response(scope_of()) is None
         assert asyncio.run(call(app)) == 418
 
     # Starlette itself accepts no middleware and no other router after the first request.
@@ -252,7 +256,9 @@ class TestCustomizations:
     def test_after_the_first_request(self, customize: Callable[[Starlette], None]):
         app = create_app(LiveIndex([MIDDLE]))
         assert asyncio.run(call(app)) == 200
+        assert app.cached_response(scope_of()) is not None
         customize(app)
+        assert app.cached_response(scope_of()) is None
         assert asyncio.run(call(app)) == 418
 
     def test_middleware_after_the_first_request_is_rejected_by_starlette(self):
