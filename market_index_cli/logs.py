@@ -1,4 +1,8 @@
-"""The log on standard error: one record per line, as text or as JSON, with a time and without control characters."""
+"""The log on standard error: one record per line, as text or as JSON, with a time and without control characters.
+
+Workers share standard error. A pipe takes at most 4096 bytes in one piece (PIPE_BUF), so a longer line could be mixed
+with lines of another worker. Longer lines are cut.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic
-from typing import Final, TypeAlias
+from typing import Final, TextIO, TypeAlias
 
 import click
 
@@ -27,6 +31,9 @@ REQUESTS: Final = "uvicorn.access"
 """The logger of requests. The arguments of its records are client, method, target, HTTP version and status."""
 
 Fields: TypeAlias = dict[str, object]
+
+_LINE_BYTES: Final = 4096
+_CUT: Final = "..."
 
 # Another parameter may contain a secret, such as the key of a proxy.
 _OTHER_PARAMETERS: Final = re.compile(r"(?<=[?&])(?!(?:base|quote)=)[^&]+")
@@ -45,7 +52,7 @@ def log_with_times(log_format: str = "text", log_level: str = "info", *, with_pr
         log_level: One of `LOG_LEVELS`. Libraries log only warnings and errors. Requests are logged at any level.
         with_process: Whether lines of text contain the process id.
     """
-    handler = logging.StreamHandler()
+    handler = LineHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(with_process=with_process))
     level = logging.getLevelNamesMapping()[log_level.upper()]
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING))
@@ -56,15 +63,28 @@ def log_with_times(log_format: str = "text", log_level: str = "info", *, with_pr
 
 
 @contextmanager
-def errors_logged(log_format: str) -> Iterator[None]:
-    """Log the error that ends the command, if the format is JSON. Otherwise the command prints it."""
+def errors_logged(*, instead_of_printed: bool = True) -> Iterator[None]:
+    """Log the error that ends the process, or leave it to the command, which prints it."""
     try:
         yield
     except click.ClickException as error:
-        if log_format != "json":
+        if not instead_of_printed:
             raise
         LOG.log(logging.ERROR, "%s", error.format_message())
         sys.exit(error.exit_code)
+
+
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes each line of a record to standard error in one piece."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        try:
+            for line in self.format(record).split("\n"):
+                self.stream.write(f"{line}\n")
+                self.flush()
+        except Exception:  # noqa: BLE001  # as the base class does
+            self.handleError(record)
 
 
 class TextFormatter(logging.Formatter):
@@ -80,15 +100,30 @@ class TextFormatter(logging.Formatter):
         process = f"[{fields['process']}]" if self._with_process else ""
         start = f"{fields['time']} {fields['level']} {fields['logger']}{process}: "
         lines = [str(fields["message"]), *str(fields.get("traceback", "")).splitlines()]
-        return "\n".join(start + line for line in lines)
+        return "\n".join(_cut(start + line) for line in lines)
+
+
+def _cut(line: str) -> str:
+    """Return a line that fits in one piece, in any encoding of standard error."""
+    text = line.encode("ascii", errors="backslashreplace")
+    return line if len(text) < _LINE_BYTES else text[: _LINE_BYTES - len(_CUT) - 1].decode("ascii") + _CUT
 
 
 class JsonFormatter(logging.Formatter):
     """Formats a record as a JSON object in one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
-        return json.dumps(fields_of(record))
+        """Return the line of a record. If it is too long, its longest texts are cut: the traceback at its start."""
+        fields = fields_of(record)
+        while len(line := json.dumps(fields)) >= _LINE_BYTES:
+            name, text = max(((name, text) for name, text in fields.items() if isinstance(text, str)), key=_length)
+            half = len(text) // 2
+            fields[name] = _CUT + text[-half:] if name == "traceback" else text[:half] + _CUT
+        return line
+
+
+def _length(field: tuple[str, str]) -> int:
+    return len(field[1])
 
 
 def fields_of(record: logging.LogRecord) -> Fields:

@@ -10,6 +10,7 @@ from market_index_cli.logs import LOG, errors_logged, log_with_times
 from market_index_cli.options import FEED, HISTORY, LOGGED_AS, LOGGED_FROM
 from market_index_cli.signals import ended_by_signals
 from market_index_feeds import Recorder, is_sqlite, open_feed
+from market_index_feeds.opened import shown_name
 
 
 @click.command(
@@ -37,9 +38,13 @@ def record(source: str, recording: str, *, history: int | None, log_format: str,
     written again. Any other file that exists is an error.
     """
     if "://" in recording or recording.startswith(("orders:", "replay:", "-")) or is_sqlite(recording):
-        raise click.UsageError(f"FILE must be a file of lines such as recording.ndjson, got {recording!r}")
+        raise click.UsageError(f"FILE must be a file of lines such as recording.ndjson, got {shown_name(recording)}")
     log_with_times(log_format, log_level)
-    with errors_logged(log_format), feed_errors(), open_feed(source, history=history) as feed:
+    with (
+        errors_logged(instead_of_printed=log_format == "json"),
+        feed_errors(),
+        open_feed(source, history=history) as feed,
+    ):
         recorder = Recorder(feed, recording)
         with ended_by_signals(recorder.close):
             with loading_progress(feed.source, lambda: recorder.is_closing) as progress:

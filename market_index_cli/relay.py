@@ -48,7 +48,7 @@ def relay(
     """
     log_with_times(log_format, log_level)
     with (
-        errors_logged(log_format),
+        errors_logged(instead_of_printed=log_format == "json"),
         feed_errors(),
         open_feed(source, history=history, speed=speed, loop=loop) as feed,
     ):

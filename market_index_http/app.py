@@ -7,7 +7,7 @@ from typing import cast
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Scope
 
 from market_index import LiveIndex
 from market_index.wire.internal import error_to_json
@@ -108,6 +108,20 @@ class MarketIndexApp(Starlette):
         The route does so itself. Of several processes that share `Counters`, each calls it about once per second.
         """
         self._observation.observe()
+
+    def cached_response(self, scope: Scope) -> tuple[Message, Message] | None:
+        """Return the messages of a response, its start and its whole body, if it is known without a call of the app.
+
+        That is so for most requests: see `market_index_http.fast_path`. A server that sends these messages itself saves
+        the task of the call. None: it must call the app.
+        """
+        if self._is_customized() or not self._has_its_routes_first():
+            return None
+        messages = self._fast_path.messages(scope)
+        return messages if type(messages) is tuple else None
+
+    def _is_customized(self) -> bool:
+        return bool(self.user_middleware) or getattr(self, "max_body_size", None) is not None
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return the app below all middleware; Starlette calls this once, before the first request."""

@@ -25,10 +25,9 @@ from market_index.wire.internal import (
     text_of,
     with_identifiers,
 )
-from market_index_http import compression
-from market_index_http.compression import LARGE_BODY_BYTES, MIN_GZIP_BYTES
+from market_index_http.compression import GZIP, LARGE_BODY_BYTES, MIN_GZIP_BYTES, GzipEncoder
 from market_index_http.counters import COMPUTED, REUSED, Counters
-from market_index_http.negotiation import names_entity_tag, prefers_gzip
+from market_index_http.negotiation import matching_entity_tag, prefers_gzip
 from market_index_http.slices import Slices, groups_of
 
 C = TypeVar("C", bound=Sized)
@@ -99,16 +98,18 @@ class Body(ABC, Generic[C]):
 
     Args:
         plain: The uncompressed content.
-        digest: Identifies the content; it becomes the entity tag, with the suffix `-gzip` for the gzip form.
+        digest: Identifies the content; it becomes the entity tag. That of the gzip form also names the compressor.
         fields: The header fields that do not depend on the content, from `constant_fields`.
+        encoder: Compresses the content.
     """
 
     # There is one for each small book. So rare attributes are in subclasses, bodies share equal header fields, and the
     # other fields are created for each response.
-    __slots__ = ("_etag", "_fields", "_gzip", "_plain")
+    __slots__ = ("_encoder", "_etag", "_fields", "_gzip", "_plain")
 
-    def __init__(self, plain: C, digest: str, fields: Fields) -> None:
+    def __init__(self, plain: C, digest: str, fields: Fields, encoder: GzipEncoder = GZIP) -> None:
         self._plain = plain
+        self._encoder = encoder
         self._etag = f'"{digest}"'.encode("ascii")
         self._fields = _with_length(fields, len(plain))
         self._gzip: C | None = None
@@ -154,13 +155,15 @@ class Body(ABC, Generic[C]):
                 accept_encoding = accept_encoding + b"," + value if accept_encoding else value
             elif name == b"if-none-match":
                 if_none_match += b"," + value
-        etag, content = self._etag, self._plain
+        etag = tag_start = self._etag
+        content = self._plain
         is_compressed = accept_encoding != b"" and prefers_gzip(accept_encoding) and self._is_compressible
         if is_compressed:
-            etag = etag[:-1] + b'-gzip"'
+            tag_start = etag[:-1] + b"-gzip"
+            etag = tag_start + self._encoder.tag_end
         # A new list for each response: middleware may add to it.
-        if if_none_match and names_entity_tag(if_none_match, etag):
-            headers = [(b"etag", etag), *self._fields[:2], *fields]
+        if if_none_match and (matching := matching_entity_tag(if_none_match, etag, tag_start)):
+            headers = [(b"etag", matching), *self._fields[:2], *fields]
             return (
                 {"type": "http.response.start", "status": 304, "headers": headers},
                 {"type": "http.response.body", "body": b""},
@@ -195,7 +198,7 @@ class SmallBody(Body[bytes]):
         return len(self._plain) >= MIN_GZIP_BYTES
 
     def _compress_quickly(self) -> bytes:
-        self._gzip = compressed = compression.gzip_whole(self._plain)
+        self._gzip = compressed = self._encoder.whole(self._plain)
         return compressed
 
     def _messages(self, start: Message, content: bytes) -> Messages:
@@ -210,14 +213,15 @@ class LargeBody(Body[Slices]):
         parts: The parts of the content.
         digest: Identifies the content, as in `Body`.
         fields: The header fields that do not depend on the content.
+        encoder: Compresses the content.
     """
 
     __slots__ = ("_compressing", "_groups")
 
-    def __init__(self, parts: Sequence[EncodedPart], digest: str, fields: Fields) -> None:
+    def __init__(self, parts: Sequence[EncodedPart], digest: str, fields: Fields, encoder: GzipEncoder = GZIP) -> None:
         self._groups = groups_of(parts)
         self._compressing = Lock()
-        super().__init__(Slices(self._groups), digest, fields)
+        super().__init__(Slices(self._groups), digest, fields, encoder)
 
     @property
     def content(self) -> Slices:
@@ -225,16 +229,16 @@ class LargeBody(Body[Slices]):
         return self._plain
 
     def _compress_quickly(self) -> Slices | None:
-        if not compression.is_quick(len(self._plain), self._groups):
+        if not self._encoder.is_quick(len(self._plain), self._groups):
             return None
         # Without the lock: at worst, a thread does the same.
-        self._gzip = compressed = compression.gzip_slices(self._plain, self._groups)
+        self._gzip = compressed = self._encoder.slices(self._plain, self._groups)
         return compressed
 
     def _compress(self) -> None:
         """Compress the content once, however many threads call this."""
         with self._compressing:
-            self._gzip = self._gzip or compression.gzip_slices(self._plain, self._groups)
+            self._gzip = self._gzip or self._encoder.slices(self._plain, self._groups)
 
     def _messages(self, start: Message, content: Slices) -> Messages:
         return _in_slices(start, content.texts())
@@ -303,12 +307,15 @@ class Bodies:
         max_age: Seconds for which a client may reuse a response without revalidation. None requires revalidation each
             time; the response is 304 while nothing has changed.
         counters: Where encoded and reused bodies are counted.
+        encoder: Compresses the bodies.
 
     Raises:
         ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
     """
 
-    def __init__(self, max_age: int | None = None, counters: Counters | None = None) -> None:
+    def __init__(
+        self, max_age: int | None = None, counters: Counters | None = None, encoder: GzipEncoder = GZIP
+    ) -> None:
         if max_age is not None and (type(max_age) is not int or not 0 <= max_age <= MAX_AGE_SECONDS):
             raise ValueError(
                 f"max_age must be None or a whole number of seconds from 0 to 2^31, got {safe_repr(max_age)}"
@@ -316,6 +323,7 @@ class Bodies:
         self._fields = constant_fields(b"no-cache" if max_age is None else b"max-age=%d" % max_age)
         self.counters: Counters = counters or Counters()
         self._cells = self.counters.cells
+        self._encoder = encoder
         self._order_books: dict[Pair, _CachedBody] = {}
         # A bound method would be one more object for each book.
         self._forget = partial(_forget, self._order_books)
@@ -395,8 +403,8 @@ class Bodies:
 
     def _body(self, parts: tuple[EncodedPart, ...], digest: str) -> EncodedBody:
         if sum([len(part.text) for part in parts]) >= LARGE_BODY_BYTES:
-            return LargeBody(parts, digest, self._fields)
-        return SmallBody(text_of(parts), digest, self._fields)
+            return LargeBody(parts, digest, self._fields, self._encoder)
+        return SmallBody(text_of(parts), digest, self._fields, self._encoder)
 
 
 def _forget(order_books: dict[Pair, _CachedBody], cached: _CachedBody) -> None:

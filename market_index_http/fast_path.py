@@ -96,9 +96,6 @@ class FastPath:
         if messages is None or (is_not_modified(messages) and self._waits.are_allowed and prefers_to_wait(scope)):
             return None
         if type(messages) is not tuple:
-            self._counters.count(path, 200)
-            if path == ORDER_BOOK_PATH:
-                self._counters.cells[REUSED] += 1
             return self._counted(path, messages)
         body = messages[1]["body"]
         if body:
@@ -110,7 +107,10 @@ class FastPath:
         return messages
 
     def _counted(self, path: str, messages: Messages) -> Iterator[Message]:
-        """Yield the messages of a large body, and count its bytes."""
+        """Yield the messages of a large body, and count them."""
+        self._counters.count(path, 200)
+        if path == ORDER_BOOK_PATH:
+            self._counters.cells[REUSED] += 1
         for message in messages:
             self._counters.count_bytes(path, len(message.get("body", b"")))
             yield message

@@ -10,14 +10,29 @@ _MAX_ACCEPT_ENCODING_BYTES: Final = 1024
 
 # RFC 9110, 8.8.3. If-None-Match compares tags weakly: it ignores the W/ before a tag (13.1.2).
 _ENTITY_TAG: Final = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"')
+_OWN_TAG: Final = re.compile(rb'"[0-9a-z-]+"').fullmatch
 _QUALITY: Final = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?").fullmatch
 
 
-def names_entity_tag(if_none_match: bytes, etag: bytes) -> bool:
-    """Whether an If-None-Match contains the entity tag, or is `*`. Several fields are joined by commas."""
-    return if_none_match.strip(b", \t") == b"*" or (
-        etag in if_none_match and etag in _ENTITY_TAG.findall(if_none_match)
-    )
+def matching_entity_tag(if_none_match: bytes, etag: bytes, start: bytes) -> bytes:
+    """Return the entity tag that a response with status 304 has; empty if no tag of an If-None-Match matches.
+
+    A tag with the same start as `etag` names the same content, which another replica has compressed with another
+    compressor. The response has that tag, because a cache keeps the stored response that has it (RFC 9111, 4.3.4).
+
+    Args:
+        if_none_match: The field. Several fields are joined by commas.
+        etag: The entity tag of the content.
+        start: The start of every tag of the content, which for a plain content is the whole `etag`.
+    """
+    if if_none_match.strip(b", \t") == b"*":
+        return etag
+    if start not in if_none_match:
+        return b""
+    tags = _ENTITY_TAG.findall(if_none_match)
+    if etag in tags:
+        return etag
+    return next((tag for tag in tags if tag.startswith(start) and _OWN_TAG(tag)), b"")
 
 
 def matches_any(if_none_match: bytes) -> bool:

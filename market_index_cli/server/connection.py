@@ -23,6 +23,10 @@ Theory of operation
 
     Order: the error of a rejected request is sent after the responses to the requests before it. A request that has a
     response already gets no error. Then the connection lingers, and received data is dropped.
+
+    Cached responses are sent as soon as the head of their request is complete, without uvicorn's task and its messages,
+    which take longer than all the rest. Every response that must wait for something is left to uvicorn: for an earlier
+    response, for the client to read, or for the close of the connection.
 """
 
 from __future__ import annotations
@@ -32,13 +36,17 @@ from collections.abc import Callable
 from enum import Enum, auto
 from http import HTTPStatus
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from attrs import field, frozen
+from starlette.types import Message, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from market_index.wire.internal import error_to_json
 from market_index_cli.descriptors import RESERVED_DESCRIPTORS, open_files_allowed
+
+CachedResponse: TypeAlias = Callable[[Scope], tuple[Message, Message] | None]
+"""Returns the start and the whole body of a response that is known without the app; None: the app must respond."""
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Decision 25."""
@@ -48,6 +56,8 @@ MAX_TARGET_BYTES: Final = 8 * 1024
 
 MAX_PARAMETERS: Final = 32
 """Decision 25."""
+
+_STATUS_LINES: Final = {one: f"HTTP/1.1 {one} {one.phrase}\r\n".encode() for one in HTTPStatus}
 
 _HEAD_TOO_LARGE: Final = 431, f"The request head must have at most {MAX_HEAD_BYTES} bytes"
 
@@ -102,22 +112,30 @@ class LimitedConnection(HttpToolsProtocol):
     """uvicorn's protocol with limits. All connections of a server share `waiting`.
 
     `count` is called with the path, which is not known, the status and the body bytes of each error that is sent here.
+    `cached_response` is asked for each response first.
 
-    uvicorn has no interface for this. Checked with 0.40 and 0.54; `TestUvicorn` names each attribute that is used.
+    uvicorn has no interface for this. Checked with 0.45 and 0.54; `TestUvicorn` names each attribute that is used.
     """
 
     # In `__dict__` there would be more than 30 attributes, with those of uvicorn, and each access would take longer.
     cycle: RequestResponseCycle | None  # type: ignore[assignment]  # in uvicorn, it is None before the first request
 
-    __slots__ = ("_count", "_limits", "_phase", "_received", "_rejection", "_running", "_waiting")
+    __slots__ = ("_cached_response", "_count", "_limits", "_phase", "_received", "_rejection", "_running", "_waiting")
 
     def __init__(
-        self, *args: Any, limits: ClientLimits, waiting: Waiting, count: Count | None = None, **options: Any
+        self,
+        *args: Any,
+        limits: ClientLimits,
+        waiting: Waiting,
+        count: Count | None = None,
+        cached_response: CachedResponse | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         # Both are read before uvicorn sets them at the first request.
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
+        self._cached_response = cached_response
         self._count = count
         self._limits = limits
         self._waiting = waiting
@@ -163,9 +181,11 @@ class LimitedConnection(HttpToolsProtocol):
         super().data_received(data)
         if self._received > MAX_HEAD_BYTES + _SLICE_BYTES and self._rejection is None:
             self._reject(*(self._excess() or _HEAD_TOO_LARGE))
-        if self._phase is _IDLE:
-            self._phase = _RECEIVING
-            self._wait(self._limits.head_seconds)
+
+    def on_message_begin(self) -> None:
+        """Wait for the remaining bytes of a request."""
+        super().on_message_begin()
+        self._begin_receiving()
 
     def on_headers_complete(self) -> None:
         """Check the size of the head and the target, then start the response."""
@@ -183,7 +203,28 @@ class LimitedConnection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Restart the count of bytes at each part of a body."""
         self._received = 0
+        self._begin_receiving()
         super().on_body(body)
+
+    def _begin_receiving(self) -> None:
+        if self._phase is _IDLE:
+            self._phase = _RECEIVING
+            self._wait(self._limits.head_seconds)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        must_wait = self.pipeline or self.flow.write_paused or not cycle.keep_alive
+        if must_wait or self._cached_response is None:
+            messages = None
+        else:
+            messages = self._cached_response(cast(Scope, cycle.scope))
+        if messages is None:
+            super()._start_asgi_task(cycle, app)
+            return
+        start, body = messages
+        fields = [*cycle.default_headers, *start["headers"]]
+        self.transport.writelines((_head(start["status"], fields), body["body"]))
+        cycle.response_started = cycle.response_complete = True
+        self.on_response_complete()
 
     def on_response_complete(self) -> None:
         """Start the next response, send the error of a rejected request, or wait for a request."""
@@ -277,12 +318,15 @@ class LimitedConnection(HttpToolsProtocol):
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
         ]
-        status_line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
-        self.transport.write(b"".join([status_line, *(b"%s: %s\r\n" % pair for pair in fields), b"\r\n", body]))
+        self.transport.writelines((_head(status, fields), body))
 
     def _wait(self, seconds: float) -> None:
         """Wait for the client for `seconds`. A connection that waits already keeps its position in the order."""
         self._waiting[self] = self.loop.time() + seconds
+
+
+def _head(status: int, fields: list[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([_STATUS_LINES[status], *[b"%b: %b\r\n" % field for field in fields], b"\r\n"])  # type: ignore[index]  # an HTTPStatus equals its number
 
 
 Count: TypeAlias = Callable[[str, int, int], object]

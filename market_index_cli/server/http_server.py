@@ -9,11 +9,11 @@ from functools import partial
 from typing import Final, cast
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Scope
 
 from market_index_cli.descriptors import RESERVED_DESCRIPTORS
 from market_index_cli.logs import LOG
-from market_index_cli.server.connection import ClientLimits, Count, LimitedConnection, Waiting
+from market_index_cli.server.connection import CachedResponse, ClientLimits, Count, LimitedConnection, Waiting
 
 GRACE_SECONDS: Final = 10
 """How long a shutdown waits for responses in flight. Then uvicorn cancels them, and logs an error for each."""
@@ -59,6 +59,9 @@ class Server(uvicorn.Server):
     It calls `on_second` about once per second with the number of open connections, and `count` with each response that
     the app does not send.
 
+    If the app has a method `cached_response`, as that of `create_app` has, it is asked first. Not if requests are
+    logged: then the app is called for each.
+
     Unless `any_origin` is set, pages of other origins cannot embed the responses. The header fields `X-Forwarded-For`
     and `X-Forwarded-Proto` are ignored, unless the address of the client is one of `proxies`.
     """
@@ -84,7 +87,14 @@ class Server(uvicorn.Server):
         self._drain_seconds = drain_seconds
         self._is_hung_up = False
         self._waiting: Waiting = {}
-        connection = partial(LimitedConnection, limits=limits, waiting=self._waiting, count=count)
+        self._cached_response: CachedResponse | None = None if access_log else getattr(app, "cached_response", None)
+        connection = partial(
+            LimitedConnection,
+            limits=limits,
+            waiting=self._waiting,
+            count=count,
+            cached_response=None if self._cached_response is None else self._response,
+        )
         super().__init__(
             uvicorn.Config(
                 app,
@@ -107,6 +117,10 @@ class Server(uvicorn.Server):
         self._on_listening = on_listening
         self._on_second = on_second
         self._on_shutdown = on_shutdown
+
+    def _response(self, scope: Scope) -> tuple[Message, Message] | None:
+        # At the shutdown the response must close its connection.
+        return None if self.should_exit or self._cached_response is None else self._cached_response(scope)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and call `on_listening` with each socket."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -9,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from market_index_feeds.file_lock import try_lock
 
 _FIRST_PASSED: Final = 3
 """The descriptor of the first socket that systemd passes (sd_listen_fds(3))."""
@@ -57,6 +60,27 @@ def bind(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def _bound_path(path: Path) -> Iterator[socket.socket]:
+    with _locked(path.with_name(f"{path.name}.lock")), _bound(path) as listener:
+        yield listener
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Lock a file, which is created and stays. Raises `OSError` if another process has locked it.
+
+    A server that is loading does not listen yet, so only its lock distinguishes it from one that was killed.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        if not try_lock(descriptor):
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _bound(path: Path) -> Iterator[socket.socket]:
     _remove_unused(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
@@ -73,9 +97,11 @@ def _bound_path(path: Path) -> Iterator[socket.socket]:
 
 def _remove_unused(path: Path) -> None:
     """Remove the socket of a server that was killed. A path that is in use, or not a socket, stays: bind rejects it."""
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, BlockingIOError):
         if stat.S_ISSOCK(path.stat().st_mode):
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+                # Another program may have too many connections that it has not accepted.
+                client.settimeout(0)
                 try:
                     client.connect(str(path))
                 except ConnectionRefusedError:

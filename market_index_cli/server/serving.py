@@ -65,7 +65,7 @@ def run(settings: Settings, host: str, port: int, path: Path | None) -> int:
     """
     _log(settings)
     with (
-        errors_logged(settings.log_format),
+        errors_logged(instead_of_printed=settings.log_format == "json"),
         feed_errors(),
         _opened(settings) as feed,
         _listener(host, port, path) as listener,
@@ -96,12 +96,8 @@ def serve_as_worker(
 ) -> None:
     """Serve in a worker process, and call `on_serving` once it listens. `number` is its row of `table`."""
     _log(settings)
-    try:
-        with errors_logged(settings.log_format), feed_errors(), _opened(settings) as feed, listener:
-            _serve(settings, feed, listener, Counters(table, number), on_serving)
-    except click.ClickException as error:
-        error.show()
-        raise SystemExit(error.exit_code) from None
+    with errors_logged(), feed_errors(), _opened(settings) as feed, listener:
+        _serve(settings, feed, listener, Counters(table, number), on_serving)
 
 
 def _serve(
@@ -133,6 +129,7 @@ def _serve(
         openapi=True,
     )
     counters.set_gauge("max_connections", settings.limits.connections)
+    counters.set_gauge("workers", settings.workers)
     if settings.page:
         app.router.routes += page_routes(settings.labels)
     server = Server(

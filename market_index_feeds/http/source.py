@@ -13,13 +13,13 @@ Theory of operation
     such a request, it is only polled for some time.
 
     An overloaded service (429, 503) can ask for a pause with `Retry-After`. It ends the round, and delays the next one.
-    The first round is not delayed: a caller asks for it, and gets an error.
+    A caller waits for the first round. That one continues after the pause, unless it got no book before.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import closing
 from itertools import takewhile
 from math import inf
@@ -32,6 +32,7 @@ from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBoo
 from market_index.freshness import UNKNOWN
 from market_index_feeds.errors import FeedError, Unavailable
 from market_index_feeds.http.client import (
+    SLICE_SECONDS,
     BaseUrl,
     NotFound,
     Outcome,
@@ -106,33 +107,75 @@ class HttpSource(Source):
     ) -> Generator[Update, None, None]:
         """Request the pair list once, and all books unless requests wait for them and nothing was published."""
         is_first = None not in self._etags
-        pause, self._resumes_at = max(self._resumes_at - monotonic(), 0), -inf
-        if not is_first and stop.wait(pause):
-            return
+        if is_first:
+            # The caller asks again.
+            self._resumes_at = -inf
+        elif self._resumes_at > monotonic():
+            # What these requests receive may be out of date after the pause.
+            waits.close()
+            self._pause(stop)
+            if stop.is_set():
+                return
         listed = self._request_list(client, progress)
         if listed.body is None and listed.freshness == self._freshness and waits.include(self._pairs):
             yield Update()
             return
         pairs = self._listed(listed)
-        until = inf if is_first else monotonic() + self._limits.round_seconds
+        until = monotonic() + self._limits.round_seconds
         order = deque(pairs)
         order.rotate(-self._first)
         read = _Round(listed.freshness)
         read.etags[None] = listed.etag
-        requests = map(self._book_request, takewhile(lambda _: self._resumes_at <= monotonic() < until, order))
-        with closing(client.get_all(requests, progress)) as outcomes:
-            for pair, outcome in zip(order, outcomes, strict=False):  # the timeout may end the outcomes
+        requested = self._first_books(client, order, stop, progress) if is_first else self._books(client, order, until)
+        with closing(requested) as outcomes:
+            for pair, outcome in outcomes:
                 read.add(pair, outcome)
-                self._note_pause(outcome)
                 if stop.is_set():
                     return
                 if is_first and read.problem is not None:
                     raise Unavailable(read.problem)
+        waits.outdate()
         self._first = (self._first + read.requested) % len(pairs) if read.requested < len(pairs) else 0
         if read.requested < len(pairs) and read.problem is None:
             seconds = self._limits.round_seconds
             read.problem = f"only {read.requested} of {len(pairs)} pairs were requested in {seconds:g} seconds"
         yield from self._update(read, pairs)
+
+    def _books(
+        self, client: ServiceClient, pairs: Collection[Pair], until: float = inf, progress: Progress | None = None
+    ) -> Generator[tuple[Pair, Outcome], None, None]:
+        """Request books until the timeout, or until the service asks for a pause."""
+        requests = map(self._book_request, takewhile(lambda _: self._resumes_at <= monotonic() < until, pairs))
+        with closing(client.get_all(requests, progress)) as outcomes:
+            for pair, outcome in zip(pairs, outcomes, strict=False):  # the outcomes may end early
+                self._note_pause(outcome)
+                yield pair, outcome
+
+    def _first_books(
+        self, client: ServiceClient, pairs: Collection[Pair], stop: Event, progress: Progress | None
+    ) -> Generator[tuple[Pair, Outcome], None, None]:
+        """Request books, and after each pause of the service those that it has not sent."""
+        while pairs:
+            received = set[Pair]()
+            delayed: Unavailable | None = None
+            for pair, outcome in self._books(client, pairs, progress=progress):
+                if isinstance(outcome, Overloaded) and outcome.retry_seconds:
+                    delayed = outcome
+                else:
+                    received.add(pair)
+                    yield pair, outcome
+            if delayed is not None and not received:
+                raise delayed
+            pairs = [pair for pair in pairs if pair not in received]
+            self._pause(stop, progress)
+
+    def _pause(self, stop: Event, progress: Progress | None = None) -> None:
+        """Wait for the end of the pause that the service has asked for. `progress` is called repeatedly."""
+        until, self._resumes_at = self._resumes_at, -inf
+        while progress is not None and until - monotonic() > SLICE_SECONDS and not stop.is_set():
+            progress(0, 0)
+            stop.wait(SLICE_SECONDS)
+        stop.wait(max(until - monotonic(), 0))
 
     def _changes(self, waits: Waits, stop: Event) -> Generator[Update, None, None]:
         """Let requests wait for changes, and yield these, until the next round is due."""

@@ -20,6 +20,8 @@ class Waits:
     def __init__(self, client: ServiceClient) -> None:
         self._client = client
         self._open: dict[Content, Exchange] = {}
+        # Those that may receive an older content than is known.
+        self._outdated: set[Exchange] = set()
         # Set by the threads of the exchanges.
         self._is_any_over = Event()
 
@@ -35,8 +37,11 @@ class Waits:
                 exchange.end()
         for content, request in requests.items():
             if content not in self._open:
-                self._open[content] = exchange = self._client.start(request)
-                exchange.call_when_over(self._is_any_over.set)
+                self._start(content, request)
+
+    def _start(self, content: Content, request: ServiceRequest) -> None:
+        self._open[content] = exchange = self._client.start(request)
+        exchange.call_when_over(self._is_any_over.set)
 
     def outcomes(self, seconds: float, stop: Event) -> Mapping[Content, Outcome]:
         """Return all outcomes. If there is none, wait for the first one, up to so many seconds or until `stop`."""
@@ -50,11 +55,24 @@ class Waits:
     def _outcomes(self) -> Mapping[Content, Outcome]:
         """Remove the requests that are over, or past their deadline, and return their outcomes."""
         self._is_any_over.clear()
-        results = [(content, exchange.result()) for content, exchange in self._open.items()]
-        found = {content: outcome for content, outcome in results if outcome is not None}
-        for content in found:
-            del self._open[content]
+        found: dict[Content, Outcome] = {}
+        for content, exchange in list(self._open.items()):
+            outcome = exchange.result()
+            if outcome is None:
+                continue
+            if exchange in self._outdated:
+                self._start(content, exchange.request)
+            else:
+                del self._open[content]
+                found[content] = outcome
         return found
+
+    def outdate(self) -> None:
+        """Request the contents once more instead of using what these requests receive: it may be older than the known.
+
+        To be called after the contents were requested otherwise.
+        """
+        self._outdated = set(self._open.values())
 
     def close(self) -> None:
         """End all requests."""

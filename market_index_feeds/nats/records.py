@@ -20,6 +20,7 @@ from market_index import (
     Pair,
     wire,
 )
+from market_index.compressors import FASTEST, Compressor
 from market_index.errors import safe_repr
 from market_index.freshness import UNKNOWN
 from market_index.wire.internal import freshness_from_json, freshness_to_json
@@ -36,7 +37,6 @@ FRESHNESS_KEY: Final = "freshness"
 """The key of the freshness of all books. It has no dot, so it names no pair, and a filter such as `*.ADA` skips it."""
 
 _WORTH_COMPRESSING: Final = 256
-_LEVEL: Final = 1  # higher levels take up to twice the time to save another tenth
 _DEFLATED: Final = b"\x78"  # the first byte of deflated data, and of no JSON
 
 _KEY: Final = re.compile(r"(ADA|[0-9a-f]{56}-[0-9a-f]{0,64})\.(ADA|[0-9a-f]{56}-[0-9a-f]{0,64})").fullmatch
@@ -91,7 +91,7 @@ def pair_of(key: str) -> Pair | None:
         return None
 
 
-def record_of(book: OrderBook) -> Record:
+def record_of(book: OrderBook, compressor: Compressor = FASTEST) -> Record:
     """Return the record of an order book: its JSON, deflated (zlib, RFC 1950) if that makes it shorter.
 
     A text above `wire.MAX_ORDER_BOOK_BYTES` is not deflated: no reader accepts it, and its size shows that.
@@ -99,7 +99,7 @@ def record_of(book: OrderBook) -> Record:
     text = wire.order_book_to_json(book)
     value = text
     if _WORTH_COMPRESSING <= len(text) <= wire.MAX_ORDER_BOOK_BYTES:
-        value = min(zlib.compress(text, _LEVEL), text, key=len)
+        value = min(compressor.zlib(text), text, key=len)
     return Record(key_of(book.pair), value, {DIGEST_HEADER: digest_of(text)})
 
 
@@ -113,12 +113,13 @@ def statement_record(statement: Statement) -> Record:
 def has_content_of(record: Record | None, message: Message) -> bool:
     """Return whether a message has the content of a record, so that every reader reads the same; None for a deletion.
 
-    The digest alone does not show that: another program may have written it beside another value.
+    The digest alone does not show that: another program may have written it beside another value. The values of equal
+    texts differ if another compressor made them.
     """
     if record is None or message.value is None:
         return record is None and message.value is None
-    return message.value == record.value and all(
-        message.headers.get(name) == record.headers.get(name) for name in (DIGEST_HEADER, COMPLETE_HEADER)
+    return all(message.headers.get(name) == record.headers.get(name) for name in (DIGEST_HEADER, COMPLETE_HEADER)) and (
+        message.value == record.value or _have_equal_texts(message.value, record.value)
     )
 
 
@@ -163,6 +164,13 @@ def _require_digest(headers: Mapping[str, str], expected: str, text: bytes, erro
 
 def _digest_of_statement(value: bytes, headers: Mapping[str, str]) -> str:
     return digest_of(value + headers.get(COMPLETE_HEADER, "").encode(errors="replace"))
+
+
+def _have_equal_texts(one: bytes, other: bytes) -> bool:
+    try:
+        return _text_of(one) == _text_of(other)
+    except InvalidOrderBook:
+        return False
 
 
 def _text_of(value: bytes) -> bytes:

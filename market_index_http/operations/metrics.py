@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from math import inf, isnan
 from time import monotonic
 from typing import Final, TypeAlias
@@ -14,6 +15,8 @@ from market_index_http.operations.observation import open_files, resident_bytes
 from market_index_http.paths import METRICS_PATH
 from market_index_http.routes import ExactRoute, TextResponse
 
+_VERSION: Final = f'version="{version("market-index")}"'
+
 Samples: TypeAlias = Iterable[tuple[str, float]]
 """The labels and the value of each sample of one metric."""
 
@@ -21,6 +24,7 @@ _NUMBERS: Final = {
     "market_index_pairs": ("pairs", "Pairs that are tracked."),
     "market_index_crossed_pairs": ("crossed_pairs", "Pairs whose best bid is above the best ask."),
     "market_index_ready": ("ready", "Whether /readyz answers 200: 1 or 0."),
+    "market_index_workers": ("workers", "Processes that the server keeps running."),
     "market_index_feed_revision": ("feed_revision", "Revision of the store that is live."),
     "market_index_feed_rejected_records_total": ("feed_rejected_records", "Records of the feed that were rejected."),
     "market_index_feed_current_rejections": ("feed_current_rejections", "Records that are rejected now."),
@@ -63,6 +67,7 @@ def metrics_text(counters: Counters) -> str:
         for name, (cell, text) in _AGES.items()
     ]
     metrics += [
+        ("market_index_build_info", "The version of the server.", [(_VERSION, 1)]),
         ("process_resident_memory_bytes", "Resident memory in bytes.", _by_worker(map(resident_bytes, processes))),
         ("process_open_fds", "Open file descriptors.", _by_worker(map(open_files, processes))),
         ("market_index_requests_total", "Responses, by the path of the request and the status.", [

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
+from market_index.errors import safe_repr
 from market_index_http.paths import OPENAPI_PATH, ORDER_BOOK_PATH, PAIR_LIST_PATH
 from market_index_http.routes import ExactRoute, file_route
+
+_IS_PREFIX: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*", re.ASCII).fullmatch
 
 
 def openapi_route() -> ExactRoute:
@@ -31,11 +35,16 @@ def openapi_document(prefix: str = "") -> dict[str, Any]:
         prefix: The path where the app is mounted, such as `/api`; empty for the root.
 
     Raises:
-        ValueError: the prefix is neither empty nor a path that starts with a slash and does not end with one.
+        ValueError: the prefix is neither empty nor segments of unreserved characters (RFC 3986), each after a slash.
     """
-    if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
-        raise ValueError(f"prefix must be empty or a path such as '/api', got {prefix!r}")
-    document: dict[str, Any] = json.loads(_description())
+    if not _IS_PREFIX(prefix):
+        raise ValueError(f"prefix must be empty or a path such as '/api', got {safe_repr(prefix)}")
+
+    def renamed(part: dict[str, Any]) -> dict[str, Any]:
+        # An operation id is unique in a document, which may describe several mounts.
+        return part | {"operationId": part["operationId"] + prefix.replace("/", "_")} if "operationId" in part else part
+
+    document: dict[str, Any] = json.loads(_description(), object_hook=renamed)
     paths = document["paths"]
     document["paths"] = {prefix + path: paths[path] for path in (PAIR_LIST_PATH, ORDER_BOOK_PATH)}
     for part in ("servers", "security", "tags"):

@@ -59,7 +59,6 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
     ),
     "market_index_feeds/nats/writes.py": ("tests/market_index_feeds/nats/test_publisher.py", "writes of a publisher"),
     "market_index_http/app.py": ("tests/market_index_http/test_contract.py", "every rule of the contract"),
-    "market_index_http/compression.py": ("tests/market_index_http/test_bodies.py", "how bodies are compressed"),
     "market_index_http/endpoints.py": ("tests/market_index_http/test_contract.py", "every rule of the contract"),
     "market_index_http/operations/observation.py": (
         "tests/market_index_http/operations/test_metrics.py",

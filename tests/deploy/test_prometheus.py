@@ -39,6 +39,14 @@ FIRING: dict[str, tuple[dict[str, str], int, int, str]] = {
         {'market_index_ready{worker="0"}': "1x4 0x30", 'market_index_ready{worker="1"}': "1x60"},
         120, 135, "/readyz of a worker answers 503; its field error has the reason",
     ),
+    "MarketIndexWorkersMissing": (
+        {
+            'market_index_ready{worker="0"}': "1x60",
+            'market_index_ready{worker="1"}': "1x4 stale",
+            'market_index_workers{worker="0"}': "2x60",
+        },
+        120, 135, "only 1 workers serve; the log has the reason",
+    ),
     "MarketIndexFeedStale": (
         {
             'market_index_feed_age_seconds{worker="0"}': "30x4 31x30",
@@ -49,6 +57,10 @@ FIRING: dict[str, tuple[dict[str, str], int, int, str]] = {
     "MarketIndexPublisherQuiet": (
         {'market_index_feed_quiet_seconds{worker="0"}': "60x4 75x30"},
         120, 135, "the publisher last published 1m 15s ago",
+    ),
+    "MarketIndexBooksRetained": (
+        {'market_index_feed_retained_seconds{worker="0"}': "_x5 61x30"},
+        120, 135, "a book is served that the feed has lacked for 1m 1s",
     ),
     "MarketIndexRecordsRejected": (
         {'market_index_feed_current_rejections{worker="1"}': "0x4 2x60"},

@@ -338,6 +338,25 @@ def test_a_thread_that_is_interrupted_while_it_passes_a_gate_lets_the_others_pas
         assert time.monotonic() - start < DEADLINE_SECONDS
 
 
+def test_a_thread_that_is_interrupted_at_an_open_gate_raises_only_its_interrupt():
+    class Passed:
+        """The lock of an open gate, at which a thread is interrupted."""
+
+        def __init__(self) -> None:
+            self.release = threading.Lock().release
+
+        def acquire(self, **_: object) -> None:
+            raise KeyboardInterrupt
+
+    waiters, comparisons = Waiters(), iter([False, True, True])
+    waiters.wait(lambda: next(comparisons))
+    gate = next(iter(waiters._gates))
+    waiters.wake()
+    gate._lock = Passed()  # type: ignore[assignment]  # it has what a gate uses of a lock
+    with pytest.raises(KeyboardInterrupt):
+        gate.wait(DEADLINE_SECONDS)
+
+
 def interrupted(wait: Callable[[float], None]) -> None:
     """Call a wait, and raise `KeyboardInterrupt` in it as soon as it waits."""
     main = threading.main_thread().ident

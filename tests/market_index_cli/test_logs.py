@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import os
 import re
+import select
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,11 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index.freshness import parse_time
-from market_index_cli.logs import JsonFormatter, OncePerSecond, TextFormatter, errors_logged, printable
-from tests.command import SAMPLE, invoke, running
+from market_index_cli.logs import JsonFormatter, LineHandler, OncePerSecond, TextFormatter, errors_logged, printable
+from tests.command import COMMAND, SAMPLE, invoke, running
 from tests.nats import spare_port
 from tests.service import Client
-from tests.waiting import eventually
+from tests.waiting import eventually, in_thread
 
 REQUEST = '%s - "%s %s HTTP/%s" %d'
 IS_LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING|ERROR) [\w.]+(\[\d+\])?: .*").fullmatch
@@ -194,14 +198,98 @@ class TestCommand:
         assert found["message"] == "nowhere.db cannot be opened: No such file or directory"
 
 
-@pytest.mark.parametrize("log_format", ["text", "json"])
-def test_other_exceptions_are_not_logged(log_format: str):
-    with pytest.raises(ZeroDivisionError), errors_logged(log_format):
+RECORDS = {
+    "message": ("x" * 10_000, None),
+    "wide": ("\U0001f600" * 3_000, None),
+    "traceback": ("failed", "x" * 20_000),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("formatter", [TextFormatter(with_process=True), JsonFormatter()])
+def test_each_line_is_written_in_one_piece_that_a_pipe_does_not_divide(name: str, formatter: logging.Formatter):
+    message, error = RECORDS[name]
+    written: list[str] = []
+
+    class Stream(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+    handler = LineHandler(Stream())
+    handler.setFormatter(formatter)
+    info = None if error is None else (ValueError, ValueError(error, "its end"), None)
+    handler.emit(logging.LogRecord("market_index_cli", logging.ERROR, "", 0, "%s", (message,), info))
+    assert all(line.endswith("\n") and line.count("\n") == 1 for line in written)
+    assert all(len(line.encode("ascii", "backslashreplace")) <= select.PIPE_BUF for line in written)
+    assert "..." in "".join(written)
+    if isinstance(formatter, JsonFormatter):
+        (fields,) = map(json.loads, written)
+        assert fields["message"][0] == message[0]
+        if error is not None:
+            assert fields["traceback"].endswith("'its end')")
+
+
+def test_an_error_of_standard_error_is_handled_as_by_the_standard_library(capsys: pytest.CaptureFixture[str]):
+    stream = io.StringIO()
+    stream.close()
+    handler = LineHandler(stream)
+    handler.emit(logging.LogRecord("market_index_cli", logging.ERROR, "", 0, "lost", (), None))
+    assert "Message: 'lost'" in capsys.readouterr().err
+
+
+@pytest.mark.thorough
+def test_workers_do_not_mix_lines_in_a_full_pipe(tmp_path: Path):
+    read, write = os.pipe()
+    words = [COMMAND, "serve", SAMPLE, "--port", "0", "--workers", "2", "--log-format", "json", "--access-log"]
+    with os.fdopen(read, "rb", buffering=0) as pipe, subprocess.Popen(list(map(str, words)), stderr=write) as process:
+        os.close(write)
+        text = b""
+        while text.count(b"listening on") < 2:
+            text += pipe.read(65536)
+        found = re.search(rb"127\.0\.0\.1:(\d+)", text)
+        assert found
+        port, target = int(found[1]), "/" + "x" * 7500
+
+        def ask() -> None:
+            # One at a time, so that both workers get connections.
+            for _ in range(50):
+                with closing(Client(port)) as client:
+                    assert client.request(target).status == 404
+
+        threads = [in_thread(ask) for _ in range(4)]
+        # Before anything is read, the pipe is full.
+        while any(thread.is_alive() for thread in threads):
+            text += pipe.read(3000) if select.select([pipe], [], [], 0.01)[0] else b""
+        process.terminate()
+        text += pipe.read()
+    lines = list(map(json.loads, text.splitlines()))
+    assert len({line["process"] for line in lines if line["logger"] == "uvicorn.access"}) == 2
+    assert sum(line["logger"] == "uvicorn.access" for line in lines) == 200
+
+
+@pytest.mark.thorough
+def test_the_error_of_a_worker_is_a_line_of_the_log(tmp_path: Path):
+    books = tmp_path / "books.ndjson"
+    books.write_bytes(SAMPLE.read_bytes())
+    with running(tmp_path, books, "--port", 0, "--workers", 2) as command:
+        process = command.service.request("/healthz").json["process"]
+        command.has_logged("listening on", 2)
+        books.rename(tmp_path / "hidden")
+        os.kill(process, signal.SIGKILL)
+        command.has_logged("cannot be opened: No such file")
+        assert command.end() == 0
+        assert all(IS_LINE(line) for line in command.stderr.splitlines())
+
+
+@pytest.mark.parametrize("is_logged", [False, True])
+def test_other_exceptions_are_not_logged(*, is_logged: bool):
+    with pytest.raises(ZeroDivisionError), errors_logged(instead_of_printed=is_logged):
         raise ZeroDivisionError
 
 
 def test_in_text_an_error_is_left_to_the_command():
-    with pytest.raises(click.ClickException), errors_logged("text"):
+    with pytest.raises(click.ClickException), errors_logged(instead_of_printed=False):
         raise click.ClickException("wrong")
 
 

@@ -48,7 +48,14 @@ def test_a_file_that_is_no_recording_is_exit_code_3(store: Path, lines: Path):
 def test_a_file_name_that_means_something_else_is_wrong_usage(name: str):
     done = invoke("record", SAMPLE, "--", name)
     assert done.returncode == 2
-    assert f"FILE must be a file of lines such as recording.ndjson, got '{name}'" in done.stderr
+    assert f"FILE must be a file of lines such as recording.ndjson, got {name}" in done.stderr
+
+
+def test_an_error_of_a_file_name_shows_no_password():
+    done = invoke("record", SAMPLE, "nats://user:secret@127.0.0.1/books")
+    assert done.returncode == 2
+    assert "got nats://127.0.0.1/books" in done.stderr
+    assert "secret" not in done.stderr
 
 
 @pytest.mark.parametrize("command", [("publish", "STORE", "BOOKS"), ("relay", "BOOKS", "STORE")])

@@ -36,6 +36,7 @@ def test_the_feed_the_requests_and_the_connections_are_reported(tmp_path: Path):
         assert samples["market_index_max_connections", "worker=0"] == 50
         assert samples["market_index_pairs", "worker=0"] == 13
         assert samples["market_index_ready", "worker=0"] == 1
+        assert samples["market_index_workers", "worker=0"] == 1
         assert samples["market_index_feed_rejected_records_total", "worker=0"] == 1
         assert samples["market_index_feed_current_rejections", "worker=0"] == 1
         assert samples["market_index_requests_total", "endpoint=/trading-view/pair-list", "status=200"] == 1

@@ -18,11 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from market_index import LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.chunked import BOUNDARY_MASK
+from market_index.compressors import FASTEST, Compressor
 from market_index.strategies import order_books, pairs
 from market_index.wire import encode, internal
-from market_index_http import compression, create_app
+from market_index_http import create_app
 from market_index_http.bodies import Bodies, LargeBody, SmallBody, constant_fields
-from market_index_http.compression import GZIP_LEVEL, LARGE_BODY_BYTES, MIN_GZIP_BYTES
+from market_index_http.compression import GZIP, LARGE_BODY_BYTES, MAX_DEFLATED_ON_LOOP, MIN_GZIP_BYTES, GzipEncoder
 from market_index_http.slices import Group, Slices
 from tests.market_index_http.books import (
     MIDDLE,
@@ -45,19 +46,19 @@ class TestCompression:
 
     def test_a_large_body_is_compressed_once_and_off_the_event_loop(self, monkeypatch: pytest.MonkeyPatch):
         # Equal texts share their compressed form: no other test has these amounts.
-        large = book(81, 1_500)
+        large = book(81, 3_000)
         compressing, go_on = threading.Event(), threading.Event()
         times: list[int] = []
-        really = compression.gzip_slices
+        really = GzipEncoder.slices
 
-        def slowly(content: Slices, groups: Sequence[Group]) -> Slices:
+        def slowly(encoder: GzipEncoder, content: Slices, groups: Sequence[Group]) -> Slices:
             times.append(len(content))
             compressing.set()
             assert go_on.wait(DEADLINE_SECONDS)
-            return really(content, groups)
+            return really(encoder, content, groups)
 
         waiting = Counted(LargeBody._compress)
-        monkeypatch.setattr(compression, "gzip_slices", slowly)
+        monkeypatch.setattr(GzipEncoder, "slices", slowly)
         monkeypatch.setattr(LargeBody, "_compress", lambda body: waiting(body))  # noqa: PLW0108  # to be a method
 
         def ask(port: int) -> bytes:
@@ -79,7 +80,7 @@ class TestCompression:
             assert times[0] >= LARGE_BODY_BYTES
 
     def test_a_large_body_whose_parts_are_mostly_cached_is_compressed_on_the_event_loop(self):
-        bodies, live = Bodies(), LiveIndex([book(number, 1) for number in range(2_000)])
+        bodies, live = Bodies(), LiveIndex([book(number, 1) for number in range(5_000)])
         scope = {"method": "GET", "headers": [(b"accept-encoding", b"gzip")]}
 
         def packed() -> bytes | None:
@@ -90,34 +91,34 @@ class TestCompression:
         bodies.pair_list(live.current)._compress()
         live.publish(book(7, 1, spot="3"))
         assert packed() == wire.pair_list_to_json(live.current.pair_list())
-        live.publish(*(book(number, 1, spot="4") for number in range(2_000)))
+        live.publish(*(book(number, 1, spot="4") for number in range(5_000)))
         assert packed() is None, "all parts are new"
 
     def test_the_checksum_of_a_very_large_body_is_not_computed_on_the_event_loop(self):
         part = internal.EncodedPart(b"x")
-        assert compression.is_quick(2**20, [(part,)])
-        assert not compression.is_quick(5 * 2**20, [(part,)])
+        assert GZIP.is_quick(7 * 2**20, [(part,)])
+        assert not GZIP.is_quick(9 * 2**20, [(part,)])
 
     def test_very_many_parts_are_not_joined_on_the_event_loop(self):
         part = internal.EncodedPart(b"x")
-        assert compression.is_quick(2_000, [(part,) * 100] * 20)
-        assert not compression.is_quick(2_001, [(part,) * 2_001])
+        assert GZIP.is_quick(2_000, [(part,) * 100] * 20)
+        assert not GZIP.is_quick(2_001, [(part,) * 2_001])
 
     @pytest.mark.parametrize("is_quick", [False, True])
     def test_the_event_loop_does_not_wait_for_a_thread_that_compresses(
         self, monkeypatch: pytest.MonkeyPatch, is_quick: bool
     ):
-        content = b"x" * (LARGE_BODY_BYTES if is_quick else compression.MAX_DEFLATED_ON_LOOP + 1)
+        content = b"x" * (LARGE_BODY_BYTES if is_quick else MAX_DEFLATED_ON_LOOP + 1)
         body = LargeBody((internal.EncodedPart(content),), "tag", FIELDS)
         compressing, go_on = threading.Event(), threading.Event()
-        really, event_loop = compression.gzip_slices, threading.get_ident()
+        really, event_loop = GzipEncoder.slices, threading.get_ident()
 
-        def slowly(content: Slices, groups: Sequence[Group]) -> Slices:
+        def slowly(encoder: GzipEncoder, content: Slices, groups: Sequence[Group]) -> Slices:
             compressing.set()
             assert threading.get_ident() == event_loop or go_on.wait(DEADLINE_SECONDS)
-            return really(content, groups)
+            return really(encoder, content, groups)
 
-        monkeypatch.setattr(compression, "gzip_slices", slowly)
+        monkeypatch.setattr(GzipEncoder, "slices", slowly)
         scope = {"method": "GET", "headers": [(b"accept-encoding", b"gzip")]}
         with ThreadPoolExecutor(1) as threads:
             compressed = threads.submit(body._compress)
@@ -141,7 +142,7 @@ class TestCompression:
         live.publish(book)
         plain, packed = fetch(client, target(book.pair)), fetch(client, target(book.pair), accept_encoding="gzip")
         assert gzip.decompress(packed.body) == plain.body
-        assert len(packed.body) < 1.1 * len(gzip.compress(plain.body, GZIP_LEVEL))
+        assert len(packed.body) < 1.1 * len(GZIP.whole(plain.body))
 
 
 def test_another_spelling_is_echoed_under_its_own_etag_and_is_never_stale(client: Client, live: LiveIndex):
@@ -171,11 +172,11 @@ def test_another_spelling_is_copied_only_when_it_is_sent(client: Client, monkeyp
 
 def test_each_value_is_encoded_once(monkeypatch: pytest.MonkeyPatch):
     sides, entries = Counted(encode._levels_template), Counted(encode._entry)
-    packed_books, packed_lists = Counted(compression.gzip_whole), Counted(compression.gzip_slices)
+    packed_books, packed_lists = Counted(GZIP.whole), Counted(GZIP.slices)
     monkeypatch.setattr(encode, "_levels_template", sides)
     monkeypatch.setattr(encode, "_entry", entries)
-    monkeypatch.setattr(compression, "gzip_whole", packed_books)
-    monkeypatch.setattr(compression, "gzip_slices", packed_lists)
+    monkeypatch.setattr(GzipEncoder, "whole", packed_books)
+    monkeypatch.setattr(GzipEncoder, "slices", packed_lists)
     live = LiveIndex([book(number) for number in range(500)])
     with served(create_app(live)) as service:
         client = Client(service.port)
@@ -208,8 +209,8 @@ def test_each_value_is_encoded_once(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_change_deflates_one_part_of_a_large_book_and_of_a_large_list(monkeypatch: pytest.MonkeyPatch):
-    deflated = Counted(compression._deflate)
-    monkeypatch.setattr(compression, "_deflate", deflated)
+    deflated = Counted(FASTEST.deflated_part)
+    monkeypatch.setattr(Compressor, "deflated_part", deflated)
     live = LiveIndex([book(number, 1_500 if number == 7 else 1) for number in range(500)])
     with served(create_app(live)) as service:
         client = Client(service.port)

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
+from market_index.compressors import FASTEST
 from market_index.errors import safe_repr
 from market_index.wire import internal
-from market_index_http import bodies, compression, create_app
+from market_index_http import bodies, create_app
 from market_index_http.bodies import (
     MAX_ENTRIES_ON_LOOP,
     Bodies,
@@ -26,7 +27,7 @@ from market_index_http.bodies import (
     SpelledBody,
     constant_fields,
 )
-from market_index_http.compression import LARGE_BODY_BYTES
+from market_index_http.compression import GZIP, LARGE_BODY_BYTES, MAX_DEFLATED_ON_LOOP
 from market_index_http.slices import Slices
 from tests.asgi import request
 from tests.market_index_http.books import MIDDLE, SMALL, book, content_of, numbered_pair
@@ -34,6 +35,8 @@ from tests.market_index_http.books import MIDDLE, SMALL, book, content_of, numbe
 CONTENT = b"content " * 100
 FIELDS = constant_fields(b"no-cache")
 ACCEPTS_GZIP = (b"accept-encoding", b"gzip")
+GZIP_TAG = b'"tag-gzip-%b"' % FASTEST.identifier().encode()
+OTHER_TAG = b'"tag-gzip-other-00ff"'
 
 
 def answer(body: Body[Any], *headers: tuple[bytes, bytes], method: str = "GET") -> tuple[int, list[Any], bytes]:
@@ -71,11 +74,12 @@ class TestMessages:
 
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
     def test_a_compressed_body_has_its_own_tag(self, method: str):
-        packed = gzip.compress(CONTENT, compression.GZIP_LEVEL, mtime=0)
+        packed = GZIP.whole(CONTENT)
+        assert gzip.decompress(packed) == CONTENT
         status, headers, content = answer(self.BODY, ACCEPTS_GZIP, method=method)
         assert (status, content) == (200, packed if method == "GET" else b"")
         assert headers == [
-            (b"etag", b'"tag-gzip"'),
+            (b"etag", GZIP_TAG),
             *self.PLAIN[1:4],
             (b"content-length", b"%d" % len(packed)),
             (b"content-encoding", b"gzip"),
@@ -88,12 +92,24 @@ class TestMessages:
             ([(b"if-none-match", b'"other"'), (b"if-none-match", b'W/"tag"')], 304, b'"tag"'),
             ([(b"if-none-match", b'"tag"'), (b"if-none-match", b'"other"')], 304, b'"tag"'),
             ([(b"if-none-match", b"*")], 304, b'"tag"'),
+            ([(b"if-none-match", GZIP_TAG), ACCEPTS_GZIP], 304, GZIP_TAG),
+            ([(b"if-none-match", GZIP_TAG)], 200, b'"tag"'),
+            ([(b"if-none-match", b'"tag"'), ACCEPTS_GZIP], 200, GZIP_TAG),
+            ([(b"if-none-match", b"*"), ACCEPTS_GZIP], 304, GZIP_TAG),
+            # The tags of other compressors: the response names the one that the client has.
+            ([(b"if-none-match", OTHER_TAG), ACCEPTS_GZIP], 304, OTHER_TAG),
+            ([(b"if-none-match", b"W/" + OTHER_TAG), ACCEPTS_GZIP], 304, OTHER_TAG),
+            ([(b"if-none-match", b'"x", %b, "y"' % OTHER_TAG), ACCEPTS_GZIP], 304, OTHER_TAG),
+            ([(b"if-none-match", b"%b, %b" % (OTHER_TAG, GZIP_TAG)), ACCEPTS_GZIP], 304, GZIP_TAG),
             ([(b"if-none-match", b'"tag-gzip"'), ACCEPTS_GZIP], 304, b'"tag-gzip"'),
-            ([(b"if-none-match", b'"tag-gzip"')], 200, b'"tag"'),
-            ([(b"if-none-match", b'"tag"'), ACCEPTS_GZIP], 200, b'"tag-gzip"'),
+            ([(b"if-none-match", OTHER_TAG)], 200, b'"tag"'),
+            ([(b"if-none-match", b'"tag-br"'), ACCEPTS_GZIP], 200, GZIP_TAG),
+            ([(b"if-none-match", b'"tag-gzip-\xff"'), ACCEPTS_GZIP], 200, GZIP_TAG),
+            ([(b"if-none-match", b'"other-gzip-zlib"'), ACCEPTS_GZIP], 200, GZIP_TAG),
+            ([(b"if-none-match", b'"a"tag-gzip-zlib"'), ACCEPTS_GZIP], 200, GZIP_TAG),
             ([(b"if-match", b'"tag"')], 200, b'"tag"'),
-            ([(b"accept-encoding", b"br"), ACCEPTS_GZIP], 200, b'"tag-gzip"'),
-            ([ACCEPTS_GZIP, (b"accept-encoding", b"br")], 200, b'"tag-gzip"'),
+            ([(b"accept-encoding", b"br"), ACCEPTS_GZIP], 200, GZIP_TAG),
+            ([ACCEPTS_GZIP, (b"accept-encoding", b"br")], 200, GZIP_TAG),
             ([(b"accept-encoding", b"br"), (b"te", b"gzip")], 200, b'"tag"'),
         ],
     )
@@ -128,7 +144,7 @@ class TestMessages:
         ]
 
     def test_a_large_body_is_compressed_before_it_is_sent(self):
-        content = b"x" * (compression.MAX_DEFLATED_ON_LOOP + 1)
+        content = b"x" * (MAX_DEFLATED_ON_LOOP + 1)
         body = LargeBody((internal.EncodedPart(content),), "tag", FIELDS)
         assert body.messages({"method": "GET", "headers": [ACCEPTS_GZIP]}) is None
         response = request(body, "/", headers={"accept-encoding": "gzip"})

@@ -19,8 +19,9 @@ from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import LiveIndex, wire
-from market_index_http import compression, create_app, endpoints
+from market_index_http import create_app, endpoints
 from market_index_http.bodies import Bodies
+from market_index_http.compression import GzipEncoder
 from market_index_http.fast_path import FastPath
 from market_index_http.waiting import Waits
 from tests.market_index_http.books import LARGE, MIDDLE, PAIR_LIST, Counted, book, fetch, numbered_pair, target
@@ -86,8 +87,8 @@ class TestCachedQueries:
         with served(app) as service:
             client = Client(service.port)
             plain = {one.pair: fetch(client, target(one.pair)).body for one in (MIDDLE, LARGE)}
-            monkeypatch.setattr(compression, "gzip_whole", failing)
-            monkeypatch.setattr(compression, "gzip_slices", failing)
+            monkeypatch.setattr(GzipEncoder, "whole", failing)
+            monkeypatch.setattr(GzipEncoder, "slices", failing)
             for one in (MIDDLE, LARGE):
                 for _ in range(2):
                     answer = fetch(client, target(one.pair), accept_encoding="gzip")
@@ -175,9 +176,12 @@ async def call(app: ASGIApp, path: str = PAIR_LIST, method: str = "GET") -> int:
     async def receive() -> Any:
         return {"type": "http.request", "body": b"x" * 10, "more_body": False}
 
-    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [], "root_path": ""}
-    await app(scope, receive, send)
+    await app(scope_of(path, method), receive, send)
     return int(sent[0]["status"])
+
+
+def scope_of(path: str = PAIR_LIST, method: str = "GET") -> Scope:
+    return {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [], "root_path": ""}
 
 
 async def teapot(scope: Scope, receive: Receive, send: Send) -> None:
@@ -242,6 +246,7 @@ class TestCustomizations:
     def test_before_the_first_request(self, customize: Callable[[Starlette], None]):
         app = create_app(LiveIndex([MIDDLE]))
         customize(app)
+        assert app.cached_response(scope_of()) is None
         assert asyncio.run(call(app)) == 418
 
     # Starlette itself accepts no middleware and no other router after the first request.
@@ -251,7 +256,9 @@ class TestCustomizations:
     def test_after_the_first_request(self, customize: Callable[[Starlette], None]):
         app = create_app(LiveIndex([MIDDLE]))
         assert asyncio.run(call(app)) == 200
+        assert app.cached_response(scope_of()) is not None
         customize(app)
+        assert app.cached_response(scope_of()) is None
         assert asyncio.run(call(app)) == 418
 
     def test_middleware_after_the_first_request_is_rejected_by_starlette(self):

@@ -200,7 +200,7 @@ def test_the_merged_description_of_the_page_is_served(tmp_path: Path):
     with served(program_of_the_page("described.py", tmp_path)["app"]) as service:
         merged = service.request("/openapi.json").json
     assert merged["paths"] == openapi_document("/api")["paths"]
-    assert merged["components"] == openapi_document()["components"]
+    assert merged["components"] == openapi_document("/api")["components"]
 
 
 def test_the_recipe_with_health_works_each_time_its_lifespan_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index.wire import internal
-from market_index_http.compression import gzip_slices
+from market_index_http.compression import GZIP
 from market_index_http.slices import MAX_SLICE_BYTES, PLAIN, Group, Slices, groups_of
 
 
@@ -29,7 +29,7 @@ def test_slices_contain_all_parts_in_order(parts: list[internal.EncodedPart]):
     content, groups = sliced(parts), small_groups(parts)
     assert b"".join(content.texts()) == internal.text_of(parts)
     assert len(content) == len(internal.text_of(parts))
-    assert gzip.decompress(b"".join(gzip_slices(content, groups).texts())) == internal.text_of(parts)
+    assert gzip.decompress(b"".join(GZIP.slices(content, groups).texts())) == internal.text_of(parts)
     assert all(128 <= len(internal.text_of(group)) <= 512 for group in groups[:-1])
 
 

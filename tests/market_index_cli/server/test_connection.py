@@ -9,14 +9,15 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
-from typing import Literal
+from traceback import walk_stack
+from typing import Any, Literal
 
 import pytest
 import uvicorn
 from anyio import to_thread
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from market_index import LiveIndex, OrderBook, wire
@@ -37,6 +38,7 @@ from tests.service import Client, Service, served
 from tests.waiting import DEADLINE_SECONDS, WITHOUT_SHRINKING, eventually, in_thread, raised_in_thread
 
 LIST = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
+BOOK = f"GET /trading-view/order-book?base={pair(1).base}&quote=ADA HTTP/1.1\r\nHost: test\r\n".encode()
 
 
 def deep_book() -> tuple[LiveIndex, bytes]:
@@ -91,10 +93,7 @@ def client(service: Service) -> Iterator[Client]:
 
 def all_of(connection: socket.socket) -> bytes:
     """Return what the server sends until it closes the connection."""
-    received = b""
-    while chunk := connection.recv(65536):
-        received += chunk
-    return received
+    return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 def statuses(received: bytes) -> list[bytes]:
@@ -450,12 +449,127 @@ class TestNumber:
         assert connections_allowed() == 1024 - RESERVED_DESCRIPTORS
 
 
+REQUESTS = {
+    "book": BOOK,
+    "unchanged book": BOOK + b'If-None-Match: "%b"\r\n',
+    "book in gzip": BOOK + b"Accept-Encoding: gzip\r\n",
+    "list": LIST,
+    "head of the list": b"HEAD" + LIST.removeprefix(b"GET"),
+    "unknown": b"GET /nothing HTTP/1.1\r\nHost: test\r\n",
+    "with a body": LIST + b"Content-Length: 3\r\n",
+    "of HTTP 1.0": LIST.replace(b"/1.1", b"/1.0"),
+    "the last one": LIST + b"Connection: close\r\n",
+}
+
+
+@pytest.fixture(scope="module")
+def services() -> Iterator[tuple[Service, Service]]:
+    """The same app, with and without its cached responses."""
+    app = create_app(LiveIndex([OrderBook.from_levels(pair(1), bids=[("1", 2), ("2", 3)], spot="1")]))
+
+    async def called(scope: Scope, receive: Receive, send: Send) -> None:
+        await app(scope, receive, send)
+
+    with served(app) as one, served(called) as other:
+        yield one, other
+
+
+class TestCachedResponses:
+    """Responses that are sent without a call of the app."""
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], phases=WITHOUT_SHRINKING, deadline=None)
+    @given(data=st.data())
+    def test_they_are_those_of_the_app_in_the_same_order(self, services: tuple[Service, Service], data: st.DataObject):
+        names = data.draw(st.lists(st.sampled_from([*REQUESTS][:-2]), max_size=12))
+        names.append(data.draw(st.sampled_from([*REQUESTS][-2:])))
+        text = b"".join(REQUESTS[name] + b"\r\n" + (b"abc" if name == "with a body" else b"") for name in names)
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
+        sent = [self.exchanged(service, text, cuts) for service in services]
+        assert statuses(sent[0]) == statuses(sent[1])
+        assert re.sub(rb"date: [^\r]*", b"", sent[0]) == re.sub(rb"date: [^\r]*", b"", sent[1])
+        assert len(statuses(sent[0])) == len(names)
+
+    def exchanged(self, service: Service, text: bytes, cuts: list[int]) -> bytes:
+        with closing(Client(service.port)) as client:
+            for start, end in pairwise([0, *cuts, len(text)]):
+                client.socket.sendall(text[start:end])
+            return all_of(client.socket)
+
+    def test_the_app_is_not_called_for_them(self):
+        app = create_app(LiveIndex())
+        called: list[str] = []
+
+        class Recorded:
+            cached_response = app.cached_response
+
+            async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+                called.append(scope["path"])
+                await app(scope, receive, send)
+
+        with served(Recorded()) as service:
+            assert service.pair_list().status == 200
+            assert service.request("/nothing").status == 404
+        assert called == ["/nothing"]
+
+    def test_a_client_that_does_not_read_holds_no_more_than_the_buffers_of_its_connection(self):
+        """Further responses wait until it reads."""
+        book = OrderBook.from_levels(pair(1), bids=[(str(price), 2**60) for price in range(1, 400)])
+        app = create_app(LiveIndex([book]))
+        server = Server(app)
+        with served(app, server) as service, closing(Client(service.port)) as client:
+            client.send(BOOK + b"\r\n")  # it is cached from here on
+            client.socket.sendall((BOOK + b"\r\n") * 1_000)
+            eventually(lambda: server.server_state.connections)
+            connection: Any = next(iter(server.server_state.connections))
+            eventually(lambda: connection.flow.write_paused)
+            assert connection.transport.get_write_buffer_size() < 4 * len(wire.order_book_to_json(book))
+            client.socket.sendall(LIST + b"Connection: close\r\n\r\n")
+            assert len(statuses(all_of(client.socket))) == 1_001
+
+    def test_many_requests_may_follow_one_that_takes_long(self):
+        slow = Slow()
+
+        class Mixed:
+            def __init__(self) -> None:
+                self.app = create_app(LiveIndex())
+                self.deepest = 0
+
+            def cached_response(self, scope: Scope) -> tuple[Message, Message] | None:
+                self.deepest = max(self.deepest, sum(1 for _ in walk_stack(None)))
+                return self.app.cached_response(scope)
+
+            async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+                await slow(scope, receive, send)
+
+        app = Mixed()
+        with served(app) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(
+                b"GET /slow HTTP/1.1\r\nHost: test\r\n\r\n" + b"GET /trading-view/pair-list HTTP/1.1\r\n\r\n" * 1_000
+            )
+            assert slow.answering.wait(DEADLINE_SECONDS)
+            slow.resume.set()
+            client.socket.sendall(LIST + b"Connection: close\r\n\r\n")
+            assert statuses(all_of(client.socket)) == [b"404"] + [b"200"] * 1_001
+        assert app.deepest < 100, "a response must not call the next one"
+
+    def test_at_the_shutdown_they_close_their_connection(self):
+        app = create_app(LiveIndex())
+        server = Server(app, drain_seconds=DEADLINE_SECONDS)
+        with served(app, server) as service, closing(Client(service.port)) as client:
+            assert client.request("/trading-view/pair-list").status == 200
+            server.should_exit = True
+            eventually(lambda: not server.servers[0].is_serving())
+            assert client.request("/trading-view/pair-list").headers["connection"] == "close"
+            assert is_closed(client.socket)
+
+
 class TestUvicorn:
     """What `LimitedConnection` uses of uvicorn."""
 
     CONNECTION = (
         *("connections", "cycle", "flow", "headers", "logger", "loop", "pipeline", "scope", "server_state"),
-        *("transport", "url", "on_body", "on_headers_complete", "on_response_complete", "send_400_response"),
+        *("transport", "url", "on_body", "on_headers_complete", "on_message_begin", "on_response_complete"),
+        *("_start_asgi_task", "send_400_response"),
     )
 
     def test_uvicorn_has_each_attribute_that_is_used(self):
@@ -471,7 +585,8 @@ class TestUvicorn:
             require(connection, *self.CONNECTION)
             require(connection.flow, "resume_reading", "write_paused")
             require(connection.server_state, "default_headers")
-            require(connection.cycle, "disconnected", "scope")
+            require(connection.cycle, "default_headers", "disconnected", "keep_alive", "scope")
+            require(connection.cycle, "response_started", "response_complete")
             # The request that was not started; `cycle` is that of the last request.
             assert [cycle for cycle, _ in connection.pipeline] == [connection.cycle]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -10,7 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -211,6 +212,32 @@ def test_the_path_of_a_running_server_is_exit_code_4(tmp_path: Path):
     assert path.is_socket()
 
 
+def test_the_path_of_a_server_that_is_loading_is_exit_code_4(tmp_path: Path):
+    path = tmp_path / "index.sock"
+    with listeners.opened("", 0, path, None):
+        done = run("serve", SAMPLE, "--uds", path)
+        assert (done.returncode, done.stderr) == (4, f"Error: cannot listen on {path}: Address already in use\n")
+        assert path.is_socket()
+    assert not path.exists()
+
+
+def test_the_path_of_another_program_that_accepts_no_connection_is_exit_code_4(tmp_path: Path):
+    path = tmp_path / "index.sock"
+    with socket.socket(socket.AF_UNIX) as other, ExitStack() as stack:
+        other.bind(str(path))
+        other.listen(0)
+        is_full = False
+        while not is_full:
+            client = stack.enter_context(socket.socket(socket.AF_UNIX))
+            client.settimeout(0)
+            try:
+                client.connect(str(path))
+            except BlockingIOError:
+                is_full = True
+        done = run("serve", SAMPLE, "--uds", path)
+    assert (done.returncode, done.stderr) == (4, f"Error: cannot listen on {path}: Address already in use\n")
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [("file", "Address already in use"), ("absent/index.sock", "No such file or directory"), ("x" * 200, "too long")],
@@ -236,6 +263,22 @@ def test_the_path_of_a_later_server_stays(tmp_path: Path):
     with listeners.opened("", 0, path, None):
         path.unlink()
     assert not path.exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sighup_is_ignored_while_the_command_starts(tmp_path: Path, workers: int):
+    with running(tmp_path, SAMPLE, "--port", 0, "--workers", workers) as command:
+        eventually(lambda: ignores(command.process.pid, signal.SIGHUP))
+        command.process.send_signal(signal.SIGHUP)
+        assert command.service.pair_list().status == 200
+        assert command.end() == 0
+
+
+def ignores(process: int, number: signal.Signals) -> bool:
+    """Whether a process ignores a signal, or handles it."""
+    status = Path(f"/proc/{process}/status").read_text()
+    masks = [int(mask, 16) for mask in re.findall(r"^Sig(?:Ign|Cgt):\s(\w+)$", status, re.MULTILINE)]
+    return any(mask >> (number - 1) & 1 for mask in masks)
 
 
 def test_sighup_is_ignored_by_a_server_of_one_process(tmp_path: Path):

@@ -318,7 +318,7 @@ def test_a_worker_reports_in_one_line_a_store_that_it_cannot_read(store: Path, c
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert serve_as_worker(store, listener) == 3
     error = capsys.readouterr().err
-    assert error.startswith(f"Error: {store} cannot be read: ")
+    assert f" ERROR market_index_cli[{os.getpid()}]: {store} cannot be read: " in error
     assert error.count("\n") == 1
 
 
@@ -334,7 +334,7 @@ def test_a_worker_reports_in_one_line_an_address_that_is_taken_while_it_loads(
         assert serve_as_worker(store, listener) == 4
         port = other.getsockname()[1]
     error = capsys.readouterr().err
-    assert error.endswith(f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
+    assert error.endswith(f"]: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
     assert "Traceback" not in error
 
 

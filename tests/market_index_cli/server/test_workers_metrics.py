@@ -94,7 +94,9 @@ def test_one_scrape_reports_all_workers_also_while_one_is_killed_and_replaced(tm
                 eventually(lambda: workers(service) == {"worker=0", "worker=1"})
             assert scraper.scrapes > 2
             assert scraper.decreased == []
-        assert scrape(service)[LISTS] == 7
+        samples = scrape(service)
+        assert samples[LISTS] == 7
+        assert {value for key, value in samples.items() if key[0] == "market_index_workers"} == {2}
         with each_worker(service) as clients:
             for client in clients.values():
                 assert client.request(LIST).status == 200

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from threading import Event
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import pytest
 from starlette.responses import Response
 
-from market_index import LiveIndex
+from market_index import LiveIndex, OrderBook
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.http.client import MAX_IN_FLIGHT
 from market_index_feeds.http.limits import PollingLimits
@@ -18,7 +20,7 @@ from market_index_feeds.http.source import HttpSource, open_http_source
 from market_index_feeds.medium import Update
 from market_index_http import create_app
 from tests.market_index_feeds.http.services import BOOK, LIST, polled
-from tests.market_index_feeds.made_up import book, spots
+from tests.market_index_feeds.made_up import book, pair, spots
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
@@ -35,6 +37,11 @@ class Overloaded:
         self.asked: list[str] = []
         self.answer: Response | None = None
         self.path: str = LIST
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait."""
+        return self._app._waits.requests
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.asked.append(scope.get("path", ""))
@@ -172,6 +179,153 @@ def test_the_first_round_is_not_delayed(app: Overloaded, path: str):
         with closing(source.updates(stop, None)) as updates:
             assert len(next(updates).books) == 3
     assert stop.seconds == []
+
+
+class RateLimited(Overloaded):
+    """An app that sends no more than `burst` books, until the next pause."""
+
+    def __init__(self, live: LiveIndex, burst: int) -> None:
+        super().__init__(live)
+        self.burst = self.left = burst
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope.get("path") == BOOK:
+            self.answer, self.path = (None if self.left > 0 else asks_for_a_pause("30", 429)), BOOK
+            self.left -= 1
+        await super().__call__(scope, receive, send)
+
+
+class Refilling(Pauses):
+    """Pauses after which an app sends books again."""
+
+    def __init__(self, app: RateLimited) -> None:
+        super().__init__()
+        self._app = app
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is not None and timeout > 1:
+            self._app.left = self._app.burst
+        return super().wait(timeout)
+
+
+def test_the_first_round_continues_after_each_pause():
+    app = RateLimited(LiveIndex(book(number, number) for number in range(1, 101)), burst=40)
+    stop = Refilling(app)
+    with opened(app) as source, closing(source.updates(stop, None)) as updates:
+        update = next(updates)
+    assert (len(update.books), update.problem) == (100, None)
+    assert len(stop.seconds) == 2
+    # Some requests are in flight when the first one is rejected.
+    assert app.asked.count(BOOK) < 100 + 2 * 16
+
+
+def test_the_first_round_fails_if_a_pause_brings_no_book():
+    app = RateLimited(LiveIndex(book(number, number) for number in range(1, 101)), burst=40)
+    stop = Pauses()
+    with opened(app) as source, pytest.raises(Unavailable, match="status 429"):
+        next(source.updates(stop, None))
+    assert len(stop.seconds) == 1
+
+
+def test_a_program_can_end_while_the_first_round_pauses():
+    app = RateLimited(LiveIndex(book(number, number) for number in range(1, 101)), burst=40)
+
+    def end(*_: int) -> None:
+        if app.left < 0:
+            raise SystemExit
+
+    with opened(app) as source, pytest.raises(SystemExit):
+        next(source.updates(Event(), end))
+
+
+class Patient(Response):
+    """A response that asks for a pause once requests wait for both books."""
+
+    def __init__(self, app: Overloaded) -> None:
+        super().__init__("not now", 503, {"Retry-After": "30"})
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        while self._app.waiting < 2:
+            await asyncio.sleep(0.002)
+        await super().__call__(scope, receive, send)
+
+
+class Changing(Pauses):
+    """Pauses during which a book changes, and changes back."""
+
+    def __init__(self, app: Overloaded, upstream: LiveIndex) -> None:
+        super().__init__()
+        self._app = app
+        self._upstream = upstream
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is not None and timeout > 1:
+            self._upstream.publish(book(1, 2))
+            eventually(lambda: self._app.waiting < 2)
+            self._upstream.publish(book(1, 1))
+            self._app.answer = None
+        return super().wait(timeout)
+
+
+def test_what_arrives_during_a_pause_is_not_used_after_it():
+    upstream = LiveIndex([book(1, 1), book(2, 1)])
+    app = Overloaded(upstream, max_wait=60)
+    stop = Changing(app, upstream)
+    limits = {"poll_seconds": NEVER, "waiting_pairs": 64, "without_waits_seconds": 0}
+    with opened(app, **limits) as source, closing(source.updates(stop, None)) as updates:
+        next(updates)
+        app.answer = Patient(app)
+        books = list(next(updates).books)
+        upstream.publish(book(2, 2))
+        books += until_the_second_changes(updates)
+    assert book(1, 2) not in books
+    assert len(stop.seconds) == 1
+
+
+def until_the_second_changes(updates: Iterator[Update]) -> list[OrderBook]:
+    """Return all books of the updates until the second book has spot 2."""
+    books: list[OrderBook] = []
+    while book(2, 2) not in books:
+        books += next(updates).books
+    return books
+
+
+class ChangingBack(Overloaded):
+    """An app whose first book changes and changes back, before it answers a request for it that does not wait."""
+
+    def __init__(self, upstream: LiveIndex) -> None:
+        super().__init__(upstream, max_wait=60)
+        self._upstream = upstream
+        self.changes = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if self.changes and str(pair(1).base).encode() in unquote_to_bytes(scope["query_string"]):
+            self.changes = False
+            waiting = self.waiting
+            self._upstream.publish(book(1, 2))
+            while self.waiting == waiting:
+                await asyncio.sleep(0.002)
+            self._upstream.publish(book(1, 1))
+        await super().__call__(scope, receive, send)
+
+
+def test_what_arrives_during_a_round_is_not_used_after_it():
+    upstream = LiveIndex([book(1, 1), book(2, 1)])
+    app = ChangingBack(upstream)
+    with opened(app, poll_seconds=NEVER, waiting_pairs=64) as source, closing(source.updates(Event(), None)) as updates:
+        next(updates)
+        books: list[OrderBook] = []
+        following = in_thread(lambda: books.extend(until_the_second_changes(updates)))
+        eventually(lambda: app.waiting == 3)
+        app.changes = True
+        # A new pair in the list is requested in a round.
+        upstream.publish(book(3, 1))
+        eventually(lambda: not app.changes)
+        upstream.publish(book(2, 2))
+        following.join(DEADLINE_SECONDS)
+    assert book(3, 1) in books
+    assert book(1, 2) not in books
 
 
 def test_the_end_of_the_feed_ends_a_pause(app: Overloaded):

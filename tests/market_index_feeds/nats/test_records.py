@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tracemalloc
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given
@@ -21,10 +21,15 @@ from market_index import (
     strategies,
     wire,
 )
+from market_index.compressors import Compressor
 from market_index_feeds.nats import records as nats_records
+from market_index_feeds.nats.bucket import Message
+from tests.compressors import COMPRESSORS
 from tests.market_index_feeds.made_up import book, pair
 
 KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
+
+LARGE = OrderBook.from_levels(pair(1), bids=[(f"0.{number:06}", number) for number in range(1, 500)])
 
 HEX_POLICY_IDS = st.builds(
     lambda policy_id, upper: "".join(digit.upper() if digit in upper else digit for digit in policy_id.hex()),
@@ -32,6 +37,10 @@ HEX_POLICY_IDS = st.builds(
     st.sets(st.sampled_from("abcdef")),
 )
 HEX_NAMES = st.text("0123456789abcdef", max_size=4)
+
+
+def message(key: str, value: bytes, headers: Mapping[str, str]) -> Message:
+    return Message(key, value, headers, sequence=1, time=0)
 
 
 class TestRecords:
@@ -58,9 +67,10 @@ class TestRecords:
     def test_a_key_of_no_pair_is_recognized(self, key: str):
         assert nats_records.pair_of(key) is None
 
-    @given(strategies.order_books())
-    def test_a_value_is_the_book_and_no_longer_than_its_text(self, one: OrderBook):
-        record = nats_records.record_of(one)
+    @pytest.mark.parametrize("compressor", COMPRESSORS.values(), ids=COMPRESSORS)
+    @given(one=strategies.order_books())
+    def test_a_value_is_the_book_and_no_longer_than_its_text(self, compressor: Compressor, one: OrderBook):
+        record = nats_records.record_of(one, compressor)
         assert nats_records.book_of(record.key, record.value, record.headers) == one
         text = wire.order_book_to_json(one)
         assert len(record.value) <= len(text)
@@ -68,9 +78,27 @@ class TestRecords:
         for value in (text, zlib.compress(text, 9), record.value):
             assert nats_records.book_of(record.key, value, None) == one
 
-    def test_a_large_book_is_deflated(self):
-        large = OrderBook.from_levels(pair(1), bids=[(f"0.{number:06}", number) for number in range(1, 500)])
-        assert len(nats_records.record_of(large).value) < len(wire.order_book_to_json(large)) / 3
+    @pytest.mark.parametrize("compressor", COMPRESSORS.values(), ids=COMPRESSORS)
+    def test_a_large_book_is_deflated(self, compressor: Compressor):
+        value, text = nats_records.record_of(LARGE, compressor).value, wire.order_book_to_json(LARGE)
+        assert len(value) < len(text) / 3
+        assert zlib.decompress(value) == text
+
+    def test_values_of_different_compressors_have_the_same_content(self):
+        records = [nats_records.record_of(LARGE, compressor) for compressor in COMPRESSORS.values()]
+        assert len({record.value for record in records}) == len({*map(id, COMPRESSORS.values())})
+        values = [record.value for record in records] + [wire.order_book_to_json(LARGE)]
+        for record in records:
+            for value in values:
+                assert nats_records.has_content_of(record, message(record.key, value, record.headers))
+
+    def test_the_digest_alone_does_not_show_that_a_message_has_the_content_of_a_record(self):
+        record = nats_records.record_of(LARGE)
+        other = nats_records.record_of(LARGE.apply(spot="1"))
+        for value in (other.value, record.value[:-1], record.value + b"x", b"", b"\x78", b"{}"):
+            assert not nats_records.has_content_of(record, message(record.key, value, record.headers))
+        assert not nats_records.has_content_of(record, message(record.key, record.value, {}))
+        assert not nats_records.has_content_of(record, message(record.key, record.value, other.headers))
 
     def test_damaged_and_hostile_values_are_rejected(self):
         record = nats_records.record_of(OrderBook.from_levels(pair(1), bids=[(f"0.{n:03}", n) for n in range(1, 50)]))
