@@ -202,7 +202,7 @@ class SmallBody(Body[bytes]):
         return compressed
 
     def _messages(self, start: Message, content: bytes) -> Messages:
-        return start, {"type": "http.response.body", "body": content}
+        return _in_one_message(start, content)
 
 
 @final
@@ -241,7 +241,8 @@ class LargeBody(Body[Slices]):
             self._gzip = self._gzip or self._encoder.slices(self._plain, self._groups)
 
     def _messages(self, start: Message, content: Slices) -> Messages:
-        return _in_slices(start, content.texts())
+        text = content.text
+        return _in_slices(start, content.texts()) if text is None else _in_one_message(start, text)
 
 
 @final
@@ -275,6 +276,10 @@ class SpelledBody(Body[Slices]):
 def _respelled(spelled: Callable[[bytes], bytes], texts: Iterator[bytes]) -> Iterator[bytes]:
     yield spelled(next(texts))
     yield from texts
+
+
+def _in_one_message(start: Message, text: bytes) -> Messages:
+    return start, {"type": "http.response.body", "body": text}
 
 
 def _in_slices(start: Message, texts: Iterator[bytes]) -> Iterator[Message]:

@@ -7,8 +7,9 @@ Theory of operation
     chunks do: a change affects the slice that contains it and seldom the ones after it. All others are the same objects
     in all versions of a content.
 
-    A body refers to its slices, so they are joined once. A response that is being sent refers only to the parts: it
-    joins the slices that no body refers to any more, one after the other.
+    A body refers to its slices, so they are joined once. Most contents are one slice, which is sent in one message. The
+    response of a longer content refers only to the parts while it is sent: it joins the slices that no body refers to
+    any more, one after the other.
 """
 
 from __future__ import annotations
@@ -94,6 +95,13 @@ class Slices:
 
     def __len__(self) -> int:
         return self._length
+
+    @property
+    def text(self) -> bytes | None:
+        """The whole content if one message may contain it, otherwise None."""
+        if len(self.slices) != 1 or self._length > MAX_SLICE_BYTES:
+            return None
+        return self._prefix + self.slices[0].text + self._suffix
 
     def texts(self) -> Iterator[bytes]:
         """Return an iterator over the content in texts of at most `MAX_SLICE_BYTES`, which holds only one slice."""

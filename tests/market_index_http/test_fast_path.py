@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from market_index import LiveIndex, wire
+from market_index import LiveIndex, OrderBook, wire
 from market_index_http import create_app, endpoints
 from market_index_http.bodies import Bodies
 from market_index_http.compression import GzipEncoder
@@ -296,3 +296,19 @@ class TestCustomizations:
         app.max_body_size = 5
         monkeypatch.setattr(FastPath, "messages", pytest.fail)
         assert asyncio.run(call(app)) == 200
+
+
+@pytest.mark.parametrize(("levels", "is_cached"), [(10, True), (2_000, True), (20_000, False)])
+def test_a_body_of_one_message_needs_no_call_of_the_app(levels: int, is_cached: bool):
+    """A larger body is sent in slices, each once the client has read the one before."""
+    one = OrderBook.from_levels(MIDDLE.pair, bids=[(str(price), 2**60) for price in range(1, levels)])
+    app = create_app(LiveIndex([one]))
+    scope = scope_of("/trading-view/order-book")
+    scope["query_string"] = f"base={one.pair.base}&quote={one.pair.quote}".encode()
+    assert app.cached_response(scope) is None
+    with served(app) as service:
+        body = service.request(target(one.pair)).body
+    assert body == wire.order_book_to_json(one)
+    found = app.cached_response(scope)
+    assert (found is not None) == is_cached
+    assert found is None or found[1]["body"] == body
