@@ -6,8 +6,8 @@ import click
 
 from market_index import wire
 from market_index.wire.internal import freshness_to_json
-from market_index_cli.console import loading_progress
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, feed_errors
+from market_index_cli.loading import loading
 from market_index_cli.logs import log_plainly
 from market_index_cli.options import FEED
 from market_index_feeds import open_feed
@@ -32,7 +32,7 @@ def dump(source: str) -> None:
     FEED, and can be published into a store.
     """
     log_plainly()
-    with feed_errors(), open_feed(source) as feed, loading_progress(feed.source) as progress:
+    with feed_errors(), open_feed(source) as feed, loading(feed.source) as progress:
         index = feed.read(progress)
     for book in index.values():
         click.echo(wire.order_book_to_json(book))

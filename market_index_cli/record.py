@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from market_index_cli.console import loading_progress
 from market_index_cli.errors import EXIT_FEED, feed_errors
+from market_index_cli.loading import loading
 from market_index_cli.logs import LOG, errors_logged, log_with_times
 from market_index_cli.options import FEED, HISTORY, LOGGED_AS, LOGGED_FROM
 from market_index_cli.signals import ended_by_signals
@@ -47,7 +47,7 @@ def record(source: str, recording: str, *, history: int | None, log_format: str,
     ):
         recorder = Recorder(feed, recording)
         with ended_by_signals(recorder.close):
-            with loading_progress(feed.source, lambda: recorder.is_closing) as progress:
+            with loading(feed.source, lambda: recorder.is_closing) as progress:
                 recorder.start(progress)
             LOG.info("recording %s into %s: %d pairs", feed.source, recording, len(recorder.live.current))
             recorder.run()

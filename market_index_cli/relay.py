@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from market_index_cli.console import loading_progress
 from market_index_cli.errors import EXIT_FEED, feed_errors
+from market_index_cli.loading import loading
 from market_index_cli.logs import LOG, errors_logged, log_with_times
 from market_index_cli.options import FEED, HISTORY, LOGGED_AS, LOGGED_FROM, REPLAY_LOOP, REPLAY_SPEED, STORE, WAIT
 from market_index_cli.signals import ended_by_signals
@@ -54,7 +54,7 @@ def relay(
     ):
         relaying = Relay(feed, lambda: open_store(target, wait=wait))
         with ended_by_signals(relaying.close):
-            with loading_progress(feed.source, lambda: relaying.is_closing) as progress:
+            with loading(feed.source, lambda: relaying.is_closing) as progress:
                 receipt = relaying.start(progress)
             state = f"{len(relaying.live.current)} pairs, revision {receipt.revision}"
             LOG.info("relaying %s into %s: %s", feed.source, relaying.target, state)

@@ -14,8 +14,8 @@ import click
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, Tokens, wire
 from market_index_cli import terminal
-from market_index_cli.console import loading_progress
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
+from market_index_cli.loading import loading
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import containing, exact_pair, pair_of, reject_absent
 from market_index_cli.options import BASE, FEED, JSON, QUOTE
@@ -46,8 +46,8 @@ def pairs(source: str, *, wide: bool, text: str, tokens: Tokens | None, as_json:
     The minter of an asset chooses its name: only the identifier is unique. In a pipe, tabs separate the columns.
     """
     log_plainly()
-    with feed_errors(), open_feed(source) as feed, loading_progress(feed.source) as progress:
-        index = feed.read(progress)
+    with feed_errors(), open_feed(source) as feed:
+        index = _all_of(feed)
     display = Display(tokens)
     _show_pairs(containing(text, index, display), display, wide=wide, as_json=as_json)
     if feed.rejected:
@@ -96,7 +96,7 @@ def _read(feed: Feed, base: str, quote: str, display: Display, show: Show) -> No
     """Show the book once."""
     pair = exact_pair(base, quote)
     if pair is None:
-        index = feed.read()
+        index = _all_of(feed)
         found = index.order_book(pair_of(base, quote, index, display))
     else:
         try:
@@ -111,14 +111,20 @@ def _all_pairs(feed: Feed) -> MarketIndex:
     if feed.content.index or not feed.followed_by_many:
         return feed.content.index
     with open_feed(feed.source) as again:
-        return again.read()
+        return _all_of(again)
+
+
+def _all_of(feed: Feed) -> MarketIndex:
+    with loading(feed.source) as progress:
+        return feed.read(progress)
 
 
 def _watch(feed: Feed, base: str, quote: str, display: Display, show: Show) -> None:
     """Show the book, and show it again when it changes."""
     live = LiveIndex()
     with suppress(KeyboardInterrupt):
-        feed.start(live)
+        with loading(feed.source) as progress:
+            feed.start(live, progress)
         index = live.current
         pair = pair_of(base, quote, index, display)
         shown: OrderBook | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import socket
 from collections.abc import Callable, Iterator
@@ -16,9 +15,9 @@ from attrs import frozen
 from starlette.types import ASGIApp
 
 from market_index import LiveIndex
-from market_index_cli.console import loading_progress
 from market_index_cli.descriptors import require_open_files
 from market_index_cli.errors import feed_errors, listen_errors
+from market_index_cli.loading import loading
 from market_index_cli.logs import LOG, errors_logged, log_with_times
 from market_index_cli.page.routes import page_routes
 from market_index_cli.server.allowed_hosts import AllowedHosts
@@ -146,14 +145,12 @@ def _serve(
     # The supervisor of several workers handles SIGHUP.
     hang_up = server.hang_up if settings.workers == 1 else None
     with short_pauses(feed.source), ended_by_signals(server.end, hang_up):
-        with loading_progress(feed.source, lambda: server.should_exit) as progress:
+        with loading(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)
         LOG.info("%s: %d pairs, %d %s rejected", feed.source, len(live.current), feed.rejected, feed.record)
         with listen_errors(address_of(listener)):
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()
-        # A feed with a URL has full collections: they would inspect all that was loaded, which blocks all threads.
-        gc.freeze()
         server.run([listener])
         counters.flush()
 

@@ -29,7 +29,7 @@ TITLE: Final = "The distributed store (NATS)"
 ABOUT: Final = """
 One NATS server on the same machine, books of 50 levels a side. *The bare client* is nats-py with the same values: it
 checks and decodes nothing. *The bare watch* reads a bucket of the same texts into a dict. nats-py at times reports a
-full bucket as empty: that is retried and counted. *Postponed* is a program with a higher garbage collection threshold.
+full bucket as empty: that is retried and counted. *Postponed* loads as the commands do.
 """
 
 
