@@ -230,12 +230,19 @@ def test_the_first_round_fails_if_a_pause_brings_no_book():
 def test_a_program_can_end_while_the_first_round_pauses():
     app = RateLimited(LiveIndex(book(number, number) for number in range(1, 101)), burst=40)
 
+    is_pausing = Event()
+
+    class Stop(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            is_pausing.set()
+            return super().wait(timeout)
+
     def end(*_: int) -> None:
-        if app.left < 0:
+        if is_pausing.is_set():
             raise SystemExit
 
     with opened(app) as source, pytest.raises(SystemExit):
-        next(source.updates(Event(), end))
+        next(source.updates(Stop(), end))
 
 
 class Patient(Response):
