@@ -163,9 +163,9 @@ class LimitedConnection(HttpToolsProtocol):
         if self._running is not None:
             self._running.disconnected = True
         super().connection_lost(exc)
-        # Requests that were not started refer to the connection, and such cycles might never be freed: see `pauses`.
+        # Requests without a task refer to the connection, and such cycles might never be freed: see `pauses`.
         self.pipeline.clear()
-        self.cycle = None
+        self.cycle = self._running = None
 
     def data_received(self, data: bytes) -> None:
         """Pass data to the parser, up to the limit."""

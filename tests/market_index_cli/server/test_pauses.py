@@ -14,10 +14,12 @@ from weakref import ref
 
 import pytest
 
+from market_index import LiveIndex
 from market_index_cli.server.connection import LimitedConnection
 from market_index_cli.server.pauses import short_pauses
+from market_index_http import create_app
 from tests.market_index_cli.server.test_connection import Slow
-from tests.service import served
+from tests.service import Client, served
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 HEAD: Final = b"GET /trading-view/pair-list HTTP/1.1\r\nHost: test\r\n"
@@ -136,4 +138,15 @@ def test_no_connection_leaves_a_garbage_cycle(
                 slow.resume.set()
             close(client)
         slow.resume.set()
+        eventually(lambda: connections[0]() is None)
+
+
+@pytest.mark.parametrize("close", [socket.socket.close, reset])
+def test_no_connection_with_cached_responses_leaves_a_garbage_cycle(
+    connections: list[ref[LimitedConnection]], close: Callable[[socket.socket], None]
+):
+    with served(create_app(LiveIndex())) as service, closing(Client(service.port)) as client:
+        for _ in range(3):
+            assert client.request("/trading-view/pair-list").status == 200
+        close(client.socket)
         eventually(lambda: connections[0]() is None)
