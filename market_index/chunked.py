@@ -181,13 +181,13 @@ class Chunked(Generic[K, V, T]):
         changed += [value for key, value in now.items() if before.get(key) is not value]
         return changed, [value for key, value in before.items() if key not in now]
 
-    def _find(self, key: K) -> tuple[Chunk[K, V, T], int] | None:
-        """Return the chunk of a key and its position there, or None if the key is absent."""
+    def _at(self, key: K) -> V | None:
+        """Return the value of a key, or None if the key is absent."""
         sort_key, bounds = self._order.sort_key, self._bounds
         sought: Any = key if sort_key is None else sort_key(key)
         chunk = self._chunks[bisect_left(bounds, sought) if bounds else 0]
         position = bisect_left(chunk.keys, sought, key=sort_key)
-        return (chunk, position) if position < len(chunk.keys) and chunk.keys[position] == key else None
+        return chunk.values[position] if position < len(chunk.keys) and chunk.keys[position] == key else None
 
     def _changed(self, changes: Collection[tuple[K, C]], value_of: ValueOf[K, V, C] | None = None) -> Self:
         """Return the sequence after setting each key to its value, or itself if nothing changes.

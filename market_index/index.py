@@ -208,8 +208,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, O
 
 def book_at(index: MarketIndex, key: LedgerOrder) -> OrderBook | None:
     """Return the book of the pair with this key, or None."""
-    found = index._find(key)  # noqa: SLF001  # of the class above
-    return None if found is None else found[0].values[found[1]]
+    return index._at(key)  # noqa: SLF001  # of the class above
 
 
 def with_books_at(index: MarketIndex, books: Collection[tuple[LedgerOrder, OrderBook]]) -> MarketIndex:

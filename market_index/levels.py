@@ -143,8 +143,7 @@ class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
         Raises:
             InvalidPrice: The value is not a price.
         """
-        found = self._find(to_price(price))
-        return 0 if found is None else found[0].values[found[1]]
+        return self._at(to_price(price)) or 0
 
     def head(self, count: int) -> Levels:
         """Return the best `count` levels, or itself if it has no more."""

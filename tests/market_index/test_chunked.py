@@ -182,11 +182,11 @@ def test_its_head_equals_a_fresh_build(start: dict[int, str], count: int):
 @pytest.mark.parametrize("order", [RISING, FALLING], ids=["rising", "falling"])
 @given(start=contents, key=st.integers(0, 500))
 def test_a_key_is_found_where_it_is(order: KeyOrder[int, str], start: dict[int, str], key: int):
-    found = built(order, start)._find(key)
+    # Each value names its key.
+    found = built(order, {one: str(one) for one in start})._at(key)
     assert (found is not None) == (key in start)
     if found is not None:
-        chunk, position = found
-        assert chunk.keys[position] == key
+        assert found == str(key)
 
 
 def test_a_chunk_ends_at_the_keys_whose_hash_is_a_boundary():
