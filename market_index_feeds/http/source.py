@@ -13,7 +13,7 @@ Theory of operation
     such a request, it is only polled for some time.
 
     An overloaded service (429, 503) can ask for a pause with `Retry-After`. It ends the round, and delays the next one.
-    A caller waits for the first round. That one continues after the pause, unless it got no book before.
+    The first round, for which a caller waits, continues after the pause. It fails if no book was received before it.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ class Waits:
         for content, exchange in list(self._open.items()):
             if exchange.request != requests.get(content):
                 del self._open[content]
+                self._outdated.discard(exchange)
                 exchange.end()
         for content, request in requests.items():
             if content not in self._open:
@@ -61,6 +62,7 @@ class Waits:
             if outcome is None:
                 continue
             if exchange in self._outdated:
+                self._outdated.remove(exchange)
                 self._start(content, exchange.request)
             else:
                 del self._open[content]
@@ -68,9 +70,9 @@ class Waits:
         return found
 
     def outdate(self) -> None:
-        """Request the contents once more instead of using what these requests receive: it may be older than the known.
+        """Request the contents once more instead of using what these requests receive.
 
-        To be called after the contents were requested otherwise.
+        To be called after another request for each content, whose response may be newer.
         """
         self._outdated = set(self._open.values())
 
