@@ -126,7 +126,7 @@ class MarketIndexApp(Starlette):
     def build_middleware_stack(self) -> ASGIApp:
         """Return the app below all middleware; Starlette calls this once, before the first request."""
         stack = counted(super().build_middleware_stack(), self._counters)
-        if self.user_middleware or getattr(self, "max_body_size", None) is not None:
+        if self._is_customized():
             return stack
         return self._fast_path.before(stack, self._has_its_routes_first)
 

@@ -59,8 +59,8 @@ class Server(uvicorn.Server):
     It calls `on_second` about once per second with the number of open connections, and `count` with each response that
     the app does not send.
 
-    If the app has a method `cached_response`, as that of `create_app` has, it is asked first. Not if requests are
-    logged: then the app is called for each.
+    If the app has a method `cached_response`, as that of `create_app` has, the server asks it first. With `access_log`
+    it calls the app for each request.
 
     Unless `any_origin` is set, pages of other origins cannot embed the responses. The header fields `X-Forwarded-For`
     and `X-Forwarded-Proto` are ignored, unless the address of the client is one of `proxies`.

@@ -183,7 +183,7 @@ def _usual_orders(
 
 
 def read_removals(texts: Sequence[bytes]) -> Sequence[str] | None:
-    """Decode lines that each remove an order, and return the ids. None is returned as by `read_places`."""
+    """Decode lines that each remove an order, and return the ids; None as in `read_places`."""
     columns = _columns(texts, ["remove"])
     return columns[0] if columns is not None and _are_printable(columns[0]) else None
 

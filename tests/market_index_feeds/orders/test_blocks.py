@@ -21,6 +21,10 @@ from tests.market_index_feeds.orders.model import EVENTS, IDS, PLACES, Book, Mod
 SNEK = str(pair(1).base)
 
 
+def fail(*_: object, **__: object) -> None:
+    raise RuntimeError("a defect")
+
+
 class Reader:
     """Blocks that read lines, and the resulting state of a feed: books and rejected records."""
 
@@ -225,9 +229,6 @@ class TestUnknown:
     def test_an_unexpected_error_in_adjacent_lines_makes_the_state_unknown(
         self, line: bytes, monkeypatch: pytest.MonkeyPatch
     ):
-        def fail(*_: object, **__: object) -> None:
-            raise RuntimeError("a defect")
-
         reader = Reader()
         reader.read(*BEFORE)
         with monkeypatch.context() as broken:
@@ -240,9 +241,6 @@ class TestUnknown:
         assert (amounts(reader), reader.as_of) == ({2: 20}, "2")
 
     def test_an_unexpected_error_makes_the_state_unknown(self, monkeypatch: pytest.MonkeyPatch):
-        def fail(*_: object, **__: object) -> None:
-            raise RuntimeError("a defect")
-
         reader = Reader()
         reader.read(*BEFORE)
         with monkeypatch.context() as broken:
