@@ -102,8 +102,11 @@ class Chunk(Generic[K, V, T]):
 
         Both have one list of keys. Replace it before `insert` and `remove`.
         """
-        items = self.items
-        return Chunk(self.keys, self.values[:], None if items is None else items.copy(), self.encoded)
+        # Without the constructor, which takes as long as all of this.
+        copied: Chunk[K, V, T] = object.__new__(Chunk)
+        copied.keys, copied.values, copied.encoded = self.keys, self.values[:], self.encoded
+        copied.items = None if self.items is None else self.items.copy()
+        return copied
 
     def replace(self, position: int, value: V, order: KeyOrder[K, V]) -> None:
         """Set the value at a position."""

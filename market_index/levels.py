@@ -156,8 +156,7 @@ class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
             InvalidOrderBook: An entry or its amount is invalid; the message names the place.
             InvalidPrice: A price is invalid; the message names the place.
         """
-        side = self.side
-        return with_amounts(self, [read_entry(side, position, entry) for position, entry in enumerate(entries)])
+        return self._changed(read_entries(self.side, entries))
 
     def __len__(self) -> int:
         return self._size
@@ -278,8 +277,7 @@ def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
         InvalidPrice: A price is invalid; the message names the place.
     """
     totals: dict[str, int] = {}
-    for position, entry in enumerate(entries):
-        price, amount = read_entry(side, position, entry)
+    for price, amount in read_entries(side, entries):
         if amount is not None:
             text = EXACT.to_sci_string(price)
             totals[text] = totals.get(text, 0) + amount
@@ -341,26 +339,30 @@ def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
     return rounded_price(ratio, ROUND_FLOOR if side is Side.BID else ROUND_CEILING)
 
 
-def read_entry(side: Side, position: int, entry: Entry) -> tuple[Decimal, int | None]:
-    """Validate an entry, and return its price and its amount; None for 0, which is not a level (decision 14).
+def read_entries(side: Side, entries: Iterable[Entry]) -> list[tuple[Decimal, int | None]]:
+    """Validate entries, and return the price and the amount of each; None for 0, which is not a level (decision 14).
 
     Raises:
-        InvalidOrderBook: The entry or its amount is invalid; the message names the place, such as `bids[3]`.
-        InvalidPrice: The price is invalid; the message names the place.
+        InvalidOrderBook: An entry or its amount is invalid; the message names the place, such as `bids[3]`.
+        InvalidPrice: A price is invalid; the message names the place.
     """
-    if type(entry) is PriceLevel:
-        return entry.price, entry.accumulated_liquidity
-    if not isinstance(entry, (tuple, list)) or len(entry) != 2:
-        raise InvalidOrderBook(
-            f"{side.value}s[{position}] must be a PriceLevel or (price, amount), got {safe_repr(entry)}"
-        )
-    price, amount = entry
-    try:
-        price = to_price(price)
-        require_amount("the amount", amount)
-    except MarketIndexError as error:
-        raise error.at(f"{side.value}s[{position}]") from None
-    return price, amount or None
+    read: list[tuple[Decimal, int | None]] = []
+    for entry in entries:
+        if type(entry) is PriceLevel:
+            read.append((entry.price, entry.accumulated_liquidity))
+            continue
+        if not isinstance(entry, (tuple, list)) or len(entry) != 2:
+            raise InvalidOrderBook(
+                f"{side.value}s[{len(read)}] must be a PriceLevel or (price, amount), got {safe_repr(entry)}"
+            )
+        price, amount = entry
+        try:
+            price = to_price(price)
+            require_amount("the amount", amount)
+        except MarketIndexError as error:
+            raise error.at(f"{side.value}s[{len(read)}]") from None
+        read.append((price, amount or None))
+    return read
 
 
 NO_LEVELS: Final = {side: Levels(side) for side in Side}
