@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from operator import itemgetter, methodcaller
+from operator import add, itemgetter, methodcaller
+from types import NoneType
 from typing import Any, Final, Literal, TypeVar
 
 from attrs import frozen
@@ -39,7 +40,7 @@ from market_index.wire.json_value import (
     Number,
     has_no_repeated_key,
     parse,
-    parse_each,
+    parse_array,
     parse_with_repeated_keys,
     require_type,
     utf8_text,
@@ -208,7 +209,8 @@ def object_from_json(text: bytes | bytearray | memoryview) -> dict[str, object]:
 def columns_from_json(texts: Sequence[bytes], keys: Sequence[str]) -> list[list[object]] | None:
     """Decode JSON objects that have exactly these keys, and return the values of each key as one column.
 
-    None if any text is not such an object, or may have a repeated key: then `object_from_json` decides about each text.
+    None if any text is not such an object, may have a repeated key, or has an array or an object as a value: then
+    `object_from_json` decides about each text.
 
     >>> columns_from_json([b'{"remove": "51ab#0"}', b'{"remove": "51ab#1"}'], ["remove"])
     [['51ab#0', '51ab#1']]
@@ -216,14 +218,18 @@ def columns_from_json(texts: Sequence[bytes], keys: Sequence[str]) -> list[list[
     True
     """
     try:
-        values = parse_each(texts)
+        values = parse_array(texts)
         columns: list[list[object]] = [list(map(itemgetter(key), values)) for key in keys]
+        quotes = [2 * len(keys)] * len(values)
+        for column in columns:
+            quotes = list(map(add, quotes, map(_QUOTES_OF.__getitem__, map(type, column))))
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
-    # The proof of `has_no_repeated_key`, for all objects together: no object has fewer quotes than it accounts for.
-    strings = len(keys) * len(values) + sum(list(map(type, column)).count(str) for column in columns)
-    has_no_other_key = set(map(len, values)) <= {len(keys)}
-    return columns if has_no_other_key and sum(map(_quotes, texts)) == 2 * strings else None
+    # A text may end within an object that the next text continues. Proof that none does: if each object accounts for
+    # all quotes of its own text, as in `has_no_repeated_key`, then it has no other key, and no key or string in another
+    # text. The comma between two texts is not within an object, because a key would follow; nor within an array,
+    # because no value is one. So it separates two objects.
+    return columns if quotes == list(map(_quotes, texts)) else None
 
 
 def pair_named_in(text: bytes | bytearray | memoryview) -> Pair | None:
@@ -263,6 +269,8 @@ def _object_with(key: str, text: bytes) -> dict[str, Any] | None:
 
 
 _quotes: Final = methodcaller("count", b'"')
+_QUOTES_OF: Final[dict[type, int]] = {str: 2, int: 0, Number: 0, bool: 0, NoneType: 0}
+"""How many quotes a value accounts for, by its type. Arrays and objects are none of these values."""
 _KEYS: Final = {"base", "quote", "spot", "bids", "asks"}
 _PRICE: Final = itemgetter("price")
 _AMOUNT: Final = itemgetter("accumulated_liquidity")

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from itertools import repeat
-from operator import itemgetter
 from typing import Any, Final
 
 from attrs import frozen
@@ -73,8 +71,6 @@ def _integer(text: str) -> int | Number:
     return int(text) if len(text) <= _MAX_INTEGER_DIGITS else Number(text)
 
 
-_WHITE_SPACE: Final = b" \t\n\r"
-
 _DECODER: Final = json.JSONDecoder(parse_float=Number, parse_constant=Number)
 _CAREFUL_DECODER: Final = json.JSONDecoder(
     parse_float=Number, parse_constant=Number, parse_int=_integer, object_pairs_hook=_object
@@ -103,16 +99,16 @@ def parse(characters: str) -> Any:
         return parse_with_repeated_keys(characters)
 
 
-def parse_each(texts: Sequence[bytes]) -> list[Any]:
-    """Return the decoded value of each text, in which a repeated key has its last value.
+def parse_array(elements: Sequence[bytes]) -> list[Any]:
+    """Return the decoded values of an array that is given by the texts of its elements.
 
-    Raises `ValueError` or `RecursionError` if a text is not JSON, or has an integer of too many digits.
+    Its length differs if one text has two elements, or one element is in two texts. In an object, a repeated key has
+    its last value.
+
+    Raises `ValueError` or `RecursionError` if this is not JSON, or has an integer of too many digits.
     """
-    characters = list(map(str, map(bytes.strip, texts, repeat(_WHITE_SPACE)), repeat("utf-8")))
-    decoded = list(map(_DECODER.raw_decode, characters))
-    if list(map(itemgetter(1), decoded)) != list(map(len, characters)):
-        raise ValueError("characters follow a JSON value")
-    return list(map(itemgetter(0), decoded))
+    decoded: list[Any] = _DECODER.decode(f"[{str(b','.join(elements), 'utf-8')}]")
+    return decoded
 
 
 def parse_with_repeated_keys(characters: str) -> Any:
