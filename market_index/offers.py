@@ -14,7 +14,7 @@ from operator import eq
 from typing import Final
 
 from market_index.arithmetic import EXACT
-from market_index.levels import MAX_LIQUIDITY, Side
+from market_index.levels import BID, MAX_LIQUIDITY, Side
 from market_index.orders import Order
 from market_index.pairs import Pair
 from market_index.prices import PLAIN_RATIO, are_canonical, divide, price_or_ratio
@@ -46,7 +46,7 @@ def orders_of_offers(
         return None
     numbers = list(map(int, column.replace("/", " ").split(" ")))
     asked, offered = numbers[::2], numbers[1::2]
-    are_bids = [side is Side.BID for side in sides]
+    are_bids = [side is BID for side in sides]
     if any(are_bids):
         amounts = [
             amount * above // below if is_bid else amount

@@ -20,7 +20,10 @@ from market_index.depth import CumulativeLevels, Liquidity
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.fills import SimulatedFill, Unit
 from market_index.levels import (
-    NO_LEVELS,
+    ASK,
+    BID,
+    NO_ASKS,
+    NO_BIDS,
     Entry,
     Levels,
     PriceLevel,
@@ -73,7 +76,7 @@ class OrderBook:
         asks: Iterable[PriceLevel] = (),
         spot: Decimal | str | None = None,
     ) -> None:
-        bids, asks = _side(Side.BID, bids), _side(Side.ASK, asks)
+        bids, asks = _side(BID, bids), _side(ASK, asks)
         require_trackable(pair)
         self.__attrs_init__(pair, bids, asks, _spot(spot))
 
@@ -97,7 +100,7 @@ class OrderBook:
             InvalidOrderBook: The pair or an entry is invalid, or a sum is above 2^64-1; the message names the place.
             InvalidPrice: A price or `spot` is invalid; the message names the place.
         """
-        return cls(pair, gathered(Side.BID, bids), gathered(Side.ASK, asks), spot)
+        return cls(pair, gathered(BID, bids), gathered(ASK, asks), spot)
 
     @classmethod
     def from_orders(cls, pair: Pair, orders: Iterable[Order], spot: Decimal | str | None = None) -> OrderBook:
@@ -121,11 +124,11 @@ class OrderBook:
                 raise InvalidOrderBook(f"orders[{position}] must be an Order, got {safe_repr(order)}")
             if order.pair is not pair and order.pair != pair:
                 raise InvalidOrderBook(f"orders[{position}] must be of the pair {pair}, got one of {order.pair}")
-            totals = bids if order.side is Side.BID else asks
+            totals = bids if order.side is BID else asks
             price = order.price
             text = EXACT.to_sci_string(price if type(price) is Decimal else order.level_price)
             totals[text] = totals.get(text, 0) + order.amount
-        return cls(pair, levels_of_totals(Side.BID, bids), levels_of_totals(Side.ASK, asks), spot)
+        return cls(pair, levels_of_totals(BID, bids), levels_of_totals(ASK, asks), spot)
 
     def apply(
         self,
@@ -299,7 +302,7 @@ class OrderBook:
 
     def _levels(self, side: Side) -> Levels:
         require_side(side)
-        return self.bids if side is Side.BID else self.asks
+        return self.bids if side is BID else self.asks
 
 
 order_book_of: Final[Callable[[Pair, Levels, Levels, Decimal | None], OrderBook]] = unchecked_constructor(OrderBook)
@@ -308,7 +311,7 @@ order_book_of: Final[Callable[[Pair, Levels, Levels, Decimal | None], OrderBook]
 
 def empty_book(pair: Pair) -> OrderBook:
     """Return the book of a trackable pair without levels and spot price."""
-    return order_book_of(pair, NO_LEVELS[Side.BID], NO_LEVELS[Side.ASK], None)
+    return order_book_of(pair, NO_BIDS, NO_ASKS, None)
 
 
 def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:

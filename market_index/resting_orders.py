@@ -25,6 +25,8 @@ from market_index.chunked import Chunk, KeyOrder
 from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
 from market_index.index import MarketIndex, book_at, hashes, with_books_at
 from market_index.levels import (
+    ASK,
+    BID,
     MAX_LIQUIDITY,
     Levels,
     Side,
@@ -155,8 +157,8 @@ class RestingOrders(Mapping[str, Order]):
         excess: dict[str, int | None] = {}
         books: list[tuple[LedgerOrder, OrderBook]] = []
         for key, change in by_pair.items():
-            if change.ids:
-                ids = (self._by_pair.at(key) or _NO_IDS).changed(change.ids.items())
+            if changed_ids := change.ids():
+                ids = (self._by_pair.at(key) or _NO_IDS).changed(changed_ids.items())
                 ids_by_pair.append((key, ids or None))
             before = book_at(self.index, key)
             following = change.applied(before or empty_book(change.pair), self._excess, excess)
@@ -288,45 +290,39 @@ class RestingOrders(Mapping[str, Order]):
 
 
 class _PairChange:
-    """The changes of one pair: the ids of its orders, the totals of its levels, and its spot price."""
+    """The changes of one pair: the orders that are removed, those that are placed then, and its spot price."""
 
-    __slots__ = ("_asks", "_bids", "ids", "pair", "spot")
+    __slots__ = ("pair", "placed", "removed", "spot")
 
     def __init__(self, pair: Pair) -> None:
         self.pair: Pair = pair
-        self.ids: dict[str, int | None] = {}
+        self.removed: dict[str, Order] = {}
+        self.placed: dict[str, Order] = {}
         self.spot: Decimal | EllipsisType | None = ...
-        # By the text of the price: hashes of numbers are predictable, so an attacker could choose prices that collide.
-        self._bids: dict[str, tuple[Decimal, int]] = {}
-        self._asks: dict[str, tuple[Decimal, int]] = {}
 
-    def remove(self, order_id: str, order: Order) -> None:
-        """Remove an order. Orders are removed first."""
-        self.ids[order_id] = None
-        self._add(order, -order.amount)
-
-    def place(self, order_id: str, order: Order) -> None:
-        """Place an order."""
-        if order_id in self.ids:
-            # It replaces an order of this pair.
-            del self.ids[order_id]
-        else:
-            self.ids[order_id] = 1
-        self._add(order, order.amount)
-
-    def _add(self, order: Order, difference: int) -> None:
-        differences = self._bids if order.side is Side.BID else self._asks
-        price = order.price
-        if type(price) is not Decimal:
-            price = order.level_price
-        text = EXACT.to_sci_string(price)
-        before = differences.get(text)
-        differences[text] = (price, difference if before is None else before[1] + difference)
+    def ids(self) -> dict[str, int | None]:
+        """Return the ids that are removed, each None, and those that are added. The others are replaced."""
+        removed, placed = self.removed, self.placed
+        ids: dict[str, int | None] = {order_id: None for order_id in removed if order_id not in placed}
+        ids.update([(order_id, 1) for order_id in placed if order_id not in removed])
+        return ids
 
     def applied(self, book: OrderBook, before: Mapping[str, int], excess: dict[str, int | None]) -> OrderBook:
         """Return the next book, or itself if it is the same, and set the excess of the levels that have or had any."""
-        bids = _changed(book.pair, book.bids, self._bids, before, excess)
-        asks = _changed(book.pair, book.asks, self._asks, before, excess)
+        # By the text of the price: hashes of numbers are predictable, so an attacker could choose prices that collide.
+        of_bids: dict[str, tuple[Decimal, int]] = {}
+        of_asks: dict[str, tuple[Decimal, int]] = {}
+        for sign, orders in ((-1, self.removed), (1, self.placed)):
+            for order in orders.values():
+                differences = of_bids if order.side is BID else of_asks
+                price = order.price
+                if type(price) is not Decimal:
+                    price = order.level_price
+                text = EXACT.to_sci_string(price)
+                total = differences[text][1] if text in differences else 0
+                differences[text] = (price, total + sign * order.amount)
+        bids = _changed(book.pair, book.bids, of_bids, before, excess)
+        asks = _changed(book.pair, book.asks, of_asks, before, excess)
         spot = book.spot if self.spot is ... else self.spot
         is_same = bids is book.bids and asks is book.asks and spot == book.spot
         return book if is_same else order_book_of(book.pair, bids, asks, spot)
@@ -351,9 +347,9 @@ def _by_pair(
         return change
 
     for order_id, order in outgoing:
-        (by_identity.get(id(order.pair)) or change_of(order.pair)).remove(order_id, order)
+        (by_identity.get(id(order.pair)) or change_of(order.pair)).removed[order_id] = order
     for order_id, order in placed.items():
-        (by_identity.get(id(order.pair)) or change_of(order.pair)).place(order_id, order)
+        (by_identity.get(id(order.pair)) or change_of(order.pair)).placed[order_id] = order
     for pair, spot in dict(spots).items():
         require_trackable(pair)
         change_of(pair).spot = _checked_spot(pair, spot)
@@ -410,7 +406,7 @@ def _checked_spot(pair: Pair, spot: Decimal | Fraction | str | None) -> Decimal 
     except InvalidPrice:
         pass
     try:
-        return price_for_takers(Side.ASK, to_ratio(spot))
+        return price_for_takers(ASK, to_ratio(spot))
     except InvalidPrice as error:
         raise error.at(f"spot of {pair}") from None
 

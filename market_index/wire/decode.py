@@ -30,7 +30,7 @@ from market_index.errors import (
     safe_repr,
 )
 from market_index.freshness import Freshness, parse_time
-from market_index.levels import MAX_LIQUIDITY, Levels, Side, levels_of_columns
+from market_index.levels import ASK, BID, MAX_LIQUIDITY, Levels, levels_of_columns
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import parse_price, parse_prices
@@ -306,8 +306,8 @@ def _sides(bids: list[Any], asks: list[Any]) -> tuple[Levels, Levels]:
         raise TypeError
     best_ask = len(bids)
     return (
-        levels_of_columns(Side.BID, prices[:best_ask], column[:best_ask]),
-        levels_of_columns(Side.ASK, prices[best_ask:], column[best_ask:]),
+        levels_of_columns(BID, prices[:best_ask], column[:best_ask]),
+        levels_of_columns(ASK, prices[best_ask:], column[best_ask:]),
     )
 
 
