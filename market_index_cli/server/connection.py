@@ -108,6 +108,32 @@ class _Phase(Enum):
 _IDLE, _RECEIVING, _ANSWERING, _CLOSING = _Phase
 
 
+class _JoinedWrites:
+    """The transport of one response, which holds its head until the first part of its body.
+
+    uvicorn writes them one after the other. Each write wakes the client, which takes longer than making the response.
+    ASGI requires that the head is not sent before the app sends a part of the body.
+    """
+
+    __slots__ = ("_head", "_transport")
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        """Write data after what is held; hold it if it is the head."""
+        if self._head is None:
+            self._head = data
+        else:
+            self._transport.write(self._head + data)
+            self._head = b""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._transport.close()
+
+
 class LimitedConnection(HttpToolsProtocol):
     """uvicorn's protocol with limits. All connections of a server share `waiting`.
 
@@ -218,6 +244,9 @@ class LimitedConnection(HttpToolsProtocol):
         else:
             messages = self._cached_response(cast(Scope, cycle.scope))
         if messages is None:
+            # Otherwise there is no body, or the first thing written is not the head.
+            if cycle.scope["method"] != "HEAD" and not cycle.waiting_for_100_continue:
+                cycle.transport = cast(Transport, _JoinedWrites(cycle.transport))
             super()._start_asgi_task(cycle, app)
             return
         start, body = messages

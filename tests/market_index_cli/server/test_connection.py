@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from threading import Event
+from threading import Event, Semaphore
 from traceback import walk_stack
 from typing import Any, Literal
 
@@ -563,6 +564,65 @@ class TestCachedResponses:
             assert is_closed(client.socket)
 
 
+class InParts:
+    """An app that responds in parts, and sends each once `resume` is released."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self.parts = parts
+        self.sent, self.resume = Semaphore(0), Semaphore(0)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"%d" % sum(map(len, self.parts)))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for part in self.parts:
+            self.sent.release()
+            await to_thread.run_sync(self.resume.acquire)
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        self.sent.release()
+        await to_thread.run_sync(self.resume.acquire)
+        await send({"type": "http.response.body"})
+
+
+class TestHeads:
+    def test_a_head_is_written_together_with_the_first_part_of_its_body(self):
+        app = InParts(b"one", b"two")
+        with served(app) as service, closing(Client(service.port)) as client, ExitStack() as stack:
+            stack.callback(app.resume.release, 3)
+            client.socket.sendall(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+            app.sent.acquire(timeout=DEADLINE_SECONDS)
+            # What a server on the same machine has written can be read.
+            assert select.select([client.socket], [], [], 0) == ([], [], [])
+            app.resume.release()
+            received = client.socket.recv(65_536)
+            assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert received.endswith(b"\r\n\r\none")
+            app.resume.release(2)
+            assert client.socket.recv(65_536) == b"two"
+
+    def test_a_request_that_waits_for_100_gets_it_before_its_response(self):
+        async def reading(scope: Scope, receive: Receive, send: Send) -> None:
+            body = (await receive())["body"]
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
+            await send({"type": "http.response.body", "body": body})
+
+        with served(reading) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(
+                b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\nExpect: 100-continue\r\n"
+                b"Connection: close\r\n\r\n"
+            )
+            assert client.socket.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            client.socket.sendall(b"abc")
+            assert all_of(client.socket).endswith(b"\r\n\r\nabc")
+
+    def test_a_response_without_its_body_is_not_sent(self):
+        async def without_body(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"3")]})
+
+        with served(without_body) as service, closing(Client(service.port)) as client:
+            client.socket.sendall(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+            assert all_of(client.socket) == b""
+
+
 class TestUvicorn:
     """What `LimitedConnection` uses of uvicorn."""
 
@@ -586,7 +646,7 @@ class TestUvicorn:
             require(connection.flow, "resume_reading", "write_paused")
             require(connection.server_state, "default_headers")
             require(connection.cycle, "default_headers", "disconnected", "keep_alive", "scope")
-            require(connection.cycle, "response_started", "response_complete")
+            require(connection.cycle, "response_started", "response_complete", "transport", "waiting_for_100_continue")
             # The request that was not started; `cycle` is that of the last request.
             assert [cycle for cycle, _ in connection.pipeline] == [connection.cycle]
 
