@@ -124,7 +124,7 @@ def rate(server: Server, *, times: int, rounds: int) -> Iterator[Row]:
                 store.publish(*made)
             each[OURS].append(times / (time.perf_counter() - begun))
             each[CLIENT].append(asyncio.run(bare_rate(server, times, made)))
-    yield compared("books of 6 kB published, 200 a call", "/s", each, OURS, CLIENT, at_least=0.6, headline=True)
+    yield compared("books of 6 kB published, 200 a call", "/s", each, OURS, CLIENT, at_least=0.5, headline=True)
 
 
 async def bare_rate(server: Server, times: int, made: list[OrderBook]) -> float:

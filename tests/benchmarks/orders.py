@@ -54,6 +54,7 @@ def groups(*, quick: bool) -> dict[str, Group]:
         "memory": partial(memory, 100_000, 216 if quick else 2_160),
         "collection": partial(collecting, 100_000 if quick else 1_000_000),
         "events": partial(serving, 20_000 if quick else 100_000, 3 if quick else 5),
+        "large_blocks": partial(large_blocks, 100_000 if quick else 1_000_000),
     }
 
 
@@ -296,7 +297,7 @@ print(*[collection() for _ in range(5)])
 """
 
 
-def figures_of(script: str, *arguments: int) -> list[list[float]]:
+def figures_of(script: str, *arguments: object) -> list[list[float]]:
     """Return the numbers in each line that a script prints in its own process."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -315,6 +316,53 @@ def collecting(count: int) -> Iterator[Row]:
     usual, frozen = figures_of(COLLECTION, count)
     yield alone(f"full garbage collection with {count:,} orders", "ms", usual, scale=1e3)
     yield alone("... after gc.freeze()", "ms", frozen, scale=1e3)
+
+
+# Large blocks of a file
+
+LARGE_BLOCKS = """
+import json, random, sys, time
+from pathlib import Path
+from market_index import LiveIndex
+from market_index_cli.loading import only_young_collected
+from market_index_feeds import open_feed
+from tests.benchmarks.many_orders import new_id, placed
+
+path, count = Path(sys.argv[1]), int(sys.argv[2])
+pairs, numbers, live = count // 5, random.Random(11), LiveIndex()
+ids = [new_id(numbers) for _ in range(count)]
+
+def append(lines, block):
+    text = "\\n".join([*lines, json.dumps({"block": block}), ""])
+    with path.open("a") as file:
+        begun = time.perf_counter()
+        file.write(text)
+    return begun
+
+def seconds_until(block, begun):
+    current = live.wait()
+    while current.as_of != block:
+        current = live.wait(current)
+    return time.perf_counter() - begun
+
+append(['{"reset":true}', *(placed(numbers, one, at % pairs) for at, one in enumerate(ids))], "placed")
+with only_young_collected(), open_feed(f"orders:{path}") as feed:
+    begun = time.perf_counter()
+    feed.start(live)
+    print(seconds_until("placed", begun))
+    print(seconds_until("changed", append([placed(numbers, ids[at], at) for at in range(pairs)], "changed")))
+    print(seconds_until("removed", append([json.dumps({"remove": one}) for one in ids], "removed")))
+"""
+
+
+def large_blocks(count: int) -> Iterator[Row]:
+    """Blocks that place many orders, change one of each pair, and remove all."""
+    with tempfile.TemporaryDirectory() as folder:
+        [[first], [changed], [removed]] = figures_of(LARGE_BLOCKS, Path(folder, "events.ndjson"), count)
+    goals = {"first": 100_000, "changed": 6, "removed": 10} if count == 1_000_000 else {}
+    yield alone(f"first load of {count:,} orders, from a file", "/s", [count / first], at_least=goals.get("first"))
+    yield alone(f"a block that changes {count // 5:,} books", "s", [changed], at_most=goals.get("changed"))
+    yield alone(f"a block that removes {count:,} orders", "s", [removed], at_most=goals.get("removed"))
 
 
 # From standard input to the served book

@@ -1,6 +1,7 @@
 """Serves one contender on 127.0.0.1: `python -m tests.benchmarks.servers NAME PORT BOOKS [PUBLISHES_PER_SECOND]`.
 
-BOOKS is a file of order books, one per line. All Python contenders run on the same uvicorn with the same settings.
+BOOKS is a file of order books, one per line. All Python contenders run on the same uvicorn: ours with the connections
+of the command, the others with those of uvicorn, and otherwise the same settings.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from itertools import count
 from pathlib import Path
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -61,7 +63,14 @@ def main() -> None:
         app = importlib.import_module(f"tests.benchmarks.servers.{name.removesuffix('_mounted')}").create_app(lines)
     if name.endswith("_mounted"):
         app = Starlette(routes=[Mount("/api/v1", app)])
-    Server(app).run([bind("127.0.0.1", int(port))])
+    listener = bind("127.0.0.1", int(port))
+    if name.startswith("market_index"):
+        Server(app).run([listener])
+        return
+    config = uvicorn.Config(
+        app, ws="none", lifespan="off", log_config=None, access_log=False, proxy_headers=False, server_header=False
+    )
+    uvicorn.Server(config).run([listener])
 
 
 if __name__ == "__main__":
