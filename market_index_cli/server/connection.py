@@ -63,6 +63,9 @@ _HEAD_TOO_LARGE: Final = 431, f"The request head must have at most {MAX_HEAD_BYT
 
 _SLICE_BYTES: Final = 16 * 1024
 
+MAX_JOINED_BYTES: Final = 16 * 1024
+"""The longest part of a body that is written together with the head."""
+
 _LINGER_SECONDS: Final = 1.0
 _LINGER_BYTES: Final = 1024 * 1024
 """How long and how much a rejected client may still send. If the socket were closed, it would lose the response."""
@@ -108,11 +111,14 @@ class _Phase(Enum):
 _IDLE, _RECEIVING, _ANSWERING, _CLOSING = _Phase
 
 
-class _JoinedWrites:
+class JoinedWrites:
     """The transport of one response, which holds its head until the first part of its body.
 
     uvicorn writes them one after the other. Each write wakes the client, which takes longer than making the response.
     ASGI requires that the head is not sent before the app sends a part of the body.
+
+    A large part is written by itself. While a client does not read, a copy with the head would be in memory, one for
+    each client, instead of the bytes that all responses share.
     """
 
     __slots__ = ("_head", "_transport")
@@ -125,9 +131,12 @@ class _JoinedWrites:
         """Write data after what is held; hold it if it is the head."""
         if self._head is None:
             self._head = data
-        else:
-            self._transport.write(self._head + data)
+            return
+        if self._head and len(data) > MAX_JOINED_BYTES:
+            self._transport.write(self._head)
             self._head = b""
+        self._transport.write(self._head + data)
+        self._head = b""
 
     def close(self) -> None:
         """Close the connection."""
@@ -246,7 +255,7 @@ class LimitedConnection(HttpToolsProtocol):
         if messages is None:
             # Otherwise there is no body, or the first thing written is not the head.
             if cycle.scope["method"] != "HEAD" and not cycle.waiting_for_100_continue:
-                cycle.transport = cast(Transport, _JoinedWrites(cycle.transport))
+                cycle.transport = cast(Transport, JoinedWrites(cycle.transport))
             super()._start_asgi_task(cycle, app)
             return
         start, body = messages

@@ -132,9 +132,18 @@ class Reader:
         """Wait until it shows a later publication than `sent`."""
         eventually(lambda: max(numbers(spots(self.live)).values()) > sent)
 
+    def _is_started(self) -> bool:
+        """Start the feed. A server that has just been reachable again may not know a new bucket yet."""
+        try:
+            self.feed.start(self.live)
+        except FeedError:
+            return False
+        return True
+
     def _run(self) -> None:
         self._network.enter()
-        self.feed.start(self.live)
+        while not self._is_started() and not self._ending.wait(_READ_SECONDS):
+            pass
         revision, before, shown = 0, dict.fromkeys(range(PAIRS + 1), 0), set[int]()
         while not self._ending.wait(_READ_SECONDS):
             now = numbers(spots(self.live))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import select
 import socket
+from asyncio import Transport
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import pairwise
@@ -25,9 +26,11 @@ from market_index import LiveIndex, OrderBook, wire
 from market_index_cli.descriptors import RESERVED_DESCRIPTORS
 from market_index_cli.server.connection import (
     MAX_HEAD_BYTES,
+    MAX_JOINED_BYTES,
     MAX_PARAMETERS,
     MAX_TARGET_BYTES,
     ClientLimits,
+    JoinedWrites,
     LimitedConnection,
     connections_allowed,
 )
@@ -598,6 +601,20 @@ class TestHeads:
             assert received.endswith(b"\r\n\r\none")
             app.resume.release(2)
             assert client.socket.recv(65_536) == b"two"
+
+    def test_a_large_part_is_not_copied(self):
+        written: list[bytes] = []
+
+        class Recording(Transport):
+            def write(self, data: bytes | bytearray | memoryview) -> None:
+                written.append(bytes(data))
+
+        joined = JoinedWrites(Recording())
+        part = bytes(MAX_JOINED_BYTES + 1)
+        for data in (b"head", part, part):
+            joined.write(data)
+        assert written == [b"head", part, part]
+        assert written[1] is written[2] is part
 
     def test_a_request_that_waits_for_100_gets_it_before_its_response(self):
         async def reading(scope: Scope, receive: Receive, send: Send) -> None:
