@@ -103,9 +103,10 @@ class MarketIndexApp(Starlette):
         self._waits.end()
 
     def observe(self) -> None:
-        """Update the numbers of this process that `/metrics` reports, besides counts.
+        """Update the numbers of this process that `/metrics` reports, besides counts. Any thread may call it.
 
-        The route does so itself. Of several processes that share `Counters`, each calls it about once per second.
+        The route does so itself. Of several processes that share `Counters`, each calls it about once per second. It
+        takes time for each book that has changed since the last call, so an event loop calls it in a thread.
         """
         self._observation.observe()
 

@@ -24,9 +24,9 @@ Theory of operation
     Order: the error of a rejected request is sent after the responses to the requests before it. A request that has a
     response already gets no error. Then the connection lingers, and received data is dropped.
 
-    Cached responses are sent as soon as the head of their request is complete, without uvicorn's task and its messages,
-    which take longer than all the rest. Every response that must wait for something is left to uvicorn: for an earlier
-    response, for the client to read, or for the close of the connection.
+    Cached responses are sent without uvicorn's task and its messages, which take longer than all the rest. They are
+    sent once the event loop has read what has arrived on all connections. A response that must wait for the client to
+    read, or for the close of the connection, is left to uvicorn.
 """
 
 from __future__ import annotations
@@ -117,8 +117,6 @@ class JoinedWrites:
     uvicorn writes them one after the other. Each write wakes the client, which takes longer than making the response.
     ASGI requires that the head is not sent before the app sends a part of the body.
 
-    A large part is written by itself. While a client does not read, a copy with the head would be in memory, one for
-    each client, instead of the bytes that all responses share.
     """
 
     __slots__ = ("_head", "_transport")
@@ -131,16 +129,26 @@ class JoinedWrites:
         """Write data after what is held; hold it if it is the head."""
         if self._head is None:
             self._head = data
-            return
-        if self._head and len(data) > MAX_JOINED_BYTES:
-            self._transport.write(self._head)
+        else:
+            _write(self._transport, self._head, data)
             self._head = b""
-        self._transport.write(self._head + data)
-        self._head = b""
 
     def close(self) -> None:
         """Close the connection."""
         self._transport.close()
+
+
+def _write(transport: Transport, head: bytes, part: bytes) -> None:
+    """Write a head, empty if it was written before, and a part of the body; together if the part is small.
+
+    A large part is written by itself: while a client does not read, a copy with the head would be in memory, one for
+    each client, instead of the bytes that all responses share.
+    """
+    if head and len(part) > MAX_JOINED_BYTES:
+        transport.write(head)
+        transport.write(part)
+    else:
+        transport.write(head + part)
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -247,8 +255,14 @@ class LimitedConnection(HttpToolsProtocol):
             self._wait(self._limits.head_seconds)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        must_wait = self.pipeline or self.flow.write_paused or not cycle.keep_alive
-        if must_wait or self._cached_response is None:
+        # After the event loop has read the requests of other connections: a write between two reads takes longer.
+        self.loop.call_soon(self._respond, cycle, app)
+
+    def _respond(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Send the response if it is cached, otherwise start the task of the app."""
+        if self.transport.is_closing():
+            return
+        if self._cached_response is None or self.flow.write_paused or not cycle.keep_alive:
             messages = None
         else:
             messages = self._cached_response(cast(Scope, cycle.scope))
@@ -259,8 +273,7 @@ class LimitedConnection(HttpToolsProtocol):
             super()._start_asgi_task(cycle, app)
             return
         start, body = messages
-        fields = [*cycle.default_headers, *start["headers"]]
-        self.transport.writelines((_head(start["status"], fields), body["body"]))
+        _write(self.transport, _head(start["status"], [*cycle.default_headers, *start["headers"]]), body["body"])
         cycle.response_started = cycle.response_complete = True
         self.on_response_complete()
 

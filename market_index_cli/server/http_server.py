@@ -56,8 +56,8 @@ def limit_sending(listener: socket.socket, seconds: int) -> None:
 class Server(uvicorn.Server):
     """Serves one app. It calls `on_listening` with each socket once it listens, and `on_shutdown` before it shuts down.
 
-    It calls `on_second` about once per second with the number of open connections, and `count` with each response that
-    the app does not send.
+    It calls `on_second` about once per second, in a thread, with the number of open connections, and `count` with each
+    response that the app does not send.
 
     If the app has a method `cached_response`, as that of `create_app` has, the server asks it first. With `access_log`
     it calls the app for each request.
@@ -140,9 +140,11 @@ class Server(uvicorn.Server):
         now = asyncio.get_running_loop().time()
         for connection in [one for one, deadline in self._waiting.items() if deadline <= now]:
             connection.close_or_wait()
+        # First, because it sets the header fields of every response.
+        is_ending = await super().on_tick(counter)
         if self._on_second is not None and counter % _TICKS_PER_SECOND == 0:
-            self._on_second(len(self.server_state.connections))
-        return await super().on_tick(counter)
+            await asyncio.to_thread(self._on_second, len(self.server_state.connections))
+        return is_ending
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no connection, answer the requests that are on their way, and wait for responses in flight.

@@ -8,6 +8,7 @@ from math import inf, isnan
 from time import monotonic
 from typing import Final, TypeAlias
 
+from anyio import to_thread
 from starlette.requests import Request
 
 from market_index_http.counters import BODY_BYTES, COMPUTED, REQUESTS, REUSED, Counters
@@ -47,10 +48,10 @@ _AGES: Final = {
 
 
 def metrics_route(counters: Counters, observe: Callable[[], object]) -> ExactRoute:
-    """Return the route `/metrics`. It calls `observe` first, which updates the numbers of this process."""
+    """Return the route `/metrics`. It calls `observe` first, in a thread, which updates the numbers of this process."""
 
     async def metrics(_: Request) -> TextResponse:
-        observe()
+        await to_thread.run_sync(observe)
         return TextResponse(metrics_text(counters), headers={"Cache-Control": "no-store"})
 
     return ExactRoute(METRICS_PATH, metrics)

@@ -31,7 +31,12 @@ class Observation:
         self._lock = Lock()
 
     def observe(self) -> None:
-        """Update the numbers. It takes time for each book that has changed since the last call."""
+        """Update the numbers. It takes time for each book that has changed since the last call: call it in a thread."""
+        # Otherwise a call that takes longer would replace the numbers of a later one.
+        with self._lock:
+            self._observe()
+
+    def _observe(self) -> None:
         counters, index = self._counters, self._live.current
         counters.set_total("process_cpu_seconds", process_time())
         counters.set_gauge("process_start_time_seconds", _STARTED_AT)
@@ -57,12 +62,11 @@ class Observation:
         counters.set_gauge("feed_retained", None if retained is None else now - retained)
 
     def _crossed_pairs(self, index: MarketIndex) -> int:
-        with self._lock:
-            changed, retracted = index.changes_since(self._seen)
-            self._seen = index
-            self._crossed.difference_update(retracted, [book.pair for book in changed])
-            self._crossed.update([book.pair for book in changed if book.is_crossed])
-            return len(self._crossed)
+        changed, retracted = index.changes_since(self._seen)
+        self._seen = index
+        self._crossed.difference_update(retracted, [book.pair for book in changed])
+        self._crossed.update([book.pair for book in changed if book.is_crossed])
+        return len(self._crossed)
 
 
 def resident_bytes(process: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import select
 import socket
@@ -478,6 +479,21 @@ def services() -> Iterator[tuple[Service, Service]]:
         yield one, other
 
 
+class Closable(Transport):
+    """Records what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+
 class TestCachedResponses:
     """Responses that are sent without a call of the app."""
 
@@ -556,6 +572,21 @@ class TestCachedResponses:
             assert statuses(all_of(client.socket)) == [b"404"] + [b"200"] * 1_001
         assert app.deepest < 100, "a response must not call the next one"
 
+    @pytest.mark.parametrize("is_closed", [False, True])
+    def test_they_are_not_written_to_a_connection_that_was_closed_meanwhile(self, is_closed: bool):
+        async def written() -> bytes:
+            server = Server(create_app(LiveIndex()))
+            server.config.load()
+            state: Any = {"config": server.config, "server_state": server.server_state, "app_state": {}}
+            connection: Any = server.config.http_protocol_class(**state)
+            connection.connection_made(transport := Closable())
+            connection.data_received(LIST + b"\r\n")
+            transport.is_closed = is_closed
+            await asyncio.sleep(0)
+            return b"".join(transport.written)
+
+        assert statuses(asyncio.run(written())) == ([] if is_closed else [b"200"])
+
     def test_at_the_shutdown_they_close_their_connection(self):
         app = create_app(LiveIndex())
         server = Server(app, drain_seconds=DEADLINE_SECONDS)
@@ -565,6 +596,22 @@ class TestCachedResponses:
             eventually(lambda: not server.servers[0].is_serving())
             assert client.request("/trading-view/pair-list").headers["connection"] == "close"
             assert is_closed(client.socket)
+
+
+def test_requests_are_answered_during_the_work_of_each_second():
+    working, resume = Event(), Event()
+    resumed: list[bool] = []
+
+    def work(connections: int) -> None:
+        working.set()
+        resumed.append(resume.wait(DEADLINE_SECONDS))
+
+    app = create_app(LiveIndex())
+    with served(app, Server(app, on_second=work)) as service, ExitStack() as stack:
+        stack.callback(resume.set)
+        assert working.wait(DEADLINE_SECONDS)
+        assert service.pair_list().headers["x-content-type-options"] == "nosniff"
+    assert False not in resumed
 
 
 class InParts:
@@ -603,18 +650,12 @@ class TestHeads:
             assert client.socket.recv(65_536) == b"two"
 
     def test_a_large_part_is_not_copied(self):
-        written: list[bytes] = []
-
-        class Recording(Transport):
-            def write(self, data: bytes | bytearray | memoryview) -> None:
-                written.append(bytes(data))
-
-        joined = JoinedWrites(Recording())
+        joined = JoinedWrites(transport := Closable())
         part = bytes(MAX_JOINED_BYTES + 1)
         for data in (b"head", part, part):
             joined.write(data)
-        assert written == [b"head", part, part]
-        assert written[1] is written[2] is part
+        assert transport.written == [b"head", part, part]
+        assert transport.written[1] is transport.written[2] is part
 
     def test_a_request_that_waits_for_100_gets_it_before_its_response(self):
         async def reading(scope: Scope, receive: Receive, send: Send) -> None:

@@ -7,9 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from math import inf
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -45,6 +46,25 @@ def feed() -> FeedState:
 def service(live: LiveIndex, feed: FeedState) -> Iterator[Service]:
     with served(create_app(live, max_wait=60, health=Health(feed, 60), metrics=True)) as service:
         yield service
+
+
+class SlowFeed(FeedState):
+    """A feed whose state is known once `resume` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observed, self.resume = Event(), Event()
+        self.resumed: list[bool] = []
+
+    @property
+    def retries(self) -> int:
+        self.observed.set()
+        self.resumed.append(self.resume.wait(DEADLINE_SECONDS))
+        return 0
+
+    @retries.setter
+    def retries(self, _: int) -> None:
+        pass
 
 
 def requests(samples: Samples, endpoint: str, status: int | str) -> float:
@@ -219,6 +239,17 @@ class TestState:
             assert age <= found < age + DEADLINE_SECONDS
         feed.age = 61
         assert of_worker(scrape(service), "market_index_ready") == 0
+
+    def test_other_requests_are_answered_while_the_numbers_are_updated(self, live: LiveIndex):
+        feed = SlowFeed()
+        with served(create_app(live, health=Health(feed, 60), metrics=True)) as service, ExitStack() as stack:
+            stack.callback(feed.resume.set)
+            thread = in_thread(lambda: scrape(service))
+            assert feed.observed.wait(DEADLINE_SECONDS)
+            assert service.pair_list().status == 200
+            feed.resume.set()
+            thread.join(DEADLINE_SECONDS)
+        assert False not in feed.resumed
 
     def test_what_is_not_known_has_no_sample(self, live: LiveIndex, service: Service):
         samples = scrape(service)
