@@ -102,8 +102,8 @@ def parse(characters: str) -> Any:
 def parse_array(elements: Sequence[bytes]) -> list[Any]:
     """Return the decoded values of an array that is given by the texts of its elements.
 
-    Its length differs if one text has two elements, or one element is in two texts. In an object, a repeated key has
-    its last value.
+    It is not checked that each text is one element: a text may have several, or end within one that the next text
+    continues. In an object, a repeated key has its last value.
 
     Raises `ValueError` or `RecursionError` if this is not JSON, or has an integer of too many digits.
     """

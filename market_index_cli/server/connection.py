@@ -116,7 +116,6 @@ class JoinedWrites:
 
     uvicorn writes them one after the other. Each write wakes the client, which takes longer than making the response.
     ASGI requires that the head is not sent before the app sends a part of the body.
-
     """
 
     __slots__ = ("_head", "_transport")

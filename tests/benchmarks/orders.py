@@ -41,7 +41,7 @@ TITLE: Final = "Orders by id"
 ABOUT: Final = f"""
 {PAIRS} pairs, prices that are ratios. *{GATHERED}* gathers each touched pair from a dict of its orders. *{SORTED}* has
 totals of each side, validates nothing, and has neither books nor an index. Neither keeps an earlier version. Memory is
-the growth of the resident set. `json.loads` of its lines alone takes a quarter of the time of a first load.
+the growth of the resident set. `json.loads` alone takes a quarter of the time of a first load from a file.
 """
 
 

@@ -132,18 +132,19 @@ class Reader:
         """Wait until it shows a later publication than `sent`."""
         eventually(lambda: max(numbers(spots(self.live)).values()) > sent)
 
-    def _is_started(self) -> bool:
-        """Start the feed. A server that has just been reachable again may not know a new bucket yet."""
-        try:
-            self.feed.start(self.live)
-        except FeedError:
-            return False
-        return True
+    def _start(self) -> None:
+        """Start the feed, again until it succeeds: a server that was cut off may not know a new bucket yet."""
+        while not self._ending.is_set():
+            try:
+                self.feed.start(self.live)
+            except FeedError:
+                self._ending.wait(_READ_SECONDS)
+            else:
+                return
 
     def _run(self) -> None:
         self._network.enter()
-        while not self._is_started() and not self._ending.wait(_READ_SECONDS):
-            pass
+        self._start()
         revision, before, shown = 0, dict.fromkeys(range(PAIRS + 1), 0), set[int]()
         while not self._ending.wait(_READ_SECONDS):
             now = numbers(spots(self.live))

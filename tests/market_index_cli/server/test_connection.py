@@ -639,7 +639,7 @@ class TestHeads:
         with served(app) as service, closing(Client(service.port)) as client, ExitStack() as stack:
             stack.callback(app.resume.release, 3)
             client.socket.sendall(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
-            app.sent.acquire(timeout=DEADLINE_SECONDS)
+            assert app.sent.acquire(timeout=DEADLINE_SECONDS)
             # What a server on the same machine has written can be read.
             assert select.select([client.socket], [], [], 0) == ([], [], [])
             app.resume.release()
