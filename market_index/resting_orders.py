@@ -28,6 +28,8 @@ from market_index.levels import (
     ASK,
     BID,
     MAX_LIQUIDITY,
+    NO_ASKS,
+    NO_BIDS,
     Levels,
     Side,
     price_for_takers,
@@ -157,12 +159,17 @@ class RestingOrders(Mapping[str, Order]):
         excess: dict[str, int | None] = {}
         books: list[tuple[LedgerOrder, OrderBook]] = []
         for key, change in by_pair.items():
-            if changed_ids := change.ids():
-                ids = (self._by_pair.at(key) or _NO_IDS).changed(changed_ids.items())
-                ids_by_pair.append((key, ids or None))
             before = book_at(self.index, key)
-            following = change.applied(before or empty_book(change.pair), self._excess, excess)
-            if following is not before:
+            book = before or empty_book(change.pair)
+            if changed_ids := change.ids():
+                ids = self._by_pair.at(key) or _NO_IDS
+                if ids and len(change.removed) == len(ids) and not self._excess:
+                    # No order stays, so the removed ones need not be subtracted.
+                    ids, book, change.removed = _NO_IDS, order_book_of(book.pair, NO_BIDS, NO_ASKS, book.spot), {}
+                    changed_ids = change.ids()
+                ids_by_pair.append((key, ids.changed(changed_ids.items()) or None))
+            following = change.applied(book, self._excess, excess)
+            if following is not before and (book is before or following != before):
                 books.append((key, following))
         index = with_books_at(self.index, books)
         return _resting_orders(

@@ -163,11 +163,30 @@ class TestIndex:
         assert dict(resting.index) == {PAIR: OrderBook(PAIR, spot="2")}
         assert dict(RestingOrders({"a": ask(0)}).index) == {PAIR: OrderBook(PAIR)}
 
+    def test_a_pair_whose_orders_are_all_removed_at_once_shows_those_that_are_placed(self):
+        resting = RestingOrders({"a": ask(7), "b": bid(5), "c": ask(9, pair=OTHER)}, {PAIR: "2"})
+        emptied = resting.apply(removed=["a", "b"])
+        assert dict(emptied.index) == {PAIR: OrderBook(PAIR, spot="2"), OTHER: resting.index[OTHER]}
+        assert emptied.at(PAIR, Side.ASK, "1") == {}
+        replaced = resting.apply({"a": bid(3), "d": ask(4)}, ["a", "b"], {PAIR: "3"})
+        assert (amounts(replaced), amounts(replaced, side=Side.BID)) == ({"1": 4}, {"1": 3})
+        assert (replaced.index[PAIR].spot, list(replaced.at(PAIR, Side.BID, "1"))) == (Decimal(3), ["a"])
+
+    def test_all_orders_of_a_saturated_level_are_removed_with_its_excess(self):
+        full = RestingOrders({"a": ask(LIMIT), "b": ask(LIMIT)}).apply(removed=["a", "b"])
+        assert amounts(full.apply({"c": ask(3)})) == {"1": 3}
+        assert amounts(full.apply({"c": ask(LIMIT), "d": ask(5)}).apply(removed=["c"])) == {"1": 5}
+
     def test_an_unchanged_book_is_the_same_object(self):
         resting = RestingOrders({"a": ask(7), "b": ask(3, pair=OTHER)}, {PAIR: "2"}, as_of="block 1")
         again = resting.apply({"a": ask(5), "c": ask(2)}, spots={PAIR: "2.0"}, as_of="block 2")
         assert again.index[PAIR] is resting.index[PAIR]
         assert again.index[OTHER] is resting.index[OTHER]
+        # No order of either pair stays.
+        again = resting.apply({"c": ask(4), "d": ask(3), "e": ask(3, pair=OTHER)}, ["a", "b"])
+        assert again.index.changes_since(resting.index) == ((), ())
+        nothing = RestingOrders({"a": ask(0)})
+        assert nothing.apply(removed=["a"]).index[PAIR] is nothing.index[PAIR]
         published, retracted = resting.apply(spots={PAIR: None}).index.changes_since(resting.index)
         assert (published, retracted) == ((OrderBook(PAIR, asks=resting.index[PAIR].asks),), ())
 
