@@ -2,9 +2,10 @@
 
 SQLite finds the log (`-wal`) and the index of the log (`-shm`) by their names. It opens the index once per process, and
 later connections share it, even if it was deleted. A process with a deleted index does not see what others write into
-the log, and overwrites it. So the identities of the three files are recorded when a process first opens a store. Each
-connection compares them with those of the files on disk: a publisher before and after each change, a feed that follows
-the store after each read.
+the log, and overwrites it. So the identities of the three files are recorded when a store is opened: it is opened again
+until they are the same before and after, because SQLite does not say which files it has opened. Each connection
+compares them with those of the files on disk: a publisher before and after each change, a feed that follows the store
+after each read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from market_index_feeds.sqlite.file import Unusable, require_schema
 
@@ -54,9 +55,22 @@ class StoreConnection:
         self._log, self._index = Path(f"{resolved}-wal"), Path(f"{resolved}-shm")
         self._process = os.getpid()
         self._opening = _OPENING.setdefault(resolved, RLock())
-        with self._opening, ExitStack() as stack:
-            store = _identity(self._path)
-            self.sqlite: sqlite3.Connection = _connect(self._path, mode, wait)
+        with self._opening:
+            if not any(self._opens_same_files(mode, wait) for _ in range(_ATTEMPTS)):
+                raise Unusable(
+                    f"it, its log ({path.name}-wal) or its index (-shm) was deleted or replaced while this process "
+                    "has it open: close everything that has it open"
+                )
+            _OPEN.add(self)
+
+    def _opens_same_files(self, mode: Literal["ro", "rw"], wait: float) -> bool:
+        """Connect, and record the files. Return whether they are those that SQLite opened; if not sure, disconnect.
+
+        They may be others if a file was created, deleted or replaced meanwhile.
+        """
+        before = self._files_on_disk()
+        self.sqlite: sqlite3.Connection = _connect(self._path, mode, wait)
+        with ExitStack() as stack:
             stack.callback(self._close_without_checkpoint)
             self.sqlite.text_factory = bytes
             # Checked again: the log may contain a later schema than the file.
@@ -65,20 +79,27 @@ class StoreConnection:
                 # A copy of a store may have another journal.
                 self.sqlite.execute("PRAGMA journal_mode = WAL")
                 self.sqlite.execute(_FIRST_READ).fetchone()
-            files = self._files_on_disk()
-            self.files: Files = next((one.files for one in list(_OPEN) if one.files.store == store), files)
-            if files.store != store or files != self.files:
-                raise Unusable(
-                    f"it, its log ({path.name}-wal) or its index (-shm) was deleted or replaced while this process "
-                    "has it open: close everything that has it open"
-                )
-            _OPEN.add(self)
-            stack.pop_all()
+            self.files: Files = self._files_on_disk()
+            expected = next((one.files for one in list(_OPEN) if one.files.store == before.store), before)
+            is_sure = self.files == expected and self.files.index is not None
+            if is_sure:
+                stack.pop_all()
+        return is_sure
 
     @property
     def is_in_place(self) -> bool:
         """Whether the store, its log and its index are those that this process opened."""
         return self._files_on_disk() == self.files
+
+    def discard_other_index(self) -> None:
+        """Delete the index if another process has made it while this one wrote, with the lock of publishers held.
+
+        It may refer to parts of the log that have been overwritten since: what is then published with it would be lost.
+        The next index is made of the whole log.
+        """
+        on_disk = self._files_on_disk()
+        if evolve(on_disk, index=self.files.index) == self.files != on_disk:
+            self._index.unlink(missing_ok=True)
 
     def close(self, *, checkpoint: bool = True) -> None:
         """Close the connection. Closing twice does no harm. In a forked process it does nothing.
@@ -108,6 +129,9 @@ class StoreConnection:
                         last.execute(_FIRST_READ).fetchone()
                     self.sqlite.close()
 
+
+_ATTEMPTS: Final = 10
+"""How often a store is opened until its files stay the same: twice if the first time creates its log and index."""
 
 _FIRST_READ: Final = "PRAGMA user_version"
 """Opens the log and the index."""

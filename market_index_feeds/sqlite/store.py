@@ -124,6 +124,7 @@ class SqliteStore(Store):
                     if opened.is_in_place:
                         _set_timeout(opened.sqlite, wait)
                         opened.sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                        opened.discard_other_index()
                 self._finalizer()
 
     def _update(self, books: list[OrderBook], retract: set[Pair], freshness: Freshness | None) -> Receipt:
@@ -196,7 +197,9 @@ class SqliteStore(Store):
                 # Checked last: if a file was replaced in the meantime, nothing is written.
                 self._require_in_place(opened, "since it was opened: nothing was written")
             if made:
-                self._require_in_place(opened, "while it was written to: the change may be lost")
+                if not opened.is_in_place:
+                    opened.discard_other_index()
+                    raise self._replaced("while it was written to: the change may be lost")
                 expected = self._expected_position
                 continues = expected is not None and expected.revision == change.revision - 1
                 self._own_position = change.position
@@ -234,10 +237,13 @@ class SqliteStore(Store):
 
     def _require_in_place(self, opened: StoreConnection, when: str) -> None:
         if not opened.is_in_place:
-            raise StoreError(
-                f"{self.target}, its log (-wal) or its index (-shm) was deleted or replaced {when}; "
-                "close the store and open it again"
-            )
+            raise self._replaced(when)
+
+    def _replaced(self, when: str) -> StoreError:
+        return StoreError(
+            f"{self.target}, its log (-wal) or its index (-shm) was deleted or replaced {when}; "
+            "close the store and open it again"
+        )
 
 
 def _close(opened: StoreConnection, writer_lock: WriterLock) -> None:

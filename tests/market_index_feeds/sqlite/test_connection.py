@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from market_index_feeds import Store, StoreError, open_feed, open_store
 from market_index_feeds.sqlite import connection as module
 from market_index_feeds.sqlite import open_sqlite_source
-from market_index_feeds.sqlite.connection import StoreConnection
+from market_index_feeds.sqlite.connection import Files, StoreConnection
 from market_index_feeds.sqlite.file import Unusable
 from tests.market_index_feeds.made_up import book, spots
 from tests.market_index_feeds.sqlite.files import elsewhere, plain
@@ -41,20 +42,53 @@ def test_a_forked_process_closes_no_connection_of_its_parent(store: Store, path:
     connection.close()
 
 
-def test_a_file_that_is_replaced_while_it_is_opened_is_rejected(
+def test_a_file_that_is_replaced_each_time_it_is_opened_is_rejected(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    shutil.copyfile(path, path.with_name("copy"))
     connect = module._connect
 
     def connect_late(*arguments: object) -> sqlite3.Connection:
-        if path.with_name("copy").exists():
-            path.with_name("copy").rename(path)
+        shutil.copyfile(path, path.with_name("copy"))
+        path.with_name("copy").rename(path)
         return connect(*arguments)  # type: ignore[arg-type]  # those of `_connect`
 
     monkeypatch.setattr(module, "_connect", connect_late)
     with pytest.raises(Unusable, match="was deleted or replaced while this process has it open"):
         StoreConnection(path, "ro", 1.0)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_an_index_that_is_deleted_while_it_is_opened_is_opened_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+):
+    script = "import os, sys; from market_index_feeds import open_store; s = open_store(sys.argv[1]); os._exit(0)"
+    elsewhere(script, path)
+    index, files_on_disk = path.with_name("market.db-shm"), StoreConnection._files_on_disk
+    index.unlink()  # its log stays
+    calls = 0
+
+    def files_on_disk_later(connection: StoreConnection) -> Files:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # after the first connection
+            index.unlink()
+            if is_replaced:
+                index.touch()
+        return files_on_disk(connection)
+
+    monkeypatch.setattr(StoreConnection, "_files_on_disk", files_on_disk_later)
+    connection = StoreConnection(path, "rw", 1.0)
+    assert connection.files.index
+    assert connection.files.index in set(map(identity_of, range(1024)))
+    connection.close()
+
+
+def identity_of(descriptor: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def test_a_store_that_was_not_closed_is_closed_with_its_last_reference(path: Path):

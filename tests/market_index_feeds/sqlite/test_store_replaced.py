@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from threading import Event
 
@@ -14,7 +15,6 @@ import pytest
 
 from market_index_feeds import Store, StoreError, open_feed, open_store
 from market_index_feeds.sqlite import lock
-from market_index_feeds.sqlite.connection import StoreConnection
 from market_index_feeds.sqlite.lock import WriterLock
 from market_index_feeds.sqlite.store import SqliteStore
 from tests.market_index_feeds.made_up import book, pair, spots
@@ -33,6 +33,42 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Event:
 
     monkeypatch.setattr(lock, "sleep", sleep)
     return waits
+
+
+@contextmanager
+def called_at(statement: str, store: Store, function: Callable[[], object]) -> Iterator[None]:
+    """Call a function once, when the store has done its checks and begins to execute a statement."""
+    assert isinstance(store, SqliteStore)
+    assert store._open
+    calls: list[object] = []
+
+    def trace(executed: str) -> None:
+        if executed == statement and not calls:
+            calls.append(function())
+
+    store._open.sqlite.set_trace_callback(trace)
+    yield
+    assert calls  # the sqlite3 module ignores errors of the function
+
+
+@contextmanager
+def index_replaced_at(statement: str, store: Store, path: Path) -> Iterator[None]:
+    """Delete the index at a statement. Another process makes the next one, and has it open during the body."""
+    script = (
+        "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM books').fetchall();"
+        "print(flush=True); sys.stdin.read()"
+    )
+    with ExitStack() as stack:
+
+        def replace() -> None:
+            Path(f"{path}-shm").unlink()
+            command = [sys.executable, "-c", script, str(path)]
+            other = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            assert other.stdout
+            assert other.stdout.readline() == b"\n"
+
+        with called_at(statement, store, replace):
+            yield
 
 
 class TestReplaced:
@@ -111,53 +147,40 @@ class TestReplaced:
         with open_store(path) as again:
             assert again.publish(book(1, 50)).revision == 50
 
-    def test_a_change_during_which_the_index_is_removed_is_not_acknowledged(
-        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("is_copied", [False, True])
+    def test_a_change_during_which_the_index_is_replaced_is_not_acknowledged_and_harms_no_later_one(
+        self, store: Store, path: Path, is_copied: bool
     ):
-        """Another process makes the next index before the change is in the log, so that it lacks the change."""
-        script = (
-            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(*c.execute('SELECT count(*) FROM books'));"
-            "print(flush=True); sys.stdin.read()"
-        )
+        """The next index lacks the change. If the log was copied into the file, the change overwrites it."""
+        store.publish(*(book(number, 1) for number in range(1, 100)))
         store.publish(book(1, 1))
-        require_in_place, checks = SqliteStore._require_in_place, []
-        with ExitStack() as stack:
-
-            def require(store: SqliteStore, opened: StoreConnection, when: str) -> None:
-                require_in_place(store, opened, when)
-                checks.append(when)
-                if len(checks) == 1:  # before it is written
-                    Path(f"{path}-shm").unlink()
-                    command = [sys.executable, "-c", script, str(path)]
-                    other = stack.enter_context(
-                        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-                    )
-                    assert other.stdout
-                    assert other.stdout.readline() == b"(1,)\n"
-
-            monkeypatch.setattr(SqliteStore, "_require_in_place", require)
+        if is_copied:
+            plain(path, "PRAGMA wal_checkpoint")
+        with index_replaced_at("COMMIT", store, path):
             with pytest.raises(StoreError, match="while it was written to: the change may be lost; close the store"):
                 store.publish(book(2, 2))
             store.close()
             with open_store(path) as again:
-                assert again.publish(book(3, 3)).revision == 2
-            assert spots(open_feed(path).read()) == {1: "1", 3: "3"}
+                assert [again.publish(book(3, spot)).revision for spot in (1, 2, 3)] == [4, 5, 6]
+        assert spots(open_feed(path).read()) == dict.fromkeys(range(1, 100), "1") | {2: "2", 3: "3"}
         assert plain(path, "PRAGMA integrity_check") == [("ok",)]
 
-    def test_a_change_during_which_the_log_is_removed_is_not_acknowledged(
-        self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_an_index_that_is_replaced_while_a_store_is_closed_harms_no_later_change(self, store: Store, path: Path):
+        """The next index refers to the log, which is emptied."""
+        store.publish(*(book(number, 1) for number in range(1, 100)))
+        with index_replaced_at("PRAGMA wal_checkpoint(TRUNCATE)", store, path):
+            store.close()
+            with open_store(path) as again:
+                assert again.publish(book(2, 2)).revision == 2
+        assert spots(open_feed(path).read()) == dict.fromkeys(range(1, 100), "1") | {2: "2"}
+        assert plain(path, "PRAGMA integrity_check") == [("ok",)]
+
+    def test_a_change_during_which_the_log_is_removed_is_not_acknowledged(self, store: Store, path: Path):
         store.publish(book(1, 1))
-        require_in_place, checks = SqliteStore._require_in_place, []
-
-        def require(store: SqliteStore, opened: StoreConnection, when: str) -> None:
-            require_in_place(store, opened, when)
-            checks.append(when)
-            if len(checks) == 1:  # before it is written
-                Path(f"{path}-wal").unlink()
-
-        monkeypatch.setattr(SqliteStore, "_require_in_place", require)
-        with pytest.raises(StoreError, match="while it was written to: the change may be lost; close the store"):
+        with (
+            called_at("COMMIT", store, Path(f"{path}-wal").unlink),
+            pytest.raises(StoreError, match="while it was written to: the change may be lost; close the store"),
+        ):
             store.publish(book(2, 2))
 
     def test_a_store_is_not_created_beside_the_log_of_a_previous_one(self, store: Store, path: Path):
