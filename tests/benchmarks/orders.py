@@ -41,7 +41,9 @@ TITLE: Final = "Orders by id"
 ABOUT: Final = f"""
 {PAIRS} pairs, prices that are ratios. *{GATHERED}* gathers each touched pair from a dict of its orders. *{SORTED}* has
 totals of each side, validates nothing, and has neither books nor an index. Neither keeps an earlier version. Memory is
-the growth of the resident set. `json.loads` alone takes a quarter of the time of a first load from a file.
+the growth of the resident set. `json.loads` alone takes a quarter of the time of a first load from a file. A removed
+order is found twice: when its line is read, so that an unknown id is rejected there, and when the block is applied.
+With the decoding of the line, that is two thirds of the time of a block that removes all orders.
 """
 
 
