@@ -81,7 +81,8 @@ class StoreConnection:
                 self.sqlite.execute(_FIRST_READ).fetchone()
             self.files: Files = self._files_on_disk()
             expected = next((one.files for one in list(_OPEN) if one.files.store == before.store), before)
-            is_sure = self.files == expected and self.files.index is not None
+            # A copy that has another journal has neither; a log without its index means that the index was deleted.
+            is_sure = self.files == expected and (self.files.log is None) == (self.files.index is None)
             if is_sure:
                 stack.pop_all()
         return is_sure

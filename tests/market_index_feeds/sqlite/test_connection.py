@@ -176,11 +176,14 @@ def test_a_store_whose_folder_is_gone_closes(store: Store, path: Path, tmp_path:
     store.close()
 
 
-def test_a_copy_with_another_journal_is_published_into(store: Store, path: Path):
+def test_a_copy_with_another_journal_is_read_and_published_into(store: Store, path: Path):
+    store.publish(book(1, 1))
     store.close()
     plain(path, "PRAGMA journal_mode = DELETE")
+    assert spots(open_feed(path).read()) == {1: "1"}
+    assert not path.with_name("market.db-wal").exists()
     with open_store(path) as store:
-        assert store.publish(book(1, 1)).revision == 1
+        assert store.publish(book(1, 2)).revision == 2
 
 
 def test_a_connection_without_a_checkpoint_leaves_the_file_unchanged(store: Store, path: Path):
