@@ -163,7 +163,7 @@ class TestIndex:
         assert dict(resting.index) == {PAIR: OrderBook(PAIR, spot="2")}
         assert dict(RestingOrders({"a": ask(0)}).index) == {PAIR: OrderBook(PAIR)}
 
-    def test_a_pair_whose_orders_are_all_removed_at_once_shows_those_that_are_placed(self):
+    def test_a_pair_whose_orders_are_all_removed_in_one_change_shows_those_that_are_placed(self):
         resting = RestingOrders({"a": ask(7), "b": bid(5), "c": ask(9, pair=OTHER)}, {PAIR: "2"})
         emptied = resting.apply(removed=["a", "b"])
         assert dict(emptied.index) == {PAIR: OrderBook(PAIR, spot="2"), OTHER: resting.index[OTHER]}
