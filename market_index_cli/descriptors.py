@@ -46,41 +46,59 @@ def open_standard_streams() -> None:
             os.fstat(descriptor)
         except OSError:
             os.set_inheritable(os.open(os.devnull, direction), True)  # noqa: FBT003  # it has no keyword
-    sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
-    sys.stderr = _text(_Errors(2, "w", closefd=False), sys.stderr)
+    sys.stdout = _text(_Output(FileIO(1, "w", closefd=False)), sys.stdout)
+    sys.stderr = _text(_Stream(FileIO(2, "w", closefd=False)), sys.stderr)
 
 
-def _text(stream: FileIO, former: TextIO | None) -> TextIOWrapper:
+def _text(stream: BufferedWriter, former: TextIO | None) -> TextIOWrapper:
     encoding, errors = (None, None) if former is None else (former.encoding, former.errors)
-    return TextIOWrapper(BufferedWriter(stream), encoding, errors, line_buffering=True)
+    return TextIOWrapper(stream, encoding, errors, line_buffering=True)
 
 
-class _Output(FileIO):
+class _Stream(BufferedWriter):
+    """A standard stream. What cannot be written is lost.
+
+    The methods of the file below it are not overridden: after an interrupt between its `write` and the buffer, the
+    buffer would write the same again.
+    """
+
+    def write(self, data: Any, /) -> int:
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[super().write(left) :]
+            except OSError as error:
+                left = left[getattr(error, "characters_written", 0) :]
+                if not self._is_tried_again(error):
+                    break
+        return len(data)
+
+    def flush(self) -> None:
+        while True:
+            try:
+                return super().flush()
+            except OSError as error:
+                if not self._is_tried_again(error):
+                    return None
+
+    def _is_tried_again(self, _: OSError) -> bool:
+        return False
+
+
+class _Output(_Stream):
     _has_failed = False
 
-    def write(self, data: Any, /) -> int:
-        try:
-            written = super().write(data)
-            while written is None:
-                # Another process that shares the stream set O_NONBLOCK.
-                select.select([], [self], [])
-                written = super().write(data)
-        except BrokenPipeError:  # click ends the command without a message
-            raise
-        except OSError as error:
-            # What is buffered is written again at the end of the process.
-            if self._has_failed:
-                return len(data)
-            self._has_failed = True
-            raise OutputFailed(
-                f"standard output cannot be written: {error.strerror} (redirect it to another file, or to {os.devnull})"
-            ) from None
-        return written
-
-
-class _Errors(FileIO):
-    def write(self, data: Any, /) -> int:
-        try:
-            return super().write(data) or len(data)
-        except OSError:
-            return len(data)
+    def _is_tried_again(self, error: OSError) -> bool:
+        """Wait if another process that shares the stream set O_NONBLOCK; otherwise raise the first error."""
+        if isinstance(error, BlockingIOError):
+            select.select([], [self], [])
+            return True
+        if isinstance(error, BrokenPipeError):  # click ends the command without a message
+            raise error
+        # What is buffered is written again at the end of the process.
+        if self._has_failed:
+            return False
+        self._has_failed = True
+        raise OutputFailed(
+            f"standard output cannot be written: {error.strerror} (redirect it to another file, or to {os.devnull})"
+        ) from None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -159,7 +163,39 @@ def test_standard_output_in_non_blocking_mode_is_waited_for(monkeypatch: pytest.
         waits.append(len(os.read(reading, 2**20)))
 
     monkeypatch.setattr("select.select", make_room)
-    with _Output(writing, "w") as output:
+    with _Output(FileIO(writing, "w")) as output:
         assert output.write(b"x") == 1
     os.close(reading)
     assert len(waits) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the system how full a pipe is")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_an_interrupted_write_is_not_repeated(stream: str):
+    """The pipe has a part of the last line when the signal arrives. The end of the process writes the rest.
+
+    The length of a line is a multiple of half a page, so that the pipe becomes full.
+    """
+    script = (
+        "import sys\n"
+        "from contextlib import suppress\n"
+        "from market_index_cli.descriptors import open_standard_streams\n"
+        "open_standard_streams()\n"
+        "with suppress(KeyboardInterrupt):\n"
+        "    for number in range(1_000):\n"
+        f"        print(f'{{number:06143}}', file=sys.{stream})\n"
+    )
+    reading, writing = os.pipe()
+    capacity = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
+
+    def is_full() -> bool:
+        return int.from_bytes(fcntl.ioctl(reading, termios.FIONREAD, bytes(4)), sys.byteorder) == capacity
+
+    with subprocess.Popen([sys.executable, "-c", script], **{stream: writing}) as process:  # type: ignore[call-overload]
+        os.close(writing)
+        eventually(is_full)
+        process.send_signal(signal.SIGINT)
+        with os.fdopen(reading) as pipe:
+            lines = pipe.readlines()
+    assert lines == [f"{number:06143}\n" for number in range(capacity // 6_144 + 1)]
+    assert process.returncode == 0
