@@ -56,17 +56,21 @@ class StoreConnection:
         self._process = os.getpid()
         self._opening = _OPENING.setdefault(resolved, RLock())
         with self._opening:
-            if not any(self._opens_same_files(mode, wait) for _ in range(_ATTEMPTS)):
+            store = _identity(self._path)
+            shared = next((one.files for one in list(_OPEN) if one.files.store == store), None)
+            attempts = _ATTEMPTS if shared is None else 1
+            if not any(self._opens_same_files(mode, wait, shared) for _ in range(attempts)):
                 raise Unusable(
                     f"it, its log ({path.name}-wal) or its index (-shm) was deleted or replaced while this process "
                     "has it open: close everything that has it open"
                 )
             _OPEN.add(self)
 
-    def _opens_same_files(self, mode: Literal["ro", "rw"], wait: float) -> bool:
+    def _opens_same_files(self, mode: Literal["ro", "rw"], wait: float, shared: Files | None) -> bool:
         """Connect, and record the files. Return whether they are those that SQLite opened; if not sure, disconnect.
 
-        They may be others if a file was created, deleted or replaced meanwhile.
+        They may be others if a file was created, deleted or replaced meanwhile. `shared` are those of the other
+        connections of this process.
         """
         before = self._files_on_disk()
         self.sqlite: sqlite3.Connection = _connect(self._path, mode, wait)
@@ -75,14 +79,12 @@ class StoreConnection:
             self.sqlite.text_factory = bytes
             # Checked again: the log may contain a later schema than the file.
             require_schema(self.sqlite.execute(_FIRST_READ).fetchone()[0])
-            if mode == "rw":
-                # A copy of a store may have another journal.
-                self.sqlite.execute("PRAGMA journal_mode = WAL")
-                self.sqlite.execute(_FIRST_READ).fetchone()
+            # A copy of a store may have another journal.
+            (journal,) = self.sqlite.execute(f"PRAGMA journal_mode {'= WAL' if mode == 'rw' else ''}").fetchone()
+            self.sqlite.execute(_FIRST_READ).fetchone()
             self.files: Files = self._files_on_disk()
-            expected = next((one.files for one in list(_OPEN) if one.files.store == before.store), before)
-            # A copy that has another journal has neither; a log without its index means that the index was deleted.
-            is_sure = self.files == expected and (self.files.log is None) == (self.files.index is None)
+            has_index = self.files.index is not None or journal != b"wal"
+            is_sure = has_index and self.files == (shared or before)
             if is_sure:
                 stack.pop_all()
         return is_sure
@@ -100,7 +102,8 @@ class StoreConnection:
         """
         on_disk = self._files_on_disk()
         if evolve(on_disk, index=self.files.index) == self.files != on_disk:
-            self._index.unlink(missing_ok=True)
+            with suppress(OSError):  # it may be gone, or this user may not delete it
+                self._index.unlink()
 
     def close(self, *, checkpoint: bool = True) -> None:
         """Close the connection. Closing twice does no harm. In a forked process it does nothing.

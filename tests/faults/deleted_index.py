@@ -22,7 +22,8 @@ from tests.market_index_feeds.made_up import book, spots
 from tests.waiting import eventually
 
 PUBLISHERS = 3
-DELETIONS = 40
+DELETIONS = 400
+_CHANGES = 5
 _BASE = 100_000
 
 
@@ -51,11 +52,11 @@ class Outcome:
 
 
 def publish(path: str, first: int) -> None:
-    """Publish one pair per change, and print its number and revision. After an error, reopen the store."""
+    """Publish one pair per change, and print its number and revision. Reopen the store after a few, or an error."""
     number = first
     while True:
         with suppress(StoreError), open_store(path, synchronous="normal") as store:
-            while True:
+            for _ in range(_CHANGES):
                 print(number, store.publish(book(number, 1)).revision, flush=True)
                 number += 1
 
@@ -78,7 +79,7 @@ def run(folder: Path) -> Outcome:
                 processes.append(_publisher(path, first))
                 # A busy machine may take seconds to start it.
                 eventually(partial(_is_shown, live, first))
-            time.sleep(0.05)  # publishers write in the meantime
+            time.sleep(0.005)  # publishers write in the meantime
             index.unlink(missing_ok=True)
         for process in processes:
             process.kill()

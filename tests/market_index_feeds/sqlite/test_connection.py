@@ -176,10 +176,14 @@ def test_a_store_whose_folder_is_gone_closes(store: Store, path: Path, tmp_path:
     store.close()
 
 
-def test_a_copy_with_another_journal_is_read_and_published_into(store: Store, path: Path):
+@pytest.mark.parametrize("has_index", [False, True])
+def test_a_copy_with_another_journal_is_read_and_published_into(store: Store, path: Path, has_index: bool):
+    """The index may be that of the former file."""
     store.publish(book(1, 1))
     store.close()
     plain(path, "PRAGMA journal_mode = DELETE")
+    if has_index:
+        path.with_name("market.db-shm").touch()
     assert spots(open_feed(path).read()) == {1: "1"}
     assert not path.with_name("market.db-wal").exists()
     with open_store(path) as store:
