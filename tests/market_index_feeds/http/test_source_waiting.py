@@ -209,8 +209,15 @@ def test_an_invalid_book_that_arrives_is_rejected_and_polled_until_it_is_valid(
 ):
     with following(app, live, poll_seconds=0.01) as feed:
         eventually(lambda: is_waiting(app, 1, 2, 3))
-        app.answer = lambda content, _: Response(b"nonsense") if content == name(2) else None
-        upstream.publish(book(2, 9))  # the request that waits is answered, the next one is spoiled
+        is_spoiled = Event()
+
+        def spoil_next_wait(content: str, may_wait: bool) -> Response | None:
+            if content == name(2) and may_wait:
+                is_spoiled.set()
+            return Response(b"nonsense") if content == name(2) and is_spoiled.is_set() else None
+
+        app.answer = spoil_next_wait
+        upstream.publish(book(2, 9))  # it arrives with the request that waits, or in a round
         # A rejection is counted before the change of the same update is visible.
         eventually(lambda: (feed.current_rejections, spots(live)) == (1, {1: "1", 2: "9", 3: "3"}))
         waiting, asked = len(app.waiting), app.plain.count(name(2))
