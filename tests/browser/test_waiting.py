@@ -104,8 +104,8 @@ def test_another_pair_ends_the_wait_for_the_former_one(browser: Browser):
         for pair in (OTHER.pair, SNEK_ADA, OTHER.pair):
             visit.page.evaluate(f"location.hash = 'base={pair.base}&quote={pair.quote}'")
             eventually(lambda pair=pair: app.waits_for(pair))  # type: ignore[misc]  # a default has no type
-        visit.page.evaluate("location.hash = ''")
-        eventually(app.waits_for)
+        visit.page.evaluate("location.hash = ''")  # a wide page then selects the first pair
+        eventually(lambda: app.waits_for(SNEK_ADA))
 
 
 @pytest.mark.thorough
