@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from market_index_cli.descriptors import _Output
+from market_index_cli.descriptors import _Output, _Stream
 from market_index_feeds import open_feed, open_store
 from tests.command import COMMAND, SAMPLE, invoke
 from tests.market_index_feeds.made_up import book
@@ -151,22 +151,32 @@ def test_64_file_descriptors_are_sufficient(store: Path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_standard_output_in_non_blocking_mode_is_waited_for(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("size", [1, 100_000])  # one that is buffered, and one that is larger than the buffer
+def test_standard_output_in_non_blocking_mode_is_waited_for(monkeypatch: pytest.MonkeyPatch, size: int):
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
+    filled = 0
     with suppress(BlockingIOError):
         while True:
-            os.write(writing, bytes(4096))
-    waits: list[int] = []
+            filled += os.write(writing, bytes(4096))
+    read: list[bytes] = []
 
     def make_room(*_: object) -> None:
-        waits.append(len(os.read(reading, 2**20)))
+        read.append(os.read(reading, 2**20))
 
     monkeypatch.setattr("select.select", make_room)
     with _Output(FileIO(writing, "w")) as output:
-        assert output.write(b"x") == 1
-    os.close(reading)
-    assert len(waits) == 1
+        assert output.write(b"x" * size) == size
+    assert read
+    with os.fdopen(reading, "rb") as rest:
+        assert b"".join([*read, rest.read()]) == bytes(filled) + b"x" * size
+
+
+@needs_full_device
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_what_cannot_be_written_to_standard_error_is_lost(size: int):
+    with _Stream(FileIO(FULL, "w")) as errors:
+        assert errors.write(b"x" * size) == size
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the system how full a pipe is")
