@@ -58,8 +58,8 @@ def _text(stream: BufferedWriter, former: TextIO | None) -> TextIOWrapper:
 class _Stream(BufferedWriter):
     """A standard stream. What cannot be written is lost.
 
-    The methods of the file below it are not overridden: after an interrupt between its `write` and the buffer, the
-    buffer would write the same again.
+    `FileIO.write` is not overridden: if a signal interrupted such a method after its system call, the buffer would
+    write the same data again.
     """
 
     def write(self, data: Any, /) -> int:
@@ -69,7 +69,7 @@ class _Stream(BufferedWriter):
                 left = left[super().write(left) :]
             except OSError as error:
                 left = left[getattr(error, "characters_written", 0) :]
-                if not self._is_tried_again(error):
+                if not self._can_retry(error):
                     break
         return len(data)
 
@@ -78,17 +78,17 @@ class _Stream(BufferedWriter):
             try:
                 return super().flush()
             except OSError as error:
-                if not self._is_tried_again(error):
+                if not self._can_retry(error):
                     return None
 
-    def _is_tried_again(self, _: OSError) -> bool:
+    def _can_retry(self, _: OSError) -> bool:
         return False
 
 
 class _Output(_Stream):
     _has_failed = False
 
-    def _is_tried_again(self, error: OSError) -> bool:
+    def _can_retry(self, error: OSError) -> bool:
         """Wait if another process that shares the stream set O_NONBLOCK; otherwise raise the first error."""
         if isinstance(error, BlockingIOError):
             select.select([], [self], [])

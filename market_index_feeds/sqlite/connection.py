@@ -2,8 +2,8 @@
 
 SQLite finds the log (`-wal`) and the index of the log (`-shm`) by their names. It opens the index once per process, and
 later connections share it, even if it was deleted. A process with a deleted index does not see what others write into
-the log, and overwrites it. So the identities of the three files are recorded when a store is opened: it is opened again
-until they are the same before and after, because SQLite does not say which files it has opened. Each connection
+the log, and overwrites it. So the identities of the three files are recorded when a store is opened. SQLite does not
+report which files it has opened, so opening is repeated until they are the same before and after it. Each connection
 compares them with those of the files on disk: a publisher before and after each change, a feed that follows the store
 after each read.
 """
@@ -67,10 +67,10 @@ class StoreConnection:
             _OPEN.add(self)
 
     def _opens_same_files(self, mode: Literal["ro", "rw"], wait: float, shared: Files | None) -> bool:
-        """Connect, and record the files. Return whether they are those that SQLite opened; if not sure, disconnect.
+        """Connect, and record the files. Return whether SQLite has certainly opened these; otherwise disconnect.
 
-        They may be others if a file was created, deleted or replaced meanwhile. `shared` are those of the other
-        connections of this process.
+        It may have opened others if a file was created, deleted or replaced meanwhile. `shared` are the files of the
+        other connections of this process.
         """
         before = self._files_on_disk()
         self.sqlite: sqlite3.Connection = _connect(self._path, mode, wait)
@@ -79,7 +79,7 @@ class StoreConnection:
             self.sqlite.text_factory = bytes
             # Checked again: the log may contain a later schema than the file.
             require_schema(self.sqlite.execute(_FIRST_READ).fetchone()[0])
-            # A copy of a store may have another journal.
+            # A copy of a store may have another journal. After a conversion, the next read opens the log and the index.
             (journal,) = self.sqlite.execute(f"PRAGMA journal_mode {'= WAL' if mode == 'rw' else ''}").fetchone()
             self.sqlite.execute(_FIRST_READ).fetchone()
             self.files: Files = self._files_on_disk()
@@ -95,10 +95,10 @@ class StoreConnection:
         return self._files_on_disk() == self.files
 
     def discard_other_index(self) -> None:
-        """Delete the index if another process has made it while this one wrote, with the lock of publishers held.
+        """Delete an index that another process has created during a change. The caller holds the lock of publishers.
 
-        It may refer to parts of the log that have been overwritten since: what is then published with it would be lost.
-        The next index is made of the whole log.
+        It may refer to parts of the log that were overwritten since. Changes that are published with it would be lost.
+        The next index is created from the whole log.
         """
         on_disk = self._files_on_disk()
         if evolve(on_disk, index=self.files.index) == self.files != on_disk:
@@ -135,7 +135,7 @@ class StoreConnection:
 
 
 _ATTEMPTS: Final = 10
-"""How often a store is opened until its files stay the same: twice if the first time creates its log and index."""
+"""The maximum number of attempts to open a store. A second one is usual if the first one creates its log and index."""
 
 _FIRST_READ: Final = "PRAGMA user_version"
 """Opens the log and the index."""

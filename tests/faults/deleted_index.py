@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 PUBLISHERS = 3
 DELETIONS = 400
-_CHANGES = 5
+_CHANGES_PER_OPENING = 5
 _BASE = 100_000
 
 
@@ -56,7 +56,7 @@ def publish(path: str, first: int) -> None:
     number = first
     while True:
         with suppress(StoreError), open_store(path, synchronous="normal") as store:
-            for _ in range(_CHANGES):
+            for _ in range(_CHANGES_PER_OPENING):
                 print(number, store.publish(book(number, 1)).revision, flush=True)
                 number += 1
 

@@ -33,7 +33,7 @@ MAX_QUIET: Final = 1800
 
 HEARTBEATS: Final = """
 import select, sys
-from market_index_feeds import open_feed, open_store
+from market_index_feeds import open_store
 with open_store(sys.argv[1]) as store:
     while True:
         store.update((), as_of="alive")
