@@ -6,7 +6,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve browser test test-all test-faults test-matrix fuzz search soak nightly mutants check docs wheel release openapi bench clean
+.PHONY: help serve browser test test-all coverage test-faults test-matrix fuzz search soak nightly mutants check docs wheel release openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -55,10 +55,13 @@ test: .venv/check.installed browser ## run the tests in two minutes (PYTEST='-k 
 
 SEED ?= $(shell $(PYTHON) -c 'import secrets; print(secrets.randbits(32))')
 
-test-all: .venv/check.installed browser ## run all tests with random examples (SEED=… repeats those of another run) and branch coverage
-	$(BIN)/coverage erase
+test-all: .venv/check.installed browser ## run all tests with random examples (SEED=… repeats those of another run)
 	seed=$(SEED); echo "random seed: $$seed"; HYPOTHESIS_PROFILE=thorough \
-	  $(BIN)/coverage run -m pytest $(PYTEST_WORKERS) -m '' --hypothesis-seed=$$seed $(PYTEST)
+	  $(BIN)/python -m pytest $(PYTEST_WORKERS) -m '' --hypothesis-seed=$$seed $(PYTEST)
+
+coverage: .venv/check.installed browser ## report the lines that no quick test runs; no figure of it is a gate
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(PYTEST_WORKERS) $(PYTEST)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
