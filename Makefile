@@ -131,11 +131,8 @@ openapi: .venv/check.installed ## generate the /openapi.json of the server from 
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
-REPORT ?= docs/bench.json
-
-bench: .venv/bench.installed ## measure against named peers, and write docs/performance.md and docs/benchmarks.md (QUICK=1: fewer rounds, in eight minutes; RESUME=1: an interrupted run; COMPARE=old.json: fail if a row got worse; ONLY='http wire' and REPORT=new.json: some parts into another file)
-	$(BIN)/python -m benchmarks --output $(REPORT) $(if $(QUICK),--quick) $(if $(RESUME),--resume) \
-	  $(if $(COMPARE),--compare $(COMPARE)) $(if $(ONLY),--only $(ONLY))
+bench: .venv/bench.installed ## measure against named peers, and print a table (QUICK=1: fewer rounds; ONLY='indexes over_http.nginx': some parts or groups); wrk and nginx are used if they are installed
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 .venv/mutants.installed: pyproject.toml .venv/check.installed
 	$(BIN)/python -m pip install --quiet --group mutants

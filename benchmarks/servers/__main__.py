@@ -17,7 +17,6 @@ from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.routing import Mount
 
 from market_index import LiveIndex, wire
 from market_index_cli.server.http_server import Server
@@ -54,17 +53,12 @@ def main() -> None:
     if name.startswith("market_index"):
         live = LiveIndex(map(wire.order_book_from_json, lines))
         app: Starlette = create_app(live)
-        if name == "market_index_routed":
-            # The same app with the fast path turned off: every request goes through Starlette's routes.
-            app.router.routes.insert(0, Mount("/nowhere", routes=[]))
         if rest:
             threading.Thread(target=publish, args=(live, int(rest[0])), daemon=True).start()
     else:
-        app = importlib.import_module(f"benchmarks.servers.{name.removesuffix('_mounted')}").create_app(lines)
-    if name.endswith("_mounted"):
-        app = Starlette(routes=[Mount("/api/v1", app)])
+        app = importlib.import_module(f"benchmarks.servers.{name}").create_app(lines)
     listener = bind("127.0.0.1", int(port))
-    if name.startswith("market_index"):
+    if name == "market_index":
         Server(app).run([listener])
         return
     config = uvicorn.Config(
