@@ -96,9 +96,9 @@ SOAK_SECONDS ?= 1800
 soak: .venv/check.installed ## attack servers and their feeds for half an hour, and check all responses, memory and open files (SOAK_SECONDS=60 for a minute)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS)
 
-NIGHTLY := test-matrix fuzz search soak test-faults
+NIGHTLY := test-all test-matrix fuzz search soak test-faults
 
-nightly: ## run the tasks that take too long for each change: test-matrix, fuzz, search, soak, test-faults
+nightly: ## run the tasks that take too long for each change: test-all, test-matrix, fuzz, search, soak, test-faults
 	@failed=; for task in $(NIGHTLY); do \
 	  start=$$(date +%s); $(MAKE) $$task || failed="$$failed $$task"; \
 	  echo "nightly: $$task took $$(($$(date +%s) - start)) s"; \
