@@ -29,7 +29,6 @@ from typing import Final
 from urllib.parse import urlencode
 
 from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, PairNotFound, wire
-from market_index.freshness import UNKNOWN
 from market_index_feeds.errors import FeedError, Unavailable
 from market_index_feeds.http.client import (
     SLICE_SECONDS,
@@ -76,7 +75,7 @@ class HttpSource(Source):
         # The entity tags of the live content, by pair; None for the pair list.
         self._etags: dict[Pair | None, str] = {}
         # The freshness of all live books.
-        self._freshness = UNKNOWN
+        self._freshness = Freshness()
         # Whether the last round had no problem.
         self._was_whole = False
         # The monotonic time from which on requests may wait.

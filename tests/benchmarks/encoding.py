@@ -18,7 +18,6 @@ from pydantic import BaseModel
 from market_index import MarketIndex, OrderBook, wire
 from market_index.arithmetic import EXACT
 from market_index.compressors import FASTEST, ZLIB, Compressor
-from market_index.wire import internal
 from market_index_http.bodies import Bodies, LargeBody, constant_fields
 from market_index_http.compression import GzipEncoder
 from tests.benchmarks.books import book, books
@@ -182,14 +181,14 @@ def body(one: OrderBook) -> Any:
 def gzip_of_new_bodies(*, quick: bool) -> Iterator[Row]:
     """Bodies of which no part is cached."""
     contents = {
-        f"a book of {LEVELS} levels a side": internal.encoded_order_book(book(random.Random(6), LEVELS)),
-        "a pair list of 10,000": internal.encoded_pair_list(MarketIndex(books(10_000, 0))),
+        f"a book of {LEVELS} levels a side": wire.encoded_order_book(book(random.Random(6), LEVELS)),
+        "a pair list of 10,000": wire.encoded_pair_list(MarketIndex(books(10_000, 0))),
     }
     ours, peer = "LargeBody", "with zlib"
     for named, parts in contents.items():
         contenders = {ours: new_body(parts, FASTEST), peer: new_body(parts, ZLIB)}
         packed = {name: compress(contender.prepare()) for name, contender in contenders.items()}
-        assert all(decompress(b"".join(one.texts())) == internal.text_of(parts) for one in packed.values())
+        assert all(decompress(b"".join(one.texts())) == wire.text_of(parts) for one in packed.values())
         seconds = interleaved(contenders, quick=quick)
         work = f"gzip of {named}, no part of it cached"
         yield compared(work, "ms", seconds, ours, peer, scale=1e3, at_most=1 / 3)
@@ -197,7 +196,7 @@ def gzip_of_new_bodies(*, quick: bool) -> Iterator[Row]:
         yield compared(f"{work}: its size", "kB", sizes, ours, peer, at_most=0.9)
 
 
-def new_body(parts: tuple[internal.EncodedPart, ...], compressor: Compressor) -> Prepared:
+def new_body(parts: tuple[wire.EncodedPart, ...], compressor: Compressor) -> Prepared:
     """Return a contender that compresses a body whose encoder has no part cached."""
     fields = constant_fields(b"no-cache")
     return Prepared(lambda: LargeBody(parts, "", fields, GzipEncoder(compressor)), compress)
@@ -208,8 +207,8 @@ def gzip_after_a_change(*, quick: bool) -> Iterator[Row]:
     stream = cycle(changes(deep, 10_000))
 
     def change() -> Any:
-        parts = internal.encoded_order_book(deep.apply(bids=[next(stream)]))
-        return internal.text_of(parts), LargeBody(parts, "", constant_fields(b"no-cache"))
+        parts = wire.encoded_order_book(deep.apply(bids=[next(stream)]))
+        return wire.text_of(parts), LargeBody(parts, "", constant_fields(b"no-cache"))
 
     content, made = change()
     joined, whole = compress(made), compressed(content)

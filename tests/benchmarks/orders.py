@@ -19,8 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from market_index import LiveIndex, Order, OrderBook, Pair, RestingOrders, Side
-from market_index.wire import internal
+from market_index import LiveIndex, Order, OrderBook, Pair, RestingOrders, Side, wire
 from tests.benchmarks.books import pair
 from tests.benchmarks.figures import Row, alone, compared, divided, interleaved
 from tests.benchmarks.report import Group
@@ -440,5 +439,5 @@ def served(first: list[str], stream: list[str], last: str) -> tuple[float, float
 
 
 def until_as_of(service: Service, text: str) -> None:
-    while service.request("/trading-view/pair-list", "HEAD").headers.get(internal.AS_OF.lower()) != text:
+    while service.request("/trading-view/pair-list", "HEAD").headers.get(wire.AS_OF.lower()) != text:
         time.sleep(0.005)

@@ -37,7 +37,6 @@ SKIPPED = frozenset(
         *(path.relative_to(ROOT).as_posix() for path in (ROOT / "market_index" / "strategies").glob("*.py")),
         "market_index/stateful.py",
         "market_index/hypothesis_plugin.py",
-        "market_index/wire/internal.py",
     }
 )
 

@@ -17,8 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from market_index import Freshness, LiveIndex, MarketIndex, PairNotFound, strategies, wire
-from market_index.freshness import format_time
-from market_index.wire import internal
+from market_index.wire import format_time
 from market_index_feeds import Feed, FeedError, open_feed
 from market_index_feeds.coverage import Coverage
 from market_index_feeds.http import source
@@ -87,7 +86,7 @@ def test_a_pair_that_is_dropped_during_a_round_is_skipped(logged: pytest.LogCapt
     index = MarketIndex([book(1, 1)])
     answers = {
         LIST: Response(wire.pair_list_to_json(index.pair_list())),
-        BOOK: Response(internal.error_to_json("not found"), 404),
+        BOOK: Response(wire.error_to_json("not found"), 404),
     }
     with served(answering(answers)) as one:
         assert spots(open_feed(f"http://127.0.0.1:{one.port}").read()) == {}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from market_index import Freshness, OrderBook, Pair, wire
-from market_index.wire.internal import CommitLine
+from market_index.wire import CommitLine
 from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
 from market_index_feeds.medium import Unnamed
