@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import tracemalloc
 from collections.abc import Callable
 
@@ -11,32 +12,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import market_index
 from market_index import (
     ADA,
-    InvalidAssetId,
-    InvalidOrderBook,
-    InvalidPairList,
-    InvalidPrice,
     MarketIndexError,
     OrderNotFound,
     Pair,
     PairNotFound,
+    errors,
 )
 from market_index.errors import MAX_REPR_LENGTH, safe_repr
-from market_index_feeds import BooksRejected, FeedError, Receipt, StoreBusy, StoreError, Unacknowledged
 
 PAIR = Pair(ADA, ADA)
-ERRORS = [
-    *(kind("message") for kind in (MarketIndexError, InvalidAssetId, InvalidOrderBook, InvalidPairList, InvalidPrice)),
-    *(kind("message") for kind in (FeedError, StoreError, StoreBusy)),
-    Unacknowledged("message", (PAIR,)),
-    BooksRejected("message", (PAIR,), Receipt(3, published=2), "9 bytes"),
-]
 
 
-@pytest.mark.parametrize(
-    "error", [*ERRORS, PairNotFound(PAIR), OrderNotFound("51ab#0")], ids=lambda error: type(error).__name__
-)
+def is_error(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, MarketIndexError)
+
+
+KINDS = [kind for kind in map(vars(market_index).get, market_index.__all__) if is_error(kind)]
+MISSING = [PairNotFound(PAIR), OrderNotFound("51ab#0")]
+ERRORS = [kind("message") for kind in KINDS if kind not in map(type, MISSING)]
+
+
+def test_the_hierarchy_is_that_of_the_docstring():
+    lines = re.findall(r"^ +[│ ]*[├└]── (\w+) *(?:\(also an? (\w+)\))?(.*)$", errors.__doc__ or "", re.MULTILINE)
+    drawn = {name: also for name, also, more in lines if "market_index_feeds" not in more} | {"MarketIndexError": ""}
+    for kind in KINDS:
+        also = next((base.__name__ for base in kind.__bases__ if not issubclass(base, MarketIndexError)), "")
+        assert drawn.pop(kind.__name__) == also.replace("Exception", "")
+    assert drawn.keys() <= {"StoreBusy", "Conflict", "BookTooLarge", "UnknownOutcome"}
+
+
+@pytest.mark.parametrize("error", [*ERRORS, *MISSING], ids=lambda error: type(error).__name__)
 def test_an_error_survives_pickle_and_copy(error: MarketIndexError):
     for duplicate in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(duplicate) is type(error)
@@ -56,7 +64,7 @@ def test_an_error_without_arguments_has_no_message():
     assert not str(MarketIndexError())
 
 
-@pytest.mark.parametrize("error", [PairNotFound(PAIR), OrderNotFound("51ab#0")], ids=["pair", "order"])
+@pytest.mark.parametrize("error", MISSING, ids=["pair", "order"])
 def test_an_error_of_a_missing_key_needs_no_location(error: MarketIndexError):
     assert error.at("bids[3]") is error
 
