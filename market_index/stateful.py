@@ -28,7 +28,7 @@ try:
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
         f"market_index.stateful needs {_missing.name}, which comes with its extra: "
-        "pip install 'market-index[hypothesis]'",
+        "pip install '.[hypothesis]'",
         name=_missing.name,
     ) from None
 

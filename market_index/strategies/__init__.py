@@ -25,7 +25,7 @@ try:
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
         f"market_index.strategies needs {_missing.name}, which comes with its extra: "
-        "pip install 'market-index[hypothesis]'",
+        "pip install '.[hypothesis]'",
         name=_missing.name,
     ) from None
 
