@@ -15,12 +15,6 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
         "tests/test_requirements.py",
         "a lazy import: which modules an import of the package loads",
     ),
-    "market_index/strategies/assets.py": ("tests/market_index/test_strategies.py", "every public strategy"),
-    "market_index/strategies/drawing.py": ("tests/market_index/test_strategies.py", "used by every strategy"),
-    "market_index/strategies/indexes.py": ("tests/market_index/test_strategies.py", "every public strategy"),
-    "market_index/strategies/numbers.py": ("tests/market_index/test_strategies.py", "every public strategy"),
-    "market_index/strategies/order_books.py": ("tests/market_index/test_strategies.py", "every public strategy"),
-    "market_index/strategies/orders.py": ("tests/market_index/test_strategies.py", "every public strategy"),
     "market_index/wire/json_value.py": ("tests/market_index/wire/test_decode.py", "decodes the text of every message"),
     "market_index_cli/__main__.py": ("tests/market_index_cli/test_main.py", "runs the group of commands"),
     "market_index_cli/console.py": ("tests/market_index_cli/test_serve.py", "a progress bar on a real terminal"),
@@ -69,10 +63,6 @@ TESTED_BY: Mapping[str, tuple[str, str]] = {
 
 # Test files that are not named after one module, and their subject.
 SUBJECTS: Mapping[str, str] = {
-    "tests/market_index/test_strategies.py": "every public strategy: valid values, and the effect of each parameter",
-    "tests/market_index/test_strategies_corners.py": "the edge cases that strategies reach",
-    "tests/market_index/test_strategies_shrinking.py": "the values that failing examples shrink to",
-    "tests/market_index/test_strategies_wrong_books.py": "the mistakes in order books of users that strategies find",
     "tests/market_index/test_values.py": "equality, hash, pickle and copy of all values",
     "tests/market_index_cli/test_buckets.py": "all commands with buckets of NATS",
     "tests/market_index_cli/test_garbage.py": "all commands with records that contain no valid book",
