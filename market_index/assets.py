@@ -51,9 +51,9 @@ class AssetId:
     asset_name: bytes
 
     def __init__(self, policy_id: bytes, asset_name: bytes) -> None:
-        for part, value in (("policy_id", policy_id), ("asset_name", asset_name)):
-            if type(value) is not bytes:
-                raise InvalidAssetId(f"{part} must be bytes, got {type(value).__name__}: {safe_repr(value)}")
+        if type(policy_id) is not bytes or type(asset_name) is not bytes:
+            part, value = ("asset_name", asset_name) if type(policy_id) is bytes else ("policy_id", policy_id)
+            raise InvalidAssetId(f"{part} must be bytes, got {type(value).__name__}: {safe_repr(value)}")
         if len(policy_id) != POLICY_ID_LENGTH and (policy_id or asset_name):
             raise InvalidAssetId(
                 f"policy_id must have {POLICY_ID_LENGTH} bytes, got {len(policy_id)}: {safe_repr(policy_id)}"

@@ -292,7 +292,7 @@ class HttpSource(Source):
         if response.body is None:
             return self._pairs
         try:
-            pairs = tuple(info.pair for info in wire.pair_list_from_json(response.body))
+            pairs = tuple(info.pair for info in wire.pair_list_from_json(response.body, ignore_unknown=True))
         except MarketIndexError as error:
             raise Unavailable(f"invalid pair list: {error}") from None
         if len(pairs) > self._limits.pairs:
@@ -366,7 +366,7 @@ def open_http_source(source: str, limits: PollingLimits | None = None) -> HttpSo
 
 def _book(response: ServiceResponse, pair: Pair) -> OrderBook:
     """Return the book of a response. Raises a `MarketIndexError` if it is not a valid book of the pair."""
-    book = wire.order_book_from_json(response.body or b"")
+    book = wire.order_book_from_json(response.body or b"", ignore_unknown=True)
     if book.pair != pair:
         raise InvalidOrderBook(f"must be the book of the requested pair, got that of {book.pair}")
     return book

@@ -1,6 +1,6 @@
 """Decodes the events of a feed of orders, one JSON object per line. docs/order-events.md is the specification.
 
-A line is malformed, and the producer faulty, if a key is missing, unknown or repeated, or a value is invalid. An order
+A line is malformed, and the producer faulty, if a key is missing or unknown, or a value is invalid. An order
 whose numbers or assets are well-formed but impossible is no fault of the producer: anyone can place it on the ledger.
 It is kept, without liquidity.
 """

@@ -118,9 +118,7 @@ def test_an_amount_is_a_whole_number_or_its_digits(amount: object):
         read_event(place("a#0", amount=amount))
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"[]", b"{", b"\xff", b'{"block":"7"} {"block":"8"}', b'{"block":"7","block":"7"}']
-)
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'{"block":"7"} {"block":"8"}'])
 def test_what_is_not_one_object_is_rejected(text: bytes):
     with pytest.raises(InvalidOrderBook):
         read_event(text)
@@ -350,14 +348,6 @@ NO_PLACEMENTS = [
     b"[" * 100_000,
     place("a#0", amount="9" * 5_000).replace(b'"' + b"9" * 5_000 + b'"', b"9" * 5_000),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("line", NO_PLACEMENTS)
-def test_columns_with_any_other_line_are_left_to_be_read_one_by_one(line: bytes):
-    assert read_places([place("a#0"), place("b#0")]) is not None
-    assert read_places([place("a#0"), line, place("b#0")]) is None
-    if b"remove" not in line:
-        assert read_removals([remove("a#0"), line]) is None
 
 
 @pytest.mark.parametrize("line", [remove(""), remove("é"), event(remove=1), event(remove="a", more=1), b"{}"])
