@@ -6,14 +6,12 @@ both, and reads and writes the texts by which other programs identify an asset.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, SupportsBytes, final
+from typing import Any, Final, final
 
 from attrs import frozen
 
 from market_index import cip14, cip67
 from market_index.errors import InvalidAssetId, safe_repr
-from market_index.unchecked import unchecked_constructor
 
 POLICY_ID_LENGTH: Final = 28
 """Bytes in a policy id: a Blake2b-224 hash of the minting script."""
@@ -37,7 +35,7 @@ class AssetId:
     ADA first, then by policy id bytes, then by asset name bytes. `str` gives the canonical text, in lower case.
 
     Other programs use other spellings. Each spelling has its own constructor, and none is guessed: `parse` reads
-    `policy:name`, `from_unit` the two concatenated, `from_dotted` `policy.name`, and `from_pycardano` reads objects.
+    `policy:name`, `from_unit` the two concatenated, and `from_dotted` `policy.name`.
 
     >>> token = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
     >>> str(token)
@@ -53,11 +51,13 @@ class AssetId:
     asset_name: bytes
 
     def __init__(self, policy_id: bytes, asset_name: bytes) -> None:
-        for part, value in (("policy_id", policy_id), ("asset_name", asset_name)):
-            if type(value) is not bytes:
-                raise InvalidAssetId(f"{part} must be bytes, got {type(value).__name__}: {safe_repr(value)}")
+        if type(policy_id) is not bytes or type(asset_name) is not bytes:
+            part, value = ("asset_name", asset_name) if type(policy_id) is bytes else ("policy_id", policy_id)
+            raise InvalidAssetId(f"{part} must be bytes, got {type(value).__name__}: {safe_repr(value)}")
         if len(policy_id) != POLICY_ID_LENGTH and (policy_id or asset_name):
-            raise _wrong_policy_id_length(policy_id)
+            raise InvalidAssetId(
+                f"policy_id must have {POLICY_ID_LENGTH} bytes, got {len(policy_id)}: {safe_repr(policy_id)}"
+            )
         if len(asset_name) > MAX_ASSET_NAME_LENGTH:
             raise InvalidAssetId(
                 f"asset_name must have at most {MAX_ASSET_NAME_LENGTH} bytes, "
@@ -147,21 +147,6 @@ class AssetId:
         policy_id, _, asset_name = text.partition(".")
         return _of_digits(text, policy_id, asset_name)
 
-    @classmethod
-    def from_pycardano(cls, policy_id: SupportsBytes, asset_name: SupportsBytes) -> AssetId:
-        """Return the asset of two objects with `__bytes__`, such as pycardano's `ScriptHash` and `AssetName`.
-
-        pycardano need not be installed. It has no object for ADA, which it stores as the `coin` of a value. An asset
-        name of 28 bytes that is passed as the policy id is not detected.
-
-        Raises:
-            InvalidAssetId: A part has no `__bytes__`, or its length is not allowed by the ledger.
-        """
-        token = cls(_octets("policy_id", policy_id), _octets("asset_name", asset_name))
-        if token.is_ada:
-            raise _wrong_policy_id_length(token.policy_id)
-        return token
-
     @property
     def is_ada(self) -> bool:
         """Whether this is ADA, the ledger's own asset."""
@@ -193,10 +178,10 @@ class AssetId:
 
     @property
     def asset_name_text(self) -> str | None:
-        """The asset name as text, without its label; None if it is not UTF-8 or not printable.
+        """The asset name as text, without its label; None if it is not UTF-8, or has a character that is not shown.
 
-        It does not identify a token: the minter chooses the name, which may look like another or be blank. The result
-        depends on the Unicode version of Python, because `str.isprintable` decides what is printable.
+        It does not identify a token: the minter chooses the name, which may look like another one or be blank. The
+        result depends on the Unicode version of Python, because `str.isprintable` is a part of the rule.
 
         >>> AssetId(bytes(28), bytes.fromhex("0014df10") + b"SNEK").asset_name_text
         'SNEK'
@@ -220,12 +205,6 @@ def _require_text(text: object) -> None:
         raise InvalidAssetId(f"an asset identifier must be a str, got {type(text).__name__}: {safe_repr(text)}")
 
 
-def _octets(part: str, value: SupportsBytes) -> bytes:
-    if not isinstance(value, SupportsBytes) or isinstance(value, type):
-        raise InvalidAssetId(f"{part} must be an object with __bytes__, got {type(value).__name__}: {safe_repr(value)}")
-    return bytes(value)
-
-
 def _of_digits(text: str, policy_id: str, asset_name: str) -> AssetId:
     """Return the token of these digits, which are parts of `text`."""
     if len(policy_id) != _POLICY_ID_DIGITS:
@@ -234,10 +213,7 @@ def _of_digits(text: str, policy_id: str, asset_name: str) -> AssetId:
         raise _wrong_digits("asset name", f"at most {_MAX_ASSET_NAME_DIGITS}", asset_name, text)
     if len(asset_name) % 2:
         raise _wrong_digits("asset name", "an even number of", asset_name, text)
-    return _asset_id(_bytes(text, "policy id", policy_id), _bytes(text, "asset name", asset_name))
-
-
-_asset_id: Final[Callable[[bytes, bytes], AssetId]] = unchecked_constructor(AssetId)
+    return AssetId(_bytes(text, "policy id", policy_id), _bytes(text, "asset name", asset_name))
 
 
 def _bytes(text: str, part: str, digits: str) -> bytes:
@@ -250,10 +226,6 @@ def _bytes(text: str, part: str, digits: str) -> bytes:
     if 2 * len(value) != len(digits):
         raise InvalidAssetId(f"the {part} must be hexadecimal, got {safe_repr(text)}") from None
     return value
-
-
-def _wrong_policy_id_length(policy_id: bytes) -> InvalidAssetId:
-    return InvalidAssetId(f"policy_id must have {POLICY_ID_LENGTH} bytes, got {len(policy_id)}: {safe_repr(policy_id)}")
 
 
 def _wrong_digits(part: str, expected: str, digits: str, text: str) -> InvalidAssetId:

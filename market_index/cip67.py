@@ -5,10 +5,17 @@ The minter of a token chooses its name, so tokens of different policies can have
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _LABEL_LENGTH: Final = 4
 _CRC_8_POLYNOMIAL: Final = 0x07
+
+# Default_Ignorable_Code_Point (DerivedCoreProperties.txt of Unicode) without the code points of category C, which
+# `str.isprintable` excludes. Python does not have this property. The last two are blank symbols without it.
+_INVISIBLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef\u2800\U0001d159]"
+)
 
 
 def label(asset_name: bytes) -> int | None:
@@ -28,7 +35,7 @@ def label(asset_name: bytes) -> int | None:
 
 
 def text(asset_name: bytes) -> str | None:
-    """Return an asset name as text, without its label; None if it is not printable UTF-8.
+    """Return an asset name as text, without its label; None if it is not UTF-8, or `is_shown` is not true of it.
 
     >>> text(b"SNEK"), text(bytes.fromhex("000de140") + b"NFT"), text(b"")
     ('SNEK', 'NFT', '')
@@ -39,7 +46,18 @@ def text(asset_name: bytes) -> str | None:
         read = (asset_name if label(asset_name) is None else asset_name[_LABEL_LENGTH:]).decode()
     except UnicodeDecodeError:
         return None
-    return read if read.isprintable() else None
+    return read if is_shown(read) else None
+
+
+def is_shown(text: str) -> bool:
+    r"""Whether each character of a text is shown: printable, and not invisible.
+
+    An invisible character would make two names look the same.
+
+    >>> is_shown("SNEK"), is_shown("SN\u034fEK"), is_shown("\u2800"), is_shown("\n")
+    (True, False, False, False)
+    """
+    return text.isprintable() and _INVISIBLE.search(text) is None
 
 
 def _crc_8(octets: bytes) -> int:

@@ -14,8 +14,9 @@
         ├── FeedError           in market_index_feeds
         └── StoreError          in market_index_feeds
             ├── StoreBusy
-            ├── Unacknowledged
-            └── BooksRejected
+            ├── Conflict
+            ├── BookTooLarge
+            └── UnknownOutcome
 
 A message states the rule, then the rejected value. Messages show values with `safe_repr`, which limits their length and
 escapes line breaks.

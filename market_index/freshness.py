@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from market_index.errors import InvalidFreshness, safe_repr
 
-__all__ = ["UNKNOWN", "Freshness", "format_time", "parse_time"]
+__all__ = ["Freshness", "format_time", "parse_time"]
 
 MAX_AS_OF_CHARACTERS: Final = 200
 """The maximum length of an `as_of`."""
@@ -116,7 +116,3 @@ class Freshness:
     def without_as_of(self) -> Freshness:
         """Return the freshness with an unknown `as_of`."""
         return Freshness(None, self.published_at)
-
-
-UNKNOWN: Final = Freshness()
-"""The freshness of books of which neither is known."""

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidFreshness, InvalidOrderBook, safe_repr
-from market_index.freshness import UNKNOWN, Freshness
+from market_index.freshness import Freshness
 from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
@@ -73,7 +73,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, O
         by_key = _by_key(books)
         keys = sorted(by_key)
         super().__init__(_ORDER, Chunk(keys, [by_key[key] for key in keys]))
-        self._freshness = UNKNOWN.changed(as_of, published_at)
+        self._freshness = Freshness().changed(as_of, published_at)
 
     @property
     def freshness(self) -> Freshness:

@@ -27,8 +27,7 @@ try:
     from market_index.strategies import amounts, prices, ratios
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
-        f"market_index.stateful needs {_missing.name}, which comes with its extra: "
-        "pip install 'market-index[hypothesis]'",
+        f"market_index.stateful needs {_missing.name}, which comes with its extra: pip install '.[hypothesis]'",
         name=_missing.name,
     ) from None
 

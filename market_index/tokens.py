@@ -7,8 +7,9 @@ JSON: these are always of identifiers and smallest units.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
 from fractions import Fraction
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from unicodedata import category
 from attrs import field, frozen
 
 from market_index.assets import ADA, AssetId
+from market_index.cip67 import is_shown
 from market_index.errors import InvalidAssetId, InvalidOrderBook, InvalidPrice, InvalidTokens, safe_repr
 from market_index.pairs import Pair
 from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, to_price, to_ratio
@@ -35,6 +37,11 @@ _ADA_DECIMALS: Final = 6
 _UNBOUNDED: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact, InvalidOperation])
 # Python converts integers of up to 4,300 digits.
 _MAX_INTEGER_DIGITS: Final = 40
+# Entries of the registry have 4 levels. Python decodes several hundred.
+_MAX_DEPTH: Final = 100
+_IS_ARRAY: Final = re.compile(r"\s*\[").match
+_IS_RESPONSE: Final = re.compile(r'\s*\{\s*"subjects"').match
+_STRINGS_AND_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{\]}]')
 
 
 @final
@@ -93,24 +100,40 @@ class Tokens:
         self.__attrs_init__(in_order, tuple(rejected), MappingProxyType(found), MappingProxyType(labels), taken)
 
     @classmethod
-    def from_json(cls, *texts: bytes) -> Tokens:
+    def from_json(cls, *texts: bytes, names: Sequence[str] = ()) -> Tokens:
         """Read entries in the JSON of the registry.
 
-        A text is one entry, an array of them, one per line, or a response of the registry's API, `{"subjects": […]}`.
-        To read the folder `mappings` of the registry, pass the content of each file. An entry that is not valid, or
-        whose asset has an entry already, is left out, and `rejected` says why: anybody can add one to the registry.
+        A text is one entry, an array of them, or a response of the registry's API, `{"subjects": […]}`. To read the
+        folder `mappings` of the registry, pass the content of each file.
+
+        Anybody can add an entry to the registry. So an entry that is not valid, or is nested too deeply, or whose asset
+        has an entry already, is left out, and `rejected` says why. The same is true of a text without entries.
+
+        Args:
+            texts: The JSON in UTF-8.
+            names: How messages name the texts, such as names of files; by default `text 1` and so on.
 
         Raises:
-            InvalidTokens: A text is not JSON, or contains no entries.
+            InvalidTokens: None of the texts contains entries. The error is that of the first one.
         """
+        places = names or [f"text {number}" if len(texts) > 1 else "" for number, _ in enumerate(texts, 1)]
         found: dict[AssetId, Token] = {}
-        rejected = []
-        for number, text in enumerate(texts, 1):
-            for place, entry in _entries(text, "" if len(texts) == 1 else f"text {number}"):
+        rejected: list[str] = []
+        wrong: list[InvalidTokens] = []
+        for place, text in zip(places, texts, strict=True):
+            try:
+                entries = _entries(text)
+            except InvalidTokens as error:
+                wrong.append(error.at(place) if place else error)
+                rejected.append(str(wrong[-1]))
+                continue
+            for position, entry in entries.items():
                 try:
                     _add(found, _token(entry))
                 except (InvalidTokens, InvalidAssetId) as error:
-                    rejected.append(str(error.at(place)))
+                    rejected.append(str(error.at(f"{place} {position}".strip() or "the entry")))
+        if texts and len(wrong) == len(texts):
+            raise wrong[0]
         return cls(found.values(), rejected)
 
     def __len__(self) -> int:
@@ -242,59 +265,65 @@ def _label(asset: AssetId, name: str) -> str:
 
 
 def _shown_name(token: Token) -> str:
-    """Return the first name that has a visible character, as one line of printable characters."""
+    """Return the first name that has a visible character, as one line of characters that are shown."""
     for name in (token.ticker, token.name, token.asset.asset_name_text):
-        printable = "".join(one if one.isprintable() else " " for one in name or "")
-        shown = " ".join(printable.split())
+        shown = " ".join("".join(one if is_shown(one) else " " for one in name or "").split())
         if any(not one.isspace() and not category(one).startswith("M") for one in shown):
             return shown if len(shown) <= MAX_NAME_LENGTH else shown[: MAX_NAME_LENGTH - 1] + "…"
     return ""
 
 
-def _entries(text: bytes, place: str) -> Iterator[tuple[str, Any]]:
-    """Yield the entries of a text, each with its place. Raises `InvalidTokens`."""
+def _entries(text: bytes) -> dict[str, Any]:
+    """Return the entries of a text by their position; the position of a single one is empty. Raises `InvalidTokens`."""
     try:
-        value = _decoded(text)
-    except ValueError as not_json:
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-        if len(lines) < 2:
-            raise _not_json(not_json, place) from None
-        for number, line in lines:
-            try:
-                yield f"{place} line {number}".lstrip(), _decoded(line)
-            except ValueError as error:
-                # A first line that is no JSON is another kind of text.
-                if (number, line) == lines[0]:
-                    raise _not_json(not_json, place) from None
-                raise _not_json(error, f"{place} line {number}".lstrip()) from None
-        return
-    if isinstance(value, dict) and "subject" not in value:
-        value = value.get("subjects")
-    if isinstance(value, dict):
-        yield place or "the entry", value
-    elif isinstance(value, list):
-        for position, entry in enumerate(value):
-            yield f"{place} entry {position}".lstrip(), entry
-    else:
-        wrong = InvalidTokens('token metadata must be entries with a subject, an array of them, or {"subjects": […]}')
-        raise wrong.at(place) if place else wrong
+        value = _decoded(text.decode("utf-8-sig"))
+    except ValueError as error:
+        raise InvalidTokens(f"token metadata must be JSON, but is not: {error}") from None
+    if isinstance(value, dict) and "subject" in value:
+        return {"": value}
+    entries = value.get("subjects") if isinstance(value, dict) else value
+    if isinstance(entries, list):
+        return {f"entry {position}": entry for position, entry in enumerate(entries)}
+    shapes = 'an entry with a subject, an array of entries, or {"subjects": […]}'
+    raise InvalidTokens(f"token metadata must be {shapes}, got {safe_repr(value)}")
 
 
-def _decoded(text: bytes) -> Any:
+def _decoded(text: str) -> Any:
     """Return the value of JSON. Raises `ValueError`."""
     try:
-        return json.loads(text.decode("utf-8-sig"), parse_int=_integer, parse_float=str, parse_constant=str)
+        return _DECODER.decode(text)
+    except RecursionError:
+        pass
+    try:
+        return _DECODER.decode(_without_deep_entries(text))
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _without_deep_entries(text: str) -> str:
+    """Return JSON with the text "nested too deeply" in place of each entry that has more than `_MAX_DEPTH` levels."""
+    depth = start = end = deepest = 0
+    # The level of brackets at which the entries of an array, of a response, or a single one begin.
+    level = 1 if _IS_ARRAY(text) else 2 if _IS_RESPONSE(text) else 0
+    pieces: list[str] = []
+    for token in _STRINGS_AND_BRACKETS.finditer(text):
+        if token[0] in "[{":
+            start, deepest = (token.start(), depth) if depth == level else (start, deepest)
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token[0] in "]}":
+            depth -= 1
+            if depth == level and deepest > _MAX_DEPTH:
+                pieces += [text[end:start], '"nested too deeply"']
+                end = token.end()
+    return "".join([*pieces, text[end:]])
 
 
 def _integer(text: str) -> int | str:
     return int(text) if len(text) <= _MAX_INTEGER_DIGITS else text
 
 
-def _not_json(error: ValueError, place: str) -> InvalidTokens:
-    wrong = InvalidTokens(f"token metadata must be JSON, but is not: {error}")
-    return wrong.at(place) if place else wrong
+_DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_float=str, parse_constant=str)
 
 
 def _token(entry: Any) -> Token:

@@ -18,7 +18,7 @@ def run() -> None:
     except ModuleNotFoundError as missing:
         if missing.name != "click":
             raise
-        sys.stderr.write("market-index needs click, which comes with its extra: pip install 'market-index[cli]'\n")
+        sys.stderr.write("market-index needs click, which comes with its extra: pip install '.[cli]'\n")
         sys.exit(2)
     open_standard_streams()
     main(prog_name="market-index")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from market_index import wire
-from market_index.wire.internal import freshness_to_json
+from market_index.wire import freshness_to_json
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, feed_errors
 from market_index_cli.loading import loading
 from market_index_cli.logs import log_plainly

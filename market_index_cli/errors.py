@@ -99,5 +99,5 @@ def server_imports() -> Iterator[None]:
         if package not in _SERVER_PACKAGES:
             raise
         raise ExtraMissing(
-            f"serve needs {package}, which comes with its extra: pip install 'market-index[server]'"
+            f"serve needs {package}, which comes with its extra: pip install '.[server]'"
         ) from None

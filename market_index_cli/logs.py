@@ -19,7 +19,7 @@ from typing import Final, TextIO, TypeAlias
 
 import click
 
-from market_index.freshness import format_time
+from market_index.wire import format_time
 
 LOG: Final = logging.getLogger("market_index_cli")
 """The log of the command."""

@@ -29,7 +29,8 @@ class TokenFile(click.ParamType[Tokens]):
             files = sorted(path.glob("*.json")) if path.is_dir() else [path]
             if not files:
                 self.fail(f"{path} must contain files of entries (*.json), got none", param, ctx)
-            tokens = Tokens.from_json(*[file.read_bytes() for file in files])
+            names = [file.name for file in files] if path.is_dir() else [""]
+            tokens = Tokens.from_json(*[file.read_bytes() for file in files], names=names)
         except OSError as error:
             self.fail(f"{path} cannot be read: {error.strerror or error}", param, ctx)
         except InvalidTokens as error:

@@ -41,7 +41,6 @@ from attrs import frozen
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair
 from market_index.errors import safe_repr
-from market_index.freshness import UNKNOWN
 from market_index_feeds.backoff import next_backoff
 from market_index_feeds.coverage import Coverage
 from market_index_feeds.errors import FeedError, Unavailable, reason_of
@@ -426,7 +425,7 @@ class Feed(Closeable):
             self._shown = index
         else:
             self._shown = None
-            live.update(books, retracted, UNKNOWN)
+            live.update(books, retracted, Freshness())
 
     def _lacking(self) -> str | None:
         """Return why the content is not that of the source, although all of it was read; None if it is."""
@@ -462,7 +461,7 @@ class Feed(Closeable):
             # No update follows that finds other writers, whose books have a freshness of their own.
             if self._shown is not None and live.current is not self._shown and not self._stop.is_set():
                 self._shown = None
-                live.update((), (), UNKNOWN)
+                live.update((), (), Freshness())
 
     def _report(self, problem: str | None) -> None:
         """Record the problem of the source, None if it is healthy; log it if it differs from the last one."""

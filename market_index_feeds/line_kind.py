@@ -12,7 +12,7 @@ from typing import Final
 from attrs import frozen
 
 from market_index import InvalidOrderBook
-from market_index.wire.internal import object_from_json
+from market_index.wire import object_from_json
 from market_index_feeds.errors import Unavailable
 
 

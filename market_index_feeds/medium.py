@@ -15,7 +15,6 @@ from typing import ClassVar, TypeAlias
 from attrs import frozen
 
 from market_index import Freshness, OrderBook, Pair
-from market_index.freshness import UNKNOWN
 
 Progress: TypeAlias = Callable[[int, int], None]
 """A callback while a source is loaded. Its arguments are the bytes read and the bytes in total; 0 and 0 if not known.
@@ -152,7 +151,7 @@ class Source(ABC):
 
         Raises `Unavailable` or `OSError` if the source cannot be read.
         """
-        return UNKNOWN
+        return Freshness()
 
     def interrupt(self) -> None:  # noqa: B027  # most sources wait for `stop` alone
         """End a wait of `updates` that does not check `stop`. It is called after `stop` is set."""

@@ -24,7 +24,6 @@ from time import monotonic
 from typing import Final
 
 from market_index import Freshness
-from market_index.freshness import UNKNOWN
 from market_index_feeds.medium import Update
 
 MAX_TIMES: Final = 64
@@ -41,7 +40,7 @@ class Publications:
 
     def __init__(self, clock: Callable[[], float] = monotonic, wall_clock: Callable[[], datetime] = utc_now) -> None:
         self._clock, self._wall_clock = clock, wall_clock
-        self.freshness: Freshness = UNKNOWN
+        self.freshness: Freshness = Freshness()
         self.is_blank: bool = True
         """Whether the source is empty, as if nothing was ever published."""
         self._revision: int | None = None
@@ -66,10 +65,10 @@ class Publications:
         """
         freshness = update.freshness
         if freshness is None:
-            freshness = UNKNOWN if update.replaces_all else self.freshness
+            freshness = Freshness() if update.replaces_all else self.freshness
         if update.replaces_all:
             self.is_blank = update.is_blank
-        elif is_change or freshness != UNKNOWN:
+        elif is_change or freshness != Freshness():
             # Also without a publication: a relay may store again what was seen before.
             self.is_blank = False
         is_first = self._last_at == -inf and not self.is_blank

@@ -171,5 +171,5 @@ def _requiring_nats(name: str, error: type[MarketIndexError]) -> Iterator[None]:
         if missing.name is None or missing.name.partition(".")[0] != "nats":
             raise
         raise error(
-            f"{shown_name(name)} cannot be opened: the extra nats must be installed (pip install 'market-index[nats]')"
+            f"{shown_name(name)} cannot be opened: the extra nats must be installed (pip install '.[nats]')"
         ) from None

@@ -8,7 +8,7 @@ try:
     from market_index_http.routes import ExactRoute, file_route
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
-        f"market_index_http needs {_missing.name}, which comes with its extra: pip install 'market-index[http]'",
+        f"market_index_http needs {_missing.name}, which comes with its extra: pip install '.[http]'",
         name=_missing.name,
     ) from None
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Scope
 
 from market_index import LiveIndex
-from market_index.wire.internal import error_to_json
+from market_index.wire import error_to_json
 from market_index_http.bodies import Bodies
 from market_index_http.counters import Counters, counted
 from market_index_http.endpoints import Endpoints

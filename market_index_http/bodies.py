@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from market_index import MarketIndex, OrderBook, Pair
 from market_index.errors import safe_repr
-from market_index.wire.internal import (
+from market_index.wire import (
     EncodedPart,
     digest_of,
     encoded_order_book,

@@ -8,7 +8,7 @@ from typing import Final, final
 from weakref import WeakKeyDictionary
 
 from market_index.compressors import FASTEST, Compressor
-from market_index.wire.internal import EncodedPart, text_of
+from market_index.wire import EncodedPart, text_of
 from market_index_http.slices import Group, SliceCache, Slices
 
 MIN_GZIP_BYTES: Final = 512

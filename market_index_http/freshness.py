@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from market_index import Freshness
-from market_index.freshness import format_time
-from market_index.wire.internal import AS_OF, PUBLISHED_AT
+from market_index.wire import AS_OF, PUBLISHED_AT, format_time
 from market_index_http.bodies import Fields
 
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index import LiveIndex
 from market_index.errors import safe_repr
-from market_index.wire.internal import EncodedPart
+from market_index.wire import EncodedPart
 from market_index_http.bodies import JSON_FIELDS, LargeBody, constant_fields
 
 

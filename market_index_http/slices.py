@@ -20,7 +20,7 @@ from itertools import accumulate
 from typing import Final, TypeAlias, final
 from weakref import WeakValueDictionary
 
-from market_index.wire.internal import EncodedPart, text_of
+from market_index.wire import EncodedPart, text_of
 
 MIN_SLICE_BYTES: Final = 256 * 1024
 MAX_SLICE_BYTES: Final = 512 * 1024

@@ -1,4 +1,4 @@
-"""Each decision of docs/decisions.md is proved by a test with the marker `decision`."""
+"""Each decision of docs/decisions.md that is built is proved by a test with the marker `decision`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_each_decision_is_proved_by_a_marked_test():
-    decisions = set(map(int, re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "decisions.md").read_text(), re.MULTILINE)))
+    page = (ROOT / "docs" / "decisions.md").read_text()
+    (not_built,) = re.findall(r"^Not built yet: ([^.]*)\.", page, re.MULTILINE)
+    decisions = set(re.findall(r"^\| (\d+) \|", page, re.MULTILINE)) - set(re.findall(r"\d+", not_built))
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     marks = re.findall(r"^ *@pytest\.mark\.decision\(([\d, ]+)\)$", tests, re.MULTILINE)
-    assert {int(number) for mark in marks for number in mark.split(",")} == decisions
+    assert {number for mark in marks for number in mark.split(", ")} == decisions

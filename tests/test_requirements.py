@@ -53,7 +53,7 @@ def test_domain_and_feeds_require_only_attrs_and_cattrs(module: str):
 def test_a_module_names_the_extra_that_it_requires(module: str, missing: str, extra: str):
     done = import_alone(module, "attr", "attrs", "cattr", "cattrs", "typing_extensions")
     assert done.returncode == 1
-    message = f"{module} needs {missing}, which comes with its extra: pip install 'market-index[{extra}]'"
+    message = f"{module} needs {missing}, which comes with its extra: pip install '.[{extra}]'"
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"
 
 

@@ -1,52 +1,37 @@
 """Strict decoding of order books, pair lists, and the other lines of files from JSON.
 
 Theory of operation
-    `json_value` decodes the text once. The prices and the amounts of a book are then validated as whole columns, at C
-    speed. If a check fails, a cattrs converter walks the decoded value to find the place of the fault. The converter
-    also structures pair lists, commit lines and retract lines.
+    `json_value` decodes the text. The prices and the amounts of a book are then validated as whole columns, at C speed.
+    If a check fails, a cattrs converter walks the decoded value to find the place of the fault. The converter also
+    structures pair lists, commit lines and retract lines.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
-from functools import partial
-from operator import add, itemgetter, methodcaller
-from types import NoneType
-from typing import Any, Final, Literal, TypeVar
+from functools import cache, partial
+from operator import itemgetter
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin
 
-from attrs import frozen
+from attrs import frozen, has
 from cattrs import AttributeValidationNote, ClassValidationError, Converter, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
 from market_index.assets import AssetId
-from market_index.errors import (
-    InvalidFreshness,
-    InvalidOrderBook,
-    InvalidPairList,
-    MarketIndexError,
-    safe_repr,
-)
+from market_index.errors import InvalidFreshness, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
 from market_index.freshness import Freshness, parse_time
 from market_index.levels import ASK, BID, MAX_LIQUIDITY, Levels, levels_of_columns
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import parse_price, parse_prices
-from market_index.wire.json_value import (
-    JSON_TYPES,
-    Fault,
-    Number,
-    has_no_repeated_key,
-    parse,
-    parse_array,
-    parse_with_repeated_keys,
-    require_type,
-    utf8_text,
-)
+from market_index.wire.json_value import JSON_TYPES, Fault, Number, parse, require_type
 
 T = TypeVar("T")
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
 
 MAX_ORDER_BOOK_BYTES: Final = 16 * 1024 * 1024
 """The maximum size of the JSON of one order book in stores, and for feeds: more than 180,000 levels.
@@ -55,7 +40,7 @@ MAX_ORDER_BOOK_BYTES: Final = 16 * 1024 * 1024
 """
 
 
-def order_book_from_json(text: bytes | bytearray | memoryview) -> OrderBook:
+def order_book_from_json(text: Bytes, *, ignore_unknown: bool = False) -> OrderBook:
     """Decode an order book from the JSON of the order-book endpoint; `spot`, `bids` and `asks` may be absent.
 
     Levels must be in the order of the contract, one per price.
@@ -64,40 +49,39 @@ def order_book_from_json(text: bytes | bytearray | memoryview) -> OrderBook:
     Traceback (most recent call last):
     market_index.errors.InvalidOrderBook: bids[0].accumulated_liquidity: missing
 
+    Args:
+        text: The JSON in UTF-8.
+        ignore_unknown: Ignore keys that the contract does not have, as in a response of a service: services add keys.
+            Otherwise they are an error, as in a record of a file or a store (decision 24).
+
     Raises:
         InvalidAssetId: An identifier is invalid.
         InvalidPrice: A price is invalid.
         InvalidOrderBook: The text is not JSON of this shape, or the book is invalid. All three name the place.
     """
     try:
-        characters = utf8_text(text)
-        value = parse(characters)
-        book = _order_book(value)
-        # Each level has three strings: two keys and a price.
-        if not has_no_repeated_key(characters, value, 3 * (len(book.bids) + len(book.asks))):
-            _CONVERTER.structure(parse_with_repeated_keys(characters), _OrderBookMessage)
+        return _order_book(parse(text), ignore_unknown=ignore_unknown)
     except Fault as fault:
         raise fault.error(InvalidOrderBook) from None
-    return book
 
 
-def pair_list_from_json(text: bytes | bytearray | memoryview) -> tuple[PairInfo, ...]:
+def pair_list_from_json(text: Bytes, *, ignore_unknown: bool = False) -> tuple[PairInfo, ...]:
     """Decode a pair list from the JSON of the pair-list endpoint; the pairs may have any order, but must not repeat.
 
     >>> text = b'{"pairs": [{"base": "ADA", "quote": "%s:", "last_spot": "0.5"}]}' % (b"00" * 28)
     >>> pair_list_from_json(text)[0].last_spot
     Decimal('0.5')
 
+    Args:
+        text: The JSON in UTF-8.
+        ignore_unknown: As in `order_book_from_json`.
+
     Raises:
         InvalidAssetId: An identifier is invalid.
         InvalidPrice: A price is invalid.
         InvalidPairList: The text is not JSON of this shape, or a pair repeats. All three name the place.
     """
-    try:
-        value = parse_with_repeated_keys(utf8_text(text))
-        pairs = _CONVERTER.structure(value, _PairListMessage).pairs
-    except Fault as fault:
-        raise fault.error(InvalidPairList) from None
+    pairs = _read(text, _PairListMessage, InvalidPairList, ignore_unknown=ignore_unknown).pairs
     seen: set[Pair] = set()
     for position, info in enumerate(pairs):
         if info.pair in seen:
@@ -106,7 +90,21 @@ def pair_list_from_json(text: bytes | bytearray | memoryview) -> tuple[PairInfo,
     return pairs
 
 
-def freshness_from_json(text: bytes | bytearray | memoryview) -> Freshness:
+def pair_named_in(text: Bytes) -> Pair | None:
+    """Return the pair of an order book in JSON, even if the book is invalid; None if the text has no valid pair.
+
+    >>> str(pair_named_in(b'{"base": "%s:", "quote": "ADA", "bids": "none"}' % (b"00" * 28)))
+    '00000000000000000000000000000000000000000000000000000000:/ADA'
+    """
+    try:
+        value = parse(text)
+        require_type(value, dict)
+        return Pair(_asset(value.get("base"), AssetId), _asset(value.get("quote"), AssetId))
+    except Fault:
+        return None
+
+
+def freshness_from_json(text: Bytes) -> Freshness:
     """Decode a freshness; `published_at` may be absent.
 
     >>> freshness_from_json(b'{"as_of": "slot 145000000"}').as_of
@@ -115,7 +113,7 @@ def freshness_from_json(text: bytes | bytearray | memoryview) -> Freshness:
     Raises:
         InvalidFreshness: The text is not JSON of this shape, or a value is invalid.
     """
-    message = _freshness_message(text, _FreshnessMessage)
+    message = _read(text, _FreshnessMessage, InvalidFreshness)
     return Freshness(message.as_of, message.published_at)
 
 
@@ -130,7 +128,7 @@ class CommitLine:
     recorded_at: datetime | None = None
 
 
-def commit_from_json(text: bytes | bytearray | memoryview) -> CommitLine:
+def commit_from_json(text: Bytes) -> CommitLine:
     """Decode a commit line: a freshness and `recorded_at`; that and `published_at` may be absent.
 
     >>> commit_from_json(b'{"as_of": "slot 145000000", "recorded_at": "2026-11-22T04:17:03Z"}').recorded_at
@@ -139,7 +137,7 @@ def commit_from_json(text: bytes | bytearray | memoryview) -> CommitLine:
     Raises:
         InvalidFreshness: The text is not JSON of this shape, or a value is invalid.
     """
-    message = _freshness_message(text, _CommitMessage)
+    message = _read(text, _CommitMessage, InvalidFreshness)
     return CommitLine(Freshness(message.as_of, message.published_at), message.recorded_at)
 
 
@@ -149,11 +147,11 @@ def is_commit(text: bytes) -> bool:
     >>> is_commit(b'{"as_of": 7}'), is_commit(b'{"base": "ADA", "as_of": 7}'), is_commit(b'{"as_of"')
     (True, False, False)
     """
-    value = _object_with("as_of", text)
-    return value is not None and value.keys().isdisjoint(("base", "quote"))
+    keys = _keys_with("as_of", text)
+    return bool(keys) and keys.isdisjoint({"base", "quote"})
 
 
-def retraction_from_json(text: bytes | bytearray | memoryview) -> Pair:
+def retraction_from_json(text: Bytes) -> Pair:
     """Decode a retract line, and return its pair.
 
     >>> str(retraction_from_json(b'{"retract": true, "base": "ADA", "quote": "%s:"}' % (b"00" * 28)))
@@ -163,10 +161,7 @@ def retraction_from_json(text: bytes | bytearray | memoryview) -> Pair:
         InvalidAssetId: An identifier is invalid.
         InvalidOrderBook: The text is not JSON of this shape. Both name the place.
     """
-    try:
-        message = _CONVERTER.structure(parse_with_repeated_keys(utf8_text(text)), _RetractionMessage)
-    except Fault as fault:
-        raise fault.error(InvalidOrderBook) from None
+    message = _read(text, _RetractionMessage, InvalidOrderBook)
     return Pair(message.base, message.quote)
 
 
@@ -176,126 +171,79 @@ def is_retraction(text: bytes) -> bool:
     >>> is_retraction(b'{"retract": 7}'), is_retraction(b'{"base": "ADA"}'), is_retraction(b'{"retract"')
     (True, False, False)
     """
-    return _object_with("retract", text) is not None
+    return bool(_keys_with("retract", text))
 
 
-def object_from_json(text: bytes | bytearray | memoryview) -> dict[str, object]:
-    """Decode a JSON object without repeated keys, such as an event of a feed of orders.
+def object_from_json(text: Bytes) -> dict[str, object]:
+    """Decode a JSON object, such as an event of a feed of orders.
 
     A number that is not an integer, or has too many digits to convert, becomes a `Number`.
 
     >>> object_from_json(b'{"block": "slot 145000000"}')
     {'block': 'slot 145000000'}
-    >>> object_from_json(b'{"block": "1", "block": "2"}')
-    Traceback (most recent call last):
-    market_index.errors.InvalidOrderBook: the key 'block' must not repeat
 
     Raises:
-        InvalidOrderBook: The text is not such an object.
+        InvalidOrderBook: The text is not a JSON object.
     """
     try:
-        characters = utf8_text(text)
-        value = parse(characters)
+        value: dict[str, object] = parse(text)
         require_type(value, dict)
-        if not has_no_repeated_key(characters, value, 0):
-            value = parse_with_repeated_keys(characters)
-            require_type(value, dict)
     except Fault as fault:
         raise fault.error(InvalidOrderBook) from None
-    decoded: dict[str, object] = value
-    return decoded
+    return value
 
 
-def columns_from_json(texts: Sequence[bytes], keys: Sequence[str]) -> list[list[object]] | None:
-    """Decode JSON objects that have exactly these keys, and return the values of each key as one column.
-
-    None if any text is not such an object, may have a repeated key, or has an array or an object as a value: then
-    `object_from_json` decides about each text.
-
-    >>> columns_from_json([b'{"remove": "51ab#0"}', b'{"remove": "51ab#1"}'], ["remove"])
-    [['51ab#0', '51ab#1']]
-    >>> columns_from_json([b'{"remove": "51ab#0"}', b'{"block": "7"}'], ["remove"]) is None
-    True
-    """
+def _read(text: Bytes, message: type[T], kind: type[MarketIndexError], *, ignore_unknown: bool = False) -> T:
+    """Return the message in a text. Raises an error of class `kind`, or of an invalid identifier or price."""
     try:
-        values = parse_array(texts)
-        columns: list[list[object]] = [list(map(itemgetter(key), values)) for key in keys]
-        quotes = [2 * len(keys)] * len(values)
-        for column in columns:
-            quotes = list(map(add, quotes, map(_QUOTES_OF.__getitem__, map(type, column))))
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return None
-    # A text may end within an object that the next text continues. Proof that none does: if each object accounts for
-    # all quotes of its own text, as in `has_no_repeated_key`, then it has no other key, and no key or string in another
-    # text. The comma between two texts is not within an object, because a key would follow; nor within an array,
-    # because no value is one. So it separates two objects.
-    return columns if quotes == list(map(_quotes, texts)) else None
-
-
-def pair_named_in(text: bytes | bytearray | memoryview) -> Pair | None:
-    """Return the pair of an order book in JSON, even if the book is invalid; None if the text has no valid pair.
-
-    >>> str(pair_named_in(b'{"base": "ADA", "quote": "%s:", "bids": "none"}' % (b"00" * 28)))
-    'ADA/00000000000000000000000000000000000000000000000000000000:'
-    """
-    try:
-        value = parse_with_repeated_keys(utf8_text(text))
-        require_type(value, dict)
-        return Pair(_asset(value.get("base"), AssetId), _asset(value.get("quote"), AssetId))
-    except Fault:
-        return None
-
-
-def _freshness_message(text: bytes | bytearray | memoryview, message: type[T]) -> T:
-    try:
-        return _CONVERTER.structure(parse_with_repeated_keys(utf8_text(text)), message)
+        return _converter(ignore_unknown=ignore_unknown).structure(parse(text), message)
     except Fault as fault:
-        raise fault.error(InvalidFreshness) from None
+        raise fault.error(kind) from None
 
 
-def _object_with(key: str, text: bytes) -> dict[str, Any] | None:
-    """Return the decoded object if it has the key; None for any other text."""
+def _keys_with(key: str, text: bytes) -> frozenset[str]:
+    """Return the keys of the object in a text if it has this key; none for any other text."""
     # Most lines are order books, which are not decoded for this.
-    if f'"{key}"'.encode() not in text:
-        return None
-    try:
-        value = parse_with_repeated_keys(utf8_text(text))
-    except Fault:
-        return None
-    return value if isinstance(value, dict) and key in value else None
+    if f'"{key}"'.encode() in text:
+        try:
+            value = parse(text)
+        except Fault:
+            return frozenset()
+        if isinstance(value, dict) and key in value:
+            return frozenset(value)
+    return frozenset()
 
 
 # Value to order book
 
 
-_quotes: Final = methodcaller("count", b'"')
-_QUOTES_OF: Final[dict[type, int]] = {str: 2, int: 0, Number: 0, bool: 0, NoneType: 0}
-"""How many quotes a value accounts for, by its type. Arrays and objects are none of these values."""
 _KEYS: Final = {"base", "quote", "spot", "bids", "asks"}
 _PRICE: Final = itemgetter("price")
 _AMOUNT: Final = itemgetter("accumulated_liquidity")
 
 
-def _order_book(value: Any) -> OrderBook:
+def _order_book(value: Any, *, ignore_unknown: bool) -> OrderBook:
     """Return the order book of a decoded value. Raises `Fault` or an error of the library, which name the place."""
     try:
         pair = Pair(AssetId.parse(value["base"]), AssetId.parse(value["quote"]))
-        _require_known_keys(value)
-        bids, asks = _sides(value.get("bids", []), value.get("asks", []))
-        return OrderBook(pair, bids, asks, value.get("spot"))
+        if not ignore_unknown:
+            _require_known_keys(value)
+        return OrderBook(pair, *_sides(value.get("bids", []), value.get("asks", [])), value.get("spot"))
     except (MarketIndexError, AttributeError, KeyError, OverflowError, TypeError):
-        _CONVERTER.structure(value, _OrderBookMessage)
+        _converter(ignore_unknown=ignore_unknown).structure(value, _OrderBookMessage)
         # Each part is valid by itself: the error is about the order of levels, or about two equal assets.
         raise
 
 
 def _require_known_keys(value: dict[str, Any]) -> None:
-    if not value.keys() <= _KEYS:
+    levels = value.get("bids", []) + value.get("asks", [])
+    # A level has at least its two keys: `_sides` requires them.
+    if not value.keys() <= _KEYS or not set(map(len, levels)) <= {2}:
         raise KeyError
 
 
-def _sides(bids: list[Any], asks: list[Any]) -> tuple[Levels, Levels]:
-    """Return the levels of both sides, validated as columns. `has_no_repeated_key` finds unknown keys."""
+def _sides(bids: Any, asks: Any) -> tuple[Levels, Levels]:
+    """Return the levels of both sides, validated as columns."""
     if type(bids) is not list or type(asks) is not list:
         raise TypeError
     levels = bids + asks
@@ -311,7 +259,7 @@ def _sides(bids: list[Any], asks: list[Any]) -> tuple[Levels, Levels]:
     )
 
 
-# The place of a fault, and the pair list
+# The place of a fault, and other messages
 
 
 @frozen
@@ -364,6 +312,35 @@ class _RetractionMessage:
     quote: AssetId
 
 
+@cache
+def _converter(*, ignore_unknown: bool) -> Converter:
+    """Return the converter of messages. It raises `Fault`, and stops at the first one."""
+    converter = Converter()
+    converter.register_structure_hook(AssetId, _asset)
+    converter.register_structure_hook(Decimal, partial(_structured_text, parse_price))
+    converter.register_structure_hook(int, _amount)
+    converter.register_structure_hook(str, partial(_structured_text, str))
+    converter.register_structure_hook(datetime, partial(_structured_text, parse_time))
+    converter.register_structure_hook_func(lambda shape: shape == Literal[True], _true)
+
+    def object_hook(shape: type) -> Callable[[Any, Any], Any]:
+        structure: Callable[[Any, Any], Any] = make_dict_structure_fn(
+            shape, converter, _cattrs_forbid_extra_keys=not ignore_unknown
+        )
+        return partial(_structured_object, structure)
+
+    def array_hook(shape: Any) -> Callable[[Any, Any], Any]:
+        return partial(_structured_array, converter.get_structure_hook(get_args(shape)[0]))
+
+    converter.register_structure_hook_factory(has, object_hook)
+    converter.register_structure_hook_factory(_is_array, array_hook)
+    return converter
+
+
+def _is_array(shape: Any) -> bool:
+    return get_origin(shape) is tuple
+
+
 def _structured_text(parse: Callable[[str], T], value: Any, _: object) -> T:
     """Structure a value that is a string on the wire."""
     require_type(value, str)
@@ -371,6 +348,9 @@ def _structured_text(parse: Callable[[str], T], value: Any, _: object) -> T:
         return parse(value)
     except MarketIndexError as error:
         raise Fault(error) from None
+
+
+_asset: Final = partial(_structured_text, AssetId.parse)
 
 
 def _amount(value: Any, _: object) -> int:
@@ -383,18 +363,17 @@ def _amount(value: Any, _: object) -> int:
 
 def _true(value: Any, _: object) -> bool:
     if value is not True:
-        given = safe_repr(value) if isinstance(value, bool) else f"{JSON_TYPES[type(value)]}: {safe_repr(value)}"
-        raise Fault(f"must be true, got {given}")
+        raise Fault(f"must be true, got {JSON_TYPES[type(value)]}: {safe_repr(value)}")
     return True
 
 
-def _structured_array(structure: Callable[[Any, Any], T], value: Any, of_type: object) -> tuple[T, ...]:
+def _structured_array(structure: Callable[[Any, Any], T], value: Any, _: object) -> tuple[T, ...]:
     """Structure an array, each item with a function."""
     require_type(value, list)
     items: list[T] = []
     for item in value:
         try:
-            items.append(structure(item, of_type))
+            items.append(structure(item, None))
         except Fault as fault:
             raise fault.under(f"[{len(items)}]") from None
     return tuple(items)
@@ -406,44 +385,11 @@ def _structured_object(structure: Callable[[Any, Any], T], value: Any, of_type: 
     try:
         return structure(value, of_type)
     except ClassValidationError as group:
-        raise _first_fault(group) from None
-
-
-def _first_fault(group: ClassValidationError) -> Fault:
-    """Return the fault of the first invalid attribute, with the name of the attribute as its place."""
-    first = group.exceptions[0]
+        first = group.exceptions[0]
     if isinstance(first, ForbiddenExtraKeysError):
-        return Fault(f"unknown key {safe_repr(min(first.extra_fields))}")
+        raise Fault(f"unknown key {safe_repr(min(first.extra_fields))}")
     if isinstance(first, MarketIndexError):
         # From the constructor: each attribute is valid, but their combination is not.
-        return Fault(first)
+        raise Fault(first)
     name = next(note.name for note in first.__notes__ if isinstance(note, AttributeValidationNote))
-    if isinstance(first, Fault):
-        return first.under(name)
-    return Fault("missing", name)
-
-
-_asset: Final = partial(_structured_text, AssetId.parse)
-_CONVERTER: Final = Converter()
-_CONVERTER.register_structure_hook(AssetId, _asset)
-_CONVERTER.register_structure_hook(Decimal, partial(_structured_text, parse_price))
-_CONVERTER.register_structure_hook(int, _amount)
-_CONVERTER.register_structure_hook(str, partial(_structured_text, str))
-_CONVERTER.register_structure_hook(datetime, partial(_structured_text, parse_time))
-_CONVERTER.register_structure_hook_func(lambda shape: shape == Literal[True], _true)
-
-# The hooks of attributes must be registered before the hook of their class is generated.
-_generated: Final = partial(make_dict_structure_fn, converter=_CONVERTER, _cattrs_forbid_extra_keys=True)
-_level: Final = partial(_structured_object, _generated(_LevelMessage))
-_pair_info: Final = partial(_structured_object, _generated(PairInfo))
-_CONVERTER.register_structure_hook_func(
-    lambda shape: shape == tuple[_LevelMessage, ...], partial(_structured_array, _level)
-)
-_CONVERTER.register_structure_hook_func(
-    lambda shape: shape == tuple[PairInfo, ...], partial(_structured_array, _pair_info)
-)
-_CONVERTER.register_structure_hook(_OrderBookMessage, partial(_structured_object, _generated(_OrderBookMessage)))
-_CONVERTER.register_structure_hook(_PairListMessage, partial(_structured_object, _generated(_PairListMessage)))
-_CONVERTER.register_structure_hook(_FreshnessMessage, partial(_structured_object, _generated(_FreshnessMessage)))
-_CONVERTER.register_structure_hook(_CommitMessage, partial(_structured_object, _generated(_CommitMessage)))
-_CONVERTER.register_structure_hook(_RetractionMessage, partial(_structured_object, _generated(_RetractionMessage)))
+    raise first.under(name) if isinstance(first, Fault) else Fault("missing", name)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from market_index.errors import safe_repr
-from market_index.wire.internal import error_to_json
+from market_index.wire import error_to_json
 from market_index_cli.server.connection import Count
 
 _PORT: Final = re.compile(r":[0-9]*\Z")

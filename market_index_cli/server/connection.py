@@ -42,7 +42,7 @@ from attrs import field, frozen
 from starlette.types import Message, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from market_index.wire.internal import error_to_json
+from market_index.wire import error_to_json
 from market_index_cli.descriptors import RESERVED_DESCRIPTORS, open_files_allowed
 
 CachedResponse: TypeAlias = Callable[[Scope], tuple[Message, Message] | None]

@@ -9,7 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from market_index.wire.internal import AS_OF, PUBLISHED_AT, error_to_json
+from market_index.wire import AS_OF, PUBLISHED_AT, error_to_json
 from market_index_cli.server.connection import Count
 
 

@@ -7,13 +7,12 @@ from contextlib import suppress
 from email.message import Message
 
 from market_index import Freshness, InvalidFreshness
-from market_index.freshness import UNKNOWN, parse_time
-from market_index.wire.internal import AS_OF, PUBLISHED_AT
+from market_index.wire import AS_OF, PUBLISHED_AT, parse_time
 
 
 def freshness_in(headers: Message) -> Freshness:
     """Return the freshness of a response. A value that is missing, repeated or invalid is not known."""
-    found = UNKNOWN
+    found = Freshness()
     with suppress(InvalidFreshness):
         found = found.changed(as_of=_only(headers, AS_OF))
     with suppress(InvalidFreshness):
@@ -35,7 +34,7 @@ def oldest(seen: Collection[Freshness], before: Freshness) -> Freshness:
         return different.pop()
     times = [one.published_at for one in different if one.published_at is not None]
     if len(times) < len(different):
-        return UNKNOWN
+        return Freshness()
     first = min(times)
     one, *others = (one for one in different if one.published_at == first)
     is_earlier = before.published_at is not None and first < before.published_at

@@ -29,7 +29,6 @@ from typing import Final
 from urllib.parse import urlencode
 
 from market_index import Freshness, InvalidOrderBook, MarketIndexError, OrderBook, Pair, PairNotFound, wire
-from market_index.freshness import UNKNOWN
 from market_index_feeds.errors import FeedError, Unavailable
 from market_index_feeds.http.client import (
     SLICE_SECONDS,
@@ -76,7 +75,7 @@ class HttpSource(Source):
         # The entity tags of the live content, by pair; None for the pair list.
         self._etags: dict[Pair | None, str] = {}
         # The freshness of all live books.
-        self._freshness = UNKNOWN
+        self._freshness = Freshness()
         # Whether the last round had no problem.
         self._was_whole = False
         # The monotonic time from which on requests may wait.
@@ -293,7 +292,7 @@ class HttpSource(Source):
         if response.body is None:
             return self._pairs
         try:
-            pairs = tuple(info.pair for info in wire.pair_list_from_json(response.body))
+            pairs = tuple(info.pair for info in wire.pair_list_from_json(response.body, ignore_unknown=True))
         except MarketIndexError as error:
             raise Unavailable(f"invalid pair list: {error}") from None
         if len(pairs) > self._limits.pairs:
@@ -367,7 +366,7 @@ def open_http_source(source: str, limits: PollingLimits | None = None) -> HttpSo
 
 def _book(response: ServiceResponse, pair: Pair) -> OrderBook:
     """Return the book of a response. Raises a `MarketIndexError` if it is not a valid book of the pair."""
-    book = wire.order_book_from_json(response.body or b"")
+    book = wire.order_book_from_json(response.body or b"", ignore_unknown=True)
     if book.pair != pair:
         raise InvalidOrderBook(f"must be the book of the requested pair, got that of {book.pair}")
     return book

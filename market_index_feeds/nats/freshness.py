@@ -18,7 +18,6 @@ acknowledged. Until then, and if the change fails, later books have an earlier f
 from __future__ import annotations
 
 from market_index import Freshness, InvalidFreshness
-from market_index.freshness import UNKNOWN
 from market_index_feeds.nats.bucket import Message
 from market_index_feeds.nats.publisher import Publisher
 from market_index_feeds.nats.records import FRESHNESS_KEY, Record, Statement, statement_of, statement_record
@@ -84,7 +83,7 @@ class BucketFreshness:
         self.problem = ""
         # A freshness in flight could be stored after the books.
         if batch.writes and (withdraws or FRESHNESS_KEY in self._publisher.unacknowledged):
-            await self._put(UNKNOWN)
+            await self._put(Freshness())
             self.require_accepted()
         await self._publisher.write(batch)
         self._outdated -= batch.written

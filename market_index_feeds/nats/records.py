@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from market_index import (
     AssetId,
@@ -22,8 +22,7 @@ from market_index import (
 )
 from market_index.compressors import FASTEST, Compressor
 from market_index.errors import safe_repr
-from market_index.freshness import UNKNOWN
-from market_index.wire.internal import freshness_from_json, freshness_to_json
+from market_index.wire import freshness_from_json, freshness_to_json
 from market_index_feeds.book_size import require_size
 from market_index_feeds.nats.bucket import Message
 
@@ -59,7 +58,7 @@ class Statement:
     bucket of the same name, which its publisher may still write, does not count.
     """
 
-    freshness: Freshness = UNKNOWN
+    freshness: Freshness = field(factory=Freshness)
     complete: str | None = None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from market_index import InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
-from market_index.wire.internal import (
+from market_index.wire import (
     CommitLine,
     commit_from_json,
     is_commit,

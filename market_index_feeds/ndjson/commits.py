@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from market_index import Freshness, OrderBook, Pair
-from market_index.wire.internal import CommitLine
+from market_index.wire import CommitLine
 from market_index_feeds.line_content import LineContent, RejectedLine, Reported
 from market_index_feeds.line_kind import BOOKS
 from market_index_feeds.line_source import LineBatch

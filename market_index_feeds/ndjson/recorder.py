@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair, wire
-from market_index.wire.internal import commit_to_json, retraction_to_json
+from market_index.wire import commit_to_json, retraction_to_json
 from market_index_feeds.errors import reason_of
 from market_index_feeds.feed import Feed
 from market_index_feeds.file_lock import try_lock

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from market_index import Freshness, MarketIndex
-from market_index.wire.internal import CommitLine
+from market_index.wire import CommitLine
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.line_source import CHUNK_BYTES, LineBatch, LineCutter

@@ -1,6 +1,6 @@
 """Decodes the events of a feed of orders, one JSON object per line. docs/order-events.md is the specification.
 
-A line is malformed, and the producer faulty, if a key is missing, unknown or repeated, or a value is invalid. An order
+A line is malformed, and the producer faulty, if a key is missing or unknown, or a value is invalid. An order
 whose numbers or assets are well-formed but impossible is no fault of the producer: anyone can place it on the ledger.
 It is kept, without liquidity.
 """
@@ -30,7 +30,7 @@ from market_index import (
 )
 from market_index.errors import safe_repr
 from market_index.offers import orders_of_offers
-from market_index.wire.internal import Number, columns_from_json, object_from_json
+from market_index.wire import Number, object_from_json
 
 MAX_TEXT_CHARACTERS: Final = 200
 """The maximum length of an order id, and of the text of a block."""
@@ -189,7 +189,15 @@ def read_removals(texts: Sequence[bytes]) -> Sequence[str] | None:
 
 
 def _columns(texts: Sequence[bytes], keys: Sequence[str]) -> list[list[Any]] | None:
-    return columns_from_json(texts, keys) if max(map(_count_commas, texts)) <= _MAX_COMMAS else None
+    if max(map(_count_commas, texts)) > _MAX_COMMAS:
+        return None
+    try:
+        rows = list(map(object_from_json, texts))
+    except InvalidOrderBook:
+        return None
+    if any(row.keys() != {*keys} for row in rows):
+        return None
+    return [[row[key] for row in rows] for key in keys]
 
 
 def _are_texts(values: Iterable[object]) -> bool:

@@ -24,10 +24,10 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from market_index import Freshness, InvalidFreshness, Pair
-from market_index.freshness import UNKNOWN, format_time, parse_time
+from market_index.wire import format_time, parse_time
 from market_index_feeds.sqlite.file import Unusable
 from market_index_feeds.sqlite.rows import DIGEST_BYTES, digest_if_valid, digest_of, pair_of
 from market_index_feeds.store import published_now
@@ -90,7 +90,7 @@ class Run:
     position: Position = NEVER_PUBLISHED
     first: int = 1
     total: int | None = 0
-    freshness: Freshness = UNKNOWN
+    freshness: Freshness = field(factory=Freshness)
     is_complete: bool = False
 
 

@@ -12,7 +12,7 @@ from attrs import define, frozen
 from starlette.requests import Request
 
 from market_index import LiveIndex
-from market_index.freshness import format_time
+from market_index.wire import format_time
 from market_index_http.paths import HEALTH_PATH, LIVE_PATH, READY_PATH
 from market_index_http.routes import ExactRoute, JsonResponse
 

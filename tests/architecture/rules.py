@@ -38,10 +38,8 @@ PUBLIC_MODULES = frozenset(
     {
         "market_index",
         "market_index.wire",
-        "market_index.wire.internal",
         "market_index.compressors",
         "market_index.errors",
-        "market_index.freshness",
         "market_index.offers",
         "market_index.tables",
         "market_index.strategies",

@@ -10,7 +10,6 @@ from hashlib import blake2b, sha256
 from typing import Any, TypeAlias
 
 from attrs import frozen
-from pycardano import Address, Network, ScriptHash, VerificationKeyHash
 
 SPLASH = "464eeee89f05aff787d40045af2a40a83fd96c513197d32fbc54ff02"
 SHADOWBOOK = "9e130eb0323f31df50bfbb731f35f5a795a630ef727b4ba272460b55"
@@ -148,10 +147,22 @@ def datum(fields: Mapping[str, Any], is_indefinite: Callable[[], bool] = lambda:
 
 
 def address(script: str, *, stake: bytes | None = KEY, key: bool = False) -> str:
-    """Return the address of a script, or of a key with the same hash."""
-    payment = (VerificationKeyHash if key else ScriptHash)(bytes.fromhex(script))
-    owner = VerificationKeyHash(stake) if stake else None
-    return str(Address(payment, owner, network=Network.MAINNET))
+    """Return the address of a script on the main network, or of a key with the same hash (CIP-19)."""
+    kind = (0 if key else 1) if stake else (6 if key else 7)
+    return bech32("addr", bytes([kind << 4 | 1]) + bytes.fromhex(script) + (stake or b""))
+
+
+def bech32(prefix: str, octets: bytes) -> str:
+    """Return bytes in Bech32 (BIP-173)."""
+    bits = "".join(f"{octet:08b}" for octet in octets)
+    words = [int(bits[at : at + 5].ljust(5, "0"), 2) for at in range(0, len(bits), 5)]
+    checksum = 1
+    for word in (*(ord(one) >> 5 for one in prefix), 0, *(ord(one) & 31 for one in prefix), *words, *[0] * 6):
+        top, checksum = checksum >> 25, (checksum & 0x1FFFFFF) << 5 ^ word
+        for bit, generator in enumerate((0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)):
+            checksum ^= generator if top >> bit & 1 else 0
+    words += [(checksum ^ 1) >> 5 * (5 - at) & 31 for at in range(6)]
+    return f"{prefix}1{''.join('qpzry9x8gf2tvdw0s3jn54khce6mua7l'[word] for word in words)}"
 
 
 def asset_key(asset: Asset) -> str:

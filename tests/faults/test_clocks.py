@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from market_index.freshness import parse_time
+from market_index.wire import parse_time
 from market_index_feeds import open_feed, open_store
 from tests.command import COMMAND, Running, running
 from tests.market_index_feeds.made_up import book

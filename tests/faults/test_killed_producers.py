@@ -12,8 +12,7 @@ from threading import Event
 
 import pytest
 
-from market_index import ADA
-from market_index.wire import internal
+from market_index import ADA, wire
 from tests.command import running
 from tests.faults.orders_producer import events, orders
 from tests.market_index_feeds.made_up import pair
@@ -37,7 +36,7 @@ class Observer:
     def run(self) -> None:
         while not self.is_over.is_set():
             answer = self._service.order_book(str(pair(1).base), str(ADA))
-            block = answer.headers.get(internal.AS_OF.lower(), "none")
+            block = answer.headers.get(wire.AS_OF.lower(), "none")
             shown = {int(one["price"]): one["accumulated_liquidity"] for one in answer.json["asks"]}
             if not block.isdigit() or shown != orders(int(block)):
                 self.wrong.append(f"{block}: {answer.json}")

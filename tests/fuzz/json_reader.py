@@ -1,4 +1,7 @@
-"""A JSON parser by RFC 8259, independent of the parser of the standard library, which the library uses."""
+"""A JSON parser by RFC 8259, independent of the parser of the standard library, which the library uses.
+
+It also reads NaN and infinities, as numbers. No rule of the grammar accepts one.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from typing import Any, Final
 
 from attrs import frozen
 
-MAX_DEPTH: Final = 8
-"""Deeper than any message of the contract."""
+MAX_DEPTH: Final = 100
+"""Deeper than any message of the contract, and than a value before a repeated key in an input of the fuzzer."""
 
-NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+NUMBER: Final = re.compile(r"NaN|-?Infinity|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 LITERALS: Final = {"true": True, "false": False, "null": None}
 
@@ -26,15 +29,8 @@ class Number:
     text: str
 
 
-@frozen
-class Object:
-    """The fields of an object in their order, including repeated keys."""
-
-    fields: list[tuple[str, Any]]
-
-
 def read_json(text: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8."""
+    """Return the value of a JSON text in UTF-8; the last of repeated keys wins."""
     try:
         reader = _Reader(text.decode("utf-8"))
     except UnicodeDecodeError:
@@ -77,7 +73,7 @@ class _Reader:
         self.skip_space()
         character = self.next()
         if character == "{":
-            return Object(self.items("{", "}", lambda: self.field(depth)))
+            return dict(self.items("{", "}", lambda: self.field(depth)))
         if character == "[":
             return self.items("[", "]", lambda: self.value(depth + 1))
         return self.string() if character == '"' else self.scalar()

@@ -30,10 +30,9 @@ from market_index import (
     PairInfo,
     wire,
 )
-from market_index.freshness import parse_time
 from market_index.levels import Levels
 from market_index.prices import parse_price, parse_prices
-from market_index.wire import internal
+from market_index.wire import parse_time
 from market_index_feeds.opened import without_credentials
 from market_index_feeds.orders.events import read_event
 from market_index_http import create_app
@@ -157,11 +156,11 @@ READERS: Final[tuple[Callable[[bytes], object], ...]] = (
     read_event,
     wire.order_book_from_json,
     wire.pair_list_from_json,
-    internal.freshness_from_json,
-    internal.is_commit,
-    internal.is_retraction,
-    internal.commit_from_json,
-    internal.retraction_from_json,
+    wire.freshness_from_json,
+    wire.is_commit,
+    wire.is_retraction,
+    wire.commit_from_json,
+    wire.retraction_from_json,
     wire.pair_named_in,
     lambda data: AssetId.parse(text_of(data)),
     lambda data: parse_price(text_of(data)),

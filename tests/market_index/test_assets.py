@@ -1,8 +1,8 @@
-"""Asset identifiers: which texts are read, which are rejected and why, and their order."""
+"""Asset identifiers: which texts are read in each spelling, which are rejected and why, and their order."""
 
 from __future__ import annotations
 
-import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,121 +14,111 @@ from market_index.errors import safe_repr
 from market_index.strategies import asset_ids, asset_names, invalid_asset_id_texts, policy_ids
 
 POLICY = "279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"
+SNEK = AssetId(bytes.fromhex(POLICY), b"SNEK")
 
 
 def test_ada_is_the_asset_without_policy_id_and_name():
     assert AssetId.parse("ADA") == ADA == AssetId(b"", b"")
     assert str(ADA) == repr(ADA) == "ADA"
-    assert ADA.is_ada
+    assert (ADA.is_ada, SNEK.is_ada) == (True, False)
 
 
-def test_a_token_is_read_into_its_bytes():
-    asset = AssetId.parse(f"{POLICY}:534e454b")
-    assert asset.policy_id == bytes.fromhex(POLICY)
-    assert asset.asset_name == b"SNEK"
-    assert not asset.is_ada
-    assert repr(asset) == f"AssetId.parse('{POLICY}:534e454b')"
+def test_ipython_and_hypothesis_print_the_repr():
+    assert pretty(SNEK) == repr(SNEK) == f"AssetId.parse('{POLICY}:534e454b')"
 
 
-@pytest.mark.decision(7)
-def test_either_case_is_read_and_lower_case_is_printed():
-    mixed = AssetId.parse(POLICY.upper() + ":534E454b")
-    assert mixed == AssetId.parse(f"{POLICY}:534e454b")
-    assert str(mixed) == f"{POLICY}:534e454b"
-
-
-@pytest.mark.decision(6)
-def test_the_empty_asset_name_is_legal():
-    assert str(AssetId.parse(f"{POLICY}:")) == f"{POLICY}:"
-
-
+@pytest.mark.decision(6, 7)
 @given(policy_ids(), asset_names(), st.booleans())
-def test_every_token_round_trips_through_its_text(policy_id: bytes, asset_name: bytes, upper: bool):
+def test_every_token_round_trips_through_its_text_in_either_case(policy_id: bytes, asset_name: bytes, upper: bool):
     text = f"{policy_id.hex()}:{asset_name.hex()}"
     asset = AssetId.parse(text.upper() if upper else text)
     assert (asset.policy_id, asset.asset_name) == (policy_id, asset_name)
     assert str(asset) == text
 
 
+NO_COLON = "an asset identifier must be ADA or policy:name in hex, got"
+LESS = "the policy id must have 56 digits, got"
+ODD = "the asset name must have an even number of digits, got"
+NO_HEX = "the asset name must be hexadecimal, got"
+UNIT_COLON = "a unit must not have a colon (AssetId.parse reads policy:name), got"
+UNIT_DOT = "a unit must not have a dot (AssetId.from_dotted reads policy.name), got"
+
+
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("read", "text", "reason"),
     [
-        ("", "an asset identifier must be ADA or policy:name in hex, got"),
-        ("ada", "an asset identifier must be ADA or policy:name in hex, got"),
-        ("Ada", "an asset identifier must be ADA or policy:name in hex, got"),
-        ("ADA ", "an asset identifier must be ADA or policy:name in hex, got"),
-        ("ADA\n", "an asset identifier must be ADA or policy:name in hex, got"),
-        ("lovelace", "an asset identifier must be ADA or policy:name in hex, got"),
-        (".", "an asset identifier must be ADA or policy:name in hex, got"),
-        (f"{POLICY}.534e454b", "an asset identifier must be ADA or policy:name in hex, got"),
-        (f"{POLICY}534e454b", "an asset identifier must be ADA or policy:name in hex, got"),
-        (":", "the policy id must have 56 digits, got 0:"),
-        ("ADA:", "the policy id must have 56 digits, got 3:"),
-        (f"{POLICY[:-1]}:", "the policy id must have 56 digits, got 55:"),
-        (f"{POLICY}0:", "the policy id must have 56 digits, got 57:"),
-        (f" {POLICY}:", "the policy id must have 56 digits, got 57:"),
-        (f"{POLICY}:{'0' * 66}", "the asset name must have at most 64 digits, got 66:"),
-        (f"{POLICY}:5", "the asset name must have an even number of digits, got 1:"),
-        (f"{POLICY}:00:", "the asset name must have an even number of digits, got 3:"),
-        (f"{POLICY}:534e454b\n", "the asset name must have an even number of digits, got 9:"),
-        (f"{POLICY}:0\n", "the asset name must be hexadecimal, got"),
-        (f"{POLICY}: 0 ", "the asset name must have an even number of digits, got 3:"),
-        (f"{POLICY}: 00 ", "the asset name must be hexadecimal, got"),
-        (f"{POLICY}:0x00", "the asset name must be hexadecimal, got"),
-        (f"{POLICY}:::", "the asset name must be hexadecimal, got"),
-        (f"{POLICY}:gggggggg", "the asset name must be hexadecimal, got"),
-        (f"{POLICY}:g0", "the asset name must be hexadecimal, got"),
-        (f"{POLICY}:\u0661\u0662", "the asset name must be hexadecimal, got"),
-        (f"{POLICY}:\uff11\uff12", "the asset name must be hexadecimal, got"),
-        (f"{'g' * 56}:", "the policy id must be hexadecimal, got"),
-        (f"{POLICY[:-2]} \t:", "the policy id must be hexadecimal, got"),
-        (f"{POLICY}:\ud800\ud800", "the asset name must be hexadecimal, got"),
+        *((AssetId.parse, text, NO_COLON) for text in ("", "ada", "ADA ", "ADA\n", "lovelace", ".", SNEK.unit)),
+        (AssetId.parse, f"{POLICY}.534e454b", NO_COLON),
+        (AssetId.parse, ":", f"{LESS} 0:"),
+        (AssetId.parse, "ADA:", f"{LESS} 3:"),
+        (AssetId.parse, f"{POLICY[:-1]}:", f"{LESS} 55:"),
+        (AssetId.parse, f" {POLICY}:", f"{LESS} 57:"),
+        (AssetId.parse, f"{POLICY}:{'0' * 66}", "the asset name must have at most 64 digits, got 66:"),
+        (AssetId.parse, f"{POLICY}:5", f"{ODD} 1:"),
+        (AssetId.parse, f"{POLICY}:534e454b\n", f"{ODD} 9:"),
+        (AssetId.parse, f"{POLICY}:0\n", NO_HEX),
+        (AssetId.parse, f"{POLICY}: 00 ", NO_HEX),
+        (AssetId.parse, f"{POLICY}:0x00", NO_HEX),
+        (AssetId.parse, f"{POLICY}:::", NO_HEX),
+        (AssetId.parse, f"{POLICY}:\u0661\u0662", NO_HEX),
+        (AssetId.parse, f"{POLICY}:\uff11\uff12", NO_HEX),
+        (AssetId.parse, f"{POLICY}:\ud800\ud800", NO_HEX),
+        (AssetId.parse, f"{POLICY[:-2]} \t:", "the policy id must be hexadecimal, got"),
+        (AssetId.from_unit, "", f"{LESS} 0:"),
+        (AssetId.from_unit, "ADA", f"{LESS} 3:"),
+        (AssetId.from_unit, "Lovelace", f"{LESS} 8:"),
+        (AssetId.from_unit, f"{POLICY}5", f"{ODD} 1:"),
+        (AssetId.from_unit, f"{POLICY} 0", NO_HEX),
+        (AssetId.from_unit, f"{POLICY}:", UNIT_COLON),
+        (AssetId.from_unit, ".", UNIT_DOT),
+        (AssetId.from_unit, f"{POLICY}.534e454b", UNIT_DOT),
+        (AssetId.from_dotted, "", f"{LESS} 0:"),
+        (AssetId.from_dotted, "ADA", f"{LESS} 3:"),
+        (AssetId.from_dotted, ".", f"{LESS} 0:"),
+        (AssetId.from_dotted, SNEK.unit, f"{LESS} 64:"),
+        (AssetId.from_dotted, f"{POLICY}..", f"{ODD} 1:"),
+        (AssetId.from_dotted, f"{POLICY}.zz", NO_HEX),
+        (
+            AssetId.from_dotted,
+            f"{POLICY}:534e454b",
+            "the separator must be a dot, not a colon (AssetId.parse reads policy:name), got",
+        ),
     ],
 )
-def test_an_invalid_identifier_is_rejected_with_the_reason(text: str, reason: str):
+def test_an_invalid_identifier_is_rejected_with_the_reason(read: Any, text: str, reason: str):
     with pytest.raises(InvalidAssetId) as raised:
-        AssetId.parse(text)
+        read(text)
     assert str(raised.value) == f"{reason} {safe_repr(text)}"
-    assert isinstance(raised.value, MarketIndexError)
-    assert isinstance(raised.value, ValueError)
+    assert isinstance(raised.value, (MarketIndexError, ValueError))
 
 
-@given(st.text(alphabet=st.sampled_from("0aF:gADé \n٣"), max_size=130))
-def test_a_text_is_an_identifier_if_the_contract_says_so(text: str):
-    hexadecimal = set("0123456789abcdefABCDEF")
+def is_token(text: str) -> bool:
+    """Whether the contract accepts a text as a token."""
     policy_id, colon, name = text.partition(":")
-    is_token = (
+    return (
         colon == ":"
         and len(policy_id) == 56
         and len(name) <= 64
         and len(name) % 2 == 0
-        and set(policy_id + name) <= hexadecimal
+        and set(policy_id + name) <= set("0123456789abcdefABCDEF")
     )
-    if is_token or text == "ADA":
+
+
+@given(st.text(alphabet=st.sampled_from("0aF:gADé \n٣"), max_size=130) | invalid_asset_id_texts())
+def test_a_text_is_an_identifier_if_the_contract_says_so(text: str):
+    if is_token(text) or text == "ADA":
         assert str(AssetId.parse(text)) == ("ADA" if text == "ADA" else text.lower())
     else:
-        with pytest.raises(InvalidAssetId):
+        with pytest.raises(InvalidAssetId, match=r" must ") as raised:
             AssetId.parse(text)
+        assert str(raised.value).endswith(f" {safe_repr(text)}")
 
 
-@given(invalid_asset_id_texts())
-def test_an_identifier_with_one_fault_is_rejected(text: str):
+@pytest.mark.parametrize("read", [AssetId.parse, AssetId.from_unit, AssetId.from_dotted])
+@pytest.mark.parametrize("value", [None, 1, b"ADA", ADA])
+def test_a_value_that_is_not_a_text_is_rejected(read: Any, value: object):
     with pytest.raises(InvalidAssetId) as raised:
-        AssetId.parse(text)
-    assert re.match(r"(an asset identifier|the policy id|the asset name) must ", str(raised.value))
-    assert str(raised.value).endswith(f" {safe_repr(text)}")
-
-
-def test_a_long_value_is_cut_in_the_message():
-    with pytest.raises(InvalidAssetId) as raised:
-        AssetId.parse("x" * 1_000_000)
-    assert str(raised.value).partition(", got ")[2] == "'" + "x" * 78 + "…"
-
-
-@pytest.mark.parametrize("value", [None, 1, b"ADA", ["ADA"]])
-def test_a_value_that_is_not_a_text_is_rejected(value: object):
-    with pytest.raises(InvalidAssetId) as raised:
-        AssetId.parse(value)  # type: ignore[arg-type]  # a caller without types
+        read(value)
     assert str(raised.value) == f"an asset identifier must be a str, got {type(value).__name__}: {value!r}"
 
 
@@ -138,11 +128,9 @@ def test_a_value_that_is_not_a_text_is_rejected(value: object):
     [
         (b"", b"SNEK", "policy_id must have 28 bytes, got 0: b''"),
         (bytes(27), b"", f"policy_id must have 28 bytes, got 27: {safe_repr(bytes(27))}"),
-        (bytes(29), b"", f"policy_id must have 28 bytes, got 29: {safe_repr(bytes(29))}"),
         (bytes(28), bytes(33), f"asset_name must have at most 32 bytes, got 33: {safe_repr(bytes(33))}"),
         (bytearray(28), b"", f"policy_id must be bytes, got bytearray: {safe_repr(bytearray(28))}"),
         (bytes(28), "SNEK", "asset_name must be bytes, got str: 'SNEK'"),
-        ("00" * 28, b"", f"policy_id must be bytes, got str: '{'00' * 28}'"),
     ],
 )
 def test_the_constructor_accepts_only_lengths_that_the_ledger_allows(policy_id: bytes, asset_name: bytes, message: str):
@@ -151,23 +139,50 @@ def test_the_constructor_accepts_only_lengths_that_the_ledger_allows(policy_id: 
     assert str(raised.value) == message
 
 
-def test_ipython_and_hypothesis_print_the_repr():
-    assert pretty(AssetId.parse(f"{POLICY}:")) == f"AssetId.parse('{POLICY}:')"
+@pytest.mark.decision(8)
+@given(asset_ids())
+def test_every_spelling_is_read_by_its_own_constructor_alone(asset: AssetId):
+    text, is_nameless = str(asset), not asset.asset_name
+    assert asset.unit == ("lovelace" if asset.is_ada else text.replace(":", ""))
+    assert asset.dotted == ("lovelace" if asset.is_ada else text[:-1] if is_nameless else text.replace(":", "."))
+    spellings: dict[Any, str] = {
+        AssetId.parse: text,
+        AssetId.from_unit: asset.unit,
+        AssetId.from_dotted: asset.dotted,
+    }
+    for read, own in spellings.items():
+        assert read(own) == read(own if own in {"ADA", "lovelace"} else own.upper()) == asset
+        for other in spellings.values():
+            # Of a token without a name, the unit and the dotted text are both the policy id.
+            if other != own:
+                with pytest.raises(InvalidAssetId):
+                    read(other)
 
 
+def test_the_dot_before_an_empty_name_is_optional():
+    assert AssetId.from_dotted(POLICY) == AssetId.from_dotted(f"{POLICY}.") == AssetId(SNEK.policy_id, b"")
+
+
+def test_only_the_dotted_text_that_the_caller_names_is_ada():
+    assert AssetId.from_dotted("lovelace") == AssetId.from_dotted(".", ada=".") == ADA
+    for text, ada in ((".", "lovelace"), ("lovelace", "."), ("ADA", "lovelace"), ("", ".")):
+        with pytest.raises(InvalidAssetId, match=LESS):
+            AssetId.from_dotted(text, ada=ada)
+
+
+@pytest.mark.parametrize("ada", ["", POLICY, f"{POLICY}.534e454b", None, [], b"."])
+def test_a_name_for_ada_that_another_asset_could_have_is_rejected(ada: Any):
+    with pytest.raises(ValueError, match="ada must be") as raised:
+        AssetId.from_dotted("lovelace", ada=ada)
+    expected = f"ada must be a str of 1 to 55 characters, such as 'lovelace' or '.', got {safe_repr(ada)}"
+    assert str(raised.value) == expected
+
+
+@pytest.mark.decision(9)
 @given(st.lists(asset_ids(), max_size=12))
 def test_identifiers_sort_in_ledger_order(assets: list[AssetId]):
     def ledger_key(asset: AssetId) -> tuple[bool, bytes, bytes]:
-        text = str(asset)
-        policy_id, _, name = text.partition(":")
-        return (True, bytes.fromhex(policy_id), bytes.fromhex(name)) if text != "ADA" else (False, b"", b"")
+        policy_id, _, name = str(asset).partition(":")
+        return (False, b"", b"") if policy_id == "ADA" else (True, bytes.fromhex(policy_id), bytes.fromhex(name))
 
     assert sorted(assets) == sorted(assets, key=ledger_key)
-
-
-@given(asset_ids(), asset_ids())
-def test_identifiers_are_equal_when_their_texts_are(one: AssetId, other: AssetId):
-    assert (one == other) == (str(one) == str(other))
-    assert (one < other) + (one == other) + (one > other) == 1
-    if one == other:
-        assert hash(one) == hash(other)

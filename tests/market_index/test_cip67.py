@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from market_index import ADA, AssetId
 from market_index.strategies import asset_ids
+from tests.invisible import INVISIBLE
 
 # The test vectors of CIP-67.
 LABELS = {
@@ -82,9 +83,11 @@ class TestAssetName:
             (b"\x1b[31m", None),
             ("\u202eKENS".encode(), None),
             ("SNE\u200bK".encode(), None),
+            *((f"SN{one}EK".encode(), None) for one in INVISIBLE),
+            *((one.encode(), None) for one in INVISIBLE),
         ],
     )
-    def test_a_name_that_can_be_printed_has_a_text(self, asset_name: bytes, text: str | None):
+    def test_a_name_whose_characters_are_all_shown_has_a_text(self, asset_name: bytes, text: str | None):
         assert named(asset_name).asset_name_text == text
 
     @given(asset_ids())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import tracemalloc
 from collections.abc import Callable
 
@@ -11,32 +12,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import market_index
 from market_index import (
     ADA,
-    InvalidAssetId,
-    InvalidOrderBook,
-    InvalidPairList,
-    InvalidPrice,
     MarketIndexError,
     OrderNotFound,
     Pair,
     PairNotFound,
+    errors,
 )
 from market_index.errors import MAX_REPR_LENGTH, safe_repr
-from market_index_feeds import BooksRejected, FeedError, Receipt, StoreBusy, StoreError, Unacknowledged
 
 PAIR = Pair(ADA, ADA)
-ERRORS = [
-    *(kind("message") for kind in (MarketIndexError, InvalidAssetId, InvalidOrderBook, InvalidPairList, InvalidPrice)),
-    *(kind("message") for kind in (FeedError, StoreError, StoreBusy)),
-    Unacknowledged("message", (PAIR,)),
-    BooksRejected("message", (PAIR,), Receipt(3, published=2), "9 bytes"),
+
+
+PUBLIC = [getattr(market_index, name) for name in market_index.__all__]
+KINDS: list[type[MarketIndexError]] = [
+    one for one in PUBLIC if isinstance(one, type) and issubclass(one, MarketIndexError)
 ]
+MISSING = [PairNotFound(PAIR), OrderNotFound("51ab#0")]
+ERRORS = [kind("message") for kind in KINDS if kind not in map(type, MISSING)]
 
 
-@pytest.mark.parametrize(
-    "error", [*ERRORS, PairNotFound(PAIR), OrderNotFound("51ab#0")], ids=lambda error: type(error).__name__
-)
+def test_the_hierarchy_is_that_of_the_docstring():
+    lines = re.findall(r"^ +[│ ]*[├└]── (\w+) *(?:\(also an? (\w+)\))?(.*)$", errors.__doc__ or "", re.MULTILINE)
+    drawn = {name: also for name, also, more in lines if "market_index_feeds" not in more} | {"MarketIndexError": ""}
+    for kind in KINDS:
+        also = [base.__name__ for base in kind.__bases__ if not issubclass(base, MarketIndexError)]
+        assert drawn.pop(kind.__name__) == "".join(also).replace("Exception", "")
+    assert drawn.keys() <= {"StoreBusy", "Conflict", "BookTooLarge", "UnknownOutcome"}
+
+
+@pytest.mark.parametrize("error", [*ERRORS, *MISSING], ids=lambda error: type(error).__name__)
 def test_an_error_survives_pickle_and_copy(error: MarketIndexError):
     for duplicate in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(duplicate) is type(error)
@@ -56,7 +63,7 @@ def test_an_error_without_arguments_has_no_message():
     assert not str(MarketIndexError())
 
 
-@pytest.mark.parametrize("error", [PairNotFound(PAIR), OrderNotFound("51ab#0")], ids=["pair", "order"])
+@pytest.mark.parametrize("error", MISSING, ids=["pair", "order"])
 def test_an_error_of_a_missing_key_needs_no_location(error: MarketIndexError):
     assert error.at("bids[3]") is error
 

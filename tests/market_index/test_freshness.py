@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from market_index import Freshness, InvalidFreshness, LiveIndex, MarketIndex, OrderBook
-from market_index.freshness import UNKNOWN, format_time, parse_time
+from market_index.wire import format_time, parse_time
 from tests.market_index_feeds.made_up import book, pair
 
 as_ofs = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=200).filter(
@@ -149,8 +149,8 @@ class TestLiveIndexes:
         live.publish(book(2))
         live.retract(pair(1))
         assert (live.current.as_of, set(live.current)) == ("slot 1", {pair(2)})
-        live.update([], freshness=UNKNOWN)
-        assert (live.current.freshness, set(live.current)) == (UNKNOWN, {pair(2)})
+        live.update([], freshness=Freshness())
+        assert (live.current.freshness, set(live.current)) == (Freshness(), {pair(2)})
 
     @pytest.mark.parametrize("freshness", ["slot 1", ("slot 1", None), b"", 0])
     def test_a_value_that_is_not_a_freshness_is_rejected_and_changes_nothing(self, freshness: object):

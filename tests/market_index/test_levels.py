@@ -17,7 +17,6 @@ from market_index.chunked import BOUNDARY_MASK, Chunk
 from market_index.errors import safe_repr
 from market_index.levels import levels_of_totals
 from market_index.strategies import prices
-from market_index.wire import internal
 from tests.market_index.models import books
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -217,7 +216,7 @@ class TestSharing:
             start = data.draw(st.integers(0, count))
             _ = book.bids[start : start + data.draw(st.integers(0, 80))]
             if data.draw(st.booleans()):
-                internal.encoded_order_book(book)
+                wire.encoded_order_book(book)
             changes = data.draw(st.lists(st.tuples(prices.map(Decimal), st.integers(0, 3)), max_size=40))
             book = book.apply(bids=changes)
             totals |= dict(changes)
@@ -241,8 +240,8 @@ class TestSharing:
 
     def test_one_change_encodes_one_chunk(self):
         book = deep_book(5_000)
-        before = internal.encoded_order_book(book)
-        after = internal.encoded_order_book(book.apply(bids=[("2500", 7)]))
+        before = wire.encoded_order_book(book)
+        after = wire.encoded_order_book(book.apply(bids=[("2500", 7)]))
         assert len(after) == len(before) > 100
         assert sum(one is not other for one, other in zip(before, after, strict=True)) == 2  # that chunk, and the start
 
@@ -254,5 +253,5 @@ class TestSharing:
         for price in range(1, 2_001, 3):
             wandered = wandered.apply(bids=[(f"{price}.5", 0), (Decimal(price), price)])
         assert wandered == book
-        fresh = internal.encoded_order_book(wire.order_book_from_json(wire.order_book_to_json(wandered)))
-        assert internal.digest_of(internal.encoded_order_book(wandered)) == internal.digest_of(fresh)
+        fresh = wire.encoded_order_book(wire.order_book_from_json(wire.order_book_to_json(wandered)))
+        assert wire.digest_of(wire.encoded_order_book(wandered)) == wire.digest_of(fresh)

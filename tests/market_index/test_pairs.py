@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from decimal import Decimal
 from itertools import product
-from operator import lt
+from operator import eq, ge, gt, le, lt
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, InvalidAssetId, InvalidPairList, InvalidPrice, Pair, PairInfo, PairNotFound
-from market_index.strategies import pairs
+from market_index.strategies import asset_ids, pairs
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
 
@@ -26,18 +26,34 @@ def test_a_pair_with_base_and_quote_exchanged_is_another_pair():
     assert Pair(ADA, SNEK) != Pair(SNEK, ADA)
 
 
-@given(st.lists(pairs(), max_size=12))
-def test_pairs_sort_by_base_and_then_by_quote(them: list[Pair]):
-    by_texts = sorted(
-        them, key=lambda pair: tuple((str(asset) != "ADA", str(asset)) for asset in (pair.base, pair.quote))
-    )
-    # Lower-case hexadecimal sorts like its bytes. The colon sorts after the digits, but is always at the same position.
-    assert sorted(them) == by_texts
-    assert sorted(them, key=lambda pair: pair.ledger_order) == by_texts
+def ledger_tuple(pair: Pair) -> tuple[bytes, ...]:
+    """Return the bytes of decision 9. ADA has an empty policy id, so that it sorts first."""
+    return (pair.base.policy_id, pair.base.asset_name, pair.quote.policy_id, pair.quote.asset_name)
+
+
+# Names of few different bytes, which begin alike and have zero bytes.
+ASSETS = st.just(ADA) | asset_ids(
+    ada=False, policy_id=st.sampled_from([bytes(28), b"\1" + bytes(27)]), asset_name=st.binary(max_size=3)
+)
+PAIRS = pairs() | pairs(base=ASSETS, quote=ASSETS)
+
+
+@pytest.mark.decision(9)
+@given(st.lists(PAIRS, max_size=12))
+def test_pairs_sort_in_ledger_order(them: list[Pair]):
+    expected = sorted(them, key=ledger_tuple)
+    assert sorted(them) == sorted(them, key=lambda pair: pair.ledger_order) == expected
+
+
+@given(PAIRS, PAIRS)
+def test_pairs_compare_as_their_bytes(one: Pair, other: Pair):
+    for compare in (lt, le, gt, ge, eq):
+        expected = compare(ledger_tuple(one), ledger_tuple(other))
+        assert compare(one, other) == compare(one.ledger_order, other.ledger_order) == expected
 
 
 def test_the_sort_keys_of_pairs_with_zero_bytes_rise_and_differ():
-    names = sorted(map(bytes, (name for length in range(4) for name in product((0, 1, 255), repeat=length))))
+    names = sorted(map(bytes, (name for length in range(3) for name in product((0, 1, 255), repeat=length))))
     assets = [ADA, *(AssetId(bytes([first]) * 28, name) for first in (0, 1, 255) for name in names)]
     keys = [Pair(base, quote).ledger_order for base in assets for quote in assets]
     assert all(map(lt, keys, keys[1:]))

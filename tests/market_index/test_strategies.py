@@ -1,16 +1,20 @@
-"""The strategies: every value is valid, and every parameter has its effect."""
+"""The strategies: values are valid, parameters have their effect, edge cases are reached, and failures are simple."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 import typing
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
+from itertools import pairwise
+from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from market_index import (
@@ -19,6 +23,7 @@ from market_index import (
     InvalidAssetId,
     InvalidPrice,
     MarketIndex,
+    MarketIndexError,
     Order,
     OrderBook,
     Pair,
@@ -27,13 +32,13 @@ from market_index import (
     RestingOrders,
     Side,
     parse_price,
-    strategies,
 )
+from market_index import strategies as drawn
 
 SNEK = AssetId(bytes(28), b"SNEK")
 PAIR = Pair(SNEK, ADA)
 LARGEST = 2**96 - 1
-
+LEAST = Fraction(1, 10**28)
 
 # For strategies whose examples take long to draw.
 FEW = settings(max_examples=settings().max_examples // 4)
@@ -46,16 +51,13 @@ def is_price(price: object) -> bool:
     return any(number.denominator == 1 and number <= LARGEST for number in grids)
 
 
-def is_asset_id(asset: object) -> bool:
-    return type(asset) is AssetId and (
-        (asset.policy_id, asset.asset_name) == (b"", b"")
-        or (len(asset.policy_id) == 28 and len(asset.asset_name) <= 32)
-    )
+def is_asset_id(asset: AssetId) -> bool:
+    is_token = len(asset.policy_id) == 28 and len(asset.asset_name) <= 32
+    return (asset.policy_id, asset.asset_name) == (b"", b"") or is_token
 
 
-def is_book(book: object) -> bool:
-    """Whether a book meets the contract and the decisions, in plain numbers."""
-    assert type(book) is OrderBook
+def require_valid(book: OrderBook) -> None:
+    """Require that a book meets the contract and the decisions, in plain numbers."""
     assert is_asset_id(book.pair.base)
     assert is_asset_id(book.pair.quote)
     assert book.pair.base != book.pair.quote
@@ -64,62 +66,55 @@ def is_book(book: object) -> bool:
         assert all(is_price(level.price) and 1 <= level.accumulated_liquidity < 2**64 for level in levels)
         numbers = [Fraction(level.price) for level in levels]
         assert numbers == sorted(set(numbers), reverse=falling)
-    return True
+
+
+def message_of(text: str, read: Callable[[str], object]) -> str:
+    with pytest.raises(MarketIndexError) as raised:
+        read(text)
+    return str(raised.value)
 
 
 class TestValidity:
     """Every value is valid, by independent models."""
 
     @FEW
-    @given(strategies.policy_ids(), strategies.asset_names(), strategies.asset_ids(), strategies.pairs())
-    def test_assets_and_pairs(self, policy_id: bytes, asset_name: bytes, asset: AssetId, pair: Pair):
-        assert len(policy_id) == 28
-        assert len(asset_name) <= 32
+    @given(
+        drawn.asset_ids(), drawn.pairs(), drawn.prices(), drawn.ratios(), drawn.amounts(), drawn.amounts(min_value=0)
+    )
+    def test_parts(self, asset: AssetId, pair: Pair, price: Decimal, ratio: Fraction, liquidity: int, amount: int):
         assert is_asset_id(asset)
-        assert is_book(OrderBook(pair))
-
-    @FEW
-    @given(strategies.prices(), strategies.ratios(), strategies.amounts(), strategies.amounts(min_value=0))
-    def test_numbers(self, price: Decimal, ratio: Fraction, liquidity: int, amount: int):
+        require_valid(OrderBook(pair))
         assert is_price(price)
-        assert Fraction(1, 10**28) <= ratio <= LARGEST
+        assert LEAST <= ratio <= LARGEST
         assert 1 <= liquidity < 2**64
         assert 0 <= amount < 2**64
 
     @FEW
-    @given(strategies.order_books(), strategies.market_indexes())
-    def test_books_and_indexes(self, book: OrderBook, index: MarketIndex):
-        assert is_book(book)
-        assert all(is_book(book) for book in index.values())
+    @given(drawn.market_indexes(), drawn.price_levels(), drawn.orders(), drawn.pair_infos(), st.data())
+    def test_values(self, index: MarketIndex, level: PriceLevel, order: Order, info: PairInfo, data: st.DataObject):
+        book = data.draw(drawn.order_books())
+        for one in (book, *index.values()):
+            require_valid(one)
         assert len(index) <= 6
-
-    @FEW
-    @given(strategies.price_levels(), strategies.orders(), strategies.pair_infos())
-    def test_parts(self, level: PriceLevel, order: Order, pair_info: PairInfo):
         assert is_price(level.price)
         assert is_price(order.level_price)
-        assert 0 <= order.amount < 2**64
-        assert pair_info.last_spot is None or is_price(pair_info.last_spot)
+        assert info.last_spot is None or is_price(info.last_spot)
+        for price, amount in data.draw(drawn.level_changes(book, max_changes=4)):
+            assert is_price(price)
+            assert 0 <= amount < 2**64
 
     @FEW
-    @given(strategies.resting_orders(), strategies.order_ids())
+    @given(drawn.resting_orders(), drawn.order_ids())
     def test_orders_by_id(self, resting: RestingOrders, order_id: str):
         for one in (order_id, *resting):
             assert 1 <= len(one) <= 200
             assert set(one) <= set(map(chr, range(32, 127)))
         assert len(resting) <= 8
-        assert all(is_book(book) for book in resting.index.values())
+        for book in resting.index.values():
+            require_valid(book)
         assert {order.pair for order in resting.values()} <= resting.index.keys()
 
-    @FEW
-    @given(st.data())
-    def test_changes(self, data: st.DataObject):
-        book = data.draw(strategies.order_books())
-        for price, amount in data.draw(strategies.level_changes(book, max_changes=4)):
-            assert is_price(price)
-            assert 0 <= amount < 2**64
-
-    @given(strategies.invalid_asset_id_texts())
+    @given(drawn.invalid_asset_id_texts())
     def test_invalid_texts_of_asset_ids(self, text: str):
         policy_id, colon, name = text.partition(":")
         sizes = len(policy_id) == 56 and len(name) <= 64 and len(name) % 2 == 0
@@ -128,7 +123,7 @@ class TestValidity:
         with pytest.raises(InvalidAssetId):
             AssetId.parse(text)
 
-    @given(strategies.invalid_price_texts())
+    @given(drawn.invalid_price_texts())
     def test_invalid_texts_of_prices(self, text: str):
         # Python reads more texts than prices: what it reads here is out of range, or not in ASCII digits and points.
         if set(text) <= set("0123456789.eE+-") and text[:1] not in ("+", "-"):
@@ -144,225 +139,328 @@ class TestValidity:
 # Texts are prices too.
 TEXTS: st.SearchStrategy[typing.Any] = st.sampled_from(["9", "10", "100"])
 
-FIXED = [
-    (strategies.asset_ids(policy_id=bytes(28), asset_name=b"SNEK", ada=False), SNEK),
-    (strategies.asset_ids(asset_name=st.just(b"SNEK"), ada=False).map(lambda asset: asset.asset_name), b"SNEK"),
-    (strategies.pairs(base=SNEK, quote=st.just(ADA)), PAIR),
-    (strategies.price_levels(price="2", amount=3), PriceLevel("2", 3)),
-    (
-        strategies.orders(pair=PAIR, side=Side.BID, price=Fraction(1, 3), amount=3),
-        Order(PAIR, Side.BID, Fraction(1, 3), 3),
-    ),
-    (
-        strategies.resting_orders(order=Order(PAIR, Side.BID, "2", 3), min_orders=1).map(lambda one: set(one.values())),
-        {Order(PAIR, Side.BID, "2", 3)},
-    ),
-    (strategies.pair_infos(pair=PAIR, last_spot="2"), PairInfo(SNEK, ADA, "2")),
-    (strategies.market_indexes(book=OrderBook(PAIR), min_pairs=1).map(list), [PAIR]),
-]
-
 
 class TestParameters:
     """Each parameter has its effect."""
 
-    @pytest.mark.parametrize(("strategy", "value"), FIXED)
+    @pytest.mark.parametrize(
+        ("strategy", "value"),
+        [
+            (drawn.asset_ids(policy_id=bytes(28), asset_name=b"SNEK", ada=False), SNEK),
+            (drawn.asset_ids(asset_name=st.just(b"SNEK"), ada=False).map(lambda asset: asset.asset_name), b"SNEK"),
+            (drawn.asset_ids(policy_id=bytes(28)).map(lambda asset: asset.policy_id in {bytes(28), b""}), True),
+            (drawn.asset_ids(ada=False).map(lambda asset: asset.is_ada), False),
+            (drawn.pairs(base=SNEK, quote=st.just(ADA)), PAIR),
+            (drawn.price_levels(price="2", amount=3), PriceLevel("2", 3)),
+            (
+                drawn.orders(pair=PAIR, side=Side.BID, price=Fraction(1, 3), amount=3),
+                Order(PAIR, Side.BID, Fraction(1, 3), 3),
+            ),
+            (
+                drawn.resting_orders(order=Order(PAIR, Side.BID, "2", 3), min_orders=1).map(lambda of: {*of.values()}),
+                {Order(PAIR, Side.BID, "2", 3)},
+            ),
+            (drawn.pair_infos(pair=PAIR, last_spot="2"), PairInfo(SNEK, ADA, "2")),
+            (drawn.market_indexes(book=OrderBook(PAIR), min_pairs=1).map(list), [PAIR]),
+            (
+                drawn.level_changes(OrderBook(PAIR), price="2", amount=0).map(set).map(lambda of: of | {(2, 0)}),
+                {(2, 0)},
+            ),
+            # One price is enough for a locked book, and three for one of two levels a side.
+            (drawn.order_books(price="5", min_levels=1, locked=True).map(lambda book: len(book.asks)), 1),
+            (drawn.order_books(price=TEXTS, min_levels=2, locked=True).map(lambda book: len(book.bids)), 2),
+            (drawn.order_books(max_levels=1, locked=True).map(lambda book: len(book.bids) + len(book.asks)), 2),
+            # The sides may be an iterator. An amount of 0 is drawn again.
+            (drawn.order_books(sides=iter(Side), min_levels=1, max_levels=1).map(lambda book: len(book.asks)), 1),  # type: ignore[arg-type]  # an iterator
+            (
+                drawn.order_books(price=TEXTS, amount=st.integers(0, 1), min_levels=1, max_levels=1).map(
+                    lambda book: (len(book.bids), len(book.asks))
+                ),
+                (1, 1),
+            ),
+        ],
+    )
+    @FEW
     @given(data=st.data())
     def test_a_part_is_a_value_or_a_strategy(self, strategy: st.SearchStrategy[object], value: object, data):
         assert data.draw(strategy) == value
 
     @FEW
-    @given(strategies.asset_ids(policy_id=bytes(28)))
-    def test_a_fixed_policy_id_leaves_ada_possible(self, asset: AssetId):
-        assert asset.policy_id in {bytes(28), b""}
-
-    @FEW
-    @given(strategies.order_books(pair=PAIR, amount=3, spot="2", price=strategies.prices(max_value="9")))
+    @given(drawn.order_books(pair=PAIR, amount=3, spot="2", price=drawn.prices(max_value="9")))
     def test_the_parts_of_a_book_are_values_or_strategies(self, book: OrderBook):
         assert (book.pair, book.spot) == (PAIR, Decimal(2))
         assert all(level.accumulated_liquidity == 3 and level.price <= 9 for level in (*book.bids, *book.asks))
 
-    @FEW
-    @given(strategies.level_changes(OrderBook(PAIR), price="2", amount=0))
-    def test_the_parts_of_changes_are_values_or_strategies(self, changes: list[tuple[Decimal, int]]):
-        assert changes == [(Decimal(2), 0)] * len(changes)
-
-    @given(strategies.asset_ids(ada=False))
-    def test_without_ada(self, asset: AssetId):
-        assert not asset.is_ada
-
-    @given(st.data(), st.integers(0, 32), st.integers(0, 32))
-    def test_the_length_of_an_asset_name(self, data: st.DataObject, one: int, other: int):
-        least, most = sorted([one, other])
-        assert least <= len(data.draw(strategies.asset_names(min_size=least, max_size=most))) <= most
-
-    @given(st.data(), strategies.prices(), strategies.prices(), st.integers(0, 28))
+    @given(st.data(), drawn.prices(), drawn.prices(), st.integers(0, 28))
     def test_the_range_of_a_price(self, data: st.DataObject, one: Decimal, other: Decimal, places: int):
         lowest, highest = sorted([one, other])
         try:
-            within = strategies.prices(min_value=lowest, max_value=highest, max_decimal_places=places)
+            within = drawn.prices(min_value=lowest, max_value=highest, max_decimal_places=places)
         except ValueError:
-            # There is no such price: the next number with these places is out of range, or has too many digits.
-            next_one = -(-Fraction(lowest) * 10**places // 1)
-            assert next_one > Fraction(highest) * 10**places or next_one > LARGEST
+            # There is no such price: the next number of each grid is out of range, or has too many digits.
+            for grid in range(places + 1):
+                following = -(-Fraction(lowest) * 10**grid // 1)
+                assert following > Fraction(highest) * 10**grid or following > LARGEST
             return
         price = data.draw(within)
         assert is_price(price)
         assert lowest <= price <= highest
         assert (Fraction(price) * 10**places).denominator == 1
 
-    @given(st.data(), strategies.amounts(min_value=0), strategies.amounts())
-    def test_the_range_of_an_amount(self, data: st.DataObject, one: int, other: int):
-        least, most = sorted([one, other])
-        assert least <= data.draw(strategies.amounts(min_value=least, max_value=most)) <= most
+    @FEW
+    @given(st.data(), st.tuples(st.integers(0, 5), st.integers(0, 5)).map(sorted))
+    def test_the_range_of_a_size(self, data: st.DataObject, bounds: list[int]):
+        least, most = bounds
+        index = drawn.market_indexes(book=drawn.order_books(max_levels=1), min_pairs=least, max_pairs=most)
+        assert least <= len(data.draw(index)) <= most
+        assert least <= len(data.draw(drawn.resting_orders(min_orders=least, max_orders=most))) <= most
+        assert least <= len(data.draw(drawn.asset_names(min_size=least, max_size=most))) <= most
+        assert least <= data.draw(drawn.amounts(min_value=least, max_value=most)) <= most
 
     @given(
         st.data(),
         st.sets(st.sampled_from(Side)),
-        st.integers(0, 4),
-        st.integers(0, 4),
+        st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sorted),
         st.sampled_from([None, True, False]),
         st.sampled_from([None, True, False]),
     )
     def test_sides_levels_crossed_and_locked_of_a_book(
-        self, data: st.DataObject, sides: set[Side], one: int, other: int, crossed: bool | None, locked: bool | None
+        self, data: st.DataObject, sides: set[Side], bounds: list[int], crossed: bool | None, locked: bool | None
     ):
-        least, most = sorted([one, other])
-        can_meet = len(sides) == 2 and most > 0
-        wanted = {"sides": sides, "min_levels": least, "max_levels": most, "crossed": crossed, "locked": locked}
-        if (crossed and locked) or ((crossed or locked) and not can_meet):
+        least, most = bounds
+        wanted: dict[str, typing.Any] = {"sides": sides, "min_levels": least, "max_levels": most}
+        wanted |= {"crossed": crossed, "locked": locked}
+        if (crossed and locked) or ((crossed or locked) and not (len(sides) == 2 and most > 0)):
             with pytest.raises(ValueError, match=r"a book .* must be possible, got crossed="):
-                strategies.order_books(**wanted)  # type: ignore[arg-type]  # of several types
+                drawn.order_books(**wanted)
             return
-        book = data.draw(strategies.order_books(**wanted))  # type: ignore[arg-type]  # of several types
-        assert is_book(book)
+        book = data.draw(drawn.order_books(**wanted))
+        require_valid(book)
         assert crossed in {None, book.is_crossed}
         assert locked in {None, book.is_locked}
         for side, levels in ((Side.BID, book.bids), (Side.ASK, book.asks)):
             assert least <= len(levels) <= most if side in sides else not levels
 
-    @FEW
-    @given(strategies.order_books(max_levels=1, locked=True), strategies.order_books(max_levels=2, locked=True))
-    def test_a_locked_book_respects_the_maximum_of_levels(self, one: OrderBook, two: OrderBook):
-        assert (len(one.bids), len(one.asks)) == (1, 1)
-        assert max(len(two.bids), len(two.asks)) <= 2
-
-    def test_level_changes_require_a_book(self):
-        with pytest.raises(TypeError, match="book must be an OrderBook, not a strategy of books, got "):
-            strategies.level_changes(strategies.order_books())  # type: ignore[arg-type]  # a mistake of a caller
-
-    @FEW
-    @given(strategies.order_books(price="5", min_levels=1, locked=True))
-    def test_one_price_is_enough_for_a_locked_book(self, book: OrderBook):
-        assert (len(book.bids), len(book.asks), book.is_locked) == (1, 1, True)
-
-    @FEW
-    @given(strategies.order_books(price=TEXTS, min_levels=2, locked=True))
-    def test_three_prices_are_enough_for_a_locked_book_of_two_levels_a_side(self, book: OrderBook):
-        assert (len(book.bids), len(book.asks), book.is_locked) == (2, 2, True)
-
-    @FEW
-    @given(strategies.order_books(price=TEXTS, amount=st.integers(0, 1), min_levels=1, crossed=False))
-    def test_an_amount_of_zero_is_drawn_again(self, book: OrderBook):
-        assert book.bids
-        assert book.asks
-        assert not book.is_crossed
-
-    @FEW
-    @given(strategies.order_books(sides=Side.ASK, min_levels=1))
-    def test_a_book_may_have_one_side(self, book: OrderBook):
-        assert not book.bids
-        assert book.asks
-
-    @FEW
-    @given(strategies.order_books(sides=(side for side in Side), min_levels=1))  # type: ignore[arg-type]  # an iterator
-    def test_the_sides_may_be_an_iterator(self, book: OrderBook):
-        assert book.bids
-        assert book.asks
-
-    @FEW
-    @given(st.data(), st.integers(0, 5), st.integers(0, 5))
-    def test_the_size_of_an_index(self, data: st.DataObject, one: int, other: int):
-        least, most = sorted([one, other])
-        book = strategies.order_books(max_levels=1)
-        index = data.draw(strategies.market_indexes(book=book, min_pairs=least, max_pairs=most))
-        assert least <= len(index) <= most
-        assert all(len(one.bids) <= 1 for one in index.values())
-
-    @FEW
-    @given(st.data(), st.integers(0, 4), st.integers(0, 4))
-    def test_the_number_of_resting_orders(self, data: st.DataObject, one: int, other: int):
-        least, most = sorted([one, other])
-        assert least <= len(data.draw(strategies.resting_orders(min_orders=least, max_orders=most))) <= most
-
     @pytest.mark.parametrize(
         ("strategy", "parameters"),
         [
-            (strategies.asset_names, {"max_size": 33}),
-            (strategies.asset_names, {"min_size": -1}),
-            (strategies.asset_names, {"min_size": 5, "max_size": 4}),
-            (strategies.prices, {"min_value": "2", "max_value": "1"}),
-            (strategies.prices, {"min_value": "0"}),
-            (strategies.prices, {"max_value": 1.5}),
-            (strategies.prices, {"min_value": "0.1", "max_value": "0.9", "max_decimal_places": 0}),
-            (strategies.prices, {"max_decimal_places": 29}),
-            (strategies.prices, {"max_decimal_places": True}),
-            (strategies.amounts, {"min_value": -1}),
-            (strategies.amounts, {"max_value": 2**64}),
-            (strategies.amounts, {"min_value": 2, "max_value": 1}),
-            (strategies.order_books, {"min_levels": 9}),
-            (strategies.order_books, {"min_levels": -1}),
-            (strategies.asset_names, {"max_size": 1.5}),
-            (strategies.amounts, {"min_value": 1.0, "max_value": 9}),
-            (strategies.amounts, {"min_value": True}),
-            (strategies.asset_ids, {"policy_id": bytes(27)}),
-            (strategies.asset_ids, {"policy_id": b""}),
-            (strategies.asset_ids, {"asset_name": bytes(33)}),
-            (strategies.pairs, {"base": ADA, "quote": ADA}),
-            (strategies.price_levels, {"price": "0"}),
-            (strategies.price_levels, {"amount": 0}),
-            (strategies.orders, {"price": "0"}),
-            (strategies.orders, {"price": Fraction(-1, 3)}),
-            (strategies.orders, {"amount": 1.5}),
-            (strategies.orders, {"pair": Pair(ADA, ADA)}),
-            (strategies.resting_orders, {"min_orders": 9}),
-            (strategies.resting_orders, {"min_orders": -1}),
-            (strategies.resting_orders, {"max_orders": 1.5}),
-            (strategies.pair_infos, {"last_spot": "-1"}),
-            (strategies.order_books, {"sides": ["bid"]}),
-            (strategies.order_books, {"sides": "bid"}),
-            (strategies.order_books, {"price": "5", "min_levels": 2}),
-            (strategies.order_books, {"price": "5", "crossed": True}),
-            (strategies.order_books, {"min_levels": "1"}),
-            (strategies.order_books, {"crossed": "no"}),
-            (strategies.order_books, {"locked": 0}),
-            (strategies.order_books, {"amount": 0}),
-            (strategies.order_books, {"amount": 2**64}),
-            (strategies.order_books, {"price": 0.5}),
-            (strategies.order_books, {"spot": 0.5}),
-            (strategies.order_books, {"pair": Pair(ADA, ADA)}),
-            (strategies.market_indexes, {"min_pairs": 7}),
-            (strategies.market_indexes, {"min_pairs": -1}),
+            *((drawn.asset_names, one) for one in ({"max_size": 33}, {"min_size": -1}, {"min_size": 5, "max_size": 4})),
+            *((drawn.asset_names, {"max_size": 1.5}), (drawn.amounts, {"min_value": True})),
+            *((drawn.amounts, one) for one in ({"max_value": 2**64}, {"min_value": 2, "max_value": 1})),
+            *((drawn.prices, one) for one in ({"min_value": "2", "max_value": "1"}, {"min_value": "0"})),
+            *((drawn.prices, one) for one in ({"max_value": 1.5}, {"max_decimal_places": 29})),
+            (drawn.prices, {"min_value": "0.1", "max_value": "0.9", "max_decimal_places": 0}),
+            (drawn.prices, {"max_decimal_places": True}),
+            *((drawn.asset_ids, {"policy_id": one}) for one in (bytes(27), b"")),
+            (drawn.asset_ids, {"asset_name": bytes(33)}),
+            (drawn.pairs, {"base": ADA, "quote": ADA}),
+            *((drawn.price_levels, one) for one in ({"price": "0"}, {"amount": 0})),
+            *((drawn.orders, one) for one in ({"price": "0"}, {"price": Fraction(-1, 3)}, {"amount": 1.5})),
+            (drawn.orders, {"pair": Pair(ADA, ADA)}),
+            *((drawn.resting_orders, one) for one in ({"min_orders": 9}, {"max_orders": 1.5})),
+            (drawn.pair_infos, {"last_spot": "-1"}),
+            *((drawn.order_books, {"sides": sides}) for sides in (["bid"], "bid")),
+            *((drawn.order_books, {"min_levels": count}) for count in (9, -1, "1")),
+            *((drawn.order_books, {"price": "5"} | more) for more in ({"min_levels": 2}, {"crossed": True})),
+            *((drawn.order_books, one) for one in ({"crossed": "no"}, {"locked": 0}, {"price": 0.5}, {"spot": 0.5})),
+            *((drawn.order_books, {"amount": amount}) for amount in (0, 2**64)),
+            (drawn.order_books, {"pair": Pair(ADA, ADA)}),
+            (drawn.market_indexes, {"min_pairs": 7}),
         ],
     )
-    def test_impossible_parameters_are_rejected_before_drawing(self, strategy, parameters):
+    def test_impossible_parameters_are_rejected_before_drawing(
+        self, strategy: typing.Any, parameters: dict[str, object]
+    ):
         with pytest.raises(ValueError):
             strategy(**parameters)
 
+    def test_level_changes_require_a_book(self):
+        with pytest.raises(TypeError, match="book must be an OrderBook, not a strategy of books, got "):
+            drawn.level_changes(drawn.order_books())  # type: ignore[arg-type]  # a mistake of a caller
+
 
 def test_every_public_strategy_has_a_docstring():
-    for name in strategies.__all__:
-        assert inspect.getdoc(getattr(strategies, name)), name
+    for name in drawn.__all__:
+        assert inspect.getdoc(getattr(drawn, name)), name
 
 
-ROOT = Path(__file__).resolve().parents[2]
+WITHOUT_SHRINKING = settings(
+    database=None,
+    max_examples=10_000,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+)
+CHANGES = drawn.level_changes(OrderBook.from_levels(PAIR, [("10", 1), ("0.5", 1)], [("60", 1)]))
 
 
-def test_property_tests_draw_values_from_the_public_strategies():
-    """The project's own tests use the strategies that users get."""
-    types = "AssetId|Pair|PairInfo|PriceLevel|Order|OrderBook|RestingOrders|MarketIndex"
-    found = [
-        f"{path.relative_to(ROOT)}: {match.group()}"
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        for match in re.finditer(rf"st\.builds\(\s*({types})\b|\.map\(\s*({types})\b", path.read_text())
-    ]
-    assert found == []
+def is_crossed_by_the_best_alone(book: OrderBook) -> bool:
+    return (
+        book.is_crossed
+        and min(len(book.bids), len(book.asks)) > 1
+        and book.bids[1].price < book.asks[0].price
+        and book.asks[1].price > book.bids[0].price
+    )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "corner"),
+    [
+        (drawn.asset_ids(), lambda asset: asset.is_ada),
+        (drawn.asset_ids(), lambda asset: not asset.is_ada and asset.asset_name == b""),
+        (drawn.asset_ids(), lambda asset: len(asset.asset_name) == 32),
+        (drawn.asset_ids(), lambda asset: asset.asset_name_label is not None),
+        (drawn.asset_ids(), lambda asset: asset.asset_name_text is None),
+        (drawn.asset_ids(), lambda asset: len(set(asset.policy_id)) > 20),
+        *((drawn.prices(), Decimal(text).__eq__) for text in ("1e-28", f"{LARGEST}", f"{LARGEST}e-28", f"{2**53 + 1}")),
+        (drawn.prices(), lambda price: "E" in str(price)),
+        (drawn.prices(), lambda price: len(price.as_tuple().digits) > 20),
+        *((drawn.amounts(), amount.__eq__) for amount in (1, 2**53 + 1, 2**63, 2**64 - 1)),
+        (drawn.ratios(), lambda ratio: ratio.denominator % 3 == 0),
+        *((drawn.ratios(), ratio.__eq__) for ratio in (Fraction(1), LEAST, Fraction(LARGEST))),
+        (drawn.order_books(), lambda book: not book.bids and not book.asks),
+        (drawn.order_books(), lambda book: bool(book.bids) and not book.asks),
+        (drawn.order_books(), lambda book: bool(book.asks) and not book.bids),
+        (drawn.order_books(), lambda book: len(book.bids) == len(book.asks) == 1),
+        (drawn.order_books(), lambda book: len(book.bids) == 8),
+        (drawn.order_books(), lambda book: len(book.asks) == 8),
+        (drawn.order_books(), lambda book: book.is_locked),
+        (drawn.order_books(), is_crossed_by_the_best_alone),
+        (
+            drawn.order_books(),
+            lambda book: book.is_crossed and len(book.bids) > 1 and book.bids[-1].price > book.asks[-1].price,
+        ),
+        (drawn.order_books(), lambda book: book.spread is not None and book.spread > 0 and book.spot is None),
+        (drawn.order_books(), lambda book: book.spot is not None and ADA not in {book.pair.base, book.pair.quote}),
+        (CHANGES, lambda changes: (Decimal(10), 0) in changes),
+        (CHANGES, lambda changes: any(price not in {10, 60, Decimal("0.5")} and amount for price, amount in changes)),
+        (CHANGES, lambda changes: len({price for price, _ in changes}) < len(changes)),
+        (CHANGES, lambda changes: {"10.0", "1E+1", "0.50"} <= {str(price) for price, _ in changes}),
+        (drawn.orders(), lambda order: isinstance(order.price, Fraction) and not order.amount),
+        (drawn.resting_orders(), lambda resting: len({one.pair for one in resting.values()}) > 1),
+        (
+            drawn.resting_orders(),
+            lambda resting: len(resting.index) > len({one.pair for one in resting.values()}),
+        ),
+        (
+            drawn.resting_orders(),
+            lambda resting: len(resting) > sum(len(one.bids) + len(one.asks) for one in resting.index.values()),
+        ),
+        (drawn.resting_orders(), lambda resting: "~" * 200 in resting and resting.index.as_of is not None),
+        *((drawn.invalid_asset_id_texts(), text.__eq__) for text in ("lovelace", ".", "0" * 56)),
+        *(
+            (drawn.invalid_asset_id_texts(), lambda text, rule=rule: rule in message_of(text, AssetId.parse))
+            for rule in ("must have 56", "at most 64", "even number of", "must be hexadecimal", "must be ADA or")
+        ),
+        *(
+            (drawn.invalid_price_texts(), lambda text, rule=rule: rule in message_of(text, parse_price))
+            for rule in ("ASCII digits", "above 0", "28 decimal places", "be below 2^96", "a coefficient below 2^96")
+        ),
+    ],
+)
+def test_edge_cases_are_reached(strategy: st.SearchStrategy[typing.Any], corner: Callable[[typing.Any], bool]):
+    assert corner(find(strategy, corner, settings=WITHOUT_SHRINKING))
+
+
+def counted(strategy: st.SearchStrategy[typing.Any], corner: Callable[[typing.Any], bool], *, of: int) -> int:
+    """Return how many of the first examples are in the corner."""
+    found: list[bool] = []
+
+    @settings(WITHOUT_SHRINKING, max_examples=of, derandomize=True)
+    @given(strategy)
+    def count(value: typing.Any) -> None:
+        found.append(bool(corner(value)))
+
+    count()
+    return sum(found)
+
+
+def test_neighbouring_prices_and_real_depth_are_frequent():
+    def has_neighbours(book: OrderBook) -> bool:
+        return any(Fraction(one) - Fraction(other) == LEAST for one, other in pairwise(book.bids.prices))
+
+    assert counted(drawn.order_books(), has_neighbours, of=400) >= 20
+    deep = drawn.order_books(max_levels=50)
+    assert counted(deep, lambda book: len(book.bids) >= 20, of=100) >= 5
+    assert counted(deep, lambda book: not book.bids and not book.asks, of=100) >= 1
+
+
+ALL_PHASES = settings(database=None, max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def simplest(
+    strategy: st.SearchStrategy[typing.Any], corner: Callable[[typing.Any], bool] = lambda _: True, seed: int = 0
+) -> typing.Any:
+    # With a fixed seed: Hypothesis does not guarantee the simplest value.
+    return find(strategy, corner, settings=ALL_PHASES, random=Random(seed))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("corner", "counts"),
+    [
+        (lambda book: True, (0, 0)),
+        (lambda book: book.bids, (1, 0)),
+        (lambda book: book.spread is not None and book.spread >= 1, (1, 1)),
+        (lambda book: book.is_crossed, (1, 1)),
+        (lambda book: book.is_locked, (1, 1)),
+    ],
+)
+def test_a_book_shrinks_to_what_matters(corner: Callable[[OrderBook], bool], counts: tuple[int, int]):
+    book = simplest(drawn.order_books(), corner)
+    assert (len(book.bids), len(book.asks), book.spot) == (*counts, None)
+    for level in (*book.bids, *book.asks):
+        assert level.price in {Decimal(1), Decimal(2), Decimal("0.1")}
+        assert level.accumulated_liquidity < 100
+    assert sorted([book.pair.base, book.pair.quote]) == [ADA, AssetId(bytes(28), b"")]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(3))
+def test_three_bids_shrink_to_small_numbers(seed: int):
+    book = simplest(drawn.order_books(), lambda book: len(book.bids) > 2, seed)
+    assert all(level.price <= 3 and level.accumulated_liquidity == 1 for level in book.bids)
+
+
+def test_numbers_shrink_to_the_smallest_that_fails():
+    within = drawn.prices(min_value="0.01", max_value="100", max_decimal_places=2)
+    assert [simplest(some, lambda price: price >= 5) for some in (drawn.prices(), within)] == [5, 5]
+    for least in (4, 1_000, 2**53 + 1, 2**60):
+        assert simplest(drawn.amounts(), least.__le__) == least
+
+
+@pytest.mark.thorough
+def test_the_parts_shrink_to_the_simplest():
+    assert simplest(drawn.asset_ids()) == ADA
+    assert simplest(drawn.prices()) == 1
+    assert simplest(drawn.prices(min_value="7", max_value="9")) == 7
+    assert (simplest(drawn.amounts()), simplest(drawn.amounts(min_value=0))) == (1, 0)
+    orders = drawn.orders(pair=drawn.pairs(), price=drawn.prices())
+    expected = Order(Pair(ADA, AssetId(bytes(28), b"")), Side.BID, "1", 1)
+    assert simplest(orders, lambda order: order.amount) == expected
+    assert len(simplest(drawn.market_indexes())) == 0
+    assert list(simplest(drawn.resting_orders(), lambda resting: len(resting) > 0)) == ["0"]
+
+
+@pytest.mark.thorough
+def test_a_failing_test_prints_values_and_not_calls():
+    script = """
+from hypothesis import HealthCheck, given, settings
+from market_index.strategies import amounts, order_books, pairs, prices
+
+@settings(database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(order_books(min_levels=1), amounts(), prices(), pairs())
+def each(book, amount, price, pair):
+    assert False
+
+each()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    shown = re.sub(r"  # .*|\s", "", done.stderr)
+    asset = r"(ADA|AssetId\.parse\('[0-9a-f]{56}:[0-9a-f]*'\))"
+    pair = rf"Pair\(base={asset},quote={asset}\)"
+    price = r"Decimal\('[0-9.]+'\)"
+    level = rf"PriceLevel\(price={price},accumulated_liquidity=[0-9]+\)"
+    sides = rf"bids=Levels\(Side\.BID,\[{level}.*?asks=Levels\(Side\.ASK,\[{level}"
+    for value in (f"pair={pair}", "amount=[0-9]+", f"price={price}", rf"book=OrderBook\(pair={pair},{sides}"):
+        assert re.search(value, shown), value

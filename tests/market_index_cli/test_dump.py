@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from market_index import Freshness, MarketIndex, wire
 from market_index.strategies import market_indexes
-from market_index.wire.internal import freshness_to_json
+from market_index.wire import freshness_to_json
 from market_index_feeds import open_feed, open_store
 from tests.command import SAMPLE, invoke, line, run
 from tests.market_index_feeds.ndjson.lines import commit, retraction

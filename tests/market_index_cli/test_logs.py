@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index.freshness import parse_time
+from market_index.wire import parse_time
 from market_index_cli.logs import JsonFormatter, LineHandler, OncePerSecond, TextFormatter, errors_logged, printable
 from tests.command import COMMAND, SAMPLE, invoke, running
 from tests.nats import spare_port

@@ -66,7 +66,7 @@ def test_only_serve_imports_a_web_stack_and_no_file_needs_nats(store: Path):
 def test_one_line_names_the_extra_if_click_is_missing():
     done = run_without("click", "pairs", SAMPLE)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "market-index needs click, which comes with its extra: pip install 'market-index[cli]'\n"
+    assert done.stderr == "market-index needs click, which comes with its extra: pip install '.[cli]'\n"
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,7 @@ def test_one_line_names_the_extra_if_click_is_missing():
 def test_serve_without_a_web_stack_names_the_extra(package: str):
     done = run_without(package, "serve", SAMPLE)
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr == f"Error: serve needs {package}, which comes with its extra: pip install 'market-index[server]'\n"
-    )
+    assert done.stderr == f"Error: serve needs {package}, which comes with its extra: pip install '.[server]'\n"
 
 
 def test_other_missing_modules_are_unexpected_errors():

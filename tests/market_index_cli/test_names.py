@@ -16,6 +16,7 @@ from tests.command import BOOK, COMMAND, SAMPLE, invoke, run
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 IUSD = AssetId.parse(BOOK["quote"])
+DEEP = 100_000
 FIRST, SECOND = (AssetId(bytes([number]) * 28, b"TWIN") for number in (1, 2))
 
 
@@ -136,6 +137,22 @@ def test_a_folder_of_the_registry_is_read(tmp_path: Path, twins: Path):
         )
     done = invoke("pairs", twins, "--tokens", mappings)
     assert [row.split("\t")[0] for row in done.stdout.splitlines()[1:]] == ["ONE 01010101/ADA", "TWO 02020202/ADA"]
+
+
+def test_an_entry_that_is_not_valid_is_left_out_and_named_with_its_file(tmp_path: Path, twins: Path):
+    one = json.dumps({"subject": FIRST.unit, "ticker": {"value": "ONE"}})
+    (tmp_path / "good.json").write_text(one)
+    (tmp_path / "hostile.json").write_text(f'{{"subject": "{SECOND.unit}", "logo": {"[" * DEEP}{"]" * DEEP}}}')
+    (tmp_path / "truncated.json").write_text(one[:-1])
+    done = invoke("pairs", twins, "--tokens", tmp_path)
+    assert [row.split("\t")[0] for row in done.stdout.splitlines()[1:]] == ["ONE 01010101/ADA", "TWIN 02020202/ADA"]
+    assert done.stderr.startswith(f"{tmp_path}: 2 tokens left out; hostile.json: ")
+    assert done.stderr.endswith(", got 'nested too deeply'\n")
+    everything = tmp_path / "all.json"
+    everything.write_text(f"[{one}, {(tmp_path / 'hostile.json').read_text()}]")
+    done = invoke("pairs", twins, "--tokens", everything)
+    assert len(done.stdout.splitlines()) == 3
+    assert done.stderr.startswith(f"{everything}: 1 token left out; entry 1: ")
 
 
 def test_a_registry_that_cannot_be_read_is_an_error(tmp_path: Path):

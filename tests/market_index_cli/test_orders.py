@@ -9,8 +9,7 @@ from typing import Final
 
 import pytest
 
-from market_index import ADA
-from market_index.wire import internal
+from market_index import ADA, wire
 from market_index_feeds import open_feed, open_store
 from tests.command import COMMAND, invoke, line, running, untimed
 from tests.market_index_feeds.made_up import book, pair, spots
@@ -167,7 +166,7 @@ def test_two_workers_serve_a_file_and_report_an_unknown_state(tmp_path: Path, ev
         problem = "its state is unknown since line 11: block 'slot 1' must be retained for a rollback "
         eventually(lambda: all(str(one).startswith(problem) for one in processes(service).values()))
         answer = service.order_book(str(pair(1).base), str(ADA))
-        assert answer.headers[internal.AS_OF.lower()] == "slot 2"
+        assert answer.headers[wire.AS_OF.lower()] == "slot 2"
         assert [one["accumulated_liquidity"] for one in answer.json["asks"]] == [10]
         append(events, RESET + place("a", amount=7) + block("slot 1"))
         eventually(lambda: set(processes(service).values()) == {None})

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from market_index import Freshness, OrderBook
-from market_index.freshness import parse_time
-from market_index.wire import internal
+from market_index import Freshness, OrderBook, wire
+from market_index.wire import parse_time
 from market_index_feeds import BooksRejected, Receipt, open_feed
 from market_index_feeds.sqlite.store import SqliteStore
 from tests.command import COMMAND, SAMPLE, invoke, line, run
@@ -21,7 +20,7 @@ from tests.waiting import eventually
 def commit(as_of: str | None, published_at: str | None = None) -> str:
     """Return a line that commits the lines before it."""
     freshness = Freshness(as_of, None if published_at is None else parse_time(published_at))
-    return internal.freshness_to_json(freshness).decode() + "\n"
+    return wire.freshness_to_json(freshness).decode() + "\n"
 
 
 def published(store: Path) -> tuple[dict[int, str | None], str | None, int | None]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from market_index import ADA, AssetId, OrderBook, Pair, wire
-from market_index.freshness import parse_time
+from market_index.wire import parse_time
 from market_index_feeds import open_store
 from tests import command as commands
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, run, running, untimed

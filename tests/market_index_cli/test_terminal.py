@@ -13,6 +13,7 @@ from market_index import ADA, AssetId, Freshness, OrderBook, Pair, Token, Tokens
 from market_index_cli import terminal, tokens
 from market_index_cli.terminal import Terminal
 from market_index_cli.tokens import Display
+from tests.invisible import INVISIBLE
 
 WIDE = Terminal(columns=1000, colour=False)
 TOKEN = AssetId(bytes(28), b"SNEK")
@@ -40,9 +41,11 @@ def named(name: bytes) -> str:
         ("\u202eKENS".encode(), "00000000…:e280ae4…"),
         ("SNE\u200bK".encode(), "00000000…:534e45e…"),
         ("SNEK\u2028".encode(), "00000000…:534e454…"),
+        *((f"SNEK{one}".encode(), "00000000…:534e454…") for one in INVISIBLE),
+        *((f"{one}SNEK".encode(), f"00000000…:{one.encode().hex()}534e454b"[:17] + "…") for one in INVISIBLE),
     ],
 )
-def test_a_name_is_shown_if_it_is_printable_text(name: bytes, shown: str):
+def test_a_name_is_shown_if_all_its_characters_are_shown(name: bytes, shown: str):
     assert named(name) == shown
 
 

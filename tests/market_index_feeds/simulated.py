@@ -15,10 +15,9 @@ from typing import Any, TypeAlias
 from unittest.mock import patch
 
 import click
-from attrs import Factory, define, evolve, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair
-from market_index.freshness import UNKNOWN
 from market_index_cli import publish as publish_command
 from market_index_feeds import Feed, Receipt, Relay, Store, StoreError, Unacknowledged
 from market_index_feeds import relay as relay_module
@@ -63,7 +62,7 @@ def versions(books: Iterable[OrderBook]) -> Books:
 class Statement:
     """What a medium says of all its books: their freshness, and whether they are all that is tracked."""
 
-    freshness: Freshness = UNKNOWN
+    freshness: Freshness = field(factory=Freshness)
     is_complete: bool = False
 
 
@@ -280,7 +279,7 @@ class SimulatedStore(Store):
         """Write books and tombstones, after the freshness is withdrawn if it may be newer than them."""
         self.medium.before = Records(self.medium.records), dict(self.medium.published)
         if change and (withdraws or FRESHNESS in self.unacknowledged):
-            self._put(FRESHNESS, Statement(UNKNOWN, self.medium.records.statement.is_complete))
+            self._put(FRESHNESS, Statement(Freshness(), self.medium.records.statement.is_complete))
         for key, value in change.items():
             self._put(key, value)
 

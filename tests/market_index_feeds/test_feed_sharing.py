@@ -9,7 +9,6 @@ from threading import Event
 import pytest
 
 from market_index import Freshness, LiveIndex, MarketIndex
-from market_index.freshness import UNKNOWN
 from market_index_feeds import Feed
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.medium import Update
@@ -58,11 +57,11 @@ def test_the_freshness_of_two_feeds_is_unknown_from_the_start_of_the_second_on(l
         feed.start(live)
         assert live.current.freshness == fresh(1)
         other.start(live)
-        assert (set(spots(live)), live.current.freshness) == ({1, 2}, UNKNOWN)
+        assert (set(spots(live)), live.current.freshness) == ({1, 2}, Freshness())
         for gate, source in zip(gates, (first, second), strict=True):
             gate.set()
             eventually(lambda source=source: not source.left)  # type: ignore[misc]  # a default has no type
-            assert live.current.freshness == UNKNOWN
+            assert live.current.freshness == Freshness()
         assert spots(live) == {1: "2", 2: "2"}
         # Each feed still knows how fresh its own books are.
         assert feed.freshness == other.freshness == fresh(2)
@@ -76,7 +75,7 @@ def test_two_feeds_that_start_with_an_empty_index_find_each_other(live: LiveInde
         other.start(live)
         gate.set()
         eventually(lambda: not source.left)
-        assert (spots(live), live.current.freshness) == ({1: "2", 2: None}, UNKNOWN)
+        assert (spots(live), live.current.freshness) == ({1: "2", 2: None}, Freshness())
 
 
 @pytest.mark.parametrize("published", [LiveIndex.publish, lambda live, one: live.update([one], freshness=fresh(7))])
@@ -86,7 +85,7 @@ def test_the_freshness_is_unknown_if_a_program_published_before_the_feed(live: L
     with Feed(source := Scripted(complete(1, freshness=fresh(1)), see, changed(1, 2), see)) as feed:
         feed.start(live)
         eventually(lambda: not source.left)
-    assert (see.freshness, spots(live)) == ([UNKNOWN, UNKNOWN], {1: "2", 9: None})
+    assert (see.freshness, spots(live)) == ([Freshness(), Freshness()], {1: "2", 9: None})
 
 
 @pytest.mark.parametrize(
@@ -109,7 +108,7 @@ def test_a_feed_that_finds_a_change_of_another_writer_publishes_an_unknown_fresh
     with Feed(source) as feed:
         feed.start(live)
         eventually(lambda: not source.left)
-    assert see.freshness == [fresh(1), UNKNOWN, UNKNOWN]
+    assert see.freshness == [fresh(1), Freshness(), Freshness()]
 
 
 def test_a_feed_overwrites_and_retracts_its_pairs_but_none_of_another_writer(live: LiveIndex):
@@ -127,4 +126,4 @@ def test_a_feed_whose_source_cannot_be_read_finds_a_writer_too(live: LiveIndex):
     with Feed(source) as feed:
         feed.start(live)
         eventually(lambda: not source.left)
-        assert (set(spots(live)), live.current.freshness) == ({1, 9}, UNKNOWN)
+        assert (set(spots(live)), live.current.freshness) == ({1, 9}, Freshness())

@@ -13,7 +13,6 @@ from threading import Event, Thread
 import pytest
 
 from market_index import Freshness, LiveIndex, MarketIndex
-from market_index.freshness import UNKNOWN
 from market_index_feeds import Relay, open_feed, open_store
 from market_index_http import create_app
 from tests.command import running
@@ -161,7 +160,7 @@ def test_every_hop_ends_with_the_same_freshness(tmp_path: Path, bucket: str):
             Freshness("~" * 200, time),
             Freshness(None, time),
             Freshness("0"),
-            UNKNOWN,
+            Freshness(),
         ):
             store.update([book(1, 1)], freshness=freshness)
             eventually(lambda freshness=freshness: last.current.freshness == freshness)  # type: ignore[misc]  # a default has no type

@@ -8,7 +8,6 @@ from math import inf
 import pytest
 
 from market_index import Freshness
-from market_index.freshness import UNKNOWN
 from market_index_feeds.medium import Update
 from market_index_feeds.publications import Publications
 
@@ -47,7 +46,7 @@ def add(seen: Publications, update: Update, *, is_change: bool = False, is_late:
 
 class TestAges:
     def test_nothing_has_an_age_before_the_first_publication(self, seen: Publications):
-        assert (seen.quiet_age, seen.change_age, seen.is_blank, seen.freshness) == (inf, inf, True, UNKNOWN)
+        assert (seen.quiet_age, seen.change_age, seen.is_blank, seen.freshness) == (inf, inf, True, Freshness())
 
     def test_ages_are_durations_of_the_monotonic_clock(self, seen: Publications, clocks: Clocks):
         add(seen, Update(replaces_all=True, revision=1), is_change=True)
@@ -60,7 +59,7 @@ class TestAges:
         assert (seen.quiet_age, seen.change_age) == (1, 6)
 
     @pytest.mark.parametrize(
-        "update", [Update(), Update(revision=1), Update(freshness=UNKNOWN), Update(replaces_all=True, revision=1)]
+        "update", [Update(), Update(revision=1), Update(freshness=Freshness()), Update(replaces_all=True, revision=1)]
     )
     def test_a_check_that_finds_nothing_new_is_no_publication(self, seen: Publications, clocks: Clocks, update: Update):
         add(seen, Update(replaces_all=True, revision=1), is_change=True)
@@ -95,7 +94,7 @@ class TestAges:
         add(seen, Update(), is_change=True)
         assert (seen.quiet_age, seen.change_age) == (0, 0)
 
-    @pytest.mark.parametrize("freshness", [at(0), UNKNOWN])
+    @pytest.mark.parametrize("freshness", [at(0), Freshness()])
     def test_another_book_with_the_last_publish_time_or_none_is_a_publication(
         self, seen: Publications, clocks: Clocks, freshness: Freshness
     ):
@@ -107,7 +106,7 @@ class TestAges:
     def test_a_revision_with_the_last_publish_time_is_no_publication(self, seen: Publications, clocks: Clocks):
         """For example, a relay restarts after the publisher has died."""
         add(seen, Update(replaces_all=True, revision=1, freshness=at(0, "slot 1")), is_change=True)
-        for revision, freshness in enumerate((UNKNOWN, at(0), at(0, "slot 1")), 2):
+        for revision, freshness in enumerate((Freshness(), at(0), at(0, "slot 1")), 2):
             clocks.seconds += 5
             add(seen, Update(revision=revision, freshness=freshness))
         assert seen.quiet_age == 15
@@ -138,7 +137,7 @@ class TestLate:
         add(seen, Update(freshness=at(3600)))
         assert seen.quiet_age == 0
 
-    @pytest.mark.parametrize("freshness", [at(-3600), UNKNOWN, Freshness("slot 1")])
+    @pytest.mark.parametrize("freshness", [at(-3600), Freshness(), Freshness("slot 1")])
     def test_the_age_is_never_negative(self, seen: Publications, freshness: Freshness):
         """The clock of the publisher is ahead, or is not known."""
         add(seen, Update(replaces_all=True, freshness=freshness), is_late=True)
@@ -202,4 +201,4 @@ class TestFreshness:
         add(seen, Update(freshness=at(0)))
         assert seen.freshness == at(0)
         add(seen, Update(replaces_all=True))
-        assert seen.freshness == UNKNOWN
+        assert seen.freshness == Freshness()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from market_index import Freshness, OrderBook
-from market_index.freshness import UNKNOWN
 from market_index_feeds import Store, open_feed, open_store
 from tests.market_index_feeds.made_up import book, pair
 from tests.market_index_feeds.media import File
@@ -29,7 +28,7 @@ class TestFreshness:
         source.update([book(1, 1)], freshness=FRESH[1])
         with relaying(source, target):
             assert freshness_of(target) == FRESH[1]
-            for passed_on in (FRESH[2], UNKNOWN, Freshness("slot 1"), Freshness(None, FRESH[3].published_at)):
+            for passed_on in (FRESH[2], Freshness(), Freshness("slot 1"), Freshness(None, FRESH[3].published_at)):
                 source.update((), freshness=passed_on)
                 eventually(lambda passed_on=passed_on: freshness_of(target) == passed_on)  # type: ignore[misc]  # a default has no type
             source.update([book(1, 2)], [pair(2)], freshness=FRESH[4])
@@ -43,7 +42,7 @@ class TestFreshness:
             await_spots(relay.target, {1: "2", 3: "3"})
             assert copy.revision == before + 1
 
-    @pytest.mark.parametrize("known", [FRESH[1], UNKNOWN, Freshness("slot 1")])
+    @pytest.mark.parametrize("known", [FRESH[1], Freshness(), Freshness("slot 1")])
     def test_a_relay_that_starts_again_without_a_change_writes_nothing(
         self, source: Store, target: str, known: Freshness
     ):

@@ -20,7 +20,7 @@ from market_index import LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.chunked import BOUNDARY_MASK
 from market_index.compressors import FASTEST, Compressor
 from market_index.strategies import order_books, pairs
-from market_index.wire import encode, internal
+from market_index.wire import encode
 from market_index_http import create_app
 from market_index_http.bodies import Bodies, LargeBody, SmallBody, constant_fields
 from market_index_http.compression import GZIP, LARGE_BODY_BYTES, MAX_DEFLATED_ON_LOOP, MIN_GZIP_BYTES, GzipEncoder
@@ -95,12 +95,12 @@ class TestCompression:
         assert packed() is None, "all parts are new"
 
     def test_the_checksum_of_a_very_large_body_is_not_computed_on_the_event_loop(self):
-        part = internal.EncodedPart(b"x")
+        part = wire.EncodedPart(b"x")
         assert GZIP.is_quick(7 * 2**20, [(part,)])
         assert not GZIP.is_quick(9 * 2**20, [(part,)])
 
     def test_very_many_parts_are_not_joined_on_the_event_loop(self):
-        part = internal.EncodedPart(b"x")
+        part = wire.EncodedPart(b"x")
         assert GZIP.is_quick(2_000, [(part,) * 100] * 20)
         assert not GZIP.is_quick(2_001, [(part,) * 2_001])
 
@@ -109,7 +109,7 @@ class TestCompression:
         self, monkeypatch: pytest.MonkeyPatch, is_quick: bool
     ):
         content = b"x" * (LARGE_BODY_BYTES if is_quick else MAX_DEFLATED_ON_LOOP + 1)
-        body = LargeBody((internal.EncodedPart(content),), "tag", FIELDS)
+        body = LargeBody((wire.EncodedPart(content),), "tag", FIELDS)
         compressing, go_on = threading.Event(), threading.Event()
         really, event_loop = GzipEncoder.slices, threading.get_ident()
 
@@ -159,7 +159,7 @@ def test_another_spelling_is_echoed_under_its_own_etag_and_is_never_stale(client
 
 
 def test_another_spelling_is_copied_only_when_it_is_sent(client: Client, monkeypatch: pytest.MonkeyPatch):
-    copies = Counted(internal.with_identifiers)
+    copies = Counted(wire.with_identifiers)
     monkeypatch.setattr("market_index_http.bodies.with_identifiers", copies)
     upper_target = target(MIDDLE.pair).replace("abcd", "ABCD")
     head = fetch(client, upper_target, "HEAD")

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from market_index import LiveIndex, OrderBook, wire
-from market_index.wire import internal
 from market_index_http import create_app
 from market_index_http.bodies import MAX_ENTRIES_ON_LOOP
 from tests.market_index_http.books import PAIR_LIST, SMALL, book, numbered_pair, target
@@ -47,7 +46,7 @@ def answers_while_encoding(service: Service, gate: Gate, slow: str, quick: str) 
 def test_a_large_book_is_encoded_once_in_a_thread(monkeypatch: pytest.MonkeyPatch):
     with served(create_app(LiveIndex([HUGE, SMALL]))) as service:
         assert service.request(target(SMALL.pair)).status == 200
-        gate = Gate(internal.encoded_order_book)
+        gate = Gate(wire.encoded_order_book)
         monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
         for _ in range(2):
             answers_while_encoding(service, gate, target(HUGE.pair), target(SMALL.pair))
@@ -62,7 +61,7 @@ def test_a_large_book_that_changed_is_encoded_in_a_thread(monkeypatch: pytest.Mo
         changed = HUGE.apply(bids=[("0.000001", 77)])
         live.publish(changed)
         assert service.request(target(SMALL.pair)).status == 200
-        gate = Gate(internal.encoded_order_book)
+        gate = Gate(wire.encoded_order_book)
         monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
         answers_while_encoding(service, gate, target(HUGE.pair), target(SMALL.pair))
         assert service.request(target(HUGE.pair)).body == wire.order_book_to_json(changed)
@@ -72,7 +71,7 @@ def test_a_large_pair_list_is_encoded_once_in_a_thread(monkeypatch: pytest.Monke
     live = LiveIndex([SMALL, *(OrderBook(numbered_pair(number)) for number in range(2, MAX_ENTRIES_ON_LOOP + 2))])
     with served(create_app(live)) as service:
         assert service.request(target(SMALL.pair)).status == 200
-        gate = Gate(internal.encoded_pair_list)
+        gate = Gate(wire.encoded_pair_list)
         monkeypatch.setattr("market_index_http.bodies.encoded_pair_list", gate)
         for _ in range(2):
             answers_while_encoding(service, gate, PAIR_LIST, target(SMALL.pair))
@@ -86,7 +85,7 @@ def test_another_spelling_of_a_large_book_is_made_from_the_cached_body(monkeypat
     with served(create_app(LiveIndex([HUGE]))) as service:
         spelled = target(HUGE.pair).replace("abcd", "ABCD")
         assert service.request(target(HUGE.pair)).status == 200
-        gate = Gate(internal.encoded_order_book)
+        gate = Gate(wire.encoded_order_book)
         monkeypatch.setattr("market_index_http.bodies.encoded_order_book", gate)
         assert books(spelled) == HUGE
         assert gate.threads == []

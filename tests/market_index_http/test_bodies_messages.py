@@ -16,7 +16,6 @@ import pytest
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.compressors import FASTEST
 from market_index.errors import safe_repr
-from market_index.wire import internal
 from market_index_http import bodies, create_app
 from market_index_http.bodies import (
     MAX_ENTRIES_ON_LOOP,
@@ -128,7 +127,7 @@ class TestMessages:
 
     def test_a_spelled_body_is_not_compressed_and_has_the_given_fields(self):
         body = SpelledBody(
-            Slices([(internal.EncodedPart(CONTENT),)]),
+            Slices([(wire.EncodedPart(CONTENT),)]),
             "tag",
             constant_fields(b"no-cache", ((b"content-type", b"text/css"),)),
             bytes.upper,
@@ -145,7 +144,7 @@ class TestMessages:
 
     def test_a_large_body_is_compressed_before_it_is_sent(self):
         content = b"x" * (MAX_DEFLATED_ON_LOOP + 1)
-        body = LargeBody((internal.EncodedPart(content),), "tag", FIELDS)
+        body = LargeBody((wire.EncodedPart(content),), "tag", FIELDS)
         assert body.messages({"method": "GET", "headers": [ACCEPTS_GZIP]}) is None
         response = request(body, "/", headers={"accept-encoding": "gzip"})
         assert (response.status, gzip.decompress(response.body)) == (200, content)
@@ -154,7 +153,7 @@ class TestMessages:
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
     def test_a_large_body_is_sent_in_slices(self, method: str):
         deep = book(3, 20_000)
-        parts = internal.encoded_order_book(deep)
+        parts = wire.encoded_order_book(deep)
         body = LargeBody(parts, "tag", FIELDS)
         status, headers, content = answer(body, method=method)
         assert (status, content) == (200, wire.order_book_to_json(deep) if method == "GET" else b"")
@@ -221,7 +220,7 @@ class TestCache:
         cache, equal = Bodies(), book(2)
         body = cache.order_book(MIDDLE)
         assert content_of(body) == wire.order_book_to_json(MIDDLE)
-        assert body.digest == internal.digest_of(internal.encoded_order_book(MIDDLE)).hex()
+        assert body.digest == wire.digest_of(wire.encoded_order_book(MIDDLE)).hex()
         assert cache.order_book(MIDDLE) is body
         assert cache.order_book(equal) is not body
         assert cache.order_book(equal).digest == body.digest
@@ -230,7 +229,7 @@ class TestCache:
         cache, index = Bodies(), MarketIndex([SMALL, MIDDLE])
         body = cache.pair_list(index)
         assert content_of(body) == wire.pair_list_to_json(index.pair_list())
-        assert body.digest == internal.digest_of(internal.encoded_pair_list(index)).hex()
+        assert body.digest == wire.digest_of(wire.encoded_pair_list(index)).hex()
         assert cache.pair_list(index) is body
         assert cache.pair_list(index.with_books(SMALL.apply(bids=[("0.000001", 9)]))) is body
         changed = index.with_books(SMALL.apply(spot="9"))
@@ -246,13 +245,13 @@ class TestCache:
         assert len({one.digest for one in (body, changed, *spelled)}) == 6
         assert {len(one.digest) for one in (body, *spelled)} == {32}
         assert cache.respelled(body, pair, bases[0], "ADA").digest == spelled[0].digest
-        content = internal.with_identifiers(content_of(body), pair, bases[0], "ADA")
+        content = wire.with_identifiers(content_of(body), pair, bases[0], "ADA")
         assert content != content_of(body)
         assert answer(spelled[0], ACCEPTS_GZIP)[2] == content
 
     def test_only_a_large_body_keeps_its_parts(self):
         for size, expected in ((LARGE_BODY_BYTES - 1, SmallBody), (LARGE_BODY_BYTES, LargeBody)):
-            parts = internal.EncodedPart(b"x"), internal.EncodedPart(b"y" * (size - 1))
+            parts = wire.EncodedPart(b"x"), wire.EncodedPart(b"y" * (size - 1))
             assert type(Bodies()._body(parts, "tag")) is expected
 
     def test_the_body_of_a_small_book_takes_few_blocks_of_memory(self):
@@ -312,8 +311,8 @@ class TestThreads:
 
             return noted
 
-        monkeypatch.setattr(bodies, "encoded_order_book", noting(internal.encoded_order_book))
-        monkeypatch.setattr(bodies, "encoded_pair_list", noting(internal.encoded_pair_list))
+        monkeypatch.setattr(bodies, "encoded_order_book", noting(wire.encoded_order_book))
+        monkeypatch.setattr(bodies, "encoded_pair_list", noting(wire.encoded_pair_list))
         cache, some = Bodies(), (self.LONGEST, self.LONGEST.apply(bids=[("0.0000001", 1)]))
         indexes = self.INDEX, self.INDEX.with_books(OrderBook(numbered_pair(MAX_ENTRIES_ON_LOOP)))
         books = [asyncio.run(cache.order_book_from_thread(one)) for one in some]

@@ -15,7 +15,6 @@ from hypothesis import given
 from market_index import LiveIndex, OrderBook, wire
 from market_index.compressors import Compressor
 from market_index.strategies import order_books
-from market_index.wire import internal
 from market_index_http.app import MarketIndexApp
 from market_index_http.bodies import Bodies, LargeBody, SmallBody, constant_fields
 from market_index_http.compression import GzipEncoder
@@ -116,8 +115,8 @@ class TestReplicas:
 @EACH
 @given(book=order_books())
 def test_the_standard_library_reads_every_compressed_body(compressor: Compressor, book: OrderBook):
-    encoder, fields, parts = GzipEncoder(compressor), constant_fields(b"no-cache"), internal.encoded_order_book(book)
-    small = SmallBody(internal.text_of(parts), "tag", fields, encoder)
+    encoder, fields, parts = GzipEncoder(compressor), constant_fields(b"no-cache"), wire.encoded_order_book(book)
+    small = SmallBody(wire.text_of(parts), "tag", fields, encoder)
     large = LargeBody(parts, "tag", fields, encoder)
     large._compress()
     assert large._gzip is not None

@@ -150,7 +150,6 @@ class TestPreference:
         assert self.seconds("wait=" + "9" * 900) > MAX_WAIT_SECONDS
 
 
-@pytest.mark.decision(28)
 class TestThroughUvicorn:
     """Requests to a real server."""
 

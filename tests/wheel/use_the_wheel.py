@@ -178,14 +178,13 @@ def without_extras(home: Path, wheel: Path, store: Path) -> None:
     )
     expect(
         call(base / "python", "-Ic", OPEN, "nats://me:secret@127.0.0.1/books").stdout,
-        "nats://127.0.0.1/books cannot be opened: the extra nats must be installed "
-        "(pip install 'market-index[nats]')\n",
+        "nats://127.0.0.1/books cannot be opened: the extra nats must be installed (pip install '.[nats]')\n",
         "a bucket names the extra that it needs",
     )
     for arguments in (("--version",), ("serve", SAMPLE)):
         expect(
             failed(base / "market-index", *arguments),
-            (2, "market-index needs click, which comes with its extra: pip install 'market-index[cli]'\n"),
+            (2, "market-index needs click, which comes with its extra: pip install '.[cli]'\n"),
             f"market-index {arguments[0]} names the extra that it needs",
         )
     for module, missing, extra in (
@@ -194,8 +193,7 @@ def without_extras(home: Path, wheel: Path, store: Path) -> None:
     ):
         expect(
             call(base / "python", "-Ic", f"import {module}", check=False).stderr.splitlines()[-1],
-            f"ModuleNotFoundError: {module} needs {missing}, which comes with its extra: "
-            f"pip install 'market-index[{extra}]'",
+            f"ModuleNotFoundError: {module} needs {missing}, which comes with its extra: pip install '.[{extra}]'",
             f"{module} names the extra that it needs",
         )
     expect_typed(home)
@@ -258,7 +256,7 @@ def with_cli(home: Path, wheel: Path, store: Path) -> None:
     expect(json.loads(call(cli / "market-index", "book", store, *PAIR, "--json").stdout), BOOK, "it shows a book")
     expect(
         failed(cli / "market-index", "serve", store),
-        (2, "Error: serve needs starlette, which comes with its extra: pip install 'market-index[server]'\n"),
+        (2, "Error: serve needs starlette, which comes with its extra: pip install '.[server]'\n"),
         "serve names the extra that it needs",
     )
 

@@ -3,8 +3,9 @@
 
 const IDENTIFIER = /^(?:ADA|[0-9a-f]{56}:(?:[0-9a-f]{2}){0,32})$/;
 const UTF_8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-// Control, format, surrogate, private-use and unassigned characters, and every separator except the space.
-const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u;
+// Control, format, surrogate, private-use and unassigned characters, every separator except the space, and what is shown as
+// nothing: invisible characters, and two blank symbols.
+const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\u{1D159}]|(?! )\p{Zs}/u;
 const LABEL_DIGITS = 8;
 const POLICY_DIGITS = 8;
 const SHORTENED = 18;
@@ -101,7 +102,7 @@ export function nameLabel(digits) {
   return match && crc8(bytesOf(match[1])) === parseInt(match[2], 16) ? parseInt(match[1], 16) : null;
 }
 
-/** Return an asset name without its label as text; null if it is not UTF-8 or not printable. */
+/** Return an asset name without its label as text; null if it is not UTF-8, or has a character that is not shown. */
 export function nameText(digits) {
   try {
     const text = UTF_8.decode(bytesOf(digits));

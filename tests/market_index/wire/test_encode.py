@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, MarketIndex, OrderBook, Pair, PairInfo, wire
 from market_index.strategies import market_indexes, order_books, pair_infos
-from market_index.wire import encode, internal
+from market_index.wire import encode
 from tests.market_index.wire.texts import BOOK, LIST, PAIR, TOKEN, encoded
 
 
@@ -28,7 +28,7 @@ def test_the_identifiers_can_be_echoed_as_requested():
     book = wire.order_book_from_json(encoded(BOOK))
     text = wire.order_book_to_json(book)
     for asked in ({"base": TOKEN.upper(), "quote": "ADA"}, {"base": "", "quote": '"'}):
-        assert json.loads(internal.with_identifiers(text, book.pair, **asked)) == BOOK | asked
+        assert json.loads(wire.with_identifiers(text, book.pair, **asked)) == BOOK | asked
 
 
 def test_a_pair_list_is_in_the_shape_of_the_contract():
@@ -63,7 +63,7 @@ def test_a_pair_list_round_trips_through_json(infos: list[PairInfo]):
 
 @pytest.mark.parametrize("message", ["Not Found", 'a "quote", \u00e9, \U0001f600 and a\nline'])
 def test_an_error_is_one_line_of_ascii_in_the_shape_of_the_contract(message: str):
-    text = internal.error_to_json(message)
+    text = wire.error_to_json(message)
     assert json.loads(text) == {"error": message}
     assert text.isascii()
     assert len(text.splitlines()) == 1
@@ -92,26 +92,26 @@ class TestParts:
 
     @given(order_books())
     def test_the_parts_are_the_body(self, book: OrderBook):
-        parts = internal.encoded_order_book(book)
-        assert internal.text_of(parts) == wire.order_book_to_json(book)
+        parts = wire.encoded_order_book(book)
+        assert wire.text_of(parts) == wire.order_book_to_json(book)
 
     @given(order_books(), order_books())
     def test_books_have_equal_digests_exactly_if_their_texts_are_equal(self, one: OrderBook, other: OrderBook):
-        parts, others = internal.encoded_order_book(one), internal.encoded_order_book(other)
-        equal = internal.text_of(parts) == internal.text_of(others)
-        assert (internal.digest_of(parts) == internal.digest_of(others)) == equal
-        again = internal.encoded_order_book(wire.order_book_from_json(internal.text_of(parts)))
-        assert internal.digest_of(again) == internal.digest_of(parts)
+        parts, others = wire.encoded_order_book(one), wire.encoded_order_book(other)
+        equal = wire.text_of(parts) == wire.text_of(others)
+        assert (wire.digest_of(parts) == wire.digest_of(others)) == equal
+        again = wire.encoded_order_book(wire.order_book_from_json(wire.text_of(parts)))
+        assert wire.digest_of(again) == wire.digest_of(parts)
 
     @given(market_indexes())
     def test_the_parts_of_a_pair_list_are_the_body(self, index: MarketIndex):
-        assert internal.text_of(internal.encoded_pair_list(index)) == wire.pair_list_to_json(index.pair_list())
+        assert wire.text_of(wire.encoded_pair_list(index)) == wire.pair_list_to_json(index.pair_list())
 
     @pytest.mark.parametrize("count", [0, 1, 64])
     def test_a_book_of_one_chunk_a_side_is_one_part(self, count: int):
         levels = [(str(price), price) for price in range(1, count + 1)]
         book = OrderBook.from_levels(PAIR, bids=levels, asks=levels)
-        (part,) = internal.encoded_order_book(book)
+        (part,) = wire.encoded_order_book(book)
         assert part.text == wire.order_book_to_json(book)
         assert wire.order_book_from_json(part.text) == book
 
@@ -120,14 +120,14 @@ class TestParts:
         wire.order_book_to_json(small)
         assert [chunk.encoded for chunk in small.bids.chunks] == [None]
         large = small.apply(asks=[(str(price), 1) for price in range(2, 1_000)])
-        parts = internal.encoded_order_book(large)
+        parts = wire.encoded_order_book(large)
         assert len(large.asks.chunks) > 1
         assert large.bids.chunks[0].encoded in parts
 
     def test_one_publish_encodes_one_entry(self, monkeypatch: pytest.MonkeyPatch):
         books = [OrderBook(Pair(AssetId(number.to_bytes(28), b""), ADA), spot="1") for number in range(1, 1_001)]
         index = MarketIndex(books)
-        before = internal.encoded_pair_list(index)
+        before = wire.encoded_pair_list(index)
         entry, encoded_entries = encode._entry, []
 
         def counted(*arguments: Any) -> bytes:
@@ -135,9 +135,9 @@ class TestParts:
             return entry(*arguments)
 
         monkeypatch.setattr(encode, "_entry", counted)
-        after = internal.encoded_pair_list(index.with_books(books[500].apply(spot="2")))
+        after = wire.encoded_pair_list(index.with_books(books[500].apply(spot="2")))
         assert len(encoded_entries) == 1
         assert sum(one is not other for one, other in zip(before, after, strict=True)) == 1
         # Other levels with the same spot price do not change the list.
-        same = internal.encoded_pair_list(index.with_books(books[500].apply(bids=[("1", 1)])))
+        same = wire.encoded_pair_list(index.with_books(books[500].apply(bids=[("1", 1)])))
         assert all(one is other for one, other in zip(before, same, strict=True))

@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import subprocess
+import unicodedata
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise, permutations
@@ -17,6 +18,7 @@ import pytest
 from market_index import ADA, AssetId, Pair, Token, Tokens, format_price
 from market_index_cli.page.routes import labels_json
 from market_index_cli.tokens import ticker
+from tests.invisible import INVISIBLE
 from tests.page import HOSTILE_NAMES, PAGE, fixed, token
 from tests.waiting import DEADLINE_SECONDS
 
@@ -43,6 +45,8 @@ console.log(JSON.stringify({
   }),
   grouped: [0n, 999n, 1000n, 2n ** 53n + 1n, 2n ** 64n - 1n].map(exact.grouped),
   totals: exact.totals([2n ** 64n - 1n, 1n, 2n ** 53n + 1n]).map(String),
+  ignorable: Array.from({ length: 0x110000 }, (_, code) => code)
+    .filter((code) => /\\p{Default_Ignorable_Code_Point}/u.test(String.fromCodePoint(code))),
   tickers: assets.map(names.ticker),
   labels: assets.map((id) => new names.Tokens(entries).label(id)),
   shown: shown.map(([base, quote, price, amount]) => {
@@ -97,7 +101,8 @@ def asset_names() -> list[bytes]:
     random_names = [drawn.randbytes(drawn.randrange(33)) for _ in range(300)]
     labels = [label_bytes(label) for label in (0, 100, 222, 333, 444, 65535)]
     labelled = [label + suffix for label in labels for suffix in (b"Token", b"", b"\xff")]
-    return [*HOSTILE_NAMES, *map(str.encode, texts), *random_names, *labelled]
+    invisible = [text.encode() for one in INVISIBLE for text in (one, f"SN{one}EK", f"{one}SNEK")]
+    return [*HOSTILE_NAMES, *map(str.encode, texts), *random_names, *labelled, *invisible]
 
 
 def label_bytes(label: int) -> bytes:
@@ -191,6 +196,17 @@ def test_the_page_and_the_command_show_the_same_tickers(computed: tuple[dict[str
     given, found = computed
     for text, name in zip(given["assets"], found["tickers"], strict=True):
         assert name == ticker(AssetId.parse(text)), text
+
+
+def test_a_code_point_with_the_property_is_not_shown(computed: tuple[dict[str, Any], dict[str, Any]]):
+    """Python does not have the property Default_Ignorable_Code_Point. JavaScript has it."""
+    _, found = computed
+    hidden = {code for code in range(0x110000) if not token(chr(code).encode("utf-8", "replace")).asset_name_text}
+    assert len(found["ignorable"]) > 4_000
+    assert set(found["ignorable"]) <= hidden
+    # Others that are not shown: category C, separators but the space, and two blank symbols.
+    others = hidden - {*found["ignorable"], 0x2800, 0x1D159}
+    assert all(unicodedata.category(chr(code))[0] in "CZ" for code in others)
 
 
 def test_the_page_and_the_library_show_the_same_labels(computed: tuple[dict[str, Any], dict[str, Any]]):

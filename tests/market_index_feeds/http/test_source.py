@@ -17,8 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from market_index import Freshness, LiveIndex, MarketIndex, PairNotFound, strategies, wire
-from market_index.freshness import format_time
-from market_index.wire import internal
+from market_index.wire import format_time
 from market_index_feeds import Feed, FeedError, open_feed
 from market_index_feeds.coverage import Coverage
 from market_index_feeds.http import source
@@ -87,12 +86,24 @@ def test_a_pair_that_is_dropped_during_a_round_is_skipped(logged: pytest.LogCapt
     index = MarketIndex([book(1, 1)])
     answers = {
         LIST: Response(wire.pair_list_to_json(index.pair_list())),
-        BOOK: Response(internal.error_to_json("not found"), 404),
+        BOOK: Response(wire.error_to_json("not found"), 404),
     }
     with served(answering(answers)) as one:
         assert spots(open_feed(f"http://127.0.0.1:{one.port}").read()) == {}
         with pytest.raises(PairNotFound, match=str(pair(1))):
             open_feed(f"http://127.0.0.1:{one.port}").read_order_book(pair(1))
+
+
+@pytest.mark.decision(24)
+def test_keys_that_a_service_has_added_are_ignored():
+    more = b',"sequence":{"number":7}}'
+    listed = wire.pair_list_to_json(MarketIndex([book(1, 1)]).pair_list())
+    answers = {
+        LIST: Response(listed[:-3] + more + b"]" + more),
+        BOOK: Response(wire.order_book_to_json(book(1, 1))[:-1] + more),
+    }
+    with served(answering(answers)) as one:
+        assert spots(open_feed(f"http://127.0.0.1:{one.port}").read()) == {1: "1"}
 
 
 def test_an_invalid_book_keeps_the_last_valid_one(live: LiveIndex, logged: pytest.LogCaptureFixture):

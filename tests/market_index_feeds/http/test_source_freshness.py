@@ -10,7 +10,6 @@ import pytest
 from starlette.responses import Response
 
 from market_index import Freshness, LiveIndex, OrderBook
-from market_index.freshness import UNKNOWN
 from market_index_feeds import Feed
 from market_index_http import create_app
 from tests.market_index_feeds.http.services import polled
@@ -69,7 +68,7 @@ class TestFreshness:
 
             eventually(is_read)
             # A pair that is not found twice is rejected. Its retained book is of another time.
-            assert set(seen) <= {fresh(1), UNKNOWN}
+            assert set(seen) <= {fresh(1), Freshness()}
             failing.clear()
             eventually(lambda: (spots(live)[2], live.current.freshness) == ("6", fresh(2)))
 

@@ -12,8 +12,6 @@ import pytest
 from nats.aio.client import Client
 
 from market_index import Freshness, LiveIndex, OrderBook, wire
-from market_index.freshness import UNKNOWN
-from market_index.wire import internal
 from market_index_feeds import (
     BooksRejected,
     Feed,
@@ -89,7 +87,7 @@ class TestStored:
 
         store.update((), freshness=fresh(1))
         value, headers = nats.plain(nats_server, work)
-        assert value == internal.freshness_to_json(fresh(1))
+        assert value == wire.freshness_to_json(fresh(1))
         assert headers is not None
         assert headers[DIGEST_HEADER] == statement_record(Statement(fresh(1))).headers[DIGEST_HEADER]
 
@@ -117,7 +115,7 @@ class TestStored:
 
     def test_replacing_by_what_is_stored_writes_nothing(self, store: Store):
         store.replace([book(1, 1)])
-        for freshness in (fresh(1), UNKNOWN, Freshness("slot 1")):
+        for freshness in (fresh(1), Freshness(), Freshness("slot 1")):
             last = store.update([book(1, 1)], freshness=freshness).revision
             with open_store(store.target) as other:
                 assert other.replace([book(1, 1)], freshness=freshness) == Receipt(last)
@@ -136,7 +134,7 @@ class TestStored:
         with open_feed(bucket) as feed:
             assert (feed.read().freshness, feed.rejected) == (fresh(1), 0)
 
-    @pytest.mark.parametrize("before", [b"nonsense", b"", internal.freshness_to_json(UNKNOWN), None])
+    @pytest.mark.parametrize("before", [b"nonsense", b"", wire.freshness_to_json(Freshness()), None])
     def test_an_as_of_that_is_not_stored_is_not_kept(
         self, store: Store, bucket: str, nats_server: nats.Server, before: bytes | None
     ):
@@ -152,7 +150,13 @@ class TestGoingBack:
 
     @pytest.mark.parametrize(
         "back",
-        [fresh(4), Freshness("slot 4"), Freshness("other", fresh(5).published_at), fresh(6).without_as_of(), UNKNOWN],
+        [
+            fresh(4),
+            Freshness("slot 4"),
+            Freshness("other", fresh(5).published_at),
+            fresh(6).without_as_of(),
+            Freshness(),
+        ],
     )
     def test_an_as_of_that_may_be_older_is_not_claimed_for_the_books_before_it(
         self, store: Store, sent: Callable[[], list[str]], back: Freshness
@@ -186,7 +190,7 @@ class TestGoingBack:
 
     def test_a_freshness_in_flight_is_withdrawn(self, store: Store, sent: Callable[[], list[str]]):
         """The freshness could be stored after the books, which may be older."""
-        store.update([book(1, 1)], freshness=UNKNOWN)
+        store.update([book(1, 1)], freshness=Freshness())
         store._publisher.unacknowledged.add(FRESHNESS_KEY)  # type: ignore[attr-defined]  # as if it was not answered
         store.update([book(1, 2)], freshness=fresh(2))
         store.update([book(1, 3)], freshness=fresh(3))
@@ -327,16 +331,16 @@ class TestFollowed:
             (b"nonsense", None),
             (b"\xff", None),
             (b'{"as_of":""}', None),
-            (internal.freshness_to_json(fresh(9)), {DIGEST_HEADER: "another"}),
-            (internal.freshness_to_json(fresh(9)), {DIGEST_HEADER: "another", COMPLETE_HEADER: "\xe9"}),
+            (wire.freshness_to_json(fresh(9)), {DIGEST_HEADER: "another"}),
+            (wire.freshness_to_json(fresh(9)), {DIGEST_HEADER: "another", COMPLETE_HEADER: "\xe9"}),
         ):
             store.update((), freshness=fresh(1))
             eventually(lambda: (live.current.freshness, feed.current_rejections) == (fresh(1), 0))
             nats.put(nats_server, nats.name_of(bucket), FRESHNESS_KEY, value, headers)
             eventually(lambda: feed.current_rejections == 1)
-            eventually(lambda: live.current.freshness == UNKNOWN)
+            eventually(lambda: live.current.freshness == Freshness())
             with open_feed(bucket) as other:
-                assert (other.read().freshness, other.current_rejections) == (UNKNOWN, 1)
+                assert (other.read().freshness, other.current_rejections) == (Freshness(), 1)
         assert feed.rejected == 5
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
@@ -351,7 +355,7 @@ class TestFollowed:
         store.update((), freshness=fresh(1))
         eventually(lambda: live.current.freshness == fresh(1))
         nats.plain(nats_server, work)
-        eventually(lambda: live.current.freshness == UNKNOWN)
+        eventually(lambda: live.current.freshness == Freshness())
         assert feed.rejected == 0
 
     def test_a_purge_of_its_message_is_noticed(
@@ -361,7 +365,7 @@ class TestFollowed:
         eventually(lambda: live.current.freshness == fresh(1))
         name = nats.name_of(bucket)
         nats.request(nats_server, f"STREAM.PURGE.KV_{name}", {"filter": f"$KV.{name}.{FRESHNESS_KEY}"})
-        eventually(lambda: live.current.freshness == UNKNOWN)
+        eventually(lambda: live.current.freshness == Freshness())
         assert spots(live) == {1: "1", 2: "2", 3: "3"}
 
     def test_a_bucket_of_another_program_has_no_freshness(self, bucket: str, nats_server: nats.Server, live: LiveIndex):
@@ -369,7 +373,7 @@ class TestFollowed:
         nats.put(nats_server, nats.name_of(bucket), key_of(pair(1)), wire.order_book_to_json(book(1, 1)))
         with open_feed(bucket) as feed:
             feed.start(live)
-            assert (spots(live), live.current.freshness, feed.rejected) == ({1: "1"}, UNKNOWN, 0)
+            assert (spots(live), live.current.freshness, feed.rejected) == ({1: "1"}, Freshness(), 0)
 
     def test_a_bucket_that_nothing_was_published_into_is_blank(self, store: Store, live: LiveIndex):
         with open_feed(store.target) as feed:
@@ -435,7 +439,7 @@ class TestComplete:
             with pytest.raises(StoreError, match="no route"):
                 store.replace([book(1, 4), book(2, 4)], freshness=fresh(4))
         index = open_feed(store.target).read()
-        assert (spots(index), index.freshness, is_complete(store.target)) == ({1: "5"}, UNKNOWN, True)
+        assert (spots(index), index.freshness, is_complete(store.target)) == ({1: "5"}, Freshness(), True)
 
     def test_a_bucket_that_was_created_again_lacks_it(self, store: Store, bucket: str, nats_server: nats.Server):
         """Also if the publisher that replaced the earlier one writes at the same sequences."""
@@ -447,12 +451,12 @@ class TestComplete:
         assert not is_complete(bucket)
 
     def test_a_mark_of_another_program_does_not_count(self, store: Store, bucket: str, nats_server: nats.Server):
-        value = internal.freshness_to_json(fresh(1))
+        value = wire.freshness_to_json(fresh(1))
         store.replace([book(1, 1)], freshness=fresh(1))
         for headers, found in (
             ({COMPLETE_HEADER: "true"}, fresh(1)),
-            ({COMPLETE_HEADER: "true", DIGEST_HEADER: digest_of(value)}, UNKNOWN),
-            ({DIGEST_HEADER: statement_record(Statement(fresh(1), "then")).headers[DIGEST_HEADER]}, UNKNOWN),
+            ({COMPLETE_HEADER: "true", DIGEST_HEADER: digest_of(value)}, Freshness()),
+            ({DIGEST_HEADER: statement_record(Statement(fresh(1), "then")).headers[DIGEST_HEADER]}, Freshness()),
         ):
             nats.put(nats_server, nats.name_of(bucket), FRESHNESS_KEY, value, headers)
             assert (stored(bucket), is_complete(bucket)) == (found, False)

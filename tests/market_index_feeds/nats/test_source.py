@@ -14,8 +14,7 @@ from hypothesis import settings
 from hypothesis.stateful import initialize, rule
 from nats.aio.client import Client
 
-from market_index import LiveIndex, wire
-from market_index.freshness import UNKNOWN
+from market_index import Freshness, LiveIndex, wire
 from market_index_feeds import (
     Feed,
     FeedError,
@@ -57,7 +56,7 @@ class TestNoticing:
         revision = store.revision
         nats.purge(nats_server, nats.name_of(bucket))
         eventually(lambda: feed.problem == NO_ORDER_BOOK)
-        assert (spots(live), live.current.freshness) == ({1: "1", 2: "2", 3: "3"}, UNKNOWN)
+        assert (spots(live), live.current.freshness) == ({1: "1", 2: "2", 3: "3"}, Freshness())
         assert feed.revision == store.revision == revision
         store.update([book(2, 8)], as_of="slot 2")
         eventually(lambda: (spots(live), feed.problem) == ({1: "1", 2: "8", 3: "3"}, LACKS))

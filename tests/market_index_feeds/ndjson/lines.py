@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from market_index import OrderBook, wire
-from market_index.wire import internal
 from tests.market_index_feeds.made_up import pair
 
 
@@ -16,7 +15,7 @@ def line(number: int, spot: str | None = None) -> bytes:
 
 def retraction(number: int) -> bytes:
     """Return a line that retracts a pair."""
-    return internal.retraction_to_json(pair(number)) + b"\n"
+    return wire.retraction_to_json(pair(number)) + b"\n"
 
 
 def commit(as_of: object, **more: object) -> bytes:

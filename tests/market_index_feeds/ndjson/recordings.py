@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from market_index.freshness import format_time
+from market_index.wire import format_time
 from market_index_feeds import replay
 from tests.market_index_feeds.made_up import spots
 from tests.market_index_feeds.ndjson.lines import commit

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from market_index import Freshness, OrderBook, Pair, wire
-from market_index.wire.internal import CommitLine
+from market_index.wire import CommitLine
 from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
 from market_index_feeds.medium import Unnamed
@@ -51,7 +51,6 @@ def test_a_line_contains_a_book_or_a_retraction_or_a_commit_or_nothing():
         (commit(None, recorded_at="today"), None),
         (commit("slot 1", more=1), None),
         (commit("slot 1", published_at="today"), None),
-        (b'{"as_of":"slot 1","as_of":"slot 2"}\n', Unnamed.UNREADABLE),
     ],
 )
 def test_a_rejected_line_is_invalid_but_a_commit_line_is_only_counted(text: bytes, invalid: Pair | Unnamed | None):

@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from market_index import Freshness, LiveIndex
-from market_index.freshness import UNKNOWN
-from market_index.wire.internal import CommitLine
+from market_index.wire import CommitLine
 from market_index_feeds import Feed, open_feed
 from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.line_feed import LineFeedSource
@@ -123,7 +122,7 @@ class Model:
         if is_valid and self.is_complete:
             self.kept.clear()
         self.live = {number: self.live[number] for number in self.kept} | books
-        return dict(self.live), (committed or UNKNOWN) if is_valid and not self.kept else UNKNOWN
+        return dict(self.live), (committed or Freshness()) if is_valid and not self.kept else Freshness()
 
 
 def before(entries: list[Entry], end: int) -> tuple[list[Entry], bool]:
@@ -146,7 +145,7 @@ def before(entries: list[Entry], end: int) -> tuple[list[Entry], bool]:
 def test_what_is_visible_equals_the_model(files: list[tuple[list[Entry], list[float], int]]):
     script: list[LineBatch] = []
     expected: list[Shown] = []
-    model, shown = Model(), ({}, UNKNOWN)  # type: Model, Shown
+    model, shown = Model(), ({}, Freshness())  # type: Model, Shown
     for entries, cuts, loading in files:
         model.begin()
         content = b"".join(entry.text for entry in entries)

@@ -118,9 +118,7 @@ def test_an_amount_is_a_whole_number_or_its_digits(amount: object):
         read_event(place("a#0", amount=amount))
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"[]", b"{", b"\xff", b'{"block":"7"} {"block":"8"}', b'{"block":"7","block":"7"}']
-)
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'{"block":"7"} {"block":"8"}'])
 def test_what_is_not_one_object_is_rejected(text: bytes):
     with pytest.raises(InvalidOrderBook):
         read_event(text)
@@ -330,34 +328,6 @@ def test_placements_read_as_columns_equal_those_read_one_by_one(lines: list[tupl
 def test_removals_read_as_columns_equal_those_read_one_by_one(order_ids: list[str]):
     texts = [remove(order_id) for order_id in order_ids]
     assert read_removals(texts) == [read_event(text).order_id for text in texts]  # type: ignore[union-attr]  # Remove
-
-
-NO_PLACEMENTS = [
-    *(line for line in EACH_KIND if b"place" not in line),
-    *(place(order_id) for order_id in ("", "x" * 201, "é", "\n", '"', "\x7f")),
-    *(event(**PLACE | {key: value}) for key in PLACE for value in (None, 2.5, ["a"], {"a": "b"}, True)),
-    *(event(**{key: value for key, value in PLACE.items() if key != missing}) for missing in PLACE),
-    event(**PLACE | {"more": 1}),
-    event(**PLACE | {"amount": [0] * 202}),
-    place("a#0")[:-2] + b',"price":"2"}',
-    place("a#0") + place("b#0"),
-    place("a#0")[:-1] + b"}",
-    place("a#0")[:-1] + b" 7",
-    place("a#0")[:-2],
-    b'"place"',
-    b"[]",
-    b"\xff",
-    b"[" * 100_000,
-    place("a#0", amount="9" * 5_000).replace(b'"' + b"9" * 5_000 + b'"', b"9" * 5_000),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("line", NO_PLACEMENTS)
-def test_columns_with_any_other_line_are_left_to_be_read_one_by_one(line: bytes):
-    assert read_places([place("a#0"), place("b#0")]) is not None
-    assert read_places([place("a#0"), line, place("b#0")]) is None
-    if b"remove" not in line:
-        assert read_removals([remove("a#0"), line]) is None
 
 
 @pytest.mark.parametrize("line", [remove(""), remove("é"), event(remove=1), event(remove="a", more=1), b"{}"])

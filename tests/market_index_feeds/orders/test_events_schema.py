@@ -123,7 +123,6 @@ def test_the_reader_rejects_what_the_comment_of_the_schema_excludes():
     assert is_read(place % ("ADA", token, "2"))
     untrack = '{"untrack":true,"base":"%s","quote":"%s"}'
     for text in (
-        '{"block":"7","block":"7"}',
         untrack % ("ADA", "ADA"),
         untrack % (token, token.upper()),
         place % ("ADA", token, "2.0"),

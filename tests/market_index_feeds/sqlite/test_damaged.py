@@ -11,8 +11,7 @@ from threading import Event
 
 import pytest
 
-from market_index import LiveIndex
-from market_index.freshness import UNKNOWN
+from market_index import Freshness, LiveIndex
 from market_index_feeds import Feed, FeedError, Store, StoreError, open_feed, open_store
 from market_index_feeds.sqlite import open_sqlite_source
 from market_index_http import create_app
@@ -72,12 +71,12 @@ class TestLastRun:
                 continue
             feed = open_feed(copy)
             index = feed.read()
-            assert (spots(index), index.freshness) == (BOTH, UNKNOWN), (column, value)
+            assert (spots(index), index.freshness) == (BOTH, Freshness()), (column, value)
             assert (feed.rejected, feed.current_rejections) == (1, 1), (column, value)
             assert not feed.content.coverage.is_complete
             if column not in kinds:
                 feed = open_feed(copy)
-                assert (str(feed.read_order_book(pair(1)).spot), feed.freshness) == ("1", UNKNOWN)
+                assert (str(feed.read_order_book(pair(1)).spot), feed.freshness) == ("1", Freshness())
             kinds.add(column)
         assert kinds == set(COLUMNS)
 
@@ -126,7 +125,7 @@ class TestLastRun:
         target = str(tmp_path / "copy.db")
         with relaying(str(complete), target):
             await_spots(target, BOTH)
-            assert open_feed(target).read().freshness == UNKNOWN
+            assert open_feed(target).read().freshness == Freshness()
             with open_store(complete) as store:
                 store.replace([book(1, 1)], as_of="slot 9")
             await_spots(target, {1: "1"})

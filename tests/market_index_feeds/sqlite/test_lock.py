@@ -130,10 +130,10 @@ class TestLock:
     def test_a_forked_process_does_not_hold_the_lock_of_its_killed_parent(self, store: Store, path: Path):
         script = (
             "import os, signal, sys\n"
-            "from market_index.freshness import UNKNOWN\n"
+            "from market_index import Freshness\n"
             "from market_index_feeds import open_store\n"
             "store = open_store(sys.argv[1])\n"
-            "with store._change(UNKNOWN):\n"
+            "with store._change(Freshness()):\n"
             "    if os.fork() == 0:\n"
             "        print('forked', flush=True)\n"
             "        sys.stdin.read()\n"

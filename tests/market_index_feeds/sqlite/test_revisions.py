@@ -11,7 +11,6 @@ from threading import Event
 import pytest
 
 from market_index import Freshness, LiveIndex, MarketIndex
-from market_index.freshness import UNKNOWN
 from market_index_feeds import Feed, Receipt, Store, open_feed, open_store
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.sqlite.files import plain
@@ -47,8 +46,8 @@ class TestFreshness:
         with open_store(path) as other:
             other.retract(pair(1))
             assert published(path).as_of == "slot 1"
-            other.update((), freshness=UNKNOWN)
-            assert published(path) == UNKNOWN
+            other.update((), freshness=Freshness())
+            assert published(path) == Freshness()
             other.replace([], as_of="slot 2")
             other.replace([])
         found = published(path)

@@ -1,0 +1,587 @@
+"""Hypothesis strategies for books, indexes, orders and their parts, for the test suites of users of the library.
+
+Each strategy mixes generated values with edge cases: the empty and the longest asset name, the smallest and the largest
+price, amounts above 2^53, books of one level, locked and crossed books. Values shrink towards short, readable ones. The
+extra `hypothesis` also registers the strategies by type, for `st.from_type(OrderBook)` and `@given(book=...)`.
+
+>>> from hypothesis import given
+>>> from market_index import Side
+>>> @given(order_books(min_levels=1, crossed=False))
+... def test_a_fill_is_never_better_than_the_best_price(book):
+...     assert book.simulate_fill(Side.ASK, 1).average_price >= book.best_ask.price
+>>> test_a_fill_is_never_better_than_the_best_price()
+
+A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. Arguments that no
+value can have raise `ValueError` when the strategy is created. Values that a given strategy draws are not checked: they
+must have the right type, and there must be enough different ones for the levels or pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import UTC
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+from math import ceil, floor
+from operator import attrgetter, itemgetter
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
+from market_index.errors import safe_repr
+from market_index.freshness import Freshness
+from market_index.index import MarketIndex
+from market_index.levels import MAX_LIQUIDITY, Levels, PriceLevel, Side
+from market_index.order_book import OrderBook
+from market_index.orders import Order
+from market_index.pairs import Pair, PairInfo, require_trackable
+from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, format_price, to_price, to_price_or_ratio
+from market_index.resting_orders import RestingOrders
+
+try:
+    from hypothesis import strategies as st
+except ModuleNotFoundError as _missing:
+    raise ModuleNotFoundError(
+        f"{__name__} needs {_missing.name}, which comes with its extra: pip install '.[hypothesis]'",
+        name=_missing.name,
+    ) from None
+
+__all__ = [
+    "amounts",
+    "asset_ids",
+    "asset_names",
+    "freshness",
+    "invalid_asset_id_texts",
+    "invalid_price_texts",
+    "level_changes",
+    "levels",
+    "market_indexes",
+    "order_books",
+    "order_ids",
+    "orders",
+    "pair_infos",
+    "pairs",
+    "policy_ids",
+    "price_levels",
+    "prices",
+    "ratios",
+    "resting_orders",
+]
+
+_T = TypeVar("_T")
+
+
+# Functions that all strategies share
+
+
+@st.composite
+def _build(draw: st.DrawFn, target: Callable[..., _T], *parts: st.SearchStrategy[Any]) -> _T:
+    """Build a value of drawn parts. Unlike with `st.builds`, a failing test shows the value, not the call."""
+    return target(*map(draw, parts))
+
+
+def _part_strategy(part: object, default: Callable[[], st.SearchStrategy[_T]]) -> st.SearchStrategy[_T]:
+    """Return the strategy of a part that is given as a strategy, as a value, or not at all."""
+    if part is None:
+        return default()
+    return part if isinstance(part, st.SearchStrategy) else st.just(part)  # type: ignore[arg-type]  # it is a _T
+
+
+def _require_range(what: str, least: int, most: int, bound: int | None = None) -> None:
+    """Raise `ValueError` unless the range is within 0 to `bound`, or has no upper bound if that is None."""
+    if type(least) is not int or type(most) is not int or not 0 <= least <= most <= (most if bound is None else bound):
+        highest = "" if bound is None else f" to {bound}"
+        raise ValueError(
+            f"{what} must be a range of whole numbers from 0{highest}, got {safe_repr(least)} to {safe_repr(most)}"
+        )
+
+
+# Assets and pairs
+
+
+_AWKWARD_POLICY_IDS: Final = tuple(bytes([octet] * POLICY_ID_LENGTH) for octet in (0x00, 0xAB, 0xFF))
+
+_AWKWARD_ASSET_NAMES: Final = (
+    *(b"", b"SNEK", b"\x00", bytes(MAX_ASSET_NAME_LENGTH), b"\xff" * MAX_ASSET_NAME_LENGTH),
+    *(b"\x00\x0d\xe1\x40NFT", "Ünï 大".encode(), b"A/B:C.D\n", b"\xff\xfe"),
+)
+
+_AWKWARD_TOKENS: Final = tuple(AssetId(*parts) for parts in product(_AWKWARD_POLICY_IDS, _AWKWARD_ASSET_NAMES))
+
+
+def policy_ids() -> st.SearchStrategy[bytes]:
+    """Draw policy ids of 28 bytes. Half of them are from a small set, so that tokens share policy ids."""
+    return st.sampled_from(_AWKWARD_POLICY_IDS) | st.binary(min_size=POLICY_ID_LENGTH, max_size=POLICY_ID_LENGTH)
+
+
+def asset_names(*, min_size: int = 0, max_size: int = MAX_ASSET_NAME_LENGTH) -> st.SearchStrategy[bytes]:
+    """Draw asset names of `min_size` to `max_size` bytes: texts, names with a CIP-67 label, and other bytes."""
+    _require_range("the bytes of an asset name", min_size, max_size, MAX_ASSET_NAME_LENGTH)
+    awkward = [name for name in _AWKWARD_ASSET_NAMES if min_size <= len(name) <= max_size]
+    others = st.binary(min_size=min_size, max_size=max_size)
+    return st.sampled_from(awkward) | others if awkward else others
+
+
+def asset_ids(
+    *,
+    ada: bool = True,
+    policy_id: bytes | st.SearchStrategy[bytes] | None = None,
+    asset_name: bytes | st.SearchStrategy[bytes] | None = None,
+) -> st.SearchStrategy[AssetId]:
+    """Draw native tokens, and ADA unless `ada` is False. Some tokens share a policy id or an asset name."""
+    if isinstance(policy_id, bytes):
+        # AssetId accepts an empty policy id, for ADA. Here it is an error.
+        AssetId(policy_id or b"?", b"")
+    if isinstance(asset_name, bytes):
+        AssetId(bytes(POLICY_ID_LENGTH), asset_name)
+    tokens = _build(AssetId, _part_strategy(policy_id, policy_ids), _part_strategy(asset_name, asset_names))
+    if policy_id is None and asset_name is None:
+        tokens = st.sampled_from(_AWKWARD_TOKENS) | tokens
+    return st.just(ADA) | tokens if ada else tokens
+
+
+def pairs(
+    *,
+    base: AssetId | st.SearchStrategy[AssetId] | None = None,
+    quote: AssetId | st.SearchStrategy[AssetId] | None = None,
+) -> st.SearchStrategy[Pair]:
+    """Draw pairs that can be tracked: base and quote differ."""
+    if isinstance(base, AssetId) and base == quote:
+        raise ValueError(f"base and quote must differ, got {base} twice")
+    drawn = _build(Pair, _part_strategy(base, asset_ids), _part_strategy(quote, asset_ids))
+    return drawn.filter(lambda pair: pair.base != pair.quote)
+
+
+# Prices, ratios and amounts
+
+
+_LOWEST_PRICE: Final = Decimal(f"1E-{MAX_DECIMAL_PLACES}")
+_HIGHEST_PRICE: Final = Decimal(MAX_COEFFICIENT)
+_COMMON_DECIMAL_PLACES: Final = (0, 1, 2, 3, 8)
+
+_AWKWARD_RATIOS: Final = (
+    *(Fraction(1, 3), Fraction(152648, 2832390295), Fraction(1), Fraction(_LOWEST_PRICE), Fraction(_HIGHEST_PRICE)),
+    *(Fraction(MAX_COEFFICIENT + 2, 10), 1 - Fraction(_LOWEST_PRICE), Fraction(MAX_COEFFICIENT * 3 - 1, 3)),
+)
+
+# Integers that overflow in other programs: above 32 bits, not exact as a float, above 63 bits.
+_LARGE_INTEGERS: Final = (2**32, 2**53 + 1, 2**63)
+
+_NEIGHBOURS: Final = 16
+"""The number of neighbouring prices that are drawn close to a number."""
+
+
+def prices(
+    *,
+    min_value: Decimal | str | None = None,
+    max_value: Decimal | str | None = None,
+    max_decimal_places: int = MAX_DECIMAL_PLACES,
+) -> st.SearchStrategy[Decimal]:
+    """Draw prices from `min_value` to `max_value` (inclusive) with at most `max_decimal_places`.
+
+    Most have few decimal places. Some are close to 1 or to a bound, so two prices may differ by 10^-28 and be equal as
+    floats. They shrink towards whole numbers, and towards 1 or `min_value`.
+
+    Raises:
+        InvalidPrice: A bound is not a price.
+        ValueError: No price is in the range, or `max_decimal_places` is not an int from 0 to 28.
+    """
+    lowest = _LOWEST_PRICE if min_value is None else to_price(min_value)
+    highest = _HIGHEST_PRICE if max_value is None else to_price(max_value)
+    if type(max_decimal_places) is not int or not 0 <= max_decimal_places <= MAX_DECIMAL_PLACES:
+        raise ValueError(
+            f"max_decimal_places must be an int from 0 to {MAX_DECIMAL_PLACES}, got {safe_repr(max_decimal_places)}"
+        )
+    return _prices(lowest, highest, max_decimal_places)
+
+
+@lru_cache(maxsize=64)  # expensive to create, and most other strategies use the same one
+def _prices(lowest: Decimal, highest: Decimal, max_places: int) -> st.SearchStrategy[Decimal]:
+    # Of each number of decimal places: the smallest and the largest coefficient of a price in the range.
+    grids = {
+        places: (first, last)
+        for places in range(max_places + 1)
+        for first, last in [(_scaled(lowest, places, ceil), min(_scaled(highest, places, floor), MAX_COEFFICIENT))]
+        if first <= last
+    }
+    if not grids:
+        raise ValueError(
+            f"a price must exist between min_value and max_value with at most {max_places} decimal places, "
+            f"got {lowest} and {highest}"
+        )
+    usual = [places for places in grids if places in {*_COMMON_DECIMAL_PLACES, max_places}]
+    drawn = [(places, 0, st.integers(*grids[places])) for places in usual or grids]
+    # Each in the finest grid: the coefficients next to a number.
+    for number in (lowest, highest, *[min(max(Decimal(1), lowest), highest)] * 3):
+        places = max(places for places in grids if _scaled(number, places, ceil) <= MAX_COEFFICIENT)
+        first, last = grids[places]
+        start = max(first, min(_scaled(number, places, ceil), last - _NEIGHBOURS + 1))
+        # Drawn as the difference to a coefficient: in another grid, to which an example shrinks, it would be large.
+        drawn.append((places, start, st.integers(0, min(_NEIGHBOURS - 1, last - start))))
+    drawn += [(0, 0, st.integers(number, number)) for number in _LARGE_INTEGERS if lowest <= number <= highest]
+    return _price(st.sampled_from(drawn))
+
+
+def _scaled(number: Decimal, places: int, rounded: Callable[[Fraction], int]) -> int:
+    return rounded(Fraction(number) * 10**places)
+
+
+@st.composite
+def _price(draw: st.DrawFn, grids: st.SearchStrategy[tuple[int, int, st.SearchStrategy[int]]]) -> Decimal:
+    places, start, offsets = draw(grids)
+    return to_price(Decimal(f"{start + draw(offsets)}E-{places}"))
+
+
+def ratios() -> st.SearchStrategy[Fraction]:
+    """Draw prices as ratios, as they are in orders on the ledger, from 10^-28 to 2^96-1."""
+    denominators = st.integers(1, 100) | st.integers(1, 10**MAX_DECIMAL_PLACES)
+    return _build(Fraction, _integers(1, MAX_COEFFICIENT), denominators) | st.sampled_from(_AWKWARD_RATIOS)
+
+
+def amounts(*, min_value: int = 1, max_value: int = MAX_LIQUIDITY) -> st.SearchStrategy[int]:
+    """Draw amounts of the base asset, in its smallest unit. Levels have at least 1; a change to 0 removes a level."""
+    _require_range("amounts", min_value, max_value, MAX_LIQUIDITY)
+    return _integers(min_value, max_value)
+
+
+def _integers(least: int, most: int) -> st.SearchStrategy[int]:
+    """Draw integers, some of them large, that shrink towards `least`."""
+    large = [number for number in _LARGE_INTEGERS if least <= number <= most]
+    # Not ranges that start at a large integer: an example may shrink within such a range, and not to small integers.
+    return st.integers(least, most) | st.sampled_from([*large, most]) if large else st.integers(least, most)
+
+
+def _price_strategy(price: object) -> st.SearchStrategy[Decimal]:
+    """Return the strategy of a price that is given as a value, as a strategy, or not at all."""
+    if price is None:
+        return prices()
+    # Normalize: equal prices must be one Decimal.
+    return _build(to_price, price) if isinstance(price, st.SearchStrategy) else st.just(to_price(price))  # type: ignore[arg-type]  # to_price raises for other types
+
+
+def _amount_strategy(amount: object, least: int) -> st.SearchStrategy[int]:
+    """Return the strategy of an amount from `least` (0 or 1) that is given as a value, as a strategy, or not at all."""
+    if amount is None:
+        return amounts(min_value=least)
+    if isinstance(amount, st.SearchStrategy):
+        return amount.filter(bool) if least else amount
+    if type(amount) is not int or not least <= amount <= MAX_LIQUIDITY:
+        raise ValueError(f"an amount must be an int from {least} to 2^64-1, got {safe_repr(amount)}")
+    return st.just(amount)
+
+
+def _spot_strategy(spot: object) -> st.SearchStrategy[Decimal | None]:
+    """Return the strategy of a spot price that is given as a value, as a strategy, or not at all."""
+    if spot is None:
+        return st.none() | prices()
+    return spot if isinstance(spot, st.SearchStrategy) else st.just(to_price(spot))  # type: ignore[arg-type]  # to_price raises for other types
+
+
+# Books, their sides and changes
+
+
+_Touch: TypeAlias = Literal["open", "locked", "crossed"]
+"""How best bid and best ask meet; open means that the best bid is below the best ask."""
+
+_Level: TypeAlias = tuple[Decimal, int]
+
+_DEEP: Final = 100
+"""The number of levels of a deep book. Hypothesis draws no books of several times as many."""
+
+
+def price_levels(
+    *,
+    price: Decimal | str | st.SearchStrategy[Decimal] | None = None,
+    amount: int | st.SearchStrategy[int] | None = None,
+) -> st.SearchStrategy[PriceLevel]:
+    """Draw price levels; `price` and `amount` are values or strategies."""
+    return st.builds(PriceLevel, _price_strategy(price), _amount_strategy(amount, 1))
+
+
+def order_books(
+    *,
+    pair: Pair | st.SearchStrategy[Pair] | None = None,
+    sides: Side | Collection[Side] = tuple(Side),
+    min_levels: int = 0,
+    max_levels: int = 8,
+    crossed: bool | None = None,
+    locked: bool | None = None,
+    price: Decimal | str | st.SearchStrategy[Decimal] | None = None,
+    amount: int | st.SearchStrategy[int] | None = None,
+    spot: Decimal | str | st.SearchStrategy[Decimal | None] | None = None,
+) -> st.SearchStrategy[OrderBook]:
+    """Draw order books with `min_levels` to `max_levels` levels on each of the `sides`; any other side is empty.
+
+    In most books the best bid is below the best ask; some are locked, some crossed. All prices of a book differ, except
+    the common price of a locked book; some differ by 10^-28 only. One book in six is deep, unless `price` is given: it
+    has three quarters of the levels that are allowed, or 100. A book of 50 levels a side takes about 20 times as long
+    as a default book; Hypothesis reports books of at least 300 levels as too large.
+
+    Args:
+        pair: The pair; by default any that can be tracked.
+        sides: The sides that have levels.
+        min_levels: The minimum number of levels of each of these sides.
+        max_levels: The maximum number of levels of each of these sides.
+        crossed: The value of `is_crossed`; None allows both. If True, neither side is empty.
+        locked: The value of `is_locked`; None allows both. If True, neither side is empty.
+        price: The prices of the levels.
+        amount: The amounts of the levels, in the smallest unit of the base asset.
+        spot: The spot price; by default None or any price.
+
+    Raises:
+        ValueError: No book meets the arguments.
+        InvalidOrderBook: `pair` cannot be tracked.
+        InvalidPrice: `price` or `spot` is not a price.
+    """
+    _require_range("the levels of a side", min_levels, max_levels)
+    wanted = frozenset([sides] if isinstance(sides, Side) else sides)
+    if not wanted <= set(Side):
+        raise ValueError(f"sides must contain only Side.BID and Side.ASK, got {safe_repr(sides)}")
+    if isinstance(pair, Pair):
+        require_trackable(pair)
+    touches = _touches(len(wanted), max_levels, crossed, locked)
+    # How many different prices each kind of book needs. A locked book has one price on both sides.
+    least = len(wanted) * min_levels
+    needed: dict[_Touch, int] = {"open": least, "locked": max(least - 1, 1), "crossed": max(least, 2)}
+    if price is not None and not isinstance(price, st.SearchStrategy):
+        touches = [touch for touch in touches if needed[touch] <= 1]
+        if not touches:
+            raise ValueError(f"price must be a strategy for a book of several prices, got {safe_repr(price)}")
+    most = len(wanted) * max_levels
+    sizes = [(touch, needed[touch]) for touch in touches]
+    if price is None:
+        # Hypothesis draws about five elements more than the minimum, so a deep book needs a minimum of its own. A
+        # strategy of the caller may have too few prices.
+        sizes.append((touches[0], max(needed[touches[0]], min(most * 3 // 4, _DEEP))))
+    level = st.tuples(_price_strategy(price), _amount_strategy(amount, 1))
+    kinds = [(touch, st.lists(level, min_size=size, max_size=most, unique_by=itemgetter(0))) for touch, size in sizes]
+    splits = st.sampled_from(kinds).flatmap(lambda kind: _split(kind, wanted, min_levels, max_levels))
+    parts = _part_strategy(pair, pairs), splits, _spot_strategy(spot)
+    return _build(lambda pair, split, spot: OrderBook.from_levels(pair, split[0], split[1], spot), *parts)
+
+
+def _touches(sides: int, max_levels: int, crossed: object, locked: object) -> list[_Touch]:
+    """Return how best bid and best ask may meet: the simplest first, and repeated to be drawn more often."""
+    if not {type(crossed), type(locked)} <= {bool, type(None)}:
+        raise ValueError(
+            f"crossed and locked must be True, False or None, got {safe_repr(crossed)} and {safe_repr(locked)}"
+        )
+    can_meet = sides == 2 and max_levels > 0
+    touches: list[_Touch] = ["open"] * 3 if not crossed and not locked else []
+    if can_meet and locked is not False and not crossed:
+        touches.append("locked")
+    if can_meet and crossed is not False and not locked:
+        touches.append("crossed")
+    if not touches:
+        raise ValueError(
+            f"a book with {sides} sides of up to {max_levels} levels must be possible, "
+            f"got crossed={crossed}, locked={locked}"
+        )
+    return touches
+
+
+@st.composite
+def _split(
+    draw: st.DrawFn,
+    kind: tuple[_Touch, st.SearchStrategy[list[_Level]]],
+    sides: frozenset[Side],
+    min_levels: int,
+    max_levels: int,
+) -> tuple[list[_Level], list[_Level]]:
+    """Draw bids and asks that are open, locked or crossed: `kind` says which, and draws the levels of both."""
+    touch, drawn = kind
+    rising = sorted(draw(drawn))
+    if len(sides) < 2:
+        return (rising, []) if Side.BID in sides else ([], rising)
+    least = min_levels if touch == "open" else max(min_levels, 1)
+    fewest = max(least, len(rising) - max_levels)
+    most = min(max_levels, len(rising) - least + (touch == "locked"))
+    bid_count = draw(st.integers(fewest, most))
+    bids, asks = rising[:bid_count], rising[bid_count:]
+    if touch == "locked":
+        return bids, [bids[-1], *asks][:max_levels]
+    if touch == "crossed":
+        # Exchange one or more of the best levels of the two sides.
+        for depth in range(draw(st.integers(1, min(len(bids), len(asks))))):
+            bids[-1 - depth], asks[depth] = asks[depth], bids[-1 - depth]
+    return bids, asks
+
+
+def levels(*, side: Side | st.SearchStrategy[Side] | None = None, max_levels: int = 8) -> st.SearchStrategy[Levels]:
+    """Draw one side of a book, with at most `max_levels` levels."""
+    return _build(
+        lambda book, one: book.bids if one is Side.BID else book.asks,
+        order_books(max_levels=max_levels),
+        _part_strategy(side, lambda: st.sampled_from(Side)),
+    )
+
+
+def level_changes(
+    book: OrderBook,
+    *,
+    price: Decimal | str | st.SearchStrategy[Decimal] | None = None,
+    amount: int | st.SearchStrategy[int] | None = None,
+    max_changes: int = 8,
+) -> st.SearchStrategy[list[tuple[Decimal, int]]]:
+    """Draw changes for one side of `book.apply`: at its prices and at others, with removals and repeated prices.
+
+    Some prices are spelled differently: `Decimal("0.50")` for 0.5, `Decimal("1E+1")` for 10. If `amount` is not given,
+    a third of the changes are removals.
+
+    Raises:
+        TypeError: `book` is not an `OrderBook`.
+        ValueError: `max_changes` is not an int of 0 or more.
+    """
+    if not isinstance(book, OrderBook):
+        raise TypeError(f"book must be an OrderBook, not a strategy of books, got {safe_repr(book)}")
+    _require_range("the changes", 0, max_changes)
+    at = _price_strategy(price)
+    amounts = _amount_strategy(amount, 0)
+    if amount is None:
+        amounts = st.just(0) | amounts
+    if existing := [level.price for side in (book.bids, book.asks) for level in side]:
+        at = st.sampled_from(existing) | at
+    return st.lists(st.tuples(at.flatmap(_spellings), amounts), max_size=max_changes)
+
+
+def _spellings(price: Decimal) -> st.SearchStrategy[Decimal]:
+    """Draw the canonical spelling of a price, or another one."""
+    text = format_price(price)
+    spellings = [price, Decimal(f"{text}0" if "." in text else f"{text}.0")]
+    if text.endswith("0"):
+        spellings.append(Decimal(f"{text[:-1]}E1"))
+    return st.sampled_from(spellings)
+
+
+# Orders and indexes
+
+
+_AS_OFS: Final = st.from_regex(r"[!-~]([ -~]{0,198}[!-~])?", fullmatch=True)
+_RECURRING_IDS: Final = ("0", "a#0", "b#1", f"{'f' * 64}#65535", " ", "~" * 200)
+_FEW_PAIRS: Final = st.sampled_from([Pair(token, ADA) for token in _AWKWARD_TOKENS[:3]])
+
+
+def orders(
+    *,
+    pair: Pair | st.SearchStrategy[Pair] | None = None,
+    side: Side | st.SearchStrategy[Side] | None = None,
+    price: Decimal | Fraction | str | st.SearchStrategy[Decimal] | st.SearchStrategy[Fraction] | None = None,
+    amount: int | st.SearchStrategy[int] | None = None,
+) -> st.SearchStrategy[Order]:
+    """Draw orders with decimal prices or ratios. Some have an amount of 0."""
+    if price is not None and not isinstance(price, st.SearchStrategy):
+        to_price_or_ratio(price)
+    if isinstance(pair, Pair):
+        require_trackable(pair)
+    return st.builds(
+        Order,
+        _part_strategy(pair, pairs),
+        _part_strategy(side, lambda: st.sampled_from(Side)),
+        _part_strategy(price, lambda: prices() | ratios()),
+        _amount_strategy(amount, 0),
+    )
+
+
+def order_ids() -> st.SearchStrategy[str]:
+    """Draw order ids, some of them from a small set, so that ids repeat."""
+    return st.sampled_from(_RECURRING_IDS) | st.from_regex(r"[ -~]{1,200}", fullmatch=True)
+
+
+def resting_orders(
+    *, order: Order | st.SearchStrategy[Order] | None = None, min_orders: int = 0, max_orders: int = 8
+) -> st.SearchStrategy[RestingOrders]:
+    """Draw resting orders of a few pairs, some of them at one level. A pair may have a spot price, or no orders."""
+    _require_range("the orders", min_orders, max_orders)
+    by_id = st.dictionaries(
+        order_ids(), _part_strategy(order, lambda: orders(pair=_FEW_PAIRS)), min_size=min_orders, max_size=max_orders
+    )
+    spots = st.dictionaries(_FEW_PAIRS, st.none() | prices(), max_size=2)
+    # st.builds, so that a failing test shows the call: the repr of RestingOrders has no orders.
+    return st.builds(RestingOrders, by_id, spots, st.none() | _AS_OFS)
+
+
+def pair_infos(
+    *,
+    pair: Pair | st.SearchStrategy[Pair] | None = None,
+    last_spot: Decimal | str | st.SearchStrategy[Decimal | None] | None = None,
+) -> st.SearchStrategy[PairInfo]:
+    """Draw entries of a pair list. Unless `last_spot` is given, it is None or any price."""
+    return _build(
+        lambda pair, last_spot: PairInfo(pair.base, pair.quote, last_spot),
+        _part_strategy(pair, pairs),
+        _spot_strategy(last_spot),
+    )
+
+
+def freshness() -> st.SearchStrategy[Freshness]:
+    """Draw freshness; `as_of` and `published_at` may each be unknown."""
+    return st.builds(Freshness, st.none() | _AS_OFS, st.none() | st.datetimes(timezones=st.just(UTC)))
+
+
+def market_indexes(
+    *, book: OrderBook | st.SearchStrategy[OrderBook] | None = None, min_pairs: int = 0, max_pairs: int = 6
+) -> st.SearchStrategy[MarketIndex]:
+    """Draw indexes of `min_pairs` to `max_pairs` pairs, with small books unless `book` is given."""
+    _require_range("the pairs of an index", min_pairs, max_pairs)
+    drawn_books = _part_strategy(book, lambda: order_books(max_levels=3))
+    books = st.lists(drawn_books, min_size=min_pairs, max_size=max_pairs, unique_by=attrgetter("pair"))
+    return st.builds(MarketIndex.with_freshness, books.map(MarketIndex), freshness())
+
+
+# Invalid texts
+
+
+_INVALID_ASSET_ID_TEXTS: Final = (
+    *("", "ada", "Ada", "ADA ", "ADA:", "lovelace", ".", ":", "00" * POLICY_ID_LENGTH),
+    "\N{ARABIC-INDIC DIGIT ZERO}" * 2 * POLICY_ID_LENGTH + ":",
+)
+_NO_HEX_DIGITS: Final = "gGxX .:_-/\n\N{ARABIC-INDIC DIGIT THREE}\N{FULLWIDTH DIGIT TWO}\N{SUPERSCRIPT TWO}é"
+
+_INVALID_PRICE_TEXTS: Final = (
+    *("", ".", "0", "0.000", "0e5", "NaN", "sNaN", "Infinity", "e5", "1e", "1e+", "1.2.3", "1,5", "0x10", "1/3"),
+    *("1e1000000", "1e-1000000", f"{MAX_COEFFICIENT + 1}", f"1e-{MAX_DECIMAL_PLACES + 1}"),
+    *("\N{FULLWIDTH DIGIT ONE}", "\N{SUPERSCRIPT TWO}"),
+)
+_NO_PRICE_CHARACTERS: Final = "+-_ ,'/x\n\t\N{ARABIC-INDIC DIGIT THREE}\N{FULLWIDTH DIGIT TWO}\N{SUPERSCRIPT TWO}\0"
+
+
+def invalid_asset_id_texts() -> st.SearchStrategy[str]:
+    """Draw texts that `AssetId.parse` rejects. Most have one fault, or are in another spelling."""
+    others = st.text(max_size=8).filter(lambda text: text != "ADA")
+    return st.sampled_from(_INVALID_ASSET_ID_TEXTS) | _damaged_asset_ids() | others
+
+
+@st.composite
+def _damaged_asset_ids(draw: st.DrawFn) -> str:
+    asset = draw(asset_ids(ada=False))
+    text = draw(st.sampled_from((str(asset), str(asset).upper())))
+    policy_id, _, asset_name = text.partition(":")
+    at = draw(st.integers(0, len(text) - 1).filter(lambda at: text[at] != ":"))
+    damaged = (
+        *(asset.unit, f"{policy_id}.{asset_name}", f"{text} ", f"0x{text}", f"{text}:", f"{text}0"),
+        *(f"{policy_id[:-1]}:{asset_name}", f"{policy_id}0:{asset_name}"),
+        f"{text[:at]}{draw(st.sampled_from(_NO_HEX_DIGITS))}{text[at + 1 :]}",
+        f"{policy_id}:{asset_name}{'00' * (MAX_ASSET_NAME_LENGTH + 1 - len(asset.asset_name))}",
+    )
+    return draw(st.sampled_from(damaged))
+
+
+def invalid_price_texts() -> st.SearchStrategy[str]:
+    """Draw texts that `parse_price` rejects. Most have one fault, or are just out of range."""
+    return st.sampled_from(_INVALID_PRICE_TEXTS) | _damaged_prices()
+
+
+@st.composite
+def _damaged_prices(draw: st.DrawFn) -> str:
+    text = format_price(draw(prices()))
+    at = draw(st.integers(0, len(text)))
+    # An odd coefficient has no trailing zeros, so it is too large with any number of decimal places.
+    too_large = MAX_COEFFICIENT + 2 + 2 * draw(st.integers(0, 2**16))
+    damaged = (
+        f"{text[:at]}{draw(st.sampled_from(_NO_PRICE_CHARACTERS))}{text[at:]}",
+        *(f".{text}.", f"{text}e{2 * MAX_DECIMAL_PLACES + 2}", f"{text}e-{2 * MAX_DECIMAL_PLACES + 2}"),
+        f"{too_large}e-{draw(st.integers(0, MAX_DECIMAL_PLACES))}",
+        f"{text}{'' if '.' in text else '.'}{'0' * MAX_DECIMAL_PLACES}1",
+    )
+    return draw(st.sampled_from(damaged))
