@@ -6,14 +6,12 @@ both, and reads and writes the texts by which other programs identify an asset.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, SupportsBytes, final
 
 from attrs import frozen
 
 from market_index import cip14, cip67
 from market_index.errors import InvalidAssetId, safe_repr
-from market_index.unchecked import unchecked_constructor
 
 POLICY_ID_LENGTH: Final = 28
 """Bytes in a policy id: a Blake2b-224 hash of the minting script."""
@@ -237,7 +235,11 @@ def _of_digits(text: str, policy_id: str, asset_name: str) -> AssetId:
     return _asset_id(_bytes(text, "policy id", policy_id), _bytes(text, "asset name", asset_name))
 
 
-_asset_id: Final[Callable[[bytes, bytes], AssetId]] = unchecked_constructor(AssetId)
+def _asset_id(policy_id: bytes, asset_name: bytes) -> AssetId:
+    """Return the asset of valid bytes, without validating them again."""
+    asset = object.__new__(AssetId)
+    asset.__attrs_init__(policy_id, asset_name)
+    return asset
 
 
 def _bytes(text: str, part: str, digits: str) -> bytes:

@@ -6,6 +6,7 @@ A pair is a base asset that is priced in a quote asset. An index tracks pairs; f
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import total_ordering
 from typing import Self, TypeAlias, final
 
 from attrs import frozen
@@ -22,7 +23,8 @@ It is one object, because most of the time of a lookup in a large index is cache
 
 
 @final
-@frozen(init=False, order=True)
+@total_ordering
+@frozen(init=False)
 class Pair:
     """A trading pair: the base asset, priced in the quote asset.
 
@@ -54,6 +56,9 @@ class Pair:
         # Two zero bytes end the name of the base: those in it are escaped, so that a name sorts before longer ones.
         name = base.asset_name.replace(b"\0", b"\0\1")
         return b"\1%b%b\0\0%b%b" % (base.policy_id, name, quote.policy_id, quote.asset_name)
+
+    def __lt__(self, other: object) -> bool:
+        return self.ledger_order < other.ledger_order if type(other) is Pair else NotImplemented
 
     def __str__(self) -> str:
         return f"{self.base}/{self.quote}"

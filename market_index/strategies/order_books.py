@@ -10,10 +10,10 @@ from typing import Final, Literal, TypeAlias
 from hypothesis import strategies as st
 
 from market_index.errors import safe_repr
-from market_index.levels import Levels, PriceLevel, Side
+from market_index.levels import Levels, PriceLevel
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair
-from market_index.prices import format_price
+from market_index.prices import Side, format_price
 from market_index.strategies.assets import pairs
 from market_index.strategies.drawing import build, part_strategy, require_range
 from market_index.strategies.numbers import amount_strategy, price_strategy, spot_strategy

@@ -9,10 +9,9 @@ from typing import Final
 from hypothesis import strategies as st
 
 from market_index.assets import ADA
-from market_index.levels import Side
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
-from market_index.prices import to_price_or_ratio
+from market_index.prices import Side, to_price_or_ratio
 from market_index.resting_orders import RestingOrders
 from market_index.strategies.assets import AWKWARD_TOKENS, pairs
 from market_index.strategies.drawing import part_strategy, require_range

@@ -9,12 +9,11 @@ Theory of operation
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from operator import add, itemgetter, methodcaller
-from types import NoneType
+from operator import itemgetter
 from typing import Any, Final, Literal, TypeVar
 
 from attrs import frozen
@@ -30,17 +29,16 @@ from market_index.errors import (
     safe_repr,
 )
 from market_index.freshness import Freshness, parse_time
-from market_index.levels import ASK, BID, MAX_LIQUIDITY, Levels, levels_of_columns
+from market_index.levels import MAX_LIQUIDITY, Levels, levels_of_columns
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
-from market_index.prices import parse_price, parse_prices
+from market_index.prices import Side, parse_price, parse_prices
 from market_index.wire.json_value import (
     JSON_TYPES,
     Fault,
     Number,
     has_no_repeated_key,
     parse,
-    parse_array,
     parse_with_repeated_keys,
     require_type,
     utf8_text,
@@ -206,32 +204,6 @@ def object_from_json(text: bytes | bytearray | memoryview) -> dict[str, object]:
     return decoded
 
 
-def columns_from_json(texts: Sequence[bytes], keys: Sequence[str]) -> list[list[object]] | None:
-    """Decode JSON objects that have exactly these keys, and return the values of each key as one column.
-
-    None if any text is not such an object, may have a repeated key, or has an array or an object as a value: then
-    `object_from_json` decides about each text.
-
-    >>> columns_from_json([b'{"remove": "51ab#0"}', b'{"remove": "51ab#1"}'], ["remove"])
-    [['51ab#0', '51ab#1']]
-    >>> columns_from_json([b'{"remove": "51ab#0"}', b'{"block": "7"}'], ["remove"]) is None
-    True
-    """
-    try:
-        values = parse_array(texts)
-        columns: list[list[object]] = [list(map(itemgetter(key), values)) for key in keys]
-        quotes = [2 * len(keys)] * len(values)
-        for column in columns:
-            quotes = list(map(add, quotes, map(_QUOTES_OF.__getitem__, map(type, column))))
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return None
-    # A text may end within an object that the next text continues. Proof that none does: if each object accounts for
-    # all quotes of its own text, as in `has_no_repeated_key`, then it has no other key, and no key or string in another
-    # text. The comma between two texts is not within an object, because a key would follow; nor within an array,
-    # because no value is one. So it separates two objects.
-    return columns if quotes == list(map(_quotes, texts)) else None
-
-
 def pair_named_in(text: bytes | bytearray | memoryview) -> Pair | None:
     """Return the pair of an order book in JSON, even if the book is invalid; None if the text has no valid pair.
 
@@ -268,9 +240,6 @@ def _object_with(key: str, text: bytes) -> dict[str, Any] | None:
 # Value to order book
 
 
-_quotes: Final = methodcaller("count", b'"')
-_QUOTES_OF: Final[dict[type, int]] = {str: 2, int: 0, Number: 0, bool: 0, NoneType: 0}
-"""How many quotes a value accounts for, by its type. Arrays and objects are none of these values."""
 _KEYS: Final = {"base", "quote", "spot", "bids", "asks"}
 _PRICE: Final = itemgetter("price")
 _AMOUNT: Final = itemgetter("accumulated_liquidity")
@@ -306,8 +275,8 @@ def _sides(bids: list[Any], asks: list[Any]) -> tuple[Levels, Levels]:
         raise TypeError
     best_ask = len(bids)
     return (
-        levels_of_columns(BID, prices[:best_ask], column[:best_ask]),
-        levels_of_columns(ASK, prices[best_ask:], column[best_ask:]),
+        levels_of_columns(Side.BID, prices[:best_ask], column[:best_ask]),
+        levels_of_columns(Side.ASK, prices[best_ask:], column[best_ask:]),
     )
 
 

@@ -6,7 +6,6 @@ may change with any release.
 
 from market_index.wire.decode import (
     CommitLine,
-    columns_from_json,
     commit_from_json,
     freshness_from_json,
     is_commit,
@@ -34,7 +33,6 @@ __all__ = [
     "CommitLine",
     "EncodedPart",
     "Number",
-    "columns_from_json",
     "commit_from_json",
     "commit_to_json",
     "digest_of",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, Final
 
 from attrs import frozen
@@ -97,18 +96,6 @@ def parse(characters: str) -> Any:
     except (ValueError, RecursionError):
         # It is not JSON, or an integer has more digits than Python converts.
         return parse_with_repeated_keys(characters)
-
-
-def parse_array(elements: Sequence[bytes]) -> list[Any]:
-    """Return the decoded values of an array that is given by the texts of its elements.
-
-    It is not checked that each text is one element: a text may have several, or end within one that the next text
-    continues. In an object, a repeated key has its last value.
-
-    Raises `ValueError` or `RecursionError` if this is not JSON, or has an integer of too many digits.
-    """
-    decoded: list[Any] = _DECODER.decode(f"[{str(b','.join(elements), 'utf-8')}]")
-    return decoded
 
 
 def parse_with_repeated_keys(characters: str) -> Any:

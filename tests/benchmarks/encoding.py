@@ -16,8 +16,8 @@ import msgspec
 from pydantic import BaseModel
 
 from market_index import MarketIndex, OrderBook, wire
-from market_index.arithmetic import EXACT
 from market_index.compressors import FASTEST, ZLIB, Compressor
+from market_index.prices import EXACT
 from market_index.wire import internal
 from market_index_http.bodies import Bodies, LargeBody, constant_fields
 from market_index_http.compression import GzipEncoder

@@ -396,36 +396,3 @@ def test_numbers_that_are_not_integers_or_too_long_keep_their_text():
     values = internal.object_from_json(b'{"a": 1.50, "b": NaN, "c": 1e9, "d": %s}' % (b"7" * 5_000))
     assert list(map(repr, values.values())) == ["1.50", "NaN", "1e9", "7" * 5_000]
     assert not any(isinstance(value, (int, float)) for value in values.values())
-
-
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(0, 1) | st.text('ab,{}[]: "\\')
-OBJECTS = st.fixed_dictionaries({"a": SCALARS | st.lists(SCALARS, max_size=3), "b": SCALARS}, optional={"c": SCALARS})
-
-
-@given(st.lists(OBJECTS, min_size=1, max_size=4), st.data())
-def test_objects_decoded_as_columns_are_those_of_each_text(objects: list[dict[str, object]], data: st.DataObject):
-    # An array that is cut at any of its commas: an object may begin in one text and end in another.
-    array = json.dumps(objects, separators=(",", ":"))[1:-1]
-    commas = [at for at, character in enumerate(array) if character == ","]
-    between = st.lists(st.sampled_from(commas), min_size=len(objects) - 1, max_size=len(objects) - 1, unique=True)
-    cuts = [-1, *sorted(data.draw(between) if len(objects) > 1 else []), len(array)]
-    texts = [array[start + 1 : end].encode() for start, end in pairwise(cuts)]
-    columns = internal.columns_from_json(texts, ["a", "b"])
-    if columns is not None:
-        each = [internal.object_from_json(text) for text in texts]
-        assert list(map(str, zip(*columns, strict=True))) == [str((one["a"], one["b"])) for one in each]
-        assert {key for one in each for key in one} == {"a", "b"}
-
-
-@pytest.mark.parametrize("value", ["1", "[1,2]", '["x","y"]', '[{"a":"x"}]', '"x,y"'])
-def test_no_object_is_put_together_from_two_texts(value: str):
-    whole = f'{{"b":"x","a":{value}}}'
-    for begins, ends in (whole.split(",", 1), whole.rsplit(",", 1)):
-        for texts in ([begins, f"{ends},{whole}"], [f"{whole},{begins}", ends], [begins, ends, f"{whole},{whole}"]):
-            assert internal.columns_from_json([text.encode() for text in texts], ["a", "b"]) is None
-
-
-@given(st.lists(st.tuples(st.text("xyz"), st.integers() | st.text("xyz")), min_size=1))
-def test_objects_of_scalars_are_decoded_as_columns(rows: list[tuple[str, int | str]]):
-    texts = [json.dumps({"a": a, "b": b}).encode() for a, b in rows]
-    assert internal.columns_from_json(texts, ["a", "b"]) == list(map(list, zip(*rows, strict=True)))
