@@ -137,19 +137,24 @@ class Chunked(Generic[K, V]):
 
         Shared chunks are skipped.
         """
+        pairs = [pair for pair in zip(self._chunks, earlier._chunks, strict=False) if pair[0] is not pair[1]]
+        if len(self._chunks) == len(earlier._chunks) and all(now.keys == before.keys for now, before in pairs):
+            # Only values changed, as in most changes of an index.
+            return [
+                (key, value)
+                for chunk, before in pairs
+                for key, value, known in zip(chunk.keys, chunk.values, before.values, strict=True)
+                if value is not known and value != known
+            ], []
         common = set(map(id, self._chunks)) & set(map(id, earlier._chunks))
         now, before = _entries(self._chunks, common), _entries(earlier._chunks, common)
-        keys, known_keys = [key for key, _ in now], [key for key, _ in before]
-        if keys == known_keys:
-            # Only values changed.
-            pairs = zip(now, before, strict=True)
-            return [one for one, (_, known) in pairs if one[1] is not known and one[1] != known], []
-        sort_values = self._order.sort_values(known_keys)
+        sought_keys = self._order.sort_values([key for key, _ in now])
+        known_keys = self._order.sort_values([key for key, _ in before])
         changed: list[tuple[K, V]] = []
         removed: list[tuple[K, V]] = []
         at = 0
-        for (key, value), sought in zip(now, self._order.sort_values(keys), strict=True):
-            while at < len(before) and sort_values[at] < sought:
+        for (key, value), sought in zip(now, sought_keys, strict=True):
+            while at < len(before) and known_keys[at] < sought:
                 removed.append(before[at])
                 at += 1
             known = None

@@ -101,7 +101,7 @@ class Order:
             side, place = Side.BID, "price, inverted for a bid"
             # Computed before the ratio is rounded.
             amount = amount * ratio.numerator // ratio.denominator
-            ratio = 1 / ratio
+            ratio = Fraction(ratio.denominator, ratio.numerator)
         else:
             raise InvalidOrderBook(f"offered must be the base or the quote of {pair}, got {safe_repr(offered)}")
         try:

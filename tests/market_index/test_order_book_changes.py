@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, OrderBook, Pair, PriceLevel, Side, wire
+from market_index import ADA, AssetId, OrderBook, Pair, PriceLevel, Side
 from market_index.strategies import level_changes, order_books, prices
 from tests.market_index.models import books, exact, expected_levels
-from tests.waiting import DEADLINE_SECONDS
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
 PAIR = Pair(SNEK, ADA)
@@ -126,25 +123,6 @@ class TestApply:
         assert following.bids[0] == PriceLevel("3", 7)
         assert book.bids[0] == PriceLevel("3", 1)
         assert book.apply(bids=[("3", 1), ("9", 0)], asks=[]).bids is book.bids
-
-    def test_concurrent_threads_read_the_same_levels(self):
-        levels = [(f"0.{number:05}", number) for number in range(1, 400)]
-        start = Barrier(4)
-
-        def look(book: OrderBook) -> tuple[object, object, OrderBook]:
-            start.wait(DEADLINE_SECONDS)
-            return book.best_ask, book.asks, book.apply(asks=[("1", 1)])
-
-        for _ in range(20):
-            plain_book = OrderBook.from_levels(PAIR, asks=levels)
-            for book in (
-                wire.order_book_from_json(wire.order_book_to_json(plain_book)),
-                plain_book.apply(asks=[("2", 1)]),
-            ):
-                with ThreadPoolExecutor(4) as threads:
-                    seen = list(threads.map(look, [book] * 4))
-                assert all(one == seen[0] for one in seen)
-                assert exact(book.asks)[: len(levels)] == exact(plain_book.asks)
 
     def test_levels_are_changes_too(self):
         assert exact(OrderBook(PAIR).apply(asks=[PriceLevel("2", 5)]).asks) == [(Fraction(2), 5)]

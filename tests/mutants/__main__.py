@@ -43,7 +43,7 @@ SKIPPED = frozenset(
 
 # Tests of a module in files of other modules.
 MORE_TESTS: Mapping[str, Sequence[str]] = {
-    "market_index/chunked.py": ["tests/market_index/test_index.py", "tests/market_index/test_tables.py"],
+    "market_index/chunked.py": ["tests/market_index/test_index.py"],
     "market_index/errors.py": ["tests/market_index/test_assets.py"],
     "market_index/levels.py": [
         "tests/market_index/test_order_book.py",
