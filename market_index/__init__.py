@@ -24,12 +24,12 @@ from market_index.errors import (
 from market_index.fills import SimulatedFill
 from market_index.freshness import Freshness
 from market_index.index import MarketIndex
-from market_index.levels import Levels, PriceLevel, Side
+from market_index.levels import Levels, PriceLevel
 from market_index.live import LiveIndex
 from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import Pair, PairInfo, PairNotFound
-from market_index.prices import format_price, parse_price
+from market_index.prices import Side, format_price, parse_price
 from market_index.resting_orders import OrderNotFound, RestingOrders
 from market_index.tokens import Token, Tokens
 

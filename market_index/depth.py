@@ -14,11 +14,9 @@ from typing import Any, Final, final
 
 from attrs import Attribute, field, frozen
 
-from market_index.arithmetic import EXACT, plain, plain_column
 from market_index.errors import InvalidPrice, safe_repr
-from market_index.levels import MAX_LIQUIDITY, REPR_LEVELS, Levels, Side, levels_of_columns, reject_total
-from market_index.prices import to_price
-from market_index.unchecked import unchecked_rows
+from market_index.levels import MAX_LIQUIDITY, REPR_LEVELS, Levels, levels_of_columns, reject_total, unchecked_rows
+from market_index.prices import EXACT, Side, plain, steps_for_takers, to_price
 
 _ONE: Final = Decimal(1)
 
@@ -91,8 +89,9 @@ def cumulative(levels: Levels) -> CumulativeLevels:
     """Return the running totals of the levels of a side."""
     prices, amounts = levels.prices, levels.amounts
     with localcontext(EXACT):
-        quotes = plain_column(accumulate(map(mul, prices, amounts)))
-        return CumulativeLevels(unchecked_rows(CumulativeLevel, len(prices), prices, accumulate(amounts), quotes))
+        # As `plain`, for numbers that are not negative.
+        quotes = map(EXACT.normalize, accumulate(map(mul, prices, amounts)))
+        return CumulativeLevels(unchecked_rows(CumulativeLevel, prices, [*accumulate(amounts)], [*quotes]))
 
 
 def totals(levels: Levels) -> tuple[int, Decimal]:
@@ -129,14 +128,10 @@ def within(levels: Levels, mid: Decimal, share: Decimal) -> Levels:
 def grouped(levels: Levels, step: Decimal) -> Levels:
     """Return the levels rounded to multiples of a step and summed. See `OrderBook.grouped` for the errors."""
     side = levels.side
-
-    def multiple(level: tuple[Decimal, int]) -> Decimal:
-        whole, rest = EXACT.divmod(level[0], step)
-        return EXACT.add(whole, _ONE) if rest and side is Side.ASK else whole
-
     prices: list[Decimal] = []
     amounts = array("Q")
-    for whole, cell in groupby(zip(levels.prices, levels.amounts, strict=True), key=multiple):
+    entries = zip(levels.prices, levels.amounts, strict=True)
+    for whole, cell in groupby(entries, key=lambda entry: steps_for_takers(side, entry[0], step)):
         cell_prices, cell_amounts = zip(*cell, strict=True)
         try:
             price = to_price(EXACT.multiply(whole, step))

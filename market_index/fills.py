@@ -12,12 +12,11 @@ from typing import Final, Literal, TypeAlias, final
 from attrs import field, frozen
 from attrs.validators import instance_of
 
-from market_index.arithmetic import EXACT
 from market_index.depth import exact_number, totals, whole_number
 from market_index.errors import safe_repr
-from market_index.levels import Levels, Side, price_for_takers
+from market_index.levels import Levels
 from market_index.notebook import html_table
-from market_index.prices import to_ratio
+from market_index.prices import EXACT, Side, price_for_takers, to_ratio
 
 Unit: TypeAlias = Literal["base", "quote"]
 """The unit of an amount: the smallest unit of the base asset, or of the quote asset."""

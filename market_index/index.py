@@ -6,10 +6,9 @@ updated with every message of a stream.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from datetime import datetime
 from itertools import chain, islice
-from operator import is_
 from typing import Any, Final, Self, TypeAlias, final
 from zlib import crc32
 
@@ -27,19 +26,17 @@ def hashes(keys: Iterable[LedgerOrder]) -> Iterable[int]:
 
 
 _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
-    hashes=hashes,
-    is_same=is_,
-    # The cached item is the entry of the pair list. Of the book, it contains only the spot price.
-    keeps_item=lambda before, after: before.spot == after.spot,
+    hashes,
+    # Of a book, its entry in the pair list contains only the spot price.
+    keeps_encoded=lambda before, after: before.spot == after.spot,
 )
 
-
-PairsChunk: TypeAlias = Chunk[LedgerOrder, OrderBook, bytes | None]
-"""Pairs and their books. It caches the entries of the pair list; None for an entry that is computed later."""
+PairsChunk: TypeAlias = Chunk[LedgerOrder, OrderBook]
+"""Pairs and their books. `encoded` is the JSON of their entries in the pair list."""
 
 
 @final
-class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, OrderBook]):
+class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
     """Every tracked pair and its order book: an immutable mapping from `Pair` to `OrderBook`, in ledger order.
 
     If a pair repeats, the last book wins. `with_books` and `without` derive the next index, which shares all unchanged
@@ -106,10 +103,12 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, O
     def with_books(self, *books: OrderBook) -> MarketIndex:
         """Return the index in which these books replace those of their pairs.
 
+        A book that equals the one of its pair changes nothing: the index keeps the object that it has.
+
         Raises:
             InvalidOrderBook: A value is not an order book.
         """
-        return with_books_at(self, _by_key(books).items())
+        return self._changed(_by_key(books).items())
 
     def without(self, *pairs: Pair) -> MarketIndex:
         """Return the index without these pairs; a pair that is not tracked is ignored.
@@ -139,8 +138,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, O
     def changes_since(self, earlier: MarketIndex) -> tuple[tuple[OrderBook, ...], tuple[Pair, ...]]:
         """Return the books that an earlier index does not have, and the pairs that only the earlier index has.
 
-        Books are compared by identity: an equal book that is another object counts as changed. Shared chunks are
-        skipped.
+        Shared chunks are skipped, so the cost depends on what changed.
 
         >>> from market_index import ADA, AssetId
         >>> book = OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
@@ -150,13 +148,21 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, O
         >>> index.without(book.pair).changes_since(index) == ((), (book.pair,))
         True
         """
-        books, removed = self._changes_since(earlier)
-        return tuple(books), tuple([book.pair for book in removed])
+        changed, removed = self._changes_since(earlier)
+        return tuple([book for _, book in changed]), tuple([book.pair for _, book in removed])
+
+    def values(self) -> ValuesView[OrderBook]:
+        """Return a view of the books, in ledger order."""
+        return _Books(self)
+
+    def items(self) -> ItemsView[Pair, OrderBook]:
+        """Return a view of the pairs and their books, in ledger order."""
+        return _Items(self)
 
     def __getitem__(self, pair: Pair) -> OrderBook:
         if type(pair) is not Pair:
             raise KeyError(_not_a_pair(pair))
-        book = book_at(self, pair.ledger_order)
+        book = self._at(pair.ledger_order)
         if book is None:
             raise PairNotFound(pair)
         return book
@@ -206,14 +212,29 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook, bytes | None], Mapping[Pair, O
         return derived
 
 
-def book_at(index: MarketIndex, key: LedgerOrder) -> OrderBook | None:
-    """Return the book of the pair with this key, or None."""
-    return index._at(key)  # noqa: SLF001  # of the class above
+@final
+class _Books(ValuesView[OrderBook]):
+    """The values of an index. Those of `Mapping` look up each pair."""
+
+    __slots__ = ()
+    _mapping: MarketIndex
+
+    def __iter__(self) -> Iterator[OrderBook]:
+        return self._mapping._books()  # noqa: SLF001  # of the class above
+
+    def __contains__(self, value: object) -> bool:
+        return value in list(self)
 
 
-def with_books_at(index: MarketIndex, books: Collection[tuple[LedgerOrder, OrderBook]]) -> MarketIndex:
-    """Return `index.with_books` of books by the keys of their pairs."""
-    return index._changed(books)  # noqa: SLF001  # of the class above
+@final
+class _Items(ItemsView[Pair, OrderBook]):
+    """The items of an index. Those of `Mapping` look up each pair."""
+
+    __slots__ = ()
+    _mapping: MarketIndex
+
+    def __iter__(self) -> Iterator[tuple[Pair, OrderBook]]:
+        return ((book.pair, book) for book in self._mapping._books())  # noqa: SLF001  # of the class above
 
 
 def _key(pair: Pair) -> LedgerOrder:

@@ -1,49 +1,34 @@
 """Price levels, and `Levels`: one side of a book as an immutable sequence of them.
 
 The levels of a side are stored as columns of prices and amounts in chunks. `PriceLevel` objects are created when they
-are first accessed.
+are accessed.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, MutableSequence, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from enum import Enum
-from fractions import Fraction
-from itertools import chain
-from operator import attrgetter, eq, gt, itemgetter, lt
+from collections import deque
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from decimal import Decimal
+from itertools import chain, repeat
+from operator import attrgetter, gt, itemgetter, lt
 from typing import Final, NoReturn, TypeAlias, TypeVar, final, overload
 from zlib import crc32
 
 from attrs import frozen
 
-from market_index.arithmetic import EXACT
-from market_index.chunked import Chunk, Chunked, KeyOrder, ValueOf
+from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.notebook import SHOWN_ROWS, html_table
-from market_index.prices import price_text, rounded_price, to_price
-from market_index.unchecked import unchecked_constructor, unchecked_rows
+from market_index.prices import EXACT, Side, price_text, require_side, to_price
 
-C = TypeVar("C")
+T = TypeVar("T")
 
 MAX_LIQUIDITY: Final = 2**64 - 1
 """The maximum liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
 
 REPR_LEVELS: Final = 3
 """The number of levels in the `repr` of one side."""
-
-
-class Side(Enum):
-    """A side of a book: orders to buy (`BID`) or to sell (`ASK`) the base asset."""
-
-    BID = "bid"
-    ASK = "ask"
-
-
-# Looking up a member in its class takes ten times as long.
-BID: Final = Side.BID
-ASK: Final = Side.ASK
 
 
 @final
@@ -76,12 +61,26 @@ class PriceLevel:
 Entry: TypeAlias = PriceLevel | tuple[Decimal | str, int]
 """A level, or a (price, amount) pair, that is gathered into levels or changes them."""
 
-LevelsChunk: TypeAlias = Chunk[Decimal, int, PriceLevel]
-"""Prices and amounts. It caches all levels, or none."""
+LevelChanges: TypeAlias = tuple[tuple[Decimal, int], ...]
+"""Prices, and their absolute amounts, 0 for a removed level."""
+
+LevelsChunk: TypeAlias = Chunk[Decimal, int]
+"""Prices and amounts."""
 
 _PRICE: Final = attrgetter("price")
 _AMOUNT: Final = attrgetter("accumulated_liquidity")
-_level: Final[Callable[[Decimal, int], PriceLevel]] = unchecked_constructor(PriceLevel)
+
+
+def unchecked_rows(of_type: type[T], *columns: Sequence[object]) -> list[T]:
+    """Return objects of a frozen attrs class from one column of valid values per field, without validating them again.
+
+    Most callers look at the best levels after each change, and the constructor takes ten times as long.
+    """
+    rows = list(map(object.__new__, repeat(of_type, len(columns[0]))))
+    for field, column in zip(of_type.__match_args__, columns, strict=True):  # type: ignore[attr-defined]  # of attrs
+        # A frozen class rejects assignments, but its slots do not. deque(maxlen=0) runs the map at C speed.
+        deque(map(of_type.__dict__[field].__set__, rows, column), maxlen=0)
+    return rows
 
 
 def _hashes(prices: Iterable[Decimal]) -> Iterable[int]:
@@ -90,20 +89,20 @@ def _hashes(prices: Iterable[Decimal]) -> Iterable[int]:
 
 
 # copy_negate never rounds, unlike a minus sign.
-_BID_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_hashes, eq, sort_key=Decimal.copy_negate, new_item=_level)
-_ASK_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_hashes, eq, new_item=_level)
+_BID_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_hashes, sort_key=Decimal.copy_negate)
+_ASK_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_hashes)
 
 
 def _order(side: Side) -> KeyOrder[Decimal, int]:
-    return _BID_ORDER if side is BID else _ASK_ORDER
+    return _BID_ORDER if side is Side.BID else _ASK_ORDER
 
 
 @final
-class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
+class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
     """One side of a book: an immutable sequence of `PriceLevel`, best price first, one level per price.
 
     `prices` and `amounts` are its columns. A slice is a tuple of levels. Derived levels share their unchanged chunks.
-    `PriceLevel` objects are created lazily.
+    `PriceLevel` objects are created at each access.
 
     >>> asks = Levels(Side.ASK, [PriceLevel("0.5", 7), PriceLevel("0.6", 9)])
     >>> asks[0].price, asks.amounts, len(asks)
@@ -129,7 +128,7 @@ class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
     @property
     def side(self) -> Side:
         """The side of the book."""
-        return BID if self._order is _BID_ORDER else ASK
+        return Side.BID if self._order is _BID_ORDER else Side.ASK
 
     @property
     def prices(self) -> tuple[Decimal, ...]:
@@ -162,14 +161,32 @@ class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
         """
         return self._changed(read_entries(self.side, entries))
 
+    def changes_since(self, earlier: Levels) -> LevelChanges:
+        """Return the changes that turn earlier levels into these: prices and absolute amounts, 0 for a removed level.
+
+        They are what `applied` takes. Shared chunks are skipped, so the cost depends on what changed.
+
+        >>> earlier = Levels(Side.ASK, [PriceLevel("0.5", 7), PriceLevel("0.6", 9)])
+        >>> later = earlier.applied([("0.5", 0), ("0.7", 3)])
+        >>> later.changes_since(earlier)
+        ((Decimal('0.7'), 3), (Decimal('0.5'), 0))
+
+        Raises:
+            ValueError: The earlier levels are of the other side.
+        """
+        if earlier.side is not self.side:
+            raise ValueError(f"the earlier levels must be {self.side.value}s, got {earlier.side.value}s")
+        changed, removed = self._changes_since(earlier)
+        return (*changed, *[(price, 0) for price, _ in removed])
+
     def __len__(self) -> int:
         return self._size
 
     def __iter__(self) -> Iterator[PriceLevel]:
-        return chain.from_iterable(map(_items, self._chunks))
+        return chain.from_iterable([unchecked_rows(PriceLevel, chunk.keys, chunk.values) for chunk in self._chunks])
 
     def __reversed__(self) -> Iterator[PriceLevel]:
-        return chain.from_iterable(reversed(_items(chunk)) for chunk in reversed(self._chunks))
+        return reversed(self[:])
 
     @overload
     def __getitem__(self, index: int) -> PriceLevel: ...
@@ -178,36 +195,18 @@ class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
     def __getitem__(self, index: int | slice) -> PriceLevel | tuple[PriceLevel, ...]:
         if isinstance(index, slice):
             start, stop, step = index.indices(self._size)
-            if step != 1:
-                positions = range(start, stop, step)
-                first, last = sorted((positions[0], positions[-1])) if positions else (0, -1)
-                items = self._between(first, last + 1)
-                return tuple([items[position - first] for position in positions])
-            best = self._chunks[0].items
+            if step < 0:
+                return tuple(unchecked_rows(PriceLevel, self.prices[index], self.amounts[index]))
             # The best levels are what most callers want.
-            return tuple(self._between(start, stop) if best is None or stop > len(best) else best[start:stop])
+            best, piece = self._head(stop), slice(start, stop, step)
+            return tuple(unchecked_rows(PriceLevel, best.prices[piece], best.amounts[piece]))
         at, position = 0, range(self._size)[index]
         while position >= len(self._chunks[at].keys):
             position -= len(self._chunks[at].keys)
             at += 1
-        chunk = self._chunks[at]
-        if chunk.items is not None:
-            return chunk.items[position]
-        return _level(chunk.keys[position], chunk.values[position])
-
-    def _between(self, start: int, stop: int) -> list[PriceLevel]:
-        """Return the levels from one position to another, creating only the levels of the chunks that contain them."""
-        items: list[PriceLevel] = []
-        chunks = iter(self._chunks)
-        while stop > 0:
-            chunk = next(chunks)
-            size = len(chunk.keys)
-            if start < size:
-                items += (chunk.items or _items(chunk))[start:stop]
-                start = size
-            start -= size
-            stop -= size
-        return items
+        level = object.__new__(PriceLevel)
+        level.__attrs_init__(self._chunks[at].keys[position], self._chunks[at].values[position])
+        return level
 
     def __eq__(self, other: object) -> bool:
         return self._has_same_content(other) if type(other) is Levels else NotImplemented
@@ -233,16 +232,6 @@ class Levels(Chunked[Decimal, int, PriceLevel], Sequence[PriceLevel]):
         return Levels, (self.side, tuple(self))
 
 
-def with_amounts(
-    levels: Levels, changes: Collection[tuple[Decimal, C]], amount_of: ValueOf[Decimal, int, C] | None = None
-) -> Levels:
-    """Return the levels after setting prices from `market_index.prices` to amounts from 1 to 2^64-1; None removes.
-
-    With `amount_of`, the amount is computed from the amount before and the change of a price.
-    """
-    return levels._changed(changes, amount_of)  # noqa: SLF001  # of the class above
-
-
 def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequence[int]) -> Levels:
     """Return the levels of two columns: prices from `market_index.prices`, and an array of amounts from 1 to 2^64-1.
 
@@ -250,8 +239,10 @@ def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequenc
         InvalidOrderBook: The prices are out of order; the message names the place.
     """
     require_order(side, prices)
-    none = NO_BIDS if side is BID else NO_ASKS
-    return none._of_chunk(Chunk(prices, amounts))  # noqa: SLF001  # of the class above
+    levels = object.__new__(Levels)
+    # Without the constructor of `Levels`, which takes levels and validates them.
+    Chunked.__init__(levels, _order(side), Chunk(prices, amounts))
+    return levels
 
 
 def levels_of_totals(side: Side, totals: dict[str, int]) -> Levels:
@@ -265,7 +256,7 @@ def levels_of_totals(side: Side, totals: dict[str, int]) -> Levels:
     prices: list[Decimal] = []
     amounts = array("Q")
     by_price = zip(map(Decimal, totals), totals.values(), strict=True)
-    for price, total in sorted(by_price, key=itemgetter(0), reverse=side is BID):
+    for price, total in sorted(by_price, key=itemgetter(0), reverse=side is Side.BID):
         if total > MAX_LIQUIDITY:
             reject_total(side, price, total)
         if total:
@@ -289,28 +280,13 @@ def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
     return levels_of_totals(side, totals)
 
 
-def _items(chunk: LevelsChunk) -> list[PriceLevel]:
-    """Return the levels of a chunk, which are created once and cached on it."""
-    items = chunk.items
-    if items is None:
-        items = unchecked_rows(PriceLevel, len(chunk.keys), chunk.keys, chunk.values)
-        chunk.items = items
-    return items
-
-
-def require_side(side: object) -> None:
-    """Raise `TypeError` unless the value is a `Side`."""
-    if type(side) is not Side:
-        raise TypeError(f"side must be Side.BID or Side.ASK, got {safe_repr(side)}")
-
-
 def require_order(side: Side, prices: list[Decimal]) -> None:
     """Raise `InvalidOrderBook`, which names the place, unless each price is worse than the previous one."""
-    is_better = gt if side is BID else lt
+    is_better = gt if side is Side.BID else lt
     if not all(map(is_better, prices, prices[1:])):
         position = list(map(is_better, prices, prices[1:])).index(False)
         raise InvalidOrderBook(
-            f"{side.value}s[{position + 1}].price must be {'below' if side is BID else 'above'} "
+            f"{side.value}s[{position + 1}].price must be {'below' if side is Side.BID else 'above'} "
             f"{side.value}s[{position}].price, which is {price_text(prices[position])}, "
             f"got {price_text(prices[position + 1])}"
         )
@@ -331,17 +307,6 @@ def reject_amount(name: str, value: object, bounds: str = "from 0 to 2^64-1") ->
 def reject_total(side: Side, price: Decimal, total: int) -> NoReturn:
     """Raise `InvalidOrderBook` for a total above 2^64-1 at a price (decision 13)."""
     raise InvalidOrderBook(f"the total of the {side.value}s at {price_text(price)} must be at most 2^64-1, got {total}")
-
-
-def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
-    """Round a ratio to a price that is no better for a taker: bids down, asks up (decision 22).
-
-    The prices of levels and the average price of a simulated fill are rounded by this function.
-
-    Raises:
-        InvalidPrice: The ratio is below 10^-28 or above 2^96-1.
-    """
-    return rounded_price(ratio, ROUND_FLOOR if side is BID else ROUND_CEILING)
 
 
 def read_entries(side: Side, entries: Iterable[Entry]) -> list[tuple[Decimal, int | None]]:
@@ -368,10 +333,3 @@ def read_entries(side: Side, entries: Iterable[Entry]) -> list[tuple[Decimal, in
             raise error.at(f"{side.value}s[{len(read)}]") from None
         read.append((price, amount or None))
     return read
-
-
-NO_BIDS: Final = Levels(BID)
-"""The bids of an empty side."""
-
-NO_ASKS: Final = Levels(ASK)
-"""The asks of an empty side."""

@@ -6,19 +6,22 @@ replace its index atomically.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from threading import RLock
-from typing import Final, NoReturn, final
-from weakref import WeakSet
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import suppress
+from threading import TIMEOUT_MAX, Condition
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, final
 
 from market_index.errors import InvalidOrderBook, safe_repr
 from market_index.freshness import Freshness
 from market_index.index import MarketIndex
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair
-from market_index.waiters import Waiters
+
+if TYPE_CHECKING:  # asyncio loads 60 modules; a program whose tasks wait has loaded it
+    from asyncio import AbstractEventLoop, Event
+
+Change: TypeAlias = tuple[MarketIndex, tuple[OrderBook, ...], tuple[Pair, ...]]
+"""An index, its books that the index before does not have, and the pairs that only the index before has."""
 
 
 @final
@@ -26,7 +29,8 @@ class LiveIndex:
     """A reference to the current `MarketIndex`, which is replaced atomically.
 
     Any thread may read and write. A reader gets one whole index, never a mix of two. Writers are serialized by a lock.
-    Code that reads several books reads `current` once, so that they are of one index.
+    Code that reads several books reads `current` once, so that they are of one index. A signal handler must not
+    publish, and no thread may publish while the process forks.
 
     >>> from market_index import ADA, AssetId, OrderBook, Pair
     >>> live = LiveIndex()
@@ -36,13 +40,14 @@ class LiveIndex:
     <MarketIndex: 1 pairs>
     """
 
-    __slots__ = ("__weakref__", "_current", "_is_updating", "_lock", "_waiters")
+    __slots__ = ("__weakref__", "_condition", "_current", "_events")
 
     def __init__(self, books: Iterable[OrderBook] = ()) -> None:
         self._current = MarketIndex(books)
-        self._lock, self._is_updating = RLock(), False
-        self._waiters = Waiters()
-        _INSTANCES.add(self)
+        # Its lock is held while the index is replaced. Threads wait for it.
+        self._condition = Condition()
+        # The event for which the tasks of each event loop wait. It is used for one change.
+        self._events: dict[AbstractEventLoop, Event] = {}
 
     @property
     def current(self) -> MarketIndex:
@@ -71,7 +76,9 @@ class LiveIndex:
         True
         """
         if self._current is after:
-            self._waiters.wait(lambda: self._current is not after, timeout)
+            with self._condition:
+                seconds = None if timeout is None else min(timeout, TIMEOUT_MAX)
+                self._condition.wait_for(lambda: self._current is not after, seconds)
         return self._current
 
     async def changed(self, after: MarketIndex | None = None) -> MarketIndex:
@@ -82,16 +89,49 @@ class LiveIndex:
         Raises:
             RuntimeError: No asyncio event loop runs in this thread.
         """
-        if self._current is after:
-            await self._waiters.wait_in_task(lambda: self._current is not after)
+        while self._current is after:
+            from asyncio import Event, get_running_loop  # noqa: PLC0415  # see above
+
+            with self._condition:
+                event = self._events.setdefault(get_running_loop(), Event())
+                if self._current is not after:
+                    break
+            await event.wait()
         return self._current
+
+    def changes(self) -> Iterator[Change]:
+        """Wait for each change, and yield the index, its new books, and the pairs that it no longer has.
+
+        The first step is the current index with all its books, at once. A slow caller gets fewer and larger steps: each
+        is the difference to the step before, and none is lost. A step without books and pairs is a change of the
+        freshness. The iterator never ends; use `wait` if the time is limited.
+
+        >>> from market_index import ADA, AssetId, OrderBook, Pair
+        >>> live = LiveIndex([OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA))])
+        >>> changes = live.changes()
+        >>> [len(part) for part in next(changes)]
+        [1, 1, 0]
+        >>> _ = live.retract(*live.current)
+        >>> [len(part) for part in next(changes)]
+        [0, 0, 1]
+        """
+        before, index = MarketIndex(), self._current
+        while True:
+            yield index, *index.changes_since(before)
+            before, index = index, self.wait(index)
+
+    async def changes_async(self) -> AsyncGenerator[Change, None]:
+        """Return `changes` for a task of any asyncio event loop: `async for index, books, pairs in ...`."""
+        before, index = MarketIndex(), self._current
+        while True:
+            yield index, *index.changes_since(before)
+            before, index = index, await self.changed(index)
 
     def publish(self, *books: OrderBook) -> MarketIndex:
         """Replace the books of their pairs atomically, and return the next index.
 
         Raises:
             InvalidOrderBook: A value is not an order book. Nothing is changed.
-            RuntimeError: The caller is a signal handler that interrupted another update of the same thread.
         """
         return self.update(books)
 
@@ -100,7 +140,6 @@ class LiveIndex:
 
         Raises:
             TypeError: A value is not a `Pair`. Nothing is changed.
-            RuntimeError: As `publish`.
         """
         return self.update((), pairs)
 
@@ -115,16 +154,16 @@ class LiveIndex:
             InvalidOrderBook: A value of `publish` is not an order book. Nothing is changed.
             InvalidFreshness: `freshness` is not a `Freshness`. Nothing is changed.
             TypeError: A value of `retract` is not a `Pair`. Nothing is changed.
-            RuntimeError: As `publish`.
         """
         # Before the lock: an iterable of the caller may be slow, or may itself publish.
         books, pairs = tuple(publish), tuple(retract)
-        with self._updating():
-            following = self._current.without(*pairs) if pairs else self._current
-            following = following.with_books(*books)
+        with self._condition:
+            following = self._current.with_books(*books)
+            if pairs:
+                published = {book.pair for book in books}
+                following = following.without(*[pair for pair in pairs if pair not in published])
             following = following if freshness is None else following.with_freshness(freshness)
-            self._current = following
-        self._waiters.wake()
+            self._replace(following)
         return following
 
     def show(self, index: MarketIndex, instead_of: MarketIndex | None = None) -> bool:
@@ -135,50 +174,28 @@ class LiveIndex:
 
         Raises:
             InvalidOrderBook: The value is not a market index.
-            RuntimeError: As `publish`.
         """
         if type(index) is not MarketIndex:
             raise InvalidOrderBook(f"index must be a MarketIndex, got {type(index).__name__}: {safe_repr(index)}")
-        with self._updating():
+        with self._condition:
             if instead_of is not None and self._current is not instead_of:
                 return False
-            self._current = index
-        self._waiters.wake()
+            self._replace(index)
         return True
 
-    @contextmanager
-    def _updating(self) -> Iterator[None]:
-        """Hold the lock. Raises `RuntimeError` in a signal handler that interrupted another update."""
-        with self._lock:
-            if self._is_updating:
-                raise RuntimeError(
-                    "a LiveIndex must not be updated by a signal handler that interrupts an update of it"
-                )
-            self._is_updating = True
-            try:
-                yield
-            finally:
-                self._is_updating = False
-
-    def _reset(self) -> None:
-        self._lock, self._is_updating = RLock(), False
-        self._waiters = Waiters()
+    def _replace(self, index: MarketIndex) -> None:
+        """Set the current index, and wake all that wait. The lock is held."""
+        if index is self._current:
+            return
+        self._current = index
+        self._condition.notify_all()
+        events, self._events = self._events, {}
+        for loop, event in events.items():
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(event.set)
 
     def __repr__(self) -> str:
         return f"<LiveIndex: {len(self._current)} pairs>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a LiveIndex is a reference and cannot be pickled or copied; pickle or copy its current index")
-
-
-_INSTANCES: Final[WeakSet[LiveIndex]] = WeakSet()
-
-
-def _reset_all() -> None:
-    """Forget locks and waiters in a forked child: their threads do not exist in it, and could never release a lock."""
-    for live in list(_INSTANCES):
-        live._reset()  # noqa: SLF001  # of the class above
-
-
-if hasattr(os, "register_at_fork"):  # pragma: no branch  # Windows has no fork
-    os.register_at_fork(after_in_child=_reset_all)

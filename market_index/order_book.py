@@ -6,7 +6,7 @@ fills, liquidity near the midpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from decimal import Decimal
 from itertools import zip_longest
 from types import EllipsisType
@@ -15,28 +15,14 @@ from typing import Final, final
 from attrs import frozen
 
 from market_index import depth, fills
-from market_index.arithmetic import EXACT, plain
 from market_index.depth import CumulativeLevels, Liquidity
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.fills import SimulatedFill, Unit
-from market_index.levels import (
-    ASK,
-    BID,
-    NO_ASKS,
-    NO_BIDS,
-    Entry,
-    Levels,
-    PriceLevel,
-    Side,
-    gathered,
-    levels_of_totals,
-    require_side,
-)
+from market_index.levels import Entry, LevelChanges, Levels, PriceLevel, gathered, levels_of_totals
 from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
-from market_index.prices import to_price
-from market_index.unchecked import unchecked_constructor
+from market_index.prices import EXACT, Side, plain, require_side, to_price
 
 _HALF: Final = Decimal("0.5")
 _NO_CHANGES: Final[tuple[Entry, ...]] = ()
@@ -76,7 +62,7 @@ class OrderBook:
         asks: Iterable[PriceLevel] = (),
         spot: Decimal | str | None = None,
     ) -> None:
-        bids, asks = _side(BID, bids), _side(ASK, asks)
+        bids, asks = _side(Side.BID, bids), _side(Side.ASK, asks)
         require_trackable(pair)
         self.__attrs_init__(pair, bids, asks, _spot(spot))
 
@@ -100,7 +86,7 @@ class OrderBook:
             InvalidOrderBook: The pair or an entry is invalid, or a sum is above 2^64-1; the message names the place.
             InvalidPrice: A price or `spot` is invalid; the message names the place.
         """
-        return cls(pair, gathered(BID, bids), gathered(ASK, asks), spot)
+        return cls(pair, gathered(Side.BID, bids), gathered(Side.ASK, asks), spot)
 
     @classmethod
     def from_orders(cls, pair: Pair, orders: Iterable[Order], spot: Decimal | str | None = None) -> OrderBook:
@@ -124,11 +110,11 @@ class OrderBook:
                 raise InvalidOrderBook(f"orders[{position}] must be an Order, got {safe_repr(order)}")
             if order.pair is not pair and order.pair != pair:
                 raise InvalidOrderBook(f"orders[{position}] must be of the pair {pair}, got one of {order.pair}")
-            totals = bids if order.side is BID else asks
+            totals = bids if order.side is Side.BID else asks
             price = order.price
             text = EXACT.to_sci_string(price if type(price) is Decimal else order.level_price)
             totals[text] = totals.get(text, 0) + order.amount
-        return cls(pair, levels_of_totals(BID, bids), levels_of_totals(ASK, asks), spot)
+        return cls(pair, levels_of_totals(Side.BID, bids), levels_of_totals(Side.ASK, asks), spot)
 
     def apply(
         self,
@@ -150,12 +136,32 @@ class OrderBook:
             InvalidOrderBook: An entry is invalid; the message names the place.
             InvalidPrice: A price or `spot` is invalid; the message names the place.
         """
-        return order_book_of(
-            self.pair,
+        return self._with(
             self.bids.applied(bids) if bids is not _NO_CHANGES else self.bids,
             self.asks.applied(asks) if asks is not _NO_CHANGES else self.asks,
             self.spot if spot is ... else _spot(spot),
         )
+
+    def changes_since(self, earlier: OrderBook) -> tuple[LevelChanges, LevelChanges]:
+        """Return the changes of bids and of asks since an earlier book: prices and absolute amounts, 0 if removed.
+
+        They are what `apply` takes: `earlier.apply(*book.changes_since(earlier), book.spot)` equals the book. Shared
+        chunks are skipped, so the cost depends on what changed.
+
+        >>> from market_index import ADA, AssetId
+        >>> earlier = OrderBook.from_levels(Pair(ADA, AssetId(bytes(28), b"")), bids=[("2", 10), ("1", 5)])
+        >>> book = earlier.apply(bids=[("2", 0), ("1", 6)], spot="2")
+        >>> book.changes_since(earlier)
+        (((Decimal('1'), 6), (Decimal('2'), 0)), ())
+        >>> earlier.apply(*book.changes_since(earlier), book.spot) == book
+        True
+
+        Raises:
+            ValueError: The earlier book is of another pair.
+        """
+        if earlier.pair != self.pair:
+            raise ValueError(f"the earlier book must be of the pair {self.pair}, got {earlier.pair}")
+        return self.bids.changes_since(earlier.bids), self.asks.changes_since(earlier.asks)
 
     @property
     def best_bid(self) -> PriceLevel | None:
@@ -206,7 +212,7 @@ class OrderBook:
         if levels < 0:
             raise ValueError(f"levels must be 0 or more, got {safe_repr(levels)}")
         bids, asks = self.bids.head(levels), self.asks.head(levels)
-        return self if bids is self.bids and asks is self.asks else order_book_of(self.pair, bids, asks, self.spot)
+        return self if bids is self.bids and asks is self.asks else self._with(bids, asks, self.spot)
 
     def simulate_fill(self, side: Side, amount: int, unit: Unit = "base") -> SimulatedFill:
         """Return the trade that an amount would make with one side of the book, starting at the best price.
@@ -282,7 +288,7 @@ class OrderBook:
             InvalidOrderBook: A sum is above 2^64-1; the message names the price.
         """
         step = _priced("step", step)
-        return order_book_of(self.pair, depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
+        return self._with(depth.grouped(self.bids, step), depth.grouped(self.asks, step), self.spot)
 
     def _repr_html_(self) -> str:
         crossing = " (crossed)" if self.is_crossed else " (locked)" if self.is_locked else ""
@@ -302,16 +308,13 @@ class OrderBook:
 
     def _levels(self, side: Side) -> Levels:
         require_side(side)
-        return self.bids if side is BID else self.asks
+        return self.bids if side is Side.BID else self.asks
 
-
-order_book_of: Final[Callable[[Pair, Levels, Levels, Decimal | None], OrderBook]] = unchecked_constructor(OrderBook)
-"""Return a book of validated fields: pair, bids, asks and spot."""
-
-
-def empty_book(pair: Pair) -> OrderBook:
-    """Return the book of a trackable pair without levels and spot price."""
-    return order_book_of(pair, NO_BIDS, NO_ASKS, None)
+    def _with(self, bids: Levels, asks: Levels, spot: Decimal | None) -> OrderBook:
+        """Return a book of this pair with valid sides and spot, without validating them again."""
+        book = object.__new__(OrderBook)
+        book.__attrs_init__(self.pair, bids, asks, spot)
+        return book
 
 
 def _side(side: Side, levels: Iterable[PriceLevel]) -> Levels:

@@ -5,19 +5,17 @@ An order on the ledger offers one asset and asks for another; `Order` states it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, final
+from typing import final
 
 from attrs import field, frozen
 
 from market_index.assets import AssetId
 from market_index.errors import InvalidOrderBook, InvalidPrice, safe_repr
-from market_index.levels import MAX_LIQUIDITY, Side, price_for_takers, reject_amount, require_amount
+from market_index.levels import MAX_LIQUIDITY, reject_amount, require_amount
 from market_index.pairs import Pair, require_trackable
-from market_index.prices import price_or_ratio, to_numbers, to_price_or_ratio
-from market_index.unchecked import unchecked_constructor
+from market_index.prices import Side, price_for_takers, to_price_or_ratio, to_ratio
 
 
 def _price_repr(price: Decimal | Fraction) -> str:
@@ -96,20 +94,22 @@ class Order:
         require_trackable(pair)
         if type(amount) is not int or amount < 0:
             reject_amount("amount", amount, "of 0 or more")
-        numerator, denominator = to_numbers(price)
-        if type(offered) is AssetId and (offered is pair.base or offered == pair.base):
+        ratio = to_ratio(price)
+        if type(offered) is AssetId and offered == pair.base:
             side, place = Side.ASK, "price"
-        elif type(offered) is AssetId and (offered is pair.quote or offered == pair.quote):
+        elif type(offered) is AssetId and offered == pair.quote:
             side, place = Side.BID, "price, inverted for a bid"
             # Computed before the ratio is rounded.
-            amount = amount * numerator // denominator
-            numerator, denominator = denominator, numerator
+            amount = amount * ratio.numerator // ratio.denominator
+            ratio = Fraction(ratio.denominator, ratio.numerator)
         else:
             raise InvalidOrderBook(f"offered must be the base or the quote of {pair}, got {safe_repr(offered)}")
         try:
-            return _order(pair, side, price_or_ratio(numerator, denominator), min(amount, MAX_LIQUIDITY))
+            order = object.__new__(Order)
+            order.__attrs_init__(pair, side, to_price_or_ratio(ratio), min(amount, MAX_LIQUIDITY))
         except InvalidPrice as error:
             raise error.at(place) from None
+        return order
 
     @property
     def level_price(self) -> Decimal:
@@ -120,6 +120,3 @@ class Order:
         """
         price = self.price
         return price if isinstance(price, Decimal) else price_for_takers(self.side, price)
-
-
-_order: Final[Callable[[Pair, Side, Decimal | Fraction, int], Order]] = unchecked_constructor(Order)

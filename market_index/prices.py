@@ -1,4 +1,4 @@
-"""Prices: parsing, formatting, bounds, and rounding of ratios.
+"""Prices: parsing, formatting, bounds, exact arithmetic, and rounding to the price grid.
 
 A price is quote units per one base unit, both in smallest units (decision 2). It is above 0, its coefficient is below
 2^96, and it has at most 28 decimal places (decision 3: a 96-bit decimal). Each price has exactly one text (decision 4),
@@ -9,13 +9,21 @@ depends on the decimal context of the caller's thread.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation, Overflow
+from enum import Enum
 from fractions import Fraction
 from typing import Final
 
-from market_index.arithmetic import EXACT
 from market_index.errors import InvalidPrice, PriceOutOfRange, safe_repr
+
+
+class Side(Enum):
+    """A side of a book: orders to buy (`BID`) or to sell (`ASK`) the base asset."""
+
+    BID = "bid"
+    ASK = "ask"
+
 
 MAX_COEFFICIENT: Final = 2**96 - 1
 """The largest coefficient of a price, without trailing zeros after the point."""
@@ -26,35 +34,60 @@ MAX_DECIMAL_PLACES: Final = 28
 MAX_RATIO_DIGITS: Final = 600
 """The maximum number of digits of each number of a ratio, without leading zeros. Python always converts 640."""
 
+# No result is longer. A price times an amount has 49 digits before the point and 28 after it. A sum over a million
+# levels has 6 more. A ratio of the midpoint has 115 digits, a quote amount of 91 digits less the value of levels 119.
+EXACT: Final = Context(
+    prec=128,
+    rounding=ROUND_HALF_EVEN,
+    Emin=-999,
+    Emax=127,
+    capitals=1,
+    clamp=1,
+    flags=[],
+    traps=[Inexact, InvalidOperation],
+)
+"""A context of 128 digits. An operation that would round raises `decimal.Inexact`.
+
+With `clamp`, no result has an exponent above Emax - prec + 1, which is 0: `normalize` keeps zeros before the point.
+"""
+
+_ZERO: Final = Decimal(0)
+_ONE: Final = Decimal(1)
 _SCALE: Final = 10**MAX_DECIMAL_PLACES
 _MAX_DIGITS: Final = len(str(MAX_COEFFICIENT))
 
+# Converts a number below 10^29 exactly. Larger ones raise Overflow, and those of more than 128 digits Inexact, without
+# being written out.
+_PRICES: Final = Context(prec=EXACT.prec, Emin=EXACT.Emin, Emax=_MAX_DIGITS - 1, traps=[Overflow, Inexact])
+# Rounds a quotient twice in one direction, which rounds as once.
+_ROUNDING: Final = {
+    Side.BID: Context(prec=2 * _MAX_DIGITS, rounding=ROUND_FLOOR, traps=[]),
+    Side.ASK: Context(prec=2 * _MAX_DIGITS, rounding=ROUND_CEILING, traps=[]),
+}
 _FINEST: Final = Decimal(f"1E-{MAX_DECIMAL_PLACES}")
 _LOW_PRICE: Final = MAX_COEFFICIENT // _SCALE
 """All prices below this one may have 28 decimal places."""
-_ROUNDING: Final = {
-    rounding: Context(prec=2 * _MAX_DIGITS, rounding=rounding, traps=[]) for rounding in (ROUND_FLOOR, ROUND_CEILING)
-}
-
-PLAIN_RATIO: Final = r"([1-9][0-9]{0,27})/([1-9][0-9]{0,27})"
-"""The text of most ratios. With numbers so short, the ratio and its inverse are in the range of prices."""
-
-divide: Final[Callable[[Decimal, Decimal], Decimal]] = Context(prec=_MAX_DIGITS, traps=[]).divide
-"""Return a quotient, rounded to 29 digits, as many as a price may have. If it is rounded, then it equals no price."""
+_RATIOS: Final = Context(prec=MAX_RATIO_DIGITS, Emin=0, Emax=MAX_RATIO_DIGITS - 1, traps=[Inexact])
 
 # The canonical text of a price (decision 4), with so few digits that it is in range (decision 3). Most prices match.
 _CANONICAL_TEXT: Final = r"(?:0\.[0-9]{1,28}(?<!0)|[1-9][0-9]{0,13}(?:\.[0-9]{1,14}(?<!0))?)"
 _CANONICAL_COLUMN: Final = re.compile(f"(?:{_CANONICAL_TEXT} )*").fullmatch
-
-is_canonical: Final = re.compile(_CANONICAL_TEXT).fullmatch
-"""Match the canonical text of a price; texts of more than 28 digits are not recognized."""
+_is_canonical: Final = re.compile(_CANONICAL_TEXT).fullmatch
 
 # Decision 5. `\Z`, because `$` matches before a final newline; `[0-9]`, because `\d` matches digits of other scripts.
 # Possessive, so that the time is linear in the length of any text.
-_TEXT: Final = re.compile(r"(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?+(?:[eE]([+-]?[0-9]++))?+\Z")
-_RATIO: Final = re.compile(r"([0-9]++)/([0-9]++)\Z")
-_is_plain_ratio: Final = re.compile(PLAIN_RATIO).fullmatch
-_MAX_EXPONENT_DIGITS: Final = 18
+_is_decimal: Final = re.compile(r"(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+\Z").match
+_ratio: Final = re.compile(r"([0-9]++)/([0-9]++)\Z").match
+
+
+def plain(number: Decimal) -> Decimal:
+    """Return the number without trailing zeros and without a positive exponent, and zero as plain 0.
+
+    >>> plain(Decimal("1.50E3")), plain(Decimal("-0.00"))
+    (Decimal('1500'), Decimal('0'))
+    """
+    # A zero may be negative.
+    return EXACT.normalize(number) or _ZERO
 
 
 def parse_price(text: str) -> Decimal:
@@ -76,31 +109,17 @@ def parse_price(text: str) -> Decimal:
     """
     if not isinstance(text, str):
         raise InvalidPrice(f"a price must be a str, got {type(text).__name__}: {safe_repr(text)}")
-    if is_canonical(text):
+    if _is_canonical(text):
         return Decimal(text)
-    plain = _without_trailing_zeros(text)
-    if is_canonical(plain):
-        return Decimal(plain)
-    match = _TEXT.match(text)
-    if match is None:
+    # Exchanges write trailing zeros. A text with two points is not a price, and stays unchanged for the message.
+    without_zeros = text.rstrip("0").removesuffix(".") if text.count(".") == 1 else text
+    if _is_canonical(without_zeros):
+        return Decimal(without_zeros)
+    if not _is_decimal(text):
         raise InvalidPrice(
             f"a price must be ASCII digits with an optional point and an optional exponent, got {safe_repr(text)}"
         )
-    whole, fraction, exponent_text = match.groups(default="")
-    digits = whole + fraction
-    exponent = _exponent(exponent_text) - len(fraction)
-    significant = digits.strip("0")
-    if not significant:
-        raise _not_a_price(text, "be above 0")
-    exponent += len(digits) - len(digits.rstrip("0"))
-    if exponent < -MAX_DECIMAL_PLACES:
-        raise _not_a_price(text, f"have at most {MAX_DECIMAL_PLACES} decimal places")
-    if exponent > 0 and len(significant) + exponent <= _MAX_DIGITS:
-        significant += "0" * exponent
-        exponent = 0
-    if exponent > 0 or len(significant) > _MAX_DIGITS or int(significant) > MAX_COEFFICIENT:
-        raise _not_a_price(text, "be below 2^96" if exponent >= 0 else "have a coefficient below 2^96")
-    return Decimal(f"{significant}E{exponent}")
+    return _price(text)
 
 
 def parse_prices(texts: Sequence[str]) -> list[Decimal]:
@@ -112,10 +131,10 @@ def parse_prices(texts: Sequence[str]) -> list[Decimal]:
     Raises:
         InvalidPrice: As `parse_price`, for the first text that is not a price.
     """
-    if are_canonical(texts):
-        return list(map(Decimal, texts))
-    plain = [_without_trailing_zeros(text) for text in texts]
-    return list(map(Decimal, plain)) if are_canonical(plain) else list(map(parse_price, texts))
+    column = " ".join(texts)
+    # One regular expression over the column. A text may contain a space.
+    are_canonical = column.count(" ") == len(texts) - 1 and _CANONICAL_COLUMN(f"{column} ")
+    return list(map(Decimal if are_canonical else parse_price, texts))
 
 
 def to_price(value: Decimal | str) -> Decimal:
@@ -134,7 +153,7 @@ def to_price(value: Decimal | str) -> Decimal:
         InvalidPrice: The value has another type, or is out of range.
     """
     # Most texts of a stream, which reads one with every message.
-    if type(value) is str and is_canonical(value):
+    if type(value) is str and _is_canonical(value):
         return Decimal(value)
     if isinstance(value, str):
         return parse_price(value)
@@ -143,19 +162,30 @@ def to_price(value: Decimal | str) -> Decimal:
     if type(value) is not Decimal:
         # A subclass may override any method, __format__ for one.
         value = Decimal(value)
-    if is_canonical(str(value)):
-        return value
-    if not value.is_finite():
-        raise _not_a_price(value, "be finite")
-    if value.is_signed() or not value:
+    return value if _is_canonical(str(value)) else _price(value)
+
+
+def _price(value: Decimal | str) -> Decimal:
+    """Return a number as a price. A text must be a decimal."""
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise _not_a_price(value, "be finite")
+        if value.is_signed():
+            raise _not_a_price(value, "be above 0")
+    try:
+        price = EXACT.normalize(_PRICES.create_decimal(value))
+    except Overflow:
+        raise _not_a_price(value, "be below 2^96") from None
+    except Inexact:
+        raise _not_a_price(value, f"have at most {MAX_DECIMAL_PLACES} decimal places") from None
+    if not price:
         raise _not_a_price(value, "be above 0")
-    # Within these bounds, the fixed-point text is about as long as the coefficient.
-    magnitude = value.adjusted()
-    if magnitude >= _MAX_DIGITS:
-        raise _not_a_price(value, "be below 2^96")
-    if magnitude < -MAX_DECIMAL_PLACES:
+    places = _decimal_places(price)
+    if places > MAX_DECIMAL_PLACES:
         raise _not_a_price(value, f"have at most {MAX_DECIMAL_PLACES} decimal places")
-    return parse_price(format(value, "f"))
+    if EXACT.scaleb(price, places) > MAX_COEFFICIENT:
+        raise _not_a_price(value, "have a coefficient below 2^96" if places else "be below 2^96")
+    return price
 
 
 def to_ratio(value: Decimal | Fraction | str) -> Fraction:
@@ -171,67 +201,43 @@ def to_ratio(value: Decimal | Fraction | str) -> Fraction:
         PriceOutOfRange: The number is not above 0, or has too many digits.
         InvalidPrice: The value has another type or form.
     """
-    return Fraction(*to_numbers(value))
-
-
-def to_numbers(value: Decimal | Fraction | str) -> tuple[int, int]:
-    """Return the numerator and the denominator of `to_ratio`, which may have a common divisor.
-
-    >>> to_numbers("14/58000")
-    (14, 58000)
-
-    Raises:
-        PriceOutOfRange: The number is not above 0, or has too many digits.
-        InvalidPrice: The value has another type or form.
-    """
-    if isinstance(value, str):
-        if plain := _is_plain_ratio(value):
-            return int(plain[1]), int(plain[2])
-        numerator, denominator = _parsed_ratio(value)
-    elif isinstance(value, Decimal):
-        numerator, denominator = _decimal_ratio(value)
-    elif isinstance(value, Fraction):
+    if isinstance(value, Fraction):
         # A subclass may override arithmetic.
         numerator, denominator = value.numerator, value.denominator
+    elif isinstance(value, str):
+        numerator, denominator = _parsed_ratio(value)
+    elif isinstance(value, Decimal):
+        # A subclass may override any method.
+        if not Decimal(value).is_finite():
+            raise _not_a_ratio(value, "be finite")
+        numerator, denominator = _decimal_ratio(value)
     else:
         raise InvalidPrice(_wrong_type(value))
     if numerator <= 0 or not denominator:
         raise _not_a_ratio(value, "be above 0" if denominator else "have a denominator above 0")
-    return numerator, denominator
+    return Fraction(numerator, denominator)
 
 
 def _parsed_ratio(text: str) -> tuple[int, int]:
     unsigned = text.removeprefix("-")
-    match = _RATIO.match(unsigned) or _TEXT.match(unsigned)
-    if match is None:
+    quotient = _ratio(unsigned)
+    if not quotient and not _is_decimal(unsigned):
         raise InvalidPrice(f"a ratio must be ASCII digits with an optional point or one slash, got {safe_repr(text)}")
-    if text[0] == "-":
+    if unsigned != text:
         raise _not_a_ratio(text, "be above 0")
-    if match.re is _TEXT:
-        whole, fraction, exponent = match.groups(default="")
-        return _scaled(text, _significant(whole + fraction), _exponent(exponent) - len(fraction))
-    numerator, denominator = map(_significant, match.groups())
+    if not quotient:
+        return _decimal_ratio(text)
+    numerator, denominator = [digits.lstrip("0") or "0" for digits in quotient.groups()]
     if max(len(numerator), len(denominator)) > MAX_RATIO_DIGITS:
-        raise _too_many_digits(text)
+        raise _not_a_ratio(text, f"have at most {MAX_RATIO_DIGITS} digits in each number")
     return int(numerator), int(denominator)
 
 
-def _decimal_ratio(value: Decimal) -> tuple[int, int]:
-    # Converted first: a subclass may override any method.
-    sign, digits, exponent = Decimal(value).as_tuple()
-    if not isinstance(exponent, int):
-        raise _not_a_ratio(value, "be finite")
-    if len(digits) > MAX_RATIO_DIGITS:
-        raise _too_many_digits(value)
-    numerator, denominator = _scaled(value, "".join(map(str, digits)), exponent)
-    return -numerator if sign else numerator, denominator
-
-
-def _scaled(value: object, digits: str, exponent: int) -> tuple[int, int]:
-    """Return the numerator and the denominator of `digits` times a power of ten."""
-    if max(len(digits) + max(exponent, 0), 1 + max(-exponent, 0)) > MAX_RATIO_DIGITS:
-        raise _too_many_digits(value)
-    return int(digits) * 10 ** max(exponent, 0), 10 ** max(-exponent, 0)
+def _decimal_ratio(value: Decimal | str) -> tuple[int, int]:
+    try:
+        return _RATIOS.create_decimal(value).as_integer_ratio()
+    except Inexact:
+        raise _not_a_ratio(value, f"have at most {MAX_RATIO_DIGITS} digits in each number") from None
 
 
 def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
@@ -246,65 +252,58 @@ def to_price_or_ratio(value: Decimal | Fraction | str) -> Decimal | Fraction:
     if not isinstance(value, Fraction):
         return to_price(value)
     # A subclass may override arithmetic.
-    return price_or_ratio(value.numerator, value.denominator)
-
-
-def price_or_ratio(numerator: int, denominator: int) -> Decimal | Fraction:
-    """Return a quotient of integers as a price; as a `Fraction` if it equals no price exactly.
-
-    >>> price_or_ratio(10, 40), price_or_ratio(10, 30)
-    (Decimal('0.25'), Fraction(1, 3))
-
-    Raises:
-        InvalidPrice: The quotient is below 10^-28 or above 2^96-1.
-    """
-    if 0 < numerator < _SCALE and denominator < _SCALE:
-        # Most prices. A quotient that was rounded has too many digits to be canonical.
-        price = divide(Decimal(numerator), Decimal(denominator))
-        if is_canonical(str(price)):
-            return price
-    value = Fraction(numerator, denominator)
+    numerator, denominator = value.numerator, value.denominator
     _require_range(value)
-    if _SCALE % value.denominator:
-        return value
-    price = rounded_price(value, ROUND_FLOOR)
-    return price if price == value else value
+    if not _SCALE % denominator:
+        # It has at most 28 decimal places.
+        price = EXACT.normalize(EXACT.divide(Decimal(numerator), Decimal(denominator)))
+        if EXACT.scaleb(price, _decimal_places(price)) <= MAX_COEFFICIENT:
+            return price
+    return value if type(value) is Fraction else Fraction(numerator, denominator)
 
 
-def rounded_price(ratio: Fraction, rounding: str) -> Decimal:
-    """Round a ratio to a price: the highest that is not above it (`ROUND_FLOOR`), or the lowest not below it.
+def price_for_takers(side: Side, ratio: Fraction) -> Decimal:
+    """Round a ratio to the next price that is no better for a taker: bids down, asks up (decision 22).
 
-    All prices of decision 3 count, so a ratio that is a price stays as it is.
+    All prices of decision 3 count, so a ratio that is a price stays as it is. The prices of levels and the average
+    price of a simulated fill are rounded by this function.
 
-    >>> rounded_price(Fraction(2, 3), ROUND_FLOOR), rounded_price(Fraction(2, 3), ROUND_CEILING)
+    >>> price_for_takers(Side.BID, Fraction(2, 3)), price_for_takers(Side.ASK, Fraction(2, 3))
     (Decimal('0.6666666666666666666666666666'), Decimal('0.6666666666666666666666666667'))
 
     Raises:
         InvalidPrice: The ratio is below 10^-28 or above 2^96-1.
-        ValueError: `rounding` is neither `ROUND_FLOOR` nor `ROUND_CEILING`.
     """
-    if rounding not in _ROUNDING:
-        raise ValueError(f"rounding must be {ROUND_FLOOR} or {ROUND_CEILING}, got {safe_repr(rounding)}")
-    numerator, denominator = ratio.as_integer_ratio()
+    numerator, denominator = ratio.numerator, ratio.denominator
     if 0 < numerator < _SCALE and denominator < _SCALE and numerator < _LOW_PRICE * denominator:
-        # Most ratios. Rounding twice in one direction rounds as once.
-        context = _ROUNDING[rounding]
+        # Most ratios.
+        context = _ROUNDING[side]
         quotient = context.divide(Decimal(numerator), Decimal(denominator))
         return EXACT.normalize(context.quantize(quotient, _FINEST))
     _require_range(ratio)
     # The finest grid of prices at this size. It has as many digits as a price may have, or one less if the
     # coefficient is too large. All coarser grids are part of it.
-    places = min(_MAX_DIGITS - len(str(int(ratio))), MAX_DECIMAL_PLACES)
-    coefficient = _on_grid(ratio, places, rounding)
+    places = min(_MAX_DIGITS - len(str(numerator // denominator)), MAX_DECIMAL_PLACES)
+    coefficient = _on_grid(side, ratio, places)
     if coefficient > MAX_COEFFICIENT:
         places -= 1
-        coefficient = _on_grid(ratio, places, rounding)
-    price = _price(coefficient, places)
-    if rounding == ROUND_FLOOR and places < MAX_DECIMAL_PLACES:
+        coefficient = _on_grid(side, ratio, places)
+    price = EXACT.scaleb(Decimal(coefficient), -places)
+    if side is Side.BID and places < MAX_DECIMAL_PLACES:
         # The largest price of the next finer grid is below the ratio, because this is the finest grid that reaches the
         # ratio. It may be above this price.
-        price = max(price, _price(MAX_COEFFICIENT, places + 1))
-    return price
+        price = max(price, EXACT.scaleb(Decimal(MAX_COEFFICIENT), -places - 1))
+    return EXACT.normalize(price)
+
+
+def steps_for_takers(side: Side, price: Decimal, step: Decimal) -> Decimal:
+    """Return how many steps a price has, rounded to a whole number that is no better for a taker: bids down, asks up.
+
+    >>> steps_for_takers(Side.BID, Decimal("0.58"), Decimal("0.1"))
+    Decimal('5')
+    """
+    whole, rest = EXACT.divmod(price, step)
+    return EXACT.add(whole, _ONE) if rest and side is Side.ASK else whole
 
 
 def format_price(price: Decimal) -> str:
@@ -326,18 +325,21 @@ def price_text(price: Decimal) -> str:
     return format(price, "f") if "E" in text or "e" in text else text
 
 
-def _price(coefficient: int, places: int) -> Decimal:
-    """Return the price of a coefficient and decimal places in range, without trailing zeros after the point."""
-    text = str(coefficient)
-    significant = text.rstrip("0")
-    zeros = len(text) - len(significant)
-    return Decimal(f"{significant}E-{places - zeros}" if zeros < places else text[: len(text) - places])
+def require_side(side: object) -> None:
+    """Raise `TypeError` unless the value is a `Side`."""
+    if type(side) is not Side:
+        raise TypeError(f"side must be Side.BID or Side.ASK, got {safe_repr(side)}")
 
 
-def _on_grid(ratio: Fraction, places: int, rounding: str) -> int:
+def _decimal_places(number: Decimal) -> int:
+    """Return the decimal places of a number from `EXACT.normalize`, which has no positive exponent."""
+    return -int(number.as_tuple().exponent)
+
+
+def _on_grid(side: Side, ratio: Fraction, places: int) -> int:
     numerator: int = ratio.numerator * 10**places
     coefficient, rest = divmod(numerator, ratio.denominator)
-    return coefficient + 1 if rest and rounding == ROUND_CEILING else coefficient
+    return coefficient + 1 if rest and side is Side.ASK else coefficient
 
 
 def _require_range(ratio: Fraction) -> None:
@@ -345,32 +347,6 @@ def _require_range(ratio: Fraction) -> None:
         raise _not_a_price(ratio, f"be at least 10^-{MAX_DECIMAL_PLACES}")
     if ratio.numerator > MAX_COEFFICIENT * ratio.denominator:
         raise _not_a_price(ratio, "be at most 2^96-1")
-
-
-def are_canonical(texts: Sequence[str]) -> bool:
-    """Return whether all texts match `is_canonical`, in one regular expression over the column."""
-    column = " ".join(texts)
-    return column.count(" ") == len(texts) - 1 and _CANONICAL_COLUMN(f"{column} ") is not None
-
-
-def _significant(digits: str) -> str:
-    return digits.lstrip("0") or "0"
-
-
-def _without_trailing_zeros(text: str) -> str:
-    # A text with two points is not a price, and stays unchanged for the message.
-    return text.rstrip("0").removesuffix(".") if text.count(".") == 1 else text
-
-
-def _exponent(text: str) -> int:
-    """Return the exponent; if its text is too long to convert, one of the same sign that is out of range."""
-    if not text:
-        return 0
-    digits = _significant(text.lstrip("+-"))
-    if len(digits) > _MAX_EXPONENT_DIGITS:
-        digits = "9" * _MAX_EXPONENT_DIGITS
-    exponent = int(digits)
-    return -exponent if text[0] == "-" else exponent
 
 
 def _wrong_type(value: object) -> str:
@@ -384,10 +360,6 @@ def _wrong_type(value: object) -> str:
 
 def _not_a_ratio(value: object, rule: str) -> PriceOutOfRange:
     return PriceOutOfRange(f"a ratio must {rule}, got {safe_repr(value)}")
-
-
-def _too_many_digits(value: object) -> PriceOutOfRange:
-    return _not_a_ratio(value, f"have at most {MAX_RATIO_DIGITS} digits in each number")
 
 
 def _not_a_price(value: object, rule: str) -> PriceOutOfRange:

@@ -10,44 +10,25 @@ Theory of operation
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
-from itertools import islice
-from operator import eq, is_
 from types import EllipsisType
 from typing import Final, Self, final
 
-from attrs import field, frozen
+from attrs import Factory, define, field, frozen
 
-from market_index.arithmetic import EXACT
-from market_index.chunked import Chunk, KeyOrder
+from market_index.chunked import Chunk, KeyOrder, Table, text_hashes
 from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
-from market_index.index import MarketIndex, book_at, hashes, with_books_at
-from market_index.levels import (
-    ASK,
-    BID,
-    MAX_LIQUIDITY,
-    NO_ASKS,
-    NO_BIDS,
-    Levels,
-    Side,
-    price_for_takers,
-    require_side,
-    with_amounts,
-)
-from market_index.notebook import SHOWN_ROWS, html_table, to_html
-from market_index.order_book import OrderBook, empty_book, order_book_of
+from market_index.index import MarketIndex, hashes
+from market_index.levels import MAX_LIQUIDITY, Levels
+from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import LedgerOrder, Pair, require_trackable
-from market_index.prices import to_price, to_ratio
-from market_index.tables import Table, WideTable, text_hashes
-from market_index.unchecked import unchecked_constructor
+from market_index.prices import EXACT, Side, price_for_takers, require_side, to_price, to_ratio
 
 MAX_ID_CHARACTERS: Final = 200
 """The maximum length of an order id."""
-
-_ID_LENGTHS: Final = frozenset(range(1, MAX_ID_CHARACTERS + 1))
 
 
 class OrderNotFound(MarketIndexError, KeyError):
@@ -72,11 +53,11 @@ class OrderNotFound(MarketIndexError, KeyError):
         return self
 
 
-_NO_ORDERS: Final[WideTable[Order]] = WideTable()
+_NO_ORDERS: Final[Table[str, Order]] = Table(KeyOrder(text_hashes), Chunk([], []))
 # A set of ids: each value is 1. An array is copied faster than a list.
-_NO_IDS: Final[Table[str, int]] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], array("B")))
-_NO_PAIRS: Final[Table[LedgerOrder, Table[str, int]]] = Table(KeyOrder(hashes, is_same=is_), Chunk([], []))
-_NO_EXCESS: Final[Table[str, int]] = Table(KeyOrder(text_hashes, is_same=eq), Chunk([], []))
+_NO_IDS: Final[Table[str, int]] = Table(KeyOrder(text_hashes), Chunk([], array("B")))
+_NO_PAIRS: Final[Table[LedgerOrder, Table[str, int]]] = Table(KeyOrder(hashes), Chunk([], []))
+_NO_EXCESS: Final[Table[str, int]] = Table(KeyOrder(text_hashes), Chunk([], []))
 
 
 @final
@@ -110,7 +91,7 @@ class RestingOrders(Mapping[str, Order]):
     index: MarketIndex
     """The books of all tracked pairs."""
 
-    _by_id: WideTable[Order] = field()
+    _by_id: Table[str, Order] = field()
     _by_pair: Table[LedgerOrder, Table[str, int]] = field()
     _excess: Table[str, int] = field()
 
@@ -120,7 +101,8 @@ class RestingOrders(Mapping[str, Order]):
         spots: Mapping[Pair, Decimal | Fraction | str | None] = {},
         as_of: str | None = None,
     ) -> None:
-        filled: RestingOrders = _NOTHING.apply(orders, spots=spots, as_of=as_of)
+        self.__attrs_init__(MarketIndex(), _NO_ORDERS, _NO_PAIRS, _NO_EXCESS)
+        filled: RestingOrders = self.apply(orders, spots=spots, as_of=as_of)
         self.__attrs_init__(filled.index, filled._by_id, filled._by_pair, filled._excess)
 
     def apply(
@@ -150,72 +132,81 @@ class RestingOrders(Mapping[str, Order]):
         """
         # Copied, because a mapping of the caller may change.
         placed = dict(placed)
-        removed = _listed(removed)
-        by_id, outgoing = self._replaced(placed, removed, missing_ok=missing_ok)
-        by_pair = _by_pair(outgoing, placed, spots)
-        # Both may be as large as all orders.
-        del outgoing, removed
-        ids_by_pair: list[tuple[LedgerOrder, Table[str, int] | None]] = []
+        gone = self._removed_or_replaced(placed, removed, missing_ok=missing_ok)
+        by_pair: dict[LedgerOrder, _PairChange] = {}
+
+        def change_of(pair: Pair) -> _PairChange:
+            key = pair.ledger_order
+            if key not in by_pair:
+                by_pair[key] = _PairChange(pair)
+            return by_pair[key]
+
+        for order_id, order in gone.items():
+            change_of(order.pair).add(order_id, order, -1)
+        for order_id, order in placed.items():
+            change_of(order.pair).add(order_id, order, 1)
+        for pair, spot in dict(spots).items():
+            require_trackable(pair)
+            change_of(pair).spot = _checked_spot(pair, spot)
+        books: list[OrderBook] = []
+        ids: list[tuple[LedgerOrder, Table[str, int] | None]] = []
         excess: dict[str, int | None] = {}
-        books: list[tuple[LedgerOrder, OrderBook]] = []
         for key, change in by_pair.items():
-            before = book_at(self.index, key)
-            book = before or empty_book(change.pair)
-            if changed_ids := change.ids():
-                ids = self._by_pair.at(key) or _NO_IDS
-                if ids and len(change.removed) == len(ids) and not self._excess:
-                    # No order stays, so the removed ones need not be subtracted.
-                    ids, book, change.removed = _NO_IDS, order_book_of(book.pair, NO_BIDS, NO_ASKS, book.spot), {}
-                    changed_ids = change.ids()
-                ids_by_pair.append((key, ids.changed(changed_ids.items()) or None))
-            following = change.applied(book, self._excess, excess)
-            if following is not before and (book is before or following != before):
-                books.append((key, following))
-        index = with_books_at(self.index, books)
-        return _resting_orders(
+            books.append(self._changed_book(change, excess))
+            ids.append((key, (self._by_pair.at(key) or _NO_IDS).changed(change.ids.items()) or None))
+        index = self.index.with_books(*books)
+        by_id: dict[str, Order | None] = dict.fromkeys(gone)
+        return self._with(
             index.with_freshness(index.freshness.changed(as_of)),
-            by_id,
-            self._by_pair.changed(ids_by_pair),
+            self._by_id.changed((by_id | placed).items()),
+            self._by_pair.changed(ids),
             self._excess.changed(excess.items()),
         )
 
-    def _replaced(
-        self, placed: Mapping[str, Order], removed: list[str], *, missing_ok: bool
-    ) -> tuple[WideTable[Order], list[tuple[str, Order]]]:
-        """Return the next orders by id, and the orders that are removed or replaced, with their ids."""
-        if not (_are_ids(placed) and {*map(type, placed.values())} <= {Order} and _are_ascii(removed)):
-            raise self._error_in(placed, removed, missing_ok=missing_ok)
-        changed: dict[str, Order | None] = dict.fromkeys(removed)
-        is_repeated = len(changed) < len(removed)
-        missing = [order_id for order_id in changed if order_id in placed and order_id not in self] if placed else []
-        changed |= placed
-        outgoing: list[tuple[str, Order]] = []
-
-        def replaced(order_id: str, before: Order | None, order: Order | None) -> Order | None:
-            if before is not None:
-                outgoing.append((order_id, before))
-            elif order is None:
-                missing.append(order_id)
-            return order
-
-        by_id = self._by_id.changed(changed, replaced)
-        if not _are_ids(missing) or (not missing_ok and (missing or is_repeated)):
-            raise self._error_in(placed, removed, missing_ok=missing_ok)
-        return by_id, outgoing
-
-    def _error_in(self, placed: Mapping[str, Order], removed: list[str], *, missing_ok: bool) -> MarketIndexError:
-        """Return the error of the first id or order that `apply` rejects."""
-        seen: set[str] = set()
+    def _removed_or_replaced(
+        self, placed: Mapping[str, Order], removed: Iterable[str], *, missing_ok: bool
+    ) -> dict[str, Order]:
+        """Return the orders that a change removes or replaces, by id. Raises the errors of `apply`."""
+        if isinstance(removed, str):
+            raise InvalidOrderBook(f"removed must be an iterable of order ids, got str: {safe_repr(removed)}")
+        gone: dict[str, Order] = {}
         for order_id in removed:
-            if not _are_ids((order_id,)):
-                return _not_an_id(order_id)
-            if not missing_ok and (order_id in seen or order_id not in self):
-                return OrderNotFound(order_id)
-            seen.add(order_id)
-        wrong = next(one for one, order in placed.items() if not _are_ids((one,)) or type(order) is not Order)
-        if not _are_ids((wrong,)):
-            return _not_an_id(wrong)
-        return InvalidOrderBook(f"placed[{safe_repr(wrong)}] must be an Order, got {safe_repr(placed[wrong])}")
+            _require_id(order_id)
+            before = self._by_id.at(order_id)
+            if not missing_ok and (before is None or order_id in gone):
+                raise OrderNotFound(order_id)
+            if before is not None:
+                gone[order_id] = before
+        for order_id, order in placed.items():
+            _require_id(order_id)
+            if type(order) is not Order:
+                raise InvalidOrderBook(f"placed[{safe_repr(order_id)}] must be an Order, got {safe_repr(order)}")
+            before = self._by_id.at(order_id)
+            if before is not None:
+                gone[order_id] = before
+        return gone
+
+    def _changed_book(self, change: _PairChange, excess: dict[str, int | None]) -> OrderBook:
+        """Return the next book of a pair, and set the excess of the levels that have or had any."""
+        book = self.index.get(change.pair) or OrderBook(change.pair)
+        bids = self._changed_levels(change.pair, book.bids, change.bids, excess)
+        asks = self._changed_levels(change.pair, book.asks, change.asks, excess)
+        return book._with(bids, asks, book.spot if change.spot is ... else change.spot)  # noqa: SLF001  # all are valid
+
+    def _changed_levels(
+        self, pair: Pair, levels: Levels, differences: dict[str, tuple[Decimal, int]], excess: dict[str, int | None]
+    ) -> Levels:
+        """Return the levels after adding differences to their totals."""
+        changes: list[tuple[Decimal, int | None]] = []
+        for text, (price, difference) in differences.items():
+            shown = levels._at(price) or 0  # noqa: SLF001  # `amount_at` of a valid price
+            total = shown + difference
+            if shown == MAX_LIQUIDITY or total > MAX_LIQUIDITY:
+                level = f"{pair} {levels.side.value} {text}"
+                total += self._excess.at(level) or 0
+                excess[level] = max(total - MAX_LIQUIDITY, 0) or None
+            changes.append((price, min(total, MAX_LIQUIDITY) or None))
+        return levels._changed(changes)  # noqa: SLF001  # `applied` of valid changes
 
     def untrack(self, *pairs: Pair) -> RestingOrders:
         """Stop tracking pairs that have no orders; a pair that is not tracked is ignored.
@@ -227,7 +218,7 @@ class RestingOrders(Mapping[str, Order]):
             require_trackable(pair)
             if resting := self._ids(pair):
                 raise InvalidOrderBook(f"{pair} must have no orders to be untracked, got {len(resting)}")
-        return _resting_orders(self.index.without(*pairs), self._by_id, self._by_pair, self._excess)
+        return self._with(self.index.without(*pairs), self._by_id, self._by_pair, self._excess)
 
     def at(self, pair: Pair, side: Side, price: Decimal | str) -> dict[str, Order]:
         """Return the orders of a level by id, sorted by id. The cost grows with the number of orders of the pair.
@@ -256,14 +247,22 @@ class RestingOrders(Mapping[str, Order]):
     def _ids(self, pair: Pair) -> Table[str, int]:
         return self._by_pair.at(pair.ledger_order) or _NO_IDS
 
+    def _with(
+        self,
+        index: MarketIndex,
+        by_id: Table[str, Order],
+        by_pair: Table[LedgerOrder, Table[str, int]],
+        excess: Table[str, int],
+    ) -> RestingOrders:
+        following = object.__new__(RestingOrders)
+        following.__attrs_init__(index, by_id, by_pair, excess)
+        return following
+
     def __getitem__(self, order_id: str) -> Order:
-        order = self._by_id.at(order_id) if type(order_id) is str and order_id.isascii() else None
+        order = self._by_id.at(order_id) if type(order_id) is str else None
         if order is None:
             raise OrderNotFound(order_id)
         return order
-
-    def __contains__(self, order_id: object) -> bool:
-        return type(order_id) is str and order_id.isascii() and self._by_id.at(order_id) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_id)
@@ -273,7 +272,7 @@ class RestingOrders(Mapping[str, Order]):
 
     def __eq__(self, other: object) -> bool:
         if type(other) is RestingOrders:
-            return self._by_id.has_same_content(other._by_id)
+            return self._by_id == other._by_id
         return Mapping.__eq__(self, other)
 
     def __hash__(self) -> int:
@@ -282,146 +281,43 @@ class RestingOrders(Mapping[str, Order]):
     def __repr__(self) -> str:
         return f"<RestingOrders: {len(self)} orders, {len(self.index)} pairs>"
 
-    def _repr_html_(self) -> str:
-        title = f"{len(self):,} orders, {len(self.index):,} pairs, as of {to_html(self.index.as_of)}"
-        rows = [
-            (order_id, order.pair.base, order.pair.quote, order.side.value, order.level_price, order.amount)
-            for order_id, order in islice(self.items(), SHOWN_ROWS)
-        ]
-        headings = ("id", "base", "quote", "side", "price of its level", "amount")
-        return html_table(title, headings, rows, left_out=len(self) - SHOWN_ROWS)
-
     def __reduce__(self) -> tuple[type[RestingOrders], tuple[object, ...]]:
         spots = {pair: book.spot for pair, book in self.index.items()}
         return RestingOrders, (dict(self), spots, self.index.as_of)
 
 
+@define
 class _PairChange:
-    """The changes of one pair: the orders that are removed, those that are placed then, and its spot price."""
+    """The changes of one pair: its ids, None if removed; the differences of its levels; and its spot price."""
 
-    __slots__ = ("pair", "placed", "removed", "spot")
+    pair: Pair
+    ids: dict[str, int | None] = Factory(dict)
+    # By the text of the price: hashes of numbers are predictable, so an attacker could choose prices that collide.
+    bids: dict[str, tuple[Decimal, int]] = Factory(dict)
+    asks: dict[str, tuple[Decimal, int]] = Factory(dict)
+    spot: Decimal | EllipsisType | None = ...
 
-    def __init__(self, pair: Pair) -> None:
-        self.pair: Pair = pair
-        self.removed: dict[str, Order] = {}
-        self.placed: dict[str, Order] = {}
-        self.spot: Decimal | EllipsisType | None = ...
-
-    def ids(self) -> dict[str, int | None]:
-        """Return the ids that are removed, each None, and those that are added. The others are replaced."""
-        removed, placed = self.removed, self.placed
-        ids: dict[str, int | None] = {order_id: None for order_id in removed if order_id not in placed}
-        ids.update([(order_id, 1) for order_id in placed if order_id not in removed])
-        return ids
-
-    def applied(self, book: OrderBook, before: Mapping[str, int], excess: dict[str, int | None]) -> OrderBook:
-        """Return the next book, or itself if it is the same, and set the excess of the levels that have or had any."""
-        # By the text of the price: hashes of numbers are predictable, so an attacker could choose prices that collide.
-        of_bids: dict[str, tuple[Decimal, int]] = {}
-        of_asks: dict[str, tuple[Decimal, int]] = {}
-        for sign, orders in ((-1, self.removed), (1, self.placed)):
-            for order in orders.values():
-                differences = of_bids if order.side is BID else of_asks
-                price = order.price
-                if type(price) is not Decimal:
-                    price = order.level_price
-                text = EXACT.to_sci_string(price)
-                total = differences[text][1] if text in differences else 0
-                differences[text] = (price, total + sign * order.amount)
-        bids = _changed(book.pair, book.bids, of_bids, before, excess)
-        asks = _changed(book.pair, book.asks, of_asks, before, excess)
-        spot = book.spot if self.spot is ... else self.spot
-        is_same = bids is book.bids and asks is book.asks and spot == book.spot
-        return book if is_same else order_book_of(book.pair, bids, asks, spot)
+    def add(self, order_id: str, order: Order, sign: int) -> None:
+        """Add an order that is placed, or with the sign -1 one that is removed."""
+        self.ids[order_id] = 1 if sign > 0 else None
+        differences = self.bids if order.side is Side.BID else self.asks
+        price = order.level_price
+        text = EXACT.to_sci_string(price)
+        total = differences[text][1] if text in differences else 0
+        differences[text] = (price, total + sign * order.amount)
 
 
-def _by_pair(
-    outgoing: Iterable[tuple[str, Order]],
-    placed: Mapping[str, Order],
-    spots: Mapping[Pair, Decimal | Fraction | str | None],
-) -> dict[LedgerOrder, _PairChange]:
-    """Return the change of each pair, by its key."""
-    by_pair: dict[LedgerOrder, _PairChange] = {}
-    # By the identity of pairs, which their orders refer to: most orders of a pair share one object.
-    by_identity: dict[int, _PairChange] = {}
-
-    def change_of(pair: Pair) -> _PairChange:
-        key = pair.ledger_order
-        change = by_pair.get(key)
-        if change is None:
-            change = by_pair[key] = _PairChange(pair)
-        by_identity[id(pair)] = change
-        return change
-
-    for order_id, order in outgoing:
-        (by_identity.get(id(order.pair)) or change_of(order.pair)).removed[order_id] = order
-    for order_id, order in placed.items():
-        (by_identity.get(id(order.pair)) or change_of(order.pair)).placed[order_id] = order
-    for pair, spot in dict(spots).items():
-        require_trackable(pair)
-        change_of(pair).spot = _checked_spot(pair, spot)
-    return by_pair
-
-
-def _changed(
-    pair: Pair,
-    levels: Levels,
-    differences: dict[str, tuple[Decimal, int]],
-    before: Mapping[str, int],
-    excess: dict[str, int | None],
-) -> Levels:
-    """Return the levels after adding differences to their totals, and set the excess of those that have or had any."""
-
-    def amount(price: Decimal, shown: int | None, difference: int) -> int | None:
-        total = (shown or 0) + difference
-        if shown == MAX_LIQUIDITY or total > MAX_LIQUIDITY:
-            level = f"{pair} {levels.side.value} {EXACT.to_sci_string(price)}"
-            total += before.get(level, 0)
-            excess[level] = max(total - MAX_LIQUIDITY, 0) or None
-        return min(total, MAX_LIQUIDITY) or None
-
-    return with_amounts(levels, differences.values(), amount) if differences else levels
-
-
-def _listed(removed: Iterable[str]) -> list[str]:
-    if isinstance(removed, str):
-        raise InvalidOrderBook(f"removed must be an iterable of order ids, got str: {safe_repr(removed)}")
-    return list(removed)
-
-
-def _are_ascii(values: Collection[object]) -> bool:
-    return {*map(type, values)} <= {str} and all(map(str.isascii, values))  # type: ignore[arg-type]  # each is a str
-
-
-def _are_ids(values: Collection[str]) -> bool:
-    """Whether each value is an order id, also for a caller without types."""
-    return _are_ascii(values) and {*map(len, values)} <= _ID_LENGTHS and all(map(str.isprintable, values))
-
-
-def _not_an_id(value: object) -> InvalidOrderBook:
-    return InvalidOrderBook(
-        f"an order id must be 1 to {MAX_ID_CHARACTERS} printable ASCII characters, got {safe_repr(value)}"
-    )
+def _require_id(value: object) -> None:
+    """Raise `InvalidOrderBook` unless the value is an order id."""
+    if not (type(value) is str and 1 <= len(value) <= MAX_ID_CHARACTERS and value.isascii() and value.isprintable()):
+        raise InvalidOrderBook(
+            f"an order id must be 1 to {MAX_ID_CHARACTERS} printable ASCII characters, got {safe_repr(value)}"
+        )
 
 
 def _checked_spot(pair: Pair, spot: Decimal | Fraction | str | None) -> Decimal | None:
     """Return a spot price; a ratio is rounded up, as in the events of orders."""
-    if spot is None:
-        return None
     try:
-        return to_price(spot)  # type: ignore[arg-type]  # it rejects a Fraction
-    except InvalidPrice:
-        pass
-    try:
-        return price_for_takers(ASK, to_ratio(spot))
+        return None if spot is None else price_for_takers(Side.ASK, to_ratio(spot))
     except InvalidPrice as error:
         raise error.at(f"spot of {pair}") from None
-
-
-_resting_orders: Final[
-    Callable[
-        [MarketIndex, WideTable[Order], Table[LedgerOrder, Table[str, int]], Table[str, int]],
-        RestingOrders,
-    ]
-] = unchecked_constructor(RestingOrders)
-_NOTHING: Final = _resting_orders(MarketIndex(), _NO_ORDERS, _NO_PAIRS, _NO_EXCESS)

@@ -15,10 +15,11 @@ from typing import Any, Final, Protocol, TypeAlias, final
 from attrs import evolve, frozen
 
 from market_index.assets import ADA, POLICY_ID_LENGTH, AssetId
-from market_index.levels import MAX_LIQUIDITY, Side, price_for_takers
+from market_index.levels import MAX_LIQUIDITY
 from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
+from market_index.prices import Side, price_for_takers
 
 try:
     from hypothesis import strategies as st

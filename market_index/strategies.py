@@ -32,11 +32,11 @@ from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, As
 from market_index.errors import safe_repr
 from market_index.freshness import Freshness
 from market_index.index import MarketIndex
-from market_index.levels import MAX_LIQUIDITY, Levels, PriceLevel, Side
+from market_index.levels import MAX_LIQUIDITY, Levels, PriceLevel
 from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import Pair, PairInfo, require_trackable
-from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, format_price, to_price, to_price_or_ratio
+from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, Side, format_price, to_price, to_price_or_ratio
 from market_index.resting_orders import RestingOrders
 
 try:

@@ -23,10 +23,10 @@ from cattrs.gen import make_dict_structure_fn
 from market_index.assets import AssetId
 from market_index.errors import InvalidFreshness, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
 from market_index.freshness import Freshness, parse_time
-from market_index.levels import ASK, BID, MAX_LIQUIDITY, Levels, levels_of_columns
+from market_index.levels import MAX_LIQUIDITY, Levels, levels_of_columns
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
-from market_index.prices import parse_price, parse_prices
+from market_index.prices import Side, parse_price, parse_prices
 from market_index.wire.json_value import JSON_TYPES, Fault, Number, parse, require_type
 
 T = TypeVar("T")
@@ -254,8 +254,8 @@ def _sides(bids: Any, asks: Any) -> tuple[Levels, Levels]:
         raise TypeError
     best_ask = len(bids)
     return (
-        levels_of_columns(BID, prices[:best_ask], column[:best_ask]),
-        levels_of_columns(ASK, prices[best_ask:], column[best_ask:]),
+        levels_of_columns(Side.BID, prices[:best_ask], column[:best_ask]),
+        levels_of_columns(Side.ASK, prices[best_ask:], column[best_ask:]),
     )
 
 

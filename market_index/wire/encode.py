@@ -11,14 +11,13 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
-from market_index.arithmetic import EXACT
 from market_index.assets import AssetId
 from market_index.freshness import Freshness, format_time
 from market_index.index import MarketIndex, PairsChunk
 from market_index.levels import LevelsChunk
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
-from market_index.prices import price_text
+from market_index.prices import EXACT, price_text
 from market_index.wire.parts import EncodedPart, text_of
 
 AS_OF: Final = "Market-Index-As-Of"
@@ -157,13 +156,8 @@ def _levels_template(chunk: LevelsChunk) -> str:
 
 
 def _encode_entries(chunk: PairsChunk) -> EncodedPart:
-    """Encode a chunk of pairs, and cache the text and the entries on it; later versions keep unchanged entries."""
-    known = chunk.items or [None] * len(chunk.keys)
-    entries = [
-        entry or _entry(book.pair.base, book.pair.quote, book.spot)
-        for entry, book in zip(known, chunk.values, strict=True)
-    ]
-    chunk.items = [*entries]
+    """Encode the pair-list entries of a chunk of pairs, and cache the text on it."""
+    entries = [_entry(book.pair.base, book.pair.quote, book.spot) for book in chunk.values]
     chunk.encoded = part = EncodedPart(b",".join(entries))
     return part
 

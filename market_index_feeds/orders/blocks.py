@@ -23,10 +23,10 @@ need little memory, and a rollback only selects one of them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from enum import Enum
-from itertools import chain, groupby
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -34,34 +34,25 @@ from attrs import frozen
 
 from market_index import Freshness, InvalidOrderBook, MarketIndexError, Order, Pair, RestingOrders
 from market_index.errors import safe_repr
-from market_index.tables import WideTable
 from market_index_feeds.line_content import LineContent, RejectedLine, Reported, lines_of
 from market_index_feeds.line_kind import EVENTS
-from market_index_feeds.line_source import Line, LineBatch
+from market_index_feeds.line_source import LineBatch
 from market_index_feeds.medium import Update
 from market_index_feeds.orders.events import (
     Block,
     Event,
     Place,
-    Places,
     Remove,
     Reset,
     Rollback,
     Spot,
     Untrack,
     read_event,
-    read_places,
-    read_removals,
 )
+from market_index_feeds.orders.wide_table import WideTable
 
 DEFAULT_HISTORY: Final = 2160
 """How many blocks before the last one a rollback may go back by default: no rollback of Cardano exceeds it."""
-
-MIN_RUN: Final = 4
-"""The minimum number of adjacent lines that are read as columns. Columns of three placements take longer than lines.
-
-Measured for a placement: 35 µs as a column of one, 14 of four, 6 of 256; 14 as a line.
-"""
 
 
 class Phase(Enum):
@@ -102,35 +93,30 @@ class _PendingEvents:
         self._pairs: set[Pair] = set()
         self._faults: dict[str, RejectedLine] = {}
 
-    def place(self, places: Places, lines: Sequence[int]) -> None:
-        """Place orders, whose events are in these lines."""
-        self.events += len(places.order_ids)
-        placed = self._placed
-        for order_id, order in zip(places.order_ids, places.orders, strict=True):
-            if order_id in placed:
-                self._withdraw(order_id)
-            placed[order_id] = order
-        if self._faults or places.faults:
-            for position, order_id in enumerate(places.order_ids):
-                self._faults.pop(_order_record(order_id), None)
-                if position in places.faults:
-                    reason = f"order {safe_repr(order_id)} has no liquidity: {places.faults[position]}"
-                    self._add_fault(_order_record(order_id), lines[position], reason)
+    def place(self, event: Place, line: int) -> None:
+        """Place an order."""
+        self.events += 1
+        order_id = event.order_id
+        if order_id in self._placed:
+            self._withdraw(order_id)
+        self._placed[order_id] = event.order
+        self._faults.pop(_order_record(order_id), None)
+        if event.fault is not None:
+            reason = f"order {safe_repr(order_id)} has no liquidity: {event.fault}"
+            self._add_fault(_order_record(order_id), line, reason)
 
-    def remove(self, order_ids: Sequence[str], before: _State) -> int:
-        """Remove orders up to the first that does not exist. Return how many were removed."""
-        for count, order_id in enumerate(order_ids):
-            was_placed = order_id in self._placed
-            if was_placed:
-                self._withdraw(order_id)
-            if self._faults:
-                self._faults.pop(_order_record(order_id), None)
-            if order_id not in self._removed and before.has_order(order_id):
-                self._removed.add(order_id)
-            elif not was_placed:
-                return count
-            self.events += 1
-        return len(order_ids)
+    def remove(self, order_id: str, before: _State) -> bool:
+        """Remove an order. Return whether it exists."""
+        was_placed = order_id in self._placed
+        if was_placed:
+            self._withdraw(order_id)
+        self._faults.pop(_order_record(order_id), None)
+        if order_id not in self._removed and before.has_order(order_id):
+            self._removed.add(order_id)
+        elif not was_placed:
+            return False
+        self.events += 1
+        return True
 
     def _withdraw(self, order_id: str) -> None:
         """Forget an order that was placed before, but keep its pair."""
@@ -193,37 +179,12 @@ class Blocks(LineContent):
 
     def read(self, batch: LineBatch) -> Iterator[Reported]:
         """Read the lines of the next batch. Report each block and rollback, and each rejected line."""
-        for kind, run in groupby(lines_of(batch), key=_kind_of):
-            lines = list(run)
-            count = 0
-            if kind is not None and len(lines) >= MIN_RUN:
-                count = self._read_run(kind, [line for line, _ in lines])
-            for line, fault in lines[count:]:
-                text = line.text or b""
-                if self.phase is not Phase.UNKNOWN or _may_be_reset(text):
-                    reported = self._read(line.number, text, fault)
-                    if reported is not None:
-                        yield reported
-
-    def _read_run(self, kind: type[Place | Remove], lines: list[Line]) -> int:
-        """Read adjacent lines that contain the key of a kind, as columns. Return how many of them were applied.
-
-        The next one has to be read by itself.
-        """
-        if self.phase is Phase.UNKNOWN:
-            return 0
-        try:
-            texts = [line.text or b"" for line in lines]
-            if kind is Remove:
-                return self._pending.remove(read_removals(texts) or (), self._applied)
-            places = read_places(texts)
-            if places is None:
-                return 0
-            self._pending.place(places, [line.number for line in lines])
-            return len(lines)
-        except BaseException:
-            self._rejected(lines[0].number, "unexpected error")
-            raise
+        for line, fault in lines_of(batch):
+            text = line.text or b""
+            if self.phase is not Phase.UNKNOWN or _may_be_reset(text):
+                reported = self._read(line.number, text, fault)
+                if reported is not None:
+                    yield reported
 
     def _read(self, number: int, text: bytes, fault: str | None) -> Reported | None:
         if fault is not None:
@@ -243,10 +204,10 @@ class Blocks(LineContent):
     def _apply(self, event: Event, line: int) -> Freshness | None:
         """Apply the next event; return the freshness of what it makes visible. Raises `InvalidOrderBook`."""
         match event:
-            case Place(order_id, order, fault):
-                self._pending.place(Places([order_id], [order], {} if fault is None else {0: fault}), [line])
+            case Place():
+                self._pending.place(event, line)
             case Remove(order_id):
-                if not self._pending.remove([order_id], self._applied):
+                if not self._pending.remove(order_id, self._applied):
                     raise InvalidOrderBook(f"cannot remove order {safe_repr(order_id)}: there is no such order")
             case Spot():
                 self._pending.set_spot(event, line)
@@ -334,14 +295,6 @@ def _order_record(order_id: str) -> str:
 
 def _spot_record(pair: Pair) -> str:
     return f"spot {pair}"
-
-
-def _kind_of(numbered: tuple[Line, str | None]) -> type[Place | Remove] | None:
-    """Return which event a line seems to be, for those that are read as columns."""
-    line, fault = numbered
-    if fault is not None or line.text is None:
-        return None
-    return Place if b'"place"' in line.text else Remove if b'"remove"' in line.text else None
 
 
 def _may_be_reset(text: bytes) -> bool:

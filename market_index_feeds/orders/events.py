@@ -8,11 +8,10 @@ It is kept, without liquidity.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
-from operator import methodcaller
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -22,14 +21,12 @@ from market_index import (
     InvalidAssetId,
     InvalidOrderBook,
     InvalidPrice,
-    MarketIndexError,
     Order,
     Pair,
     PriceOutOfRange,
     Side,
 )
 from market_index.errors import safe_repr
-from market_index.offers import orders_of_offers
 from market_index.wire import Number, object_from_json
 
 MAX_TEXT_CHARACTERS: Final = 200
@@ -48,8 +45,6 @@ _amount_parts: Final = re.compile(r"(-?)([0-9]++)\Z").match
 # Any number of bytes in hex: lengths are checked later.
 _is_asset: Final = re.compile(r"(?:ADA|(?:[0-9A-Fa-f]{2})*+:(?:[0-9A-Fa-f]{2})*+)\Z").match
 
-_count_commas: Final = methodcaller("count", b",")
-
 _SIDES: Final = {"base": Side.ASK, "quote": Side.BID}
 """The side of an order, by which asset it offers."""
 
@@ -67,15 +62,6 @@ class Place:
     order_id: str
     order: Order | None
     fault: str | None = None
-
-
-@frozen
-class Places:
-    """Adjacent `Place` events as columns: ids, and orders or None. `faults` are by the position of their event."""
-
-    order_ids: Sequence[str]
-    orders: Sequence[Order | None]
-    faults: Mapping[int, str]
 
 
 @frozen
@@ -145,100 +131,21 @@ def read_event(text: bytes) -> Event:
     raise InvalidOrderBook(f"must have one of the keys {', '.join(_KINDS)}, got {safe_repr(list(values))}")
 
 
-def read_places(texts: Sequence[bytes]) -> Places | None:
-    """Decode lines as `read_event` does if each places an order, but validate them as columns.
-
-    None if a line is another event or malformed, or has an escaped quote: `read_event` decides about each line.
-    """
-    columns = _columns(texts, _PLACE_KEYS)
-    if columns is None:
-        return None
-    order_ids, bases, quotes, offered, amounts, prices = columns
-    if not (
-        _are_printable(order_ids) and _are_texts(bases + quotes + offered + prices) and {*offered} <= _SIDES.keys()
-    ):
-        return None
-    sides = list(map(_SIDES.__getitem__, offered))
-    try:
-        numbers = list(map(_amount, amounts))
-        orders = _usual_orders(bases, quotes, sides, numbers, prices)
-        if orders is not None:
-            return Places(order_ids, orders, {})
-        placed = list(map(_placed, zip(bases, quotes, strict=True), sides, numbers, prices, amounts))
-    except MarketIndexError:
-        return None
-    faults = {position: fault for position, (_, fault) in enumerate(placed) if fault is not None}
-    return Places(order_ids, [order for order, _ in placed], faults)
-
-
-def _usual_orders(
-    bases: Sequence[str], quotes: Sequence[str], sides: Sequence[Side], amounts: Sequence[int], prices: Sequence[str]
-) -> list[Order] | None:
-    """Return the orders of columns; None if one of them is not as usual, so that `_placed` has to decide."""
-    try:
-        pairs = list(map(_parsed_pair, bases, quotes))
-    except (InvalidAssetId, InvalidOrderBook):
-        return None
-    return orders_of_offers(pairs, sides, amounts, prices) if min(amounts) >= 0 else None
-
-
-def read_removals(texts: Sequence[bytes]) -> Sequence[str] | None:
-    """Decode lines that each remove an order, and return the ids; None as in `read_places`."""
-    columns = _columns(texts, ["remove"])
-    return columns[0] if columns is not None and _are_printable(columns[0]) else None
-
-
-def _columns(texts: Sequence[bytes], keys: Sequence[str]) -> list[list[Any]] | None:
-    if max(map(_count_commas, texts)) > _MAX_COMMAS:
-        return None
-    try:
-        rows = list(map(object_from_json, texts))
-    except InvalidOrderBook:
-        return None
-    if any(row.keys() != {*keys} for row in rows):
-        return None
-    return [[row[key] for row in rows] for key in keys]
-
-
-def _are_texts(values: Iterable[object]) -> bool:
-    return {*map(type, values)} == {str}
-
-
-def _are_printable(texts: Collection[str]) -> bool:
-    """Whether `_printable` accepts each value."""
-    return (
-        _are_texts(texts)
-        and 1 <= min(map(len, texts)) <= max(map(len, texts)) <= MAX_TEXT_CHARACTERS
-        and all(map(str.isascii, texts))
-        and all(map(str.isprintable, texts))
-    )
-
-
 def _place(values: _Values) -> Place:
     order_id, side = _printable(values, "place"), _side(values)
     amount, price = _amount(values["amount"]), _text(values, "price")
     assets = _text(values, "base"), _text(values, "quote")
-    return Place(order_id, *_placed(assets, side, amount, price, values["amount"]))
-
-
-def _placed(
-    assets: tuple[str, str], side: Side, amount: int, price: str, written: object
-) -> tuple[Order | None, str | None]:
-    """Return an order, None if its assets are not a pair, and why it has no liquidity, None if it has.
-
-    The assets are base and quote. `written` is the amount as it is in the line.
-    """
     try:
         pair = _parsed_pair(*assets)
     except (InvalidAssetId, InvalidOrderBook) as error:
         if not all(map(_is_asset, assets)):
             raise
         _order("price", _ANY_PAIR, side, 0, price)
-        return None, str(error)
+        return Place(order_id, None, str(error))
     order, fault = _order("price", pair, side, max(amount, 0), price)
     if fault is None and amount < 0:
-        fault = f"amount must be 0 or more, got {safe_repr(written)}"
-    return order if fault is None else Order(pair, side, "1", 0), fault
+        fault = f"amount must be 0 or more, got {safe_repr(values['amount'])}"
+    return Place(order_id, order if fault is None else Order(pair, side, "1", 0), fault)
 
 
 def _remove(values: _Values) -> Remove:
@@ -272,9 +179,8 @@ def _reset(values: _Values) -> Reset:
     return Reset()
 
 
-_PLACE_KEYS: Final = ("place", "base", "quote", "offered", "amount", "price")
 _KINDS: Final[Mapping[str, tuple[frozenset[str], Callable[[_Values], Event]]]] = {
-    "place": (frozenset(_PLACE_KEYS), _place),
+    "place": (frozenset({"place", "base", "quote", "offered", "amount", "price"}), _place),
     "remove": (frozenset({"remove"}), _remove),
     "spot": (frozenset({"spot", "base", "quote"}), _spot),
     "untrack": (frozenset({"untrack", "base", "quote"}), _untrack),

@@ -40,8 +40,6 @@ PUBLIC_MODULES = frozenset(
         "market_index.wire",
         "market_index.compressors",
         "market_index.errors",
-        "market_index.offers",
-        "market_index.tables",
         "market_index.strategies",
         "market_index.stateful",
     }
@@ -147,11 +145,8 @@ def pure_domain(graph: Graph) -> Iterator[str]:
 
 PURE_DOMAIN_EXCEPTIONS = frozenset(
     {
-        # For `os.register_at_fork`, which is not I/O: a forked child must get a new lock.
-        "market_index.live imports os",
-        # A wait has a timeout, and a task waits in the event loop that runs it.
-        "market_index.waiters imports asyncio",
-        "market_index.waiters imports time",
+        # A task waits in the event loop that runs it.
+        "market_index.live imports asyncio",
     }
 )
 

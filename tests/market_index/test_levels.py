@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, product
 from typing import Any
 from zlib import crc32
 
@@ -69,22 +69,17 @@ class TestSequence:
         levels = book.bids
         assert levels[start:stop:step] == tuple(levels)[start:stop:step]
 
-    @pytest.mark.parametrize("piece", [slice(None), slice(90, 250), slice(250, 90, -7), slice(-20, None), slice(5, 5)])
-    def test_a_deep_side_is_sliced_as_a_tuple_is(self, piece: slice):
-        assert deep_book(300).bids[piece] == tuple(deep_book(300).bids)[piece]
-
     def test_any_position_of_a_deep_side_is_that_of_a_tuple(self):
-        bids, inspected = deep_book(300).bids, deep_book(300).bids
-        levels = tuple(inspected)
-        for position in range(-300, 300):
-            assert bids[position] == inspected[position] == levels[position]
+        bids = deep_book(300).bids
+        assert [bids[position] for position in range(-300, 300)] == [*bids] * 2
 
-    def test_a_slice_of_one_chunk_creates_no_levels_of_another(self):
-        levels = tuple(deep_book(300).bids)
-        for start, stop in pairwise(chunk_ends(deep_book(300).bids)):
-            bids = deep_book(300).bids
-            assert bids[start:stop] == levels[start:stop]
-            assert [chunk.items is not None for chunk in bids.chunks].count(True) == 1
+    def test_a_slice_of_the_best_levels_reads_only_their_chunk(self):
+        bids = next(bids for size in range(300, 400) if len((bids := deep_book(size).bids).chunks[0].keys) > 9)
+        best = tuple(bids)[:9]
+        for chunk in bids.chunks[1:]:
+            del chunk.keys, chunk.values
+        assert bids[:9] == best
+        assert bids[0] == best[0]
 
     @pytest.mark.parametrize("step", [1, 2, -1])
     def test_slices_near_the_ends_of_chunks_are_those_of_a_tuple(self, step: int):
@@ -198,23 +193,11 @@ class TestConstructor:
 class TestSharing:
     """Results that are computed once for all versions."""
 
-    def test_levels_are_created_when_they_are_accessed_and_kept_by_later_versions(self):
-        book = deep_book(1_000)
-        assert all(chunk.items is None for chunk in book.bids.chunks)
-        inspected = book.bids[:10]
-        assert sum(chunk.items is not None for chunk in book.bids.chunks) == 1
-        following = book.apply(bids=[("999", 7)])
-        assert [level is other for level, other in zip(following.bids[:10], inspected, strict=True)] == [
-            number != 1 for number in range(10)
-        ]
-
     @given(data=st.data(), count=st.sampled_from([3, 63, 64, 65, 66, 200, 400]))
-    def test_cached_levels_and_json_are_never_stale(self, data: st.DataObject, count: int):
+    def test_cached_json_is_never_stale(self, data: st.DataObject, count: int):
         book, totals = deep_book(count), {Decimal(price): price for price in range(1, count + 1)}
         prices = st.integers(1, count + 5) | st.sampled_from(ENDS)
         for _ in range(data.draw(st.integers(1, 6))):
-            start = data.draw(st.integers(0, count))
-            _ = book.bids[start : start + data.draw(st.integers(0, 80))]
             if data.draw(st.booleans()):
                 wire.encoded_order_book(book)
             changes = data.draw(st.lists(st.tuples(prices.map(Decimal), st.integers(0, 3)), max_size=40))
@@ -227,13 +210,13 @@ class TestSharing:
         assert book.depth(count // 2) == fresh.depth(count // 2)
 
     def test_the_cost_of_many_changes_of_a_small_book_is_linear(self, monkeypatch: pytest.MonkeyPatch):
-        insert, moved = Chunk.insert, []
+        change, moved = Chunk.set, []
 
-        def counted(chunk: Chunk[Any, Any, Any], position: int, *arguments: Any) -> None:
+        def counted(chunk: Chunk[Any, Any], position: int, *arguments: Any) -> None:
             moved.append(len(chunk.keys) - position)
-            insert(chunk, position, *arguments)
+            change(chunk, position, *arguments)
 
-        monkeypatch.setattr(Chunk, "insert", counted)
+        monkeypatch.setattr(Chunk, "set", counted)
         book = OrderBook.from_levels(PAIR, asks=[("0.5", 1), ("20000", 1)])
         book.apply(asks=[(str(price), 1) for price in range(10_000, 0, -1)])
         assert (len(moved), max(moved)) == (10_000, 1)

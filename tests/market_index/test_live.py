@@ -1,21 +1,25 @@
-"""The live index, with many reading and writing threads."""
+"""The live index: atomic updates, and threads, tasks and iterators that wait for the next change."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from datetime import UTC, datetime
-from threading import Barrier, Event
+from math import inf
+from threading import Barrier, Thread
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, Freshness, InvalidOrderBook, LiveIndex, MarketIndex, OrderBook, Pair
-from market_index.live import _reset_all
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, eventually
 
 PUBLISHED_AT = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -24,250 +28,308 @@ def pair(number: int) -> Pair:
     return Pair(AssetId(number.to_bytes(28, "big"), b""), ADA)
 
 
-def test_publish_and_retract_replace_the_index():
-    live = LiveIndex([OrderBook(pair(1))])
-    before = live.current
-    published = live.publish(OrderBook(pair(2), spot="2"), OrderBook(pair(1), spot="1"))
-    assert published is live.current
-    assert [info.last_spot for info in published.pair_list()] == [1, 2]
-    assert list(before.values()) == [OrderBook(pair(1))]
-    assert list(live.retract(pair(1), pair(3))) == [pair(2)]
-    assert repr(live) == "<LiveIndex: 1 pairs>"
+BOOK, FOLLOWING = (OrderBook(pair(1), spot=spot) for spot in ("1", "2"))
+CHANGES: dict[str, Callable[[LiveIndex], object]] = {
+    "publish": lambda live: live.publish(FOLLOWING),
+    "retract": lambda live: live.retract(BOOK.pair),
+    "freshness": lambda live: live.update((), freshness=Freshness("block 7", PUBLISHED_AT)),
+    "show": lambda live: live.show(MarketIndex()),
+}
 
 
-def test_update_retracts_and_publishes_atomically():
-    live = LiveIndex([OrderBook(pair(1)), OrderBook(pair(2))])
-    live.update([OrderBook(pair(2), spot="5")], [pair(1), pair(2)])
-    assert live.current == MarketIndex([OrderBook(pair(2), spot="5")])
+@pytest.fixture
+def live() -> LiveIndex:
+    return LiveIndex([BOOK])
 
 
-def test_a_rejected_publish_changes_nothing():
-    live = LiveIndex([OrderBook(pair(1))])
-    before = live.current
-    with pytest.raises(InvalidOrderBook):
-        live.publish(OrderBook(pair(2)), None)  # type: ignore[arg-type]  # a caller without types
-    assert live.current is before
-    live.publish(OrderBook(pair(3)))
-    assert len(live.current) == 2
+class TestUpdate:
+    """`publish`, `retract`, `update` and `show` replace the whole index."""
 
-
-def test_no_publish_of_many_threads_is_lost():
-    live = LiveIndex()
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(8) as threads:
-            list(threads.map(lambda number: live.publish(OrderBook(pair(number))), range(1, 2_001)))
-    finally:
-        sys.setswitchinterval(before)
-    assert len(live.current) == 2_000
-
-
-def test_an_iterable_of_books_may_itself_publish():
-    live = LiveIndex()
-
-    def books() -> Iterator[OrderBook]:
-        live.publish(OrderBook(pair(1)))
-        yield OrderBook(pair(2))
-
-    live.update(books())
-    assert len(live.current) == 2
-
-
-def test_readers_see_whole_publishes_and_none_is_lost():
-    live = LiveIndex(OrderBook(pair(number)) for number in range(1, 301))
-    start, done = Barrier(6), Event()
-
-    def read() -> None:
-        start.wait(DEADLINE_SECONDS)
-        is_last = False
-        while not is_last:
-            is_last = done.is_set()
-            index = live.current
-            # Each publish changes the spot prices of all 100 pairs of a writer.
-            for first in (0, 100, 200):
-                spots = {info.last_spot for info in index.pair_list()[first : first + 100]}
-                assert len(spots) == 1, spots
-
-    def write(first: int) -> None:
-        start.wait(DEADLINE_SECONDS)
-        for spot in range(1, 11):
-            live.publish(*(OrderBook(pair(number), spot=str(spot)) for number in range(first, first + 100)))
-
-    with ThreadPoolExecutor(6) as threads:
-        readers = [threads.submit(read) for _ in range(3)]
-        writers = [threads.submit(write, first) for first in (1, 101, 201)]
-        try:
-            for writer in writers:
-                writer.result()
-        finally:
-            done.set()
-        for reader in readers:
-            reader.result()
-    assert {info.last_spot for info in live.current.pair_list()} == {10}
-
-
-class TestShow:
-    """`LiveIndex.show`: a single writer replaces the whole index."""
-
-    def test_the_index_itself_becomes_current(self):
-        live = LiveIndex([OrderBook(pair(1))])
-        index = MarketIndex([OrderBook(pair(2))], "block 7", PUBLISHED_AT)
-        live.show(index)
-        assert live.current is index
-
-    @pytest.mark.parametrize("index", [None, {}, [OrderBook(pair(1))], LiveIndex()], ids=type)
-    def test_a_value_that_is_not_a_market_index_is_rejected_and_changes_nothing(self, index):
-        live = LiveIndex([OrderBook(pair(1))])
+    def test_publish_and_retract_replace_the_index(self, live: LiveIndex):
         before = live.current
-        with pytest.raises(InvalidOrderBook, match=rf"^index must be a MarketIndex, got {type(index).__name__}: "):
-            live.show(index)
+        published = live.publish(OrderBook(pair(2), spot="2"), FOLLOWING)
+        assert published is live.current
+        assert [info.last_spot for info in published.pair_list()] == [2, 2]
+        assert list(before.values()) == [BOOK]
+        assert list(live.retract(pair(1), pair(3))) == [pair(2)]
+        assert repr(live) == "<LiveIndex: 1 pairs>"
+
+    def test_update_retracts_and_publishes_atomically(self, live: LiveIndex):
+        live.publish(OrderBook(pair(2), spot="5"))
+        before = live.current
+        live.update([OrderBook(pair(2), spot="5")], [pair(1), pair(2)])
+        assert dict(live.current) == {pair(2): OrderBook(pair(2), spot="5")}
+        assert live.current[pair(2)] is before[pair(2)]
+
+    def test_a_rejected_update_changes_nothing(self, live: LiveIndex):
+        before = live.current
+        for update in (
+            lambda: live.publish(OrderBook(pair(2)), None),  # type: ignore[arg-type]  # a caller without types
+            lambda: live.update([OrderBook(pair(2))], [None]),  # type: ignore[list-item]  # a caller without types
+            lambda: live.show({}),  # type: ignore[arg-type]  # a caller without types
+        ):
+            with pytest.raises((InvalidOrderBook, TypeError)):
+                update()
         assert live.current is before
-        live.show(MarketIndex())
-        assert len(live.current) == 0
+        assert len(live.publish(OrderBook(pair(3)))) == 2
 
-    def test_it_has_its_own_freshness_which_later_updates_keep(self):
+    def test_no_publish_of_many_threads_is_lost(self):
         live = LiveIndex()
-        live.update([OrderBook(pair(1))], freshness=Freshness("block 6"))
-        live.show(MarketIndex([OrderBook(pair(3))], "block 7"))
-        assert live.publish(OrderBook(pair(4))).as_of == "block 7"
-        live.show(MarketIndex(as_of="block 8"))
-        assert live.current.as_of == "block 8"
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(8) as threads:
+                list(threads.map(lambda number: live.publish(OrderBook(pair(number))), range(1, 2_001)))
+        finally:
+            sys.setswitchinterval(before)
+        assert len(live.current) == 2_000
 
-    def test_an_index_is_replaced_only_if_it_is_the_current_one(self):
-        live = LiveIndex([OrderBook(pair(1))])
+    def test_an_iterable_of_books_may_itself_publish(self, live: LiveIndex):
+        def books() -> Iterator[OrderBook]:
+            live.publish(OrderBook(pair(2)))
+            yield OrderBook(pair(3))
+
+        assert len(live.update(books())) == 3
+
+    def test_a_shown_index_becomes_current_with_its_freshness(self, live: LiveIndex):
+        index = MarketIndex([OrderBook(pair(2))], "block 7", PUBLISHED_AT)
+        assert live.show(index)
+        assert live.current is index
+        assert live.publish(OrderBook(pair(4))).as_of == "block 7"
+
+    def test_an_index_is_replaced_only_if_it_is_the_current_one(self, live: LiveIndex):
         mine, following = live.current, MarketIndex([OrderBook(pair(2))])
         assert live.show(following, instead_of=mine)
-        assert live.current is following
         assert not live.show(MarketIndex(), instead_of=mine)
         # An equal index may be of another writer.
         assert not live.show(MarketIndex(), instead_of=MarketIndex(following.values()))
         assert live.current is following
         assert live.show(mine)
 
-    def test_of_many_writers_that_replace_the_same_index_one_succeeds(self):
-        live, start = LiveIndex(), Barrier(8)
-        empty = live.current
+    def test_of_many_writers_that_replace_the_same_index_one_succeeds(self, live: LiveIndex):
+        start, mine = Barrier(8), live.current
 
         def show(number: int) -> bool:
             start.wait(DEADLINE_SECONDS)
-            return live.show(MarketIndex([OrderBook(pair(number))]), instead_of=empty)
+            return live.show(MarketIndex([OrderBook(pair(number))]), instead_of=mine)
 
         with ThreadPoolExecutor(8) as threads:
             assert sum(threads.map(show, range(1, 9))) == 1
-        assert len(live.current) == 1
 
-    def test_readers_of_another_thread_see_whole_indexes(self):
-        indexes = [MarketIndex(OrderBook(pair(of), spot=str(spot)) for of in range(1, 101)) for spot in (1, 2)]
-        live, start, done = LiveIndex(), Barrier(2), Event()
-        live.show(indexes[0])
+    def test_it_cannot_be_pickled_or_copied(self, live: LiveIndex):
+        for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match=r"^a LiveIndex is a reference and cannot be pickled or copied; pickle"):
+                duplicate(live)
+        assert live != LiveIndex([BOOK])
 
-        def read() -> None:
+
+class TestWait:
+    """`wait` in a thread, `changed` in a task."""
+
+    def test_an_index_that_is_not_the_current_one_is_no_reason_to_wait(self, live: LiveIndex):
+        other = MarketIndex(live.current.values())
+        assert live.wait() is live.wait(None, 0) is live.wait(other) is live.current
+        assert asyncio.run(live.changed()) is asyncio.run(live.changed(other)) is live.current
+
+    @pytest.mark.parametrize("timeout", [0, -1, 0.01, -inf])
+    def test_at_the_timeout_the_known_index_is_returned(self, live: LiveIndex, timeout: float):
+        before = live.current
+        assert live.wait(before, timeout) is before
+
+    @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+    @pytest.mark.parametrize("timeout", [None, inf, 1e300])
+    def test_any_change_wakes_threads_and_the_tasks_of_each_event_loop(
+        self, live: LiveIndex, timeout: float | None, change: Callable[[LiveIndex], object]
+    ):
+        before, start = live.current, Barrier(5)
+
+        async def wait_in_tasks() -> set[MarketIndex]:
+            tasks = [asyncio.create_task(live.changed(before)) for _ in range(10)]
+            await asyncio.sleep(0)
             start.wait(DEADLINE_SECONDS)
-            is_last = False
-            while not is_last:
-                is_last = done.is_set()
-                assert len({info.last_spot for info in live.current.pair_list()}) == 1
+            return set(await asyncio.gather(*tasks))
 
-        with ThreadPoolExecutor(1) as threads:
-            reader = threads.submit(read)
+        def wait() -> MarketIndex:
             start.wait(DEADLINE_SECONDS)
-            try:
-                for number in range(10_000):
-                    live.show(indexes[number % 2])
-            finally:
-                done.set()
-            reader.result()
+            return live.wait(before, timeout)
+
+        with ThreadPoolExecutor(4) as threads:
+            waiting = [threads.submit(wait) for _ in range(2)]
+            loops = [threads.submit(asyncio.run, wait_in_tasks()) for _ in range(2)]
+            start.wait(DEADLINE_SECONDS)
+            live.show(before)  # it is no change
+            change(live)
+            assert {one.result(DEADLINE_SECONDS) for one in waiting} == {live.current}
+            assert [loop.result(DEADLINE_SECONDS) for loop in loops] == [{live.current}] * 2
+        assert live.current is not before
+
+    def test_no_wake_up_is_lost(self, live: LiveIndex):
+        last, start = 1_000, Barrier(7)
+
+        def follow() -> None:
+            start.wait(DEADLINE_SECONDS)
+            seen = live.current
+            while seen.as_of != str(last):
+                before, seen = seen, live.wait(seen, DEADLINE_SECONDS)
+                assert seen is not before, "no change arrived"
+
+        async def follow_in_tasks() -> None:
+            async def follow_in_task() -> None:
+                seen = live.current
+                while seen.as_of != str(last):
+                    seen = await live.changed(seen)
+
+            start.wait(DEADLINE_SECONDS)
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await asyncio.gather(*[follow_in_task() for _ in range(20)])
+
+        with ThreadPoolExecutor(6) as threads:
+            followers = [threads.submit(follow) for _ in range(3)]
+            followers += [threads.submit(asyncio.run, follow_in_tasks()) for _ in range(3)]
+            start.wait(DEADLINE_SECONDS)
+            for number in range(1, last + 1):
+                live.update((), freshness=Freshness(str(number)))
+            for follower in followers:
+                follower.result(DEADLINE_SECONDS)
+
+    def test_a_thousand_waiting_tasks_are_woken_by_one_call_into_their_loop(
+        self, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            tasks = [asyncio.create_task(live.changed(live.current)) for _ in range(1_000)]
+            await asyncio.sleep(0)
+            call, calls = loop.call_soon_threadsafe, []
+            monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *call: calls.append(call))
+            live.publish(FOLLOWING)
+            assert len(calls) == 1
+            call(*calls[0])
+            assert set(await asyncio.gather(*tasks)) == {live.current}
+
+        asyncio.run(main())
+
+    def test_tasks_that_are_cancelled_and_loops_that_are_closed_leave_nothing_behind(self, live: LiveIndex):
+        async def give_up() -> None:
+            waiting = asyncio.create_task(live.changed(live.current))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    await waiting
+            assert not any(event._waiters for event in live._events.values())
+
+        asyncio.run(give_up())
+        live.publish(FOLLOWING)
+        assert not live._events
+        assert live.current[pair(1)] is FOLLOWING
+
+    def test_without_an_event_loop_there_is_an_error(self, live: LiveIndex):
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            live.changed(live.current).send(None)
 
 
-def test_a_live_index_cannot_be_pickled_or_copied():
-    live = LiveIndex()
-    for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match=r"^a LiveIndex is a reference and cannot be pickled or copied; pickle"):
-            duplicate(live)
-    assert live != LiveIndex()
+published = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["1", "2", None])), max_size=10)
 
 
-SIGNALLED = """
-import signal, sys
+class TestChanges:
+    """`changes` and `changes_async`: the differences to what the caller saw last."""
+
+    @given(steps=st.lists(published, max_size=6))
+    def test_a_dict_that_follows_the_steps_equals_the_index(self, steps: list[list[tuple[int, str | None]]]):
+        live, followed = LiveIndex([BOOK]), dict[Pair, OrderBook]()
+
+        async def follow() -> None:
+            asynchronous: AsyncIterator[object] = live.changes_async()
+            changes, seen = live.changes(), None
+            for step in [[], *steps]:
+                for number, spot in step:
+                    if spot is None:
+                        live.retract(pair(number))
+                    else:
+                        live.publish(OrderBook(pair(number), spot=spot))
+                if live.current is seen:
+                    continue
+                seen = live.current
+                index, books, removed = change = next(changes)
+                assert await anext(asynchronous) == change
+                assert index is live.current
+                followed.update({book.pair: book for book in books})
+                for one in removed:
+                    del followed[one]
+                assert followed == index
+
+        asyncio.run(follow())
+
+    def test_a_slow_caller_gets_fewer_and_larger_steps(self, live: LiveIndex):
+        changes = live.changes()
+        assert next(changes) == (live.current, (BOOK,), ())
+        live.publish(OrderBook(pair(2)))
+        live.publish(OrderBook(pair(3)))
+        live.retract(pair(1), pair(2))
+        assert next(changes) == (live.current, (OrderBook(pair(3)),), (pair(1),))
+        fresh = live.update((), freshness=Freshness("block 7"))
+        assert next(changes) == (fresh, (), ())
+
+    def test_a_thread_and_a_task_wait_for_the_next_step(self, live: LiveIndex):
+        seen: list[object] = []
+
+        def follow() -> None:
+            for _, books, _ in live.changes():
+                seen.append(books)
+                if books == (FOLLOWING,):
+                    return
+
+        async def main() -> None:
+            async with aclosing(live.changes_async()) as changes:
+                async for _, books, _ in changes:
+                    seen.append(books)
+                    if books == (FOLLOWING,):
+                        return
+
+        threads = [Thread(target=follow), Thread(target=lambda: asyncio.run(main()))]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: len(seen) == 2)
+        live.publish(FOLLOWING)
+        for thread in threads:
+            thread.join(DEADLINE_SECONDS)
+        assert seen == [(BOOK,)] * 2 + [(FOLLOWING,)] * 2
+
+
+PRELOADED = """
+import asyncio, os, threading
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
 
-live = LiveIndex()
-book = OrderBook(Pair(AssetId(bytes(28), b""), ADA))
-outcomes = set()
-
-def publish_too(*_):
-    try:
-        live.publish(book)
-        outcomes.add("published")
-    except RuntimeError:
-        outcomes.add("rejected")
-
-signal.signal(signal.SIGALRM, publish_too)
-signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-number = 0
-while "rejected" not in outcomes:
-    number += 1
-    live.publish(*(OrderBook(Pair(AssetId(one.to_bytes(28), b"x"), ADA)) for one in range(1, 300)))
-signal.setitimer(signal.ITIMER_REAL, 0)
-assert len(live.current) >= 299
+book, following = (OrderBook(Pair(AssetId(bytes(28), b""), ADA), spot=spot) for spot in ("1", "2"))
+live = LiveIndex([book])
+before = live.current
+# A thread of the parent waits during the fork.
+threading.Thread(target=live.wait, args=[before], daemon=True).start()
+children = []
+for _ in range(2):
+    child = os.fork()
+    if child == 0:
+        async def wait():
+            task = asyncio.create_task(live.changed(before))
+            await asyncio.sleep(0)
+            threading.Thread(target=live.publish, args=[following]).start()
+            return await task
+        waiting = threading.Thread(target=live.wait, args=[before])
+        waiting.start()
+        index = asyncio.run(wait())
+        waiting.join()
+        os._exit(0 if index is live.current and index[book.pair] is following else 1)
+    children.append(child)
+for child in children:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert live.current is before
+live.publish(following)
 """
 
 
-@pytest.mark.parametrize("change", ["publish", "show"])
-def test_a_change_that_interrupts_an_update_of_its_thread_is_rejected(change: str, monkeypatch: pytest.MonkeyPatch):
-    live, other = LiveIndex(), OrderBook(pair(1))
-    with_books = MarketIndex.with_books
-
-    def interrupted(index: MarketIndex, *books: OrderBook) -> MarketIndex:
-        with pytest.raises(RuntimeError) as raised:
-            live.publish(other) if change == "publish" else live.show(MarketIndex([other]))
-        assert str(raised.value) == (
-            "a LiveIndex must not be updated by a signal handler that interrupts an update of it"
-        )
-        return with_books(index, *books)
-
-    monkeypatch.setattr(MarketIndex, "with_books", interrupted)
-    assert list(live.publish(OrderBook(pair(2)))) == [pair(2)]
+def test_a_live_index_that_nobody_updates_during_a_fork_works_in_the_child():
+    # As under `gunicorn --preload`.
+    subprocess.run([sys.executable, "-W", "ignore", "-c", PRELOADED], check=True, timeout=DEADLINE_SECONDS)
 
 
-def test_a_publish_in_a_signal_handler_that_interrupts_a_publish_is_rejected_and_does_not_hang():
-    subprocess.run([sys.executable, "-c", SIGNALLED], check=True, timeout=DEADLINE_SECONDS)
-
-
-FORKED = """
-import os, threading
-from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
-
-live = LiveIndex()
-updating, done = threading.Event(), threading.Event()
-
-def update():
-    with live._lock:
-        updating.set()
-        done.wait()
-
-threading.Thread(target=update).start()
-updating.wait()
-child = os.fork()
-if child == 0:
-    live.publish(OrderBook(Pair(AssetId(bytes(28), b""), ADA)))
-    os._exit(0 if len(live.current) == 1 else 1)
-_, status = os.waitpid(child, 0)
-done.set()
-raise SystemExit(os.waitstatus_to_exitcode(status))
-"""
-
-
-def test_a_new_lock_replaces_one_that_an_update_holds():
-    live = LiveIndex()
-    with ThreadPoolExecutor(1) as threads:
-        # The updating thread does not exist in a forked child.
-        threads.submit(live._lock.acquire).result()
-        live._is_updating = True
-        _reset_all()
-    assert len(live.publish(OrderBook(pair(1)))) == 1
-
-
-def test_a_child_that_was_forked_during_an_update_can_publish():
-    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=DEADLINE_SECONDS)
+def test_a_program_that_only_publishes_does_not_load_asyncio():
+    program = "import sys, market_index; market_index.LiveIndex().publish(); assert 'asyncio' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=DEADLINE_SECONDS)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, Levels, MarketIndex, Order, OrderBook, Pair, RestingOrders, Side
+from market_index import ADA, AssetId, Levels, MarketIndex, OrderBook, Pair, Side
 from market_index import strategies as drawn
 
 PAIR = Pair(AssetId(bytes(28), b"SNEK"), ADA)
@@ -84,12 +84,6 @@ def test_a_simulated_fill_shows_its_numbers():
     assert title(one) == "simulated fill of 1 bid"
 
 
-def test_resting_orders_are_rows():
-    resting = RestingOrders({"<b>": Order(PAIR, Side.ASK, "0.5", 7)}, as_of="block 7")
-    assert title(resting) == "1 orders, 1 pairs, as of block 7"
-    assert rows(resting)[1:] == [["<b>", f"{PAIR.base} (SNEK)", "ADA", "ask", "0.5", "7"]]
-
-
 def test_a_token_that_calls_itself_ada_does_not_look_like_ada():
     token = AssetId(bytes(28), b"ADA")
     assert f"{token} (ADA) / ADA" in title(OrderBook(Pair(token, ADA)))
@@ -107,7 +101,6 @@ LARGE = [
     MarketIndex(
         [OrderBook(Pair(AssetId(number.to_bytes(28), b"<" * 32), PAIR.base)) for number in range(1, 5_000)], "<" * 200
     ),
-    RestingOrders({f"{number:05}{'<' * 195}": Order(PAIR, Side.ASK, LARGEST, 1) for number in range(300)}),
 ]
 
 
@@ -126,7 +119,6 @@ def test_a_large_value_is_small_html(value: Any):
         drawn.order_books(max_levels=3),
         drawn.levels(),
         drawn.market_indexes(),
-        drawn.resting_orders(),
         drawn.order_books().map(lambda book: book.simulate_fill(Side.BID, 9)),
     )
 )

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, OrderBook, Pair, PriceLevel, Side, wire
-from market_index.strategies import level_changes, prices
+from market_index import ADA, AssetId, OrderBook, Pair, PriceLevel, Side
+from market_index.strategies import level_changes, order_books, prices
 from tests.market_index.models import books, exact, expected_levels
-from tests.waiting import DEADLINE_SECONDS
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
 PAIR = Pair(SNEK, ADA)
@@ -42,10 +39,39 @@ class TestApply:
         assert [exact(changed.bids), exact(changed.asks)] == expected
         assert changed.spot == (book.spot if spot is ... else spot)
         assert changed.pair is book.pair
-        for before, after, changes in ((book.bids, changed.bids, bids), (book.asks, changed.asks, asks)):
-            named = {price for price, _ in changes}
-            kept = [level for level in before if level.price not in named]
-            assert {id(level) for level in kept} <= {id(level) for level in after}
+
+    @given(st.data())
+    def test_the_changes_since_an_earlier_book_turn_it_into_the_later_one(self, data):
+        earlier = data.draw(books)
+        later = data.draw(order_books(pair=st.just(earlier.pair), max_levels=4))
+        for _ in range(data.draw(st.integers(0, 2))):
+            earlier, later = later, later.apply(data.draw(level_changes(later)), data.draw(level_changes(later)))
+        bids, asks = later.changes_since(earlier)
+        assert earlier.apply(bids, asks, later.spot) == later
+        for changes, now, before in ((bids, later.bids, earlier.bids), (asks, later.asks, earlier.asks)):
+            # They are the fewest: each price once, with another amount than before.
+            assert len({price for price, _ in changes}) == len(changes)
+            for price, amount in changes:
+                assert amount == now.amount_at(price) != before.amount_at(price)
+
+    def test_chunks_that_two_books_share_are_not_read(self):
+        earlier = OrderBook.from_levels(PAIR, asks=[(str(price), 1) for price in range(1, 5_001)])
+        later = earlier.apply(asks=[("7", 2), ("7.5", 3), ("8", 0)])
+        for chunk in set(map(id, earlier.asks.chunks)) & set(map(id, later.asks.chunks)):
+            shared = next(one for one in earlier.asks.chunks if id(one) == chunk)
+            del shared.keys, shared.values
+        assert later.changes_since(earlier) == ((), ((Decimal(7), 2), (Decimal("7.5"), 3), (Decimal(8), 0)))
+
+    def test_prices_with_equal_hashes_are_compared_in_linear_time(self):
+        levels = [(str(7 + number * (2**61 - 1)), 1) for number in range(10_000)]
+        book = OrderBook.from_levels(PAIR, asks=levels)
+        assert len(book.changes_since(OrderBook(PAIR))[1]) == 10_000
+
+    def test_books_of_two_pairs_and_the_sides_of_a_book_have_no_changes(self):
+        with pytest.raises(ValueError, match=f"^the earlier book must be of the pair {PAIR}, got ADA/"):
+            OrderBook(PAIR).changes_since(OrderBook(Pair(ADA, SNEK)))
+        with pytest.raises(ValueError, match=r"^the earlier levels must be bids, got asks$"):
+            OrderBook(PAIR).bids.changes_since(OrderBook(PAIR).asks)
 
     @given(
         count=st.sampled_from([0, 30, 70, 300]),
@@ -90,34 +116,13 @@ class TestApply:
 
     def test_unchanged_sides_are_shared(self):
         book = OrderBook.from_levels(PAIR, [("3", 1), ("2", 1)], [("4", 1), ("5", 1)], "3")
-        inspected = list(book.bids)
         following = book.apply(bids=[("3", 7)])
         assert following.asks is book.asks
         assert following.apply(asks=[("4", 7)]).bids is following.bids
         assert following.bids[1] == book.bids[1]
         assert following.bids[0] == PriceLevel("3", 7)
-        assert list(following.bids)[1] is inspected[1]
         assert book.bids[0] == PriceLevel("3", 1)
         assert book.apply(bids=[("3", 1), ("9", 0)], asks=[]).bids is book.bids
-
-    def test_concurrent_threads_read_the_same_levels(self):
-        levels = [(f"0.{number:05}", number) for number in range(1, 400)]
-        start = Barrier(4)
-
-        def look(book: OrderBook) -> tuple[object, object, OrderBook]:
-            start.wait(DEADLINE_SECONDS)
-            return book.best_ask, book.asks, book.apply(asks=[("1", 1)])
-
-        for _ in range(20):
-            plain_book = OrderBook.from_levels(PAIR, asks=levels)
-            for book in (
-                wire.order_book_from_json(wire.order_book_to_json(plain_book)),
-                plain_book.apply(asks=[("2", 1)]),
-            ):
-                with ThreadPoolExecutor(4) as threads:
-                    seen = list(threads.map(look, [book] * 4))
-                assert all(one == seen[0] for one in seen)
-                assert exact(book.asks)[: len(levels)] == exact(plain_book.asks)
 
     def test_levels_are_changes_too(self):
         assert exact(OrderBook(PAIR).apply(asks=[PriceLevel("2", 5)]).asks) == [(Fraction(2), 5)]

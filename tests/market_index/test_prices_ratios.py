@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 from fractions import Fraction
+from math import ceil, floor
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from market_index import InvalidPrice, PriceOutOfRange, format_price
+from market_index import InvalidPrice, PriceOutOfRange, Side, format_price
 from market_index.errors import safe_repr
-from market_index.prices import rounded_price, to_price, to_price_or_ratio, to_ratio
+from market_index.prices import price_for_takers, steps_for_takers, to_price, to_price_or_ratio, to_ratio
 from market_index.strategies import prices, ratios
 from tests.market_index.models import LARGEST_COEFFICIENT, MisreportingDecimal, representable
 
@@ -25,9 +26,9 @@ class TestRatios:
     @given(ratios())
     @example(Fraction(LARGEST_COEFFICIENT + 2, 10))
     def test_a_rounded_price_is_the_best_of_all_grids(self, ratio: Fraction):
-        for rounding, up in ((ROUND_FLOOR, False), (ROUND_CEILING, True)):
-            price = rounded_price(ratio, rounding)
-            assert Fraction(price) == representable(ratio, up=up)
+        for side in Side:
+            price = price_for_takers(side, ratio)
+            assert Fraction(price) == representable(ratio, up=side is Side.ASK)
             assert str(to_price(price)) == str(price)
             # The documented bound of the rounding error.
             assert abs(Fraction(price) - ratio) < max(Fraction(1, 10**28), ratio * Fraction(13, 10**29))
@@ -44,8 +45,8 @@ class TestRatios:
 
     def test_the_largest_price_of_the_finer_grid_is_considered(self):
         ratio = Fraction(LARGEST_COEFFICIENT + 2, 10)
-        assert str(rounded_price(ratio, ROUND_FLOOR)) == "7922816251426433759354395033.5"
-        assert str(rounded_price(ratio, ROUND_CEILING)) == "7922816251426433759354395034"
+        assert str(price_for_takers(Side.BID, ratio)) == "7922816251426433759354395033.5"
+        assert str(price_for_takers(Side.ASK, ratio)) == "7922816251426433759354395034"
 
     @pytest.mark.parametrize(
         ("ratio", "reason"),
@@ -58,18 +59,20 @@ class TestRatios:
         ],
     )
     def test_a_ratio_out_of_range_is_rejected(self, ratio: Fraction, reason: str):
-        for convert in (to_price_or_ratio, lambda ratio: rounded_price(ratio, ROUND_FLOOR)):
+        for convert in (to_price_or_ratio, lambda ratio: price_for_takers(Side.BID, ratio)):
             with pytest.raises(InvalidPrice, match=re.escape(reason)):
                 convert(ratio)
 
     def test_the_bounds_are_prices(self):
         for text in ("1e-28", str(LARGEST_COEFFICIENT)):
-            for rounding in (ROUND_FLOOR, ROUND_CEILING):
-                assert rounded_price(Fraction(text), rounding) == Decimal(text)
+            for side in Side:
+                assert price_for_takers(side, Fraction(text)) == Decimal(text)
 
-    def test_other_roundings_are_rejected(self):
-        with pytest.raises(ValueError, match="rounding must be ROUND_FLOOR or ROUND_CEILING, got 'ROUND_HALF_EVEN'"):
-            rounded_price(Fraction(1, 3), ROUND_HALF_EVEN)
+    @given(prices(), prices())
+    def test_steps_are_whole_and_no_better_for_a_taker(self, price: Decimal, step: Decimal):
+        exact = Fraction(price) / Fraction(step)
+        assert Fraction(steps_for_takers(Side.BID, price, step)) == floor(exact)
+        assert Fraction(steps_for_takers(Side.ASK, price, step)) == ceil(exact)
 
 
 def written_as(ratio: Fraction) -> st.SearchStrategy[object]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
-from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,6 @@ from market_index import (
     RestingOrders,
     Side,
 )
-from market_index.chunked import BOUNDARY_MASK, MAX_UNSPLIT
 from market_index.errors import safe_repr
 from market_index.strategies import order_ids, orders, prices, resting_orders
 from tests.market_index.models import books_of_orders
@@ -34,9 +33,6 @@ from tests.market_index.models import books_of_orders
 PAIRS = [Pair(AssetId(bytes(28), name), ADA) for name in (b"", b"A", b"B")]
 PAIR, OTHER, EMPTY = PAIRS
 LIMIT = 2**64 - 1
-ENDS = [text for text in map(str, range(1, 30_000)) if not crc32(text.encode()) & BOUNDARY_MASK]
-"""Ids, and prices, that end a chunk."""
-
 Spots = dict[Pair, Decimal | None]
 
 
@@ -85,6 +81,33 @@ class TestIndex:
             assert list(resting) == sorted(by_id)
             assert resting.index == books_of_orders(by_id, spots)
             assert RestingOrders(by_id, spots).index == resting.index
+
+    @pytest.mark.parametrize("seed", [0, *[pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 9)]])
+    def test_many_orders_in_many_blocks_with_rollbacks_equal_a_gathering(self, seed: int):
+        numbers = random.Random(seed)
+        ids = [f"{numbers.randbytes(4).hex()}#{number}" for number in range(1_000)]
+        blocks: list[tuple[RestingOrders, dict[str, Order]]] = [(RestingOrders(), {})]
+        for _ in range(60):
+            if numbers.random() < 0.1:
+                del blocks[numbers.randrange(1, len(blocks) + 1) :]
+            resting, by_id = blocks[-1]
+            # From one order to most of them, so that levels and chunks grow, shrink and become empty.
+            changed = numbers.sample(ids, numbers.choice([1, 10, 300]))
+            removed = {order_id for order_id in changed if order_id in by_id and numbers.random() < 0.6}
+            placed = {
+                order_id: Order(
+                    numbers.choice(PAIRS[:2]), numbers.choice([*Side]), Fraction(numbers.randrange(1, 400), 3), amount
+                )
+                for order_id in changed
+                for amount in [numbers.choice([0, 1, 7, LIMIT])]
+                if order_id not in removed
+            }
+            by_id = {order_id: order for order_id, order in by_id.items() if order_id not in removed} | placed
+            resting = resting.apply(placed, removed)
+            assert resting == by_id
+            assert list(resting) == sorted(by_id)
+            assert resting.index == books_of_orders(by_id, dict.fromkeys(resting.index))
+            blocks.append((resting, by_id))
 
     @pytest.mark.decision(26)
     @given(
@@ -163,26 +186,11 @@ class TestIndex:
         assert dict(resting.index) == {PAIR: OrderBook(PAIR, spot="2")}
         assert dict(RestingOrders({"a": ask(0)}).index) == {PAIR: OrderBook(PAIR)}
 
-    def test_a_pair_whose_orders_are_all_removed_in_one_change_shows_those_that_are_placed(self):
-        resting = RestingOrders({"a": ask(7), "b": bid(5), "c": ask(9, pair=OTHER)}, {PAIR: "2"})
-        emptied = resting.apply(removed=["a", "b"])
-        assert dict(emptied.index) == {PAIR: OrderBook(PAIR, spot="2"), OTHER: resting.index[OTHER]}
-        assert emptied.at(PAIR, Side.ASK, "1") == {}
-        replaced = resting.apply({"a": bid(3), "d": ask(4)}, ["a", "b"], {PAIR: "3"})
-        assert (amounts(replaced), amounts(replaced, side=Side.BID)) == ({"1": 4}, {"1": 3})
-        assert (replaced.index[PAIR].spot, list(replaced.at(PAIR, Side.BID, "1"))) == (Decimal(3), ["a"])
-
-    def test_all_orders_of_a_saturated_level_are_removed_with_its_excess(self):
-        full = RestingOrders({"a": ask(LIMIT), "b": ask(LIMIT)}).apply(removed=["a", "b"])
-        assert amounts(full.apply({"c": ask(3)})) == {"1": 3}
-        assert amounts(full.apply({"c": ask(LIMIT), "d": ask(5)}).apply(removed=["c"])) == {"1": 5}
-
     def test_an_unchanged_book_is_the_same_object(self):
         resting = RestingOrders({"a": ask(7), "b": ask(3, pair=OTHER)}, {PAIR: "2"}, as_of="block 1")
         again = resting.apply({"a": ask(5), "c": ask(2)}, spots={PAIR: "2.0"}, as_of="block 2")
         assert again.index[PAIR] is resting.index[PAIR]
         assert again.index[OTHER] is resting.index[OTHER]
-        # No order of either pair stays.
         again = resting.apply({"c": ask(4), "d": ask(3), "e": ask(3, pair=OTHER)}, ["a", "b"])
         assert again.index.changes_since(resting.index) == ((), ())
         nothing = RestingOrders({"a": ask(0)})
@@ -195,19 +203,6 @@ class TestIndex:
         many = {str(number): ask(1, str(7 + number * (2**61 - 1))) for number in range(10_000)}
         resting = RestingOrders({"a": ask(1)}).apply(many)
         assert len(resting.index[PAIR].asks) == 10_001
-
-    @given(st.lists(st.sets(st.integers(0, 299), max_size=200), max_size=4))
-    def test_ids_and_prices_that_all_end_a_chunk_are_applied_like_others(self, steps: list[set[int]]):
-        by_id = {ends: ask(number + 1, ends) for number, ends in enumerate(ENDS[:150])}
-        resting = RestingOrders(by_id)
-        for step in steps:
-            removed = [ENDS[number] for number in step if ENDS[number] in by_id]
-            placed = {ENDS[number]: ask(number + 1, ENDS[number]) for number in step if ENDS[number] not in by_id}
-            resting = resting.apply(placed, removed)
-            by_id = {order_id: order for order_id, order in by_id.items() if order_id not in removed} | placed
-            assert resting == by_id
-            assert resting.index == books_of_orders(by_id, {PAIR: None})
-            assert len(resting.index[PAIR].asks.chunks) == (len(by_id) + 1 if len(by_id) > MAX_UNSPLIT else 1)
 
     def test_as_of_is_kept_unless_it_is_given(self):
         first = RestingOrders(as_of="block 1")
@@ -223,10 +218,6 @@ class TestApply:
         resting = RestingOrders({"a": ask(7)}).apply({"a": ask(2), "b": ask(3)}, ["a"])
         assert resting == {"a": ask(2), "b": ask(3)}
         assert amounts(resting) == {"1": 5}
-
-    def test_placing_an_id_again_replaces_its_order(self):
-        resting = RestingOrders({"a": ask(7)}).apply({"a": ask(2)})
-        assert amounts(resting) == {"1": 2}
 
     @pytest.mark.parametrize("removed", [["b"], ["a", "a"], iter(["a", "b"])])
     def test_removing_an_unknown_id_is_an_error_that_names_it(self, removed):
@@ -418,17 +409,6 @@ class TestMapping:
         for other in ({}, {"a": bid(8)}, by_id | {"b": ask(6)}, RestingOrders({"a": bid(8)}), [by_id], None):
             assert resting != other
         assert RestingOrders().apply({"a": bid(8)}).apply({"b": ask(7)}) == resting
-
-    def test_many_orders_are_sorted_and_equal_regardless_of_history(self):
-        by_id = {f"{number * 7919 % 10_007:05}": ask(number + 1, str(number % 9 + 1)) for number in range(3_000)}
-        at_once, one_by_one = RestingOrders(by_id), RestingOrders()
-        for order_id, order in by_id.items():
-            one_by_one = one_by_one.apply({order_id: order})
-        assert one_by_one == at_once == by_id
-        assert list(at_once) == sorted(by_id)
-        assert len(at_once) == 3_000 > MAX_UNSPLIT
-        assert one_by_one.index == at_once.index
-        assert one_by_one.apply(removed=list(by_id)[1:]) == {"00000": by_id["00000"]}
 
     def test_its_repr_counts_orders_and_pairs(self):
         assert repr(RestingOrders({"a": ask(7), "b": ask(8)}, {OTHER: None})) == "<RestingOrders: 2 orders, 2 pairs>"

@@ -409,15 +409,12 @@ class TestFailing:
         assert spots(live) == {1: None}
 
 
-def test_when_a_waiting_program_is_woken_the_content_of_the_feed_is_new(live: LiveIndex):
+def test_when_a_waiting_program_is_woken_the_content_of_the_feed_is_new(
+    live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+):
     feed = Feed(source := Scripted(whole(1), Update(books=[book(2)])))
     seen: list[bool] = []
-
-    class Woken:
-        def wake(self) -> None:
-            seen.append(feed.content.index is live.current)
-
-    live._waiters = Woken()  # type: ignore[assignment]  # its only method that a publisher calls
+    monkeypatch.setattr(live._condition, "notify_all", lambda: seen.append(feed.content.index is live.current))
     with feed:
         feed.start(live)
         eventually(lambda: not source.left)

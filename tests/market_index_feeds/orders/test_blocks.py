@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from market_index import Freshness, MarketIndex, Order, RestingOrders
+from market_index import Freshness, MarketIndex, RestingOrders
 from market_index_feeds.line_content import RejectedLine, Reported
 from market_index_feeds.line_source import MAX_LINE_BYTES, LineBatch, LineCutter
-from market_index_feeds.orders.blocks import MIN_RUN, Blocks, Phase
+from market_index_feeds.orders.blocks import Blocks, Phase
 from tests.market_index_feeds.made_up import pair
-from tests.market_index_feeds.orders.lines import RESET, block, event, named, place, remove, rollback, spot, untrack
-from tests.market_index_feeds.orders.model import EVENTS, IDS, PLACES, Book, Model, books_of
+from tests.market_index_feeds.orders.lines import RESET, block, event, place, remove, rollback, spot, untrack
+from tests.market_index_feeds.orders.model import Book, books_of
 
 SNEK = str(pair(1).base)
 
@@ -191,7 +187,7 @@ class TestUnknown:
                 "cannot remove order 'a': there is no such order",
             ),
             (
-                place("c") * MIN_RUN + place("d", price="two"),
+                place("c") * 4 + place("d", price="two"),
                 "price: a ratio must be ASCII digits with an optional point or one slash, got 'two'",
             ),
             (place("c") + remove("c") + remove("c"), "cannot remove order 'c': there is no such order"),
@@ -224,21 +220,6 @@ class TestUnknown:
         problem = reader.blocks.problem
         assert reader.read(b'{"reset":1}\n') == [RejectedLine(7, "reset must be true, got 1")]
         assert reader.blocks.problem == problem
-
-    @pytest.mark.parametrize("line", [place("c"), remove("a")])
-    def test_an_unexpected_error_in_adjacent_lines_makes_the_state_unknown(
-        self, line: bytes, monkeypatch: pytest.MonkeyPatch
-    ):
-        reader = Reader()
-        reader.read(*BEFORE)
-        with monkeypatch.context() as broken:
-            broken.setattr(Order, "from_offer", fail)
-            broken.setattr(RestingOrders, "__contains__", fail)
-            with pytest.raises(RuntimeError):
-                reader.read(spot(1, None), line * MIN_RUN, block("3"))
-        assert reader.blocks.problem == "its state is unknown since line 7: unexpected error; waiting for a reset"
-        reader.read(block("4"))
-        assert (amounts(reader), reader.as_of) == ({2: 20}, "2")
 
     def test_an_unexpected_error_makes_the_state_unknown(self, monkeypatch: pytest.MonkeyPatch):
         reader = Reader()
@@ -277,137 +258,3 @@ class TestUnknown:
 
     def test_an_unread_line_has_no_effect_before_its_block(self):
         assert not Blocks().reads_on
-
-
-RUNS = st.lists(
-    st.lists(EVENTS, max_size=3)
-    | st.lists(PLACES, min_size=MIN_RUN, max_size=8)
-    | st.lists(st.builds(remove, IDS), min_size=MIN_RUN, max_size=5)
-    # All can be removed, and some twice.
-    | st.builds(
-        lambda some, gone: [*some, *map(place, "abcde"), *map(remove, gone)],
-        st.lists(PLACES),
-        st.permutations("abcde") | st.lists(IDS, min_size=MIN_RUN, max_size=6),
-    ),
-    max_size=6,
-).map(lambda runs: [RESET, *(line for run in runs for line in run), block("end")])
-
-
-@given(RUNS)
-def test_adjacent_events_in_one_batch_equal_events_in_batches_of_one(lines: list[bytes]):
-    together, one_by_one = Reader(), Reader()
-    reported = together.read(*lines)
-    assert reported == [report for line in lines for report in one_by_one.read(line)]
-    assert (together.index, together.records, together.as_of) == (
-        one_by_one.index,
-        one_by_one.records,
-        one_by_one.as_of,
-    )
-    blocks, others = together.blocks, one_by_one.blocks
-    assert (blocks.phase, blocks.problem, blocks.pending) == (others.phase, others.problem, others.pending)
-
-
-class TestFaults:
-    """Prices that are out of range."""
-
-    def test_an_order_has_no_liquidity_but_rests(self):
-        reader = Reader()
-        reader.read(RESET, place("a", price="1e-30"), place("b"), block("1"))
-        assert (amounts(reader), reader.records) == ({2: 10}, {"order a"})
-        reader.read(remove("a"), place("b", price="0"))
-        assert reader.records == {"order a"}
-        reader.read(block("2"))
-        assert (amounts(reader), reader.records) == ({}, {"order b"})
-        reader.read(rollback("1"))
-        assert (amounts(reader), reader.records) == ({2: 10}, {"order a"})
-        reader.read(place("a"), block("3"))
-        assert (amounts(reader), reader.records) == ({2: 20}, set())
-
-    def test_an_order_that_is_replaced_or_removed_in_its_block_is_not_reported(self):
-        reader = Reader()
-        reader.read(RESET, place("a", price="0"), place("b", price="0"), place("a"), remove("b"), block("1"))
-        assert (amounts(reader), reader.records) == ({2: 10}, set())
-
-    def test_a_spot_price_is_not_known(self):
-        reader = Reader()
-        reader.read(RESET, spot(1, "2"), spot(2, "3"), block("1"), spot(1, "1/0"), spot(2, "0"), block("2"))
-        assert reader.shown == {1: ({}, {}, None), 2: ({}, {}, None)}
-        assert reader.records == {f"spot {pair(1)}", f"spot {pair(2)}"}
-        reader.read(spot(1, "0"), spot(1, "7"), untrack(2), block("3"))
-        assert reader.shown == {1: ({}, {}, Fraction(7))}
-        assert reader.records == set()
-
-    def test_each_fault_is_reported_with_its_line_and_the_reason(self):
-        blocks = Blocks()
-        cutter = LineCutter()
-        lines = list(cutter.feed(RESET + place("a", price="1/0") + spot(2, "-1") + block("1")))
-        list(blocks.read(LineBatch(lines, cutter.unfinished, 0)))
-        order, price = blocks.changes().rejected
-        assert (order.place, price.place) == ("line 2", "line 3")
-        assert order.reason == "order 'a' has no liquidity: a ratio must have a denominator above 0, got '1/0'"
-        assert price.reason == f"{pair(2)} has no spot price: a ratio must be above 0, got '-1'"
-
-    def test_faults_are_reported_in_the_order_of_their_lines(self):
-        blocks, cutter = Blocks(), LineCutter()
-        odd = [place(f"order {number}", price="0") for number in range(100)]
-        list(blocks.read(LineBatch(list(cutter.feed(b"".join([RESET, *odd, block("1")]))), cutter.unfinished, 0)))
-        assert [fault.place for fault in blocks.changes().rejected] == [f"line {number}" for number in range(2, 102)]
-
-    @pytest.mark.parametrize("odd", [{"price": "0"}, {"base": "ADA"}])
-    def test_blocks_take_at_most_twice_the_memory_of_blocks_of_valid_orders(self, odd: dict[str, str]):
-        def allocated(**of: str) -> int:
-            blocks, cutter = Blocks(), LineCutter()
-            values = {**named(1), "offered": "base", "amount": 1, "price": "2", **of}
-
-            def read(*lines: bytes) -> None:
-                list(blocks.read(LineBatch(list(cutter.feed(b"".join(lines))), cutter.unfinished, 0)))
-                blocks.changes()
-                blocks.deliver()
-
-            read(RESET, *[event(place=f"{number}", **values) for number in range(5_000)], block("first"))
-            gc.collect()
-            tracemalloc.start()
-            for number in range(100):
-                read(event(place=f"new {number}", **values), block(f"{number}"))
-            size = tracemalloc.get_traced_memory()[0]
-            tracemalloc.stop()
-            return size
-
-        assert allocated(**odd) < 2 * allocated()
-
-    def test_faults_are_those_of_the_state_after_a_reset(self):
-        reader = Reader()
-        reader.read(RESET, place("a", price="0"), block("1"), RESET, place("b", price="0"))
-        assert reader.records == {"order a"}
-        reader.read(block("2"))
-        assert reader.records == {"order b"}
-
-
-# Compared with the model
-
-
-@given(st.lists(st.lists(EVENTS, max_size=12), max_size=12), st.integers(0, 3))
-def test_what_is_visible_equals_the_model(batches: list[list[bytes]], history: int):
-    reader, model = Reader(history), Model(history)
-    for lines in [[RESET], *batches]:
-        reader.read(*lines)
-        for line in lines:
-            model.apply(line)
-        assert reader.shown == model.visible.books
-        assert reader.as_of == model.as_of
-        assert reader.records == {f"order {order_id}" for order_id in model.visible.faulty}
-        assert (reader.blocks.phase is Phase.UNKNOWN) == (model.working is None)
-
-
-@given(st.lists(EVENTS, max_size=40), st.integers(0, 3))
-def test_each_line_that_is_reported_makes_the_state_of_the_model_visible(lines: list[bytes], history: int):
-    """`market-index publish` reads block by block within one batch."""
-    reader, model = Reader(history), Model(history)
-    cutter = LineCutter()
-    batch = LineBatch(list(cutter.feed(b"".join([RESET, *lines]))), cutter.unfinished, 0)
-    remaining = iter([RESET, *lines])
-    for reported in reader.blocks.read(batch):
-        reader.deliver()
-        if isinstance(reported, Freshness):
-            while model.as_of != reported.as_of or reader.shown != model.visible.books:
-                model.apply(next(remaining))

@@ -26,8 +26,6 @@ from market_index_feeds.orders.events import (
     Spot,
     Untrack,
     read_event,
-    read_places,
-    read_removals,
 )
 from tests.market_index_feeds.made_up import pair
 from tests.market_index_feeds.orders.lines import RESET, block, event, named, place, remove, rollback, spot, untrack
@@ -276,60 +274,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-PAIR_TEXTS = st.sampled_from([("ADA", str(pair(1).base)), (str(pair(1).base), "ADA"), ("ADA", "ADA"), ("00:", "ADA")])
-AMOUNTS = st.integers(0, 2**65) | st.integers(0, 99).map(str) | st.sampled_from([-1, "-7", 10**60, "0" * 60])
-PRICES = (
-    RATIOS
-    | st.builds("{}/{}".format, st.integers(1, 10**4), st.integers(1, 10**4))
-    | st.builds("{}/{}".format, st.integers(1, 10**29), st.integers(1, 10**29))
-    | st.sampled_from(["2", "0.25", "0", "1/0", "2e-7", "99999999999999999999999999999/1"])
-)
-PLACEMENTS = st.builds(
-    lambda order_id, pair_text, offered, amount, price: event(
-        place=order_id, base=pair_text[0], quote=pair_text[1], offered=offered, amount=amount, price=price
-    ),
-    st.text("ab#0,", min_size=1, max_size=3),
-    PAIR_TEXTS,
-    st.sampled_from(["base", "quote"]),
-    AMOUNTS,
-    PRICES,
-)
-USUAL = st.builds(
-    lambda number, offered, amount, above, below: place(f"{number}#0", number, amount, f"{above}/{below}", offered),
-    st.integers(1, 3),
-    st.sampled_from(["base", "quote"]),
-    st.integers(0, 2**65),
-    st.integers(1, 10**28 - 1) | st.integers(1, 10**4),
-    st.integers(1, 10**28 - 1) | st.integers(1, 10**4),
-)
-SPACED = st.sampled_from([b"%b", b" %b\r", b"\t%b "])
-
-
-@given(
-    st.lists(st.tuples(SPACED, USUAL | PLACEMENTS), min_size=1, max_size=8)
-    | st.lists(st.tuples(SPACED, USUAL), min_size=1)
-)
-def test_placements_read_as_columns_equal_those_read_one_by_one(lines: list[tuple[bytes, bytes]]):
-    texts = [space % line.removesuffix(b"\n") for space, line in lines]
-    try:
-        expected = [read_event(text) for text in texts]
-    except MarketIndexError:
-        assert read_places(texts) is None
-        return
-    places = read_places(texts)
-    assert places is not None
-    found = map(Place, places.order_ids, places.orders, [places.faults.get(at) for at in range(len(texts))])
-    assert [repr(one) for one in found] == [repr(one) for one in expected]
-
-
-@given(st.lists(st.text("ab#0,", min_size=1, max_size=3), min_size=1))
-def test_removals_read_as_columns_equal_those_read_one_by_one(order_ids: list[str]):
-    texts = [remove(order_id) for order_id in order_ids]
-    assert read_removals(texts) == [read_event(text).order_id for text in texts]  # type: ignore[union-attr]  # Remove
-
-
-@pytest.mark.parametrize("line", [remove(""), remove("é"), event(remove=1), event(remove="a", more=1), b"{}"])
-def test_removals_with_any_other_line_are_left_to_be_read_one_by_one(line: bytes):
-    assert read_removals([remove("a#0"), line]) is None
