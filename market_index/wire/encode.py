@@ -157,13 +157,8 @@ def _levels_template(chunk: LevelsChunk) -> str:
 
 
 def _encode_entries(chunk: PairsChunk) -> EncodedPart:
-    """Encode a chunk of pairs, and cache the text and the entries on it; later versions keep unchanged entries."""
-    known = chunk.items or [None] * len(chunk.keys)
-    entries = [
-        entry or _entry(book.pair.base, book.pair.quote, book.spot)
-        for entry, book in zip(known, chunk.values, strict=True)
-    ]
-    chunk.items = [*entries]
+    """Encode a chunk of pairs, and cache the text on it."""
+    entries = [_entry(book.pair.base, book.pair.quote, book.spot) for book in chunk.values]
     chunk.encoded = part = EncodedPart(b",".join(entries))
     return part
 
