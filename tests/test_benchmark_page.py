@@ -7,18 +7,18 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from tests.benchmarks import page
-from tests.benchmarks.chart import Figures, svg, svg_of_figures
-from tests.benchmarks.figures import Bound, Goal, Row, alone, not_measured, shown
-from tests.benchmarks.made_up import reported, row
-from tests.benchmarks.report import Report, table
+from benchmarks import page
+from benchmarks.chart import Figures, svg, svg_of_figures
+from benchmarks.figures import Bound, Goal, Row, alone, not_measured, shown
+from benchmarks.made_up import reported, row
+from benchmarks.report import Report, table
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize(("name", "content"), page.pages(Report.load(page.SOURCE)).items())
 def test_a_generated_file_is_that_of_the_report(name: str, content: str):
-    assert (page.DOCS / name).read_text() == content, "run: python -m tests.benchmarks.page"
+    assert (page.DOCS / name).read_text() == content, "run: python -m benchmarks.page"
 
 
 def test_no_figure_is_typed_by_hand():

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from tests.benchmarks import made_up
-from tests.benchmarks.compare import compare
-from tests.benchmarks.figures import (
+from benchmarks import made_up
+from benchmarks.compare import compare
+from benchmarks.figures import (
     Bound,
     Goal,
     Row,
@@ -22,8 +22,8 @@ from tests.benchmarks.figures import (
     Verdict,
     compared,
 )
-from tests.benchmarks.made_up import reported, row
-from tests.benchmarks.report import Report, run
+from benchmarks.made_up import reported, row
+from benchmarks.report import Report, run
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,7 +87,7 @@ def test_rows_are_saved_as_they_are_measured_and_a_resumed_run_keeps_complete_gr
 
 MADE_UP = """
 import sys
-from tests.benchmarks import __main__ as bench
+from benchmarks import __main__ as bench
 bench.PARTS.clear()
 bench.PARTS.update(made_up="made_up", missing="no_such_module")
 bench.versions = dict
@@ -109,7 +109,7 @@ def test_groups_and_parts_fail_alone(tmp_path: Path):
     failures = {
         "made_up.failing": "ValueError: the peer is broken",
         "made_up.dying": "the process of the group ended with 3",
-        "missing": "ModuleNotFoundError: No module named 'tests.benchmarks.no_such_module'",
+        "missing": "ModuleNotFoundError: No module named 'benchmarks.no_such_module'",
     }
     assert Report.load(output).failures == failures
     assert f"FAILED missing: {failures['missing']}" in done.stdout.splitlines()

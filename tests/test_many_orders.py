@@ -13,8 +13,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.benchmarks.many_orders import Resting
-from tests.benchmarks.observed import BEAT_SECONDS, Observed, Recorder, idle
+from benchmarks.many_orders import Resting
+from benchmarks.observed import BEAT_SECONDS, Observed, Recorder, idle
 
 
 def test_a_blocked_loop_is_late_for_each_beat_that_was_due(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
