@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from market_index_http.operations.metrics import metrics_text
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from market_index import LiveIndex, OrderBook
 from market_index_http import Counters, Health, create_app
 from market_index_http.counters import ENDPOINTS, GAUGES, OTHER, STATUSES
-from market_index_http.operations.metrics import metrics_text
 from tests.feed_state import FeedState
 from tests.market_index_http.books import LARGE, MIDDLE, book, fetch, numbered_pair, target
 from tests.metrics import Samples, samples_of, samples_of_text, scrape
