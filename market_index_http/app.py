@@ -157,7 +157,7 @@ class MarketIndexApp(Starlette):
             from market_index_http.metrics import MetricsCollector  # noqa: PLC0415  # it needs the extra `metrics`
         except ModuleNotFoundError as missing:
             raise ModuleNotFoundError(
-                f"metrics need {missing.name}, which comes with the extra metrics: pip install 'market-index[metrics]'",
+                f"metrics need {missing.name}, which comes with the extra metrics: pip install '.[metrics]'",
                 name=missing.name,
             ) from None
         return MetricsCollector(self._live, self._counters, self._waits, self._health)

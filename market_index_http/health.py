@@ -126,21 +126,18 @@ def health_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
         published_at = index.published_at
         status: dict[str, object] = {
             "pairs": len(index),
+            "revision": None if feed is None else feed.revision,
             "as_of": index.as_of,
             "published_at": None if published_at is None else format_time(published_at),
+            "quiet_seconds": None if feed is None else _rounded(feed.quiet_age),
             "max_quiet_seconds": health.max_quiet,
+            "unchanged_seconds": None if feed is None else _rounded(feed.change_age),
+            "age_seconds": None if feed is None else _rounded(feed.age),
+            "problem": None if feed is None else feed.problem,
+            "current_rejections": 0 if feed is None else feed.current_rejections,
+            "oldest_retained_seconds": None if feed is None else _rounded(feed.retained_age),
             "process": os.getpid(),
         }
-        if feed is not None:
-            status |= {
-                "revision": feed.revision,
-                "quiet_seconds": _rounded(feed.quiet_age),
-                "unchanged_seconds": _rounded(feed.change_age),
-                "age_seconds": _rounded(feed.age),
-                "problem": feed.problem,
-                "current_rejections": feed.current_rejections,
-                "oldest_retained_seconds": _rounded(feed.retained_age),
-            }
         return _response(request, health.failures(), status)
 
     return [ExactRoute(HEALTH_PATH, details), ExactRoute(LIVE_PATH, alive), ExactRoute(READY_PATH, ready)]

@@ -13,7 +13,6 @@ from typing import Final, final
 
 from anyio import to_thread
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
@@ -25,7 +24,8 @@ from market_index_http.health import FeedStatus, Health
 from market_index_http.routes import METRICS_PATH, ExactRoute
 from market_index_http.waiting import Waits
 
-_FIELDS: Final = (*NOT_STORED, (b"content-type", CONTENT_TYPE_LATEST.encode("ascii")))
+# The names and labels are those of 0.0.4, which every Prometheus reads.
+_FIELDS: Final = (*NOT_STORED, (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"))
 
 _COUNTERS: Final = {"feed_rejected_records", "feed_retries"}
 """The gauges that a process only increases, from 0."""
