@@ -1,7 +1,7 @@
 """Serves one contender on 127.0.0.1: `python -m benchmarks.servers NAME PORT BOOKS [PUBLISHES_PER_SECOND]`.
 
 BOOKS is a file of order books, one per line. All Python contenders run on the same uvicorn: ours with the connections
-of the command, the others with those of uvicorn, and otherwise the same settings.
+of the command (except market_index_routed), the others with those of uvicorn, and otherwise the same settings.
 """
 
 from __future__ import annotations
@@ -54,9 +54,6 @@ def main() -> None:
     if name.startswith("market_index"):
         live = LiveIndex(map(wire.order_book_from_json, lines))
         app: Starlette = create_app(live)
-        if name == "market_index_routed":
-            # The same app with the fast path turned off: every request goes through Starlette's routes.
-            app.router.routes.insert(0, Mount("/nowhere", routes=[]))
         if rest:
             threading.Thread(target=publish, args=(live, int(rest[0])), daemon=True).start()
     else:
@@ -64,7 +61,8 @@ def main() -> None:
     if name.endswith("_mounted"):
         app = Starlette(routes=[Mount("/api/v1", app)])
     listener = bind("127.0.0.1", int(port))
-    if name.startswith("market_index"):
+    # The same app on uvicorn's connections: every request goes through Starlette's routes.
+    if name.startswith("market_index") and name != "market_index_routed":
         Server(app).run([listener])
         return
     config = uvicorn.Config(

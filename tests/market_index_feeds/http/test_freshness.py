@@ -13,7 +13,7 @@ from market_index import Freshness
 from market_index.freshness import UNKNOWN, format_time
 from market_index.wire.internal import AS_OF, PUBLISHED_AT
 from market_index_feeds.http.freshness import freshness_in, oldest
-from market_index_http import freshness as served
+from market_index_http import endpoints as served
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
 
