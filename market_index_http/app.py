@@ -103,7 +103,7 @@ class MarketIndexApp(Starlette):
         self._health = health
         handlers: dict[Any, Any] = {HTTPException: _http_error, Exception: _server_error}
         super().__init__(
-            routes=[ExactRoute(PAIR_LIST_PATH, self._endpoints), ExactRoute(ORDER_BOOK_PATH, self._endpoints)],
+            routes=[ExactRoute(ORDER_BOOK_PATH, self._endpoints), ExactRoute(PAIR_LIST_PATH, self._endpoints)],
             exception_handlers=handlers,
         )
         # A redirect would contain the host that the client named.
@@ -131,7 +131,7 @@ class MarketIndexApp(Starlette):
         if path not in {ORDER_BOOK_PATH, PAIR_LIST_PATH} or scope["method"] not in {"GET", "HEAD"}:
             return None
         try:
-            response = self._endpoints.response(scope)
+            response = self._endpoints.response(scope, path)
         except Exception:  # noqa: BLE001  # the route raises it too; Starlette responds to it and logs it
             return None
         if response is None:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final, TypeAlias, final
 
 from anyio import to_thread
-from attrs import frozen
+from attrs import define
 from starlette.types import Message, Receive, Scope, Send
 
 from market_index import MarketIndex, OrderBook, Pair
@@ -56,7 +56,7 @@ NOT_STORED: Final[Fields] = ((b"cache-control", b"no-store"),)
 
 
 @final
-@frozen
+@define(eq=False)
 class Response:
     """A whole response, as an ASGI application. It refers only to its messages: a replaced body can be freed."""
 
@@ -77,9 +77,7 @@ class Response:
 
 def text_response(scope: Scope, status: int, text: bytes, fields: Fields = JSON_FIELDS) -> Response:
     """Return a response with a text and header fields. The response to HEAD has the same fields and no body."""
-    # A new list for each response: middleware may add to it.
-    headers = [*fields, (b"content-length", b"%d" % len(text))]
-    start = {"type": "http.response.start", "status": status, "headers": headers}
+    start = {"type": "http.response.start", "status": status, "headers": [*fields, _content_length(text)]}
     return Response(start, {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else text})
 
 
@@ -96,20 +94,27 @@ class Body:
         cache_control: The header field of the same name.
     """
 
-    __slots__ = ("_caching_fields", "_content_fields", "_gzip", "digest", "text")
+    __slots__ = ("_gzip", "_plain", "digest")
 
     def __init__(
         self, text: bytes, digest: bytes, content_fields: Fields = JSON_FIELDS, cache_control: bytes = b"no-cache"
     ) -> None:
-        self.text: Final = text
         self.digest: Final = digest
-        self._gzip: bytes | None = None
-        self._content_fields = content_fields
-        self._caching_fields: Fields = (
+        fields = (
             (b"etag", b'W/"%b"' % digest.hex().encode("ascii")),
             (b"cache-control", cache_control),
             (b"vary", b"Accept-Encoding"),
+            *content_fields,
+            _content_length(text),
         )
+        # The header fields and the text of each encoding. Formatting them takes longer than the rest of a response.
+        self._plain: tuple[Fields, bytes] = fields, text
+        self._gzip: tuple[Fields, bytes] | None = None
+
+    @property
+    def text(self) -> bytes:
+        """The plain body."""
+        return self._plain[1]
 
     async def respond(self, scope: Scope, fields: Fields = ()) -> Response:
         """Return the response to a request, with header fields that do not depend on the body."""
@@ -127,28 +132,39 @@ class Body:
                 accept_encoding += b"," + value
             elif name == b"if-none-match":
                 if_none_match += b"," + value
+        own_fields, text = self._plain
         if if_none_match and self._matches(if_none_match):
-            start = {"type": "http.response.start", "status": 304, "headers": [*self._caching_fields, *fields]}
+            start = {"type": "http.response.start", "status": 304, "headers": [*own_fields[:3], *fields]}
             return Response(start, {"type": "http.response.body", "body": b""})
-        fields = (*self._caching_fields, *self._content_fields, *fields)
-        if not accept_encoding or len(self.text) < MIN_GZIP_BYTES or not accepts_gzip(accept_encoding):
-            return text_response(scope, 200, self.text, fields)
-        if self._gzip is None:
-            if len(self.text) > MAX_BYTES_ON_LOOP:
-                return None
-            self._gzip = compress(self.text, _GZIP_LEVEL, _GZIP_WBITS)
-        return text_response(scope, 200, self._gzip, (*fields, (b"content-encoding", b"gzip")))
+        if accept_encoding and len(text) >= MIN_GZIP_BYTES and accepts_gzip(accept_encoding):
+            if self._gzip is None:
+                if len(text) > MAX_BYTES_ON_LOOP:
+                    return None
+                self._compress()
+            own_fields, text = self._gzip or self._plain
+        # A new list for each response: middleware may add to it.
+        start = {"type": "http.response.start", "status": 200, "headers": [*own_fields, *fields]}
+        return Response(start, {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else text})
 
     def _matches(self, if_none_match: bytes) -> bool:
-        tag = self._caching_fields[0][1].removeprefix(b"W/")
+        tag = self._plain[0][0][1].removeprefix(b"W/")
         return if_none_match.strip(b", \t") == b"*" or (
             tag in if_none_match and tag in _ENTITY_TAG.findall(if_none_match)
         )
 
+    def _compress(self) -> None:
+        fields, text = self._plain
+        packed = compress(text, _GZIP_LEVEL, _GZIP_WBITS)
+        self._gzip = (*fields[:-1], _content_length(packed), (b"content-encoding", b"gzip")), packed
+
     def _compress_once(self) -> None:
         with _LARGE:
             if self._gzip is None:
-                self._gzip = compress(self.text, _GZIP_LEVEL, _GZIP_WBITS)
+                self._compress()
+
+
+def _content_length(text: bytes) -> tuple[bytes, bytes]:
+    return b"content-length", b"%d" % len(text)
 
 
 def matches_any(if_none_match: bytes) -> bool:
@@ -185,6 +201,7 @@ class Bodies:
         self._cache_control = b"no-cache" if max_age is None else b"max-age=%d" % max_age
         # One tuple for each pair, and for None the pair list: a thread never sees a book with the body of another one.
         self._cached: dict[Pair | None, tuple[OrderBook | MarketIndex, Body]] = {}
+        self._last_list: Body | None = None
 
     def body(self, index: MarketIndex, pair: Pair | None) -> Body | None:
         """Return the body of the book of a pair, or for None of the pair list; None if a thread must `encode` it.
@@ -197,7 +214,7 @@ class Bodies:
         if cached is not None and cached[0] is value:
             return cached[1]
         entries = len(value) if isinstance(value, MarketIndex) else len(value.bids) + len(value.asks)
-        return self._encode(index, pair, value) if entries <= MAX_ENTRIES_ON_LOOP else None
+        return self._encode(pair, value) if entries <= MAX_ENTRIES_ON_LOOP else None
 
     def encode(self, index: MarketIndex, pair: Pair | None) -> Body:
         """Return the body that `body` returns, in a thread. It is encoded once, however many threads call this.
@@ -208,7 +225,7 @@ class Bodies:
         value = index if pair is None else index.order_book(pair)
         with _LARGE:
             cached = self._cached.get(pair)
-            return cached[1] if cached is not None and cached[0] is value else self._encode(index, pair, value)
+            return cached[1] if cached is not None and cached[0] is value else self._encode(pair, value)
 
     def spelled(self, body: Body, pair: Pair, base: str, quote: str) -> Body:
         """Return the body of a pair's book with the identifiers as the client spelled them (decision 7).
@@ -218,17 +235,19 @@ class Bodies:
         digest = blake2b(b"%b %b/%b" % (body.digest, base.encode(), quote.encode()), digest_size=16).digest()
         return Body(with_identifiers(body.text, pair, base, quote), digest, cache_control=self._cache_control)
 
-    def _encode(self, index: MarketIndex, pair: Pair | None, value: OrderBook | MarketIndex) -> Body:
+    def forget(self, before: MarketIndex, after: MarketIndex) -> None:
+        """Drop what `after` has replaced or retracted, so that no value of `before` stays in memory."""
+        changed, retracted = after.changes_since(before)
+        for pair in (None, *retracted, *(book.pair for book in changed)):
+            self._cached.pop(pair, None)
+
+    def _encode(self, pair: Pair | None, value: OrderBook | MarketIndex) -> Body:
         parts = encoded_pair_list(value) if isinstance(value, MarketIndex) else encoded_order_book(value)
-        digest = digest_of(parts)
-        before = self._cached.get(pair)
+        body, digest = self._last_list, digest_of(parts)
         # A change of levels alone does not change the pair list.
-        is_same = before is not None and before[1].digest == digest
-        body = before[1] if before and is_same else Body(text_of(parts), digest, cache_control=self._cache_control)
+        if pair is not None or body is None or body.digest != digest:
+            body = Body(text_of(parts), digest, cache_control=self._cache_control)
+        if pair is None:
+            self._last_list = body
         self._cached[pair] = value, body
-        if len(self._cached) > len(index) + 1:
-            # Drop the bodies of retracted pairs.
-            for known in list(self._cached):
-                if known is not None and known not in index:
-                    self._cached.pop(known, None)
         return body

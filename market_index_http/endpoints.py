@@ -26,6 +26,13 @@ MAX_PARAMETERS: Final = 32
 """Decision 25."""
 
 
+MAX_CACHED_QUERIES: Final = 8192
+"""How many queries are parsed once. At worst, 64 MB of long queries are cached."""
+
+MAX_CACHED_QUERY_BYTES: Final = 512
+"""The longest query whose body is found without parsing and checking the query again."""
+
+
 @frozen
 class _Query:
     """The pair that a query names, and its identifiers as the client spelled them."""
@@ -41,6 +48,18 @@ _PAIR_LIST: Final = _Query()
 
 
 @final
+class _Version:
+    """What the responses for one version of the index share: header fields, and the bodies by path and query."""
+
+    __slots__ = ("bodies", "fields", "index")
+
+    def __init__(self, index: MarketIndex) -> None:
+        self.index = index
+        self.fields = freshness_fields(index.freshness)
+        self.bodies: dict[tuple[str, bytes], Body] = {}
+
+
+@final
 class Endpoints:
     """Both endpoints, as one ASGI app for their two routes.
 
@@ -51,37 +70,60 @@ class Endpoints:
         self._live = live
         self._bodies = bodies
         self._waits = waits
-        self._freshness: tuple[Freshness, Fields] = Freshness(), ()
+        # Replaced as a whole, because several threads may serve the app.
+        self._version = _Version(MarketIndex())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request. If it prefers to wait for a change, wait."""
-        response = self.response(scope)
+        path = path_of(scope)
+        response = self.response(scope, path)
         if response is None:
-            query = _query_of(scope)
+            query = _query_of(scope, path)
             respond = partial(self._respond, scope, query)
             response = await self._waits.respond(scope, receive, query.pair, respond)
         await response(scope, receive, send)
 
-    def response(self, scope: Scope) -> Response | None:
+    def response(self, scope: Scope, path: str) -> Response | None:
         """Return the response to a request; None if a thread must make it, or the request prefers to wait.
+
+        Args:
+            scope: The scope of the request.
+            path: The path of one of the endpoints.
 
         Raises:
             HTTPException: the response is an error.
         """
-        query, index = _query_of(scope), self._live.current
-        body = self._body(index, query)
-        response = None if body is None else self._spelled(body, query).response(scope, self._fields(index.freshness))
+        version = self._current()
+        key = path, scope["query_string"]
+        body = version.bodies.get(key)
+        if body is None:
+            query = _query_of(scope, path)
+            body = self._body(version.index, query)
+            if body is None:
+                return None
+            if not query.is_canonical:
+                body = self._spelled(body, query)
+            elif len(key[1]) <= MAX_CACHED_QUERY_BYTES and len(version.bodies) < MAX_CACHED_QUERIES:
+                version.bodies[key] = body
+        response = body.response(scope, version.fields)
         if response is not None and response.is_not_modified and self._waits.are_allowed and prefers_to_wait(scope):
             return None
         return response
 
     async def _respond(self, scope: Scope, query: _Query, fields: Fields) -> Response:
         """Return the response to a request, with additional header fields. Threads do what takes long."""
-        index = self._live.current
-        body = self._body(index, query)
+        version = self._current()
+        body = self._body(version.index, query)
         if body is None:
-            body = await to_thread.run_sync(self._bodies.encode, index, query.pair)
-        return await self._spelled(body, query).respond(scope, (*self._fields(index.freshness), *fields))
+            body = await to_thread.run_sync(self._bodies.encode, version.index, query.pair)
+        return await self._spelled(body, query).respond(scope, (*version.fields, *fields))
+
+    def _current(self) -> _Version:
+        index, version = self._live.current, self._version
+        if version.index is not index:
+            self._bodies.forget(version.index, index)
+            version = self._version = _Version(index)
+        return version
 
     def _body(self, index: MarketIndex, query: _Query) -> Body | None:
         try:
@@ -93,14 +135,6 @@ class Endpoints:
         if query.pair is None or query.is_canonical:
             return body
         return self._bodies.spelled(body, query.pair, query.base, query.quote)
-
-    def _fields(self, freshness: Freshness) -> Fields:
-        """Return the header fields of a freshness, which most requests share."""
-        known, fields = self._freshness
-        if known is not freshness:
-            fields = freshness_fields(freshness)
-            self._freshness = freshness, fields
-        return fields
 
 
 def freshness_fields(freshness: Freshness) -> Fields:
@@ -117,18 +151,17 @@ def freshness_fields(freshness: Freshness) -> Fields:
     return tuple(fields)
 
 
-def _query_of(scope: Scope) -> _Query:
+def _query_of(scope: Scope, path: str) -> _Query:
     """Return what a request asks for. Raises `HTTPException` if it is excessive, or names no pair."""
     query: bytes = scope["query_string"]
     if len(scope.get("raw_path") or scope["path"]) + len(b"?") + len(query) > MAX_TARGET_BYTES:
         raise HTTPException(400, f"The request target must have at most {MAX_TARGET_BYTES} bytes")
     if query.count(b"&") >= MAX_PARAMETERS:
         raise HTTPException(400, f"The query must have at most {MAX_PARAMETERS} parameters")
-    return _book_query(query) if path_of(scope) == ORDER_BOOK_PATH else _PAIR_LIST
+    return _book_query(query) if path == ORDER_BOOK_PATH else _PAIR_LIST
 
 
-# Parsing takes longer than all the rest. At worst, 64 MB of long queries are cached.
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=MAX_CACHED_QUERIES)
 def _book_query(query: bytes) -> _Query:
     parameters = QueryParams(query)
     base, base_asset = _asset(parameters, "base")

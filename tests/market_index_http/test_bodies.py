@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import given
@@ -106,16 +108,21 @@ def test_tags_are_equal_in_every_process_and_with_every_history():
         assert done.stdout.decode().strip() == request(create_app(LiveIndex([large])), where).headers["etag"]
 
 
-def test_bodies_of_retracted_pairs_are_dropped():
-    bodies = Bodies()
-    index = MarketIndex([book(number, 1) for number in range(100)])
-    for start in range(0, 1_000, 10):
-        index = index.without(*map(numbered_pair, range(start, start + 10)))
-        index = index.with_books(*(book(number, 1) for number in range(start + 100, start + 110)))
-        bodies.body(index, None)
-        for pair in index:
-            bodies.body(index, pair)
-        assert len(bodies._cached) <= len(index) + 1
+def test_no_replaced_or_retracted_value_stays_in_memory():
+    live = LiveIndex([book(number, 1) for number in range(10)])
+    app = create_app(live)
+    values: list[ref[Any]] = [
+        ref(live.current),
+        ref(live.current.order_book(numbered_pair(1))),
+        ref(live.current.order_book(numbered_pair(2))),
+    ]
+    for where in (PAIR_LIST, target(numbered_pair(1)), target(numbered_pair(2))):
+        assert request(app, where).status == 200
+    live.publish(book(1, 2))
+    live.retract(numbered_pair(2))
+    assert request(app, target(numbered_pair(3))).status == 200
+    gc.collect()
+    assert [value() for value in values] == [None] * 3
 
 
 @pytest.mark.parametrize(
