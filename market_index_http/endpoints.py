@@ -25,7 +25,6 @@ MAX_TARGET_BYTES: Final = 8 * 1024
 MAX_PARAMETERS: Final = 32
 """Decision 25."""
 
-
 MAX_CACHED_QUERIES: Final = 8192
 """How many queries are parsed once. At worst, 64 MB of long queries are cached."""
 
@@ -119,6 +118,7 @@ class Endpoints:
         return await self._spelled(body, query).respond(scope, (*version.fields, *fields))
 
     def _current(self) -> _Version:
+        """Return the version of the current index, and forget what it has replaced."""
         index, version = self._live.current, self._version
         if version.index is not index:
             self._bodies.forget(version.index, index)

@@ -455,6 +455,13 @@ def test_gzip_is_used_if_the_client_lists_it(client: Client, accepted: str | Non
     assert (answer.headers.get("content-encoding") == "gzip") is compressed
 
 
+def test_a_body_is_compressed_from_512_bytes():
+    app = create_app(LiveIndex())
+    for size, coding in ((511, None), (512, "gzip")):
+        app.router.routes.append(file_route(f"/{size}", b"x" * size))
+        assert request(app, f"/{size}", headers={"Accept-Encoding": "gzip"}).headers.get("content-encoding") == coding
+
+
 @pytest.mark.parametrize(
     ("condition", "matches"),
     [

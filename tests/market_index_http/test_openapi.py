@@ -72,13 +72,6 @@ def test_the_server_serves_the_description_of_the_docs(service: Service):
     assert answer.json == CONTRACT
 
 
-def test_its_route_can_be_added_to_an_app():
-    with served(create_app(LiveIndex(), openapi=True)) as here:
-        assert here.request("/openapi.json").json == CONTRACT
-        assert here.request("/openapi.json", "HEAD").body == b""
-        assert here.request("/openapi.json", "POST").status == 405
-
-
 def test_it_describes_every_route_of_the_app():
     def paths(app: Starlette) -> set[str]:
         return {route.path for route in app.routes if isinstance(route, Route)}
