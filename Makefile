@@ -96,9 +96,9 @@ SOAK_SECONDS ?= 1800
 soak: .venv/check.installed ## attack servers and their feeds for half an hour, and check all responses, memory and open files (SOAK_SECONDS=60 for a minute)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS)
 
-NIGHTLY := test-matrix fuzz search soak test-faults
+NIGHTLY := test-all test-matrix fuzz search soak test-faults
 
-nightly: ## run the tasks that take too long for each change: test-matrix, fuzz, search, soak, test-faults
+nightly: ## run the tasks that take too long for each change: test-all, test-matrix, fuzz, search, soak, test-faults
 	@failed=; for task in $(NIGHTLY); do \
 	  start=$$(date +%s); $(MAKE) $$task || failed="$$failed $$task"; \
 	  echo "nightly: $$task took $$(($$(date +%s) - start)) s"; \
@@ -131,11 +131,8 @@ openapi: .venv/check.installed ## generate the /openapi.json of the server from 
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
-REPORT ?= docs/bench.json
-
-bench: .venv/bench.installed ## measure against named peers, and write docs/performance.md and docs/benchmarks.md (QUICK=1: fewer rounds, in eight minutes; RESUME=1: an interrupted run; COMPARE=old.json: fail if a row got worse; ONLY='http wire' and REPORT=new.json: some parts into another file)
-	$(BIN)/python -m benchmarks --output $(REPORT) $(if $(QUICK),--quick) $(if $(RESUME),--resume) \
-	  $(if $(COMPARE),--compare $(COMPARE)) $(if $(ONLY),--only $(ONLY))
+bench: .venv/bench.installed ## measure against named peers, and print a table (QUICK=1: fewer rounds; ONLY='indexes over_http.nginx': some parts or groups); wrk and nginx are used if they are installed
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 .venv/mutants.installed: pyproject.toml .venv/check.installed
 	$(BIN)/python -m pip install --quiet --group mutants

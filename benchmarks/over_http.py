@@ -1,10 +1,19 @@
-"""Requests per second over a real socket: one server at a time on one core, wrk on the other core."""
+"""Requests per second over a real socket: one server at a time on one core, wrk on the other core.
+
+wrk has one thread and 32 keep-alive connections, 4 for the pair list of 10,000. The bytes of each response are compared
+first. All Python servers run on uvicorn with httptools and uvloop.
+
+- *uvicorn with prebuilt bytes*: an ASGI app that looks at nothing but the query.
+- *nginx with a static file*: bytes that never change, and no index.
+- *granian with the same app*: another server, in Rust.
+- *FastAPI with pydantic*: looks the pair up, and validates and encodes each response, as in its tutorial.
+- *without our connections*: the same app on uvicorn's own connections, as a user mounts it.
+- *no publishes*: the same requests while nothing changes. Otherwise a thread publishes a random pair at a time.
+"""
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -16,79 +25,28 @@ from typing import Final
 from attrs import evolve, frozen
 
 from benchmarks.books import book, books
-from benchmarks.figures import Row, alone, compared, goal, not_measured
-from benchmarks.http_servers import (
-    CONNECTIONS,
-    COUNTED,
-    ROOT,
-    Contender,
-    Rates,
-    Target,
-    interleaved_rates,
-    missing,
-    serving,
-)
+from benchmarks.http_servers import CONNECTIONS, COUNTED, Contender, Target, interleaved_rates, missing, serving
+from benchmarks.measure import Group, Row, alone, compared
 from benchmarks.nginx import configuration
-from benchmarks.report import Group
 from market_index import MarketIndex, OrderBook, wire
 from tests.nats import spare_port
 
 PUBLISHES: Final = 1_000
 
 BOOK_50, BOOK_500 = "order book of 50 levels a side", "order book of 500 levels a side"
-LIST_1K, LIST_10K = "pair list of 1,000", "pair list of 10,000"
+LIST_724, LIST_10K = "pair list of 724", "pair list of 10,000"
 LIST_CONNECTIONS: Final = 4
 """For long responses. Some peers encode for all connections before they send the first byte."""
 
 MIXED: Final = f"19 books to one pair list of 10,000, {PUBLISHES:,} publishes per second"
-MIXED_GZIP: Final = f"{MIXED}, gzip"
 ROUTE: Final = "/trading-view"
 
 OURS: Final = "market_index"
 RAW: Final = "uvicorn with prebuilt bytes"
-GO, GO_PREBUILT = "Go encoding", "Go with prebuilt bytes"
 NGINX, GRANIAN = "nginx with a static file", "granian with the same app"
-FASTAPI, LITESTAR, STARLETTE = "FastAPI with pydantic", "Litestar with msgspec", "Starlette encoding"
-ROUTED: Final = "without the fast path"
+FASTAPI: Final = "FastAPI with pydantic"
+MOUNTED: Final = "without our connections"
 QUIET, PUBLISHING = "no publishes", "publishes"
-
-TITLE: Final = "Over HTTP"
-ABOUT: Final = f"""
-wrk has one thread and {CONNECTIONS} keep-alive connections ({LIST_CONNECTIONS} for the pair list of 10,000) on one
-core; one process serves on the other, and the other servers are stopped. The bytes of each response are compared
-first. The peers are in [benchmarks/servers](../benchmarks/servers).
-
-- *{RAW}*: an ASGI app that looks at nothing but the query. All Python servers run on the same uvicorn, ours with the
-  connections of the command, except *{GRANIAN}*.
-- *{NGINX}* and *{GO_PREBUILT}* send bytes that never change, and have no index.
-- *{FASTAPI}*, *{LITESTAR}*, *{STARLETTE}* and *{GO}* look the pair up and encode each response.
-- *{ROUTED}*: the same app, each request through the router of Starlette.
-- *{QUIET}*: the same requests while nothing changes. Otherwise a thread publishes a random pair at a time.
-"""
-
-
-@frozen
-class Comparison:
-    """A row: a target of ours against one of a peer."""
-
-    target: str
-    peer: str
-    at_least: float | None = None
-    headline: bool = False
-    ours: str = OURS
-    peer_target: str = ""
-
-    def row(self, rates: Rates) -> Row:
-        ours, theirs = rates[self.target][self.ours], rates[self.peer_target or self.target][self.peer]
-        rounds = {"ours": ours, self.label: theirs}
-        return compared(self.target, "/s", rounds, "ours", self.label, at_least=self.at_least, headline=self.headline)
-
-    def not_measured(self, reason: str) -> Row:
-        return not_measured(Row(self.target, "/s", self.label, goal=goal(self.at_least, None)), reason)
-
-    @property
-    def label(self) -> str:
-        return self.peer_target or self.peer
 
 
 @frozen
@@ -126,53 +84,30 @@ class Data:
         return Target(name, f"{ROUTE}/pair-list", body, connections=CONNECTIONS if size < 10_000 else LIST_CONNECTIONS)
 
     @cached_property
-    def books(self) -> tuple[Target, ...]:
-        return self.book(BOOK_50, self.small), self.book(BOOK_500, self.large)
-
-    @cached_property
     def targets(self) -> tuple[Target, ...]:
-        return (*self.books, self.listed(LIST_10K, 10_000))
+        return self.book(BOOK_50, self.small), self.book(BOOK_500, self.large), self.listed(LIST_10K, 10_000)
 
     def python(self, name: str, server: str, targets: tuple[Target, ...], size: int = 10_000) -> Contender:
         command = (sys.executable, "-m", "benchmarks.servers", server, "PORT", str(self.lines(size)))
         return Contender(name, command, targets)
 
 
-def all_three(peer: str, *goals: float | None, headline: str = "") -> list[Comparison]:
-    targets = (BOOK_50, BOOK_500, LIST_10K)
-    return [
-        Comparison(target, peer, at_least, target == headline)
-        for target, at_least in zip(targets, goals or (None, None, None), strict=True)
-    ]
-
-
 def frameworks(data: Data) -> list[Contender]:
-    servers = {
-        RAW: "raw",
-        OURS: "market_index",
-        ROUTED: "market_index_routed",
-        FASTAPI: "fastapi_pydantic",
-        LITESTAR: "litestar_msgspec",
-        STARLETTE: "starlette_each_time",
-    }
+    servers = {OURS: "market_index", RAW: "raw", MOUNTED: "market_index_mounted", FASTAPI: "fastapi_pydantic"}
     return [data.python(name, server, data.targets) for name, server in servers.items()]
 
 
 def small_list(data: Data) -> list[Contender]:
-    targets = (data.listed(LIST_1K, 1_000),)
-    return [data.python(name, server, targets, 1_000) for name, server in ((RAW, "raw"), (OURS, "market_index"))]
+    targets = (data.listed(LIST_724, 724),)
+    return [data.python(name, server, targets, 724) for name, server in ((OURS, "market_index"), (RAW, "raw"))]
 
 
-def mounted(data: Data) -> list[Contender]:
-    targets = tuple(evolve(one, name=f"under /api/v1: {one.name}", path=f"/api/v1{one.path}") for one in data.books)
-    return [data.python(name, f"{server}_mounted", targets) for name, server in ((RAW, "raw"), (OURS, "market_index"))]
-
-
-def conditional(data: Data) -> list[Contender]:
-    listed = data.targets[2]
-    zipped = evolve(listed, name=f"{LIST_10K}, gzip", headers=(("Accept-Encoding", "gzip"),))
-    known = evolve(listed, name=f"{LIST_10K}, 304", expected=b"", headers=(("If-None-Match", "*"),))
-    return [data.python(OURS, "market_index", (listed, zipped, known))]
+def encodings(data: Data) -> list[Contender]:
+    """Return contenders that differ only in the fields of the request."""
+    zipped = tuple(evolve(one, headers=(("Accept-Encoding", "gzip"),)) for one in data.targets)
+    known = tuple(evolve(one, expected=b"", headers=(("If-None-Match", "*"),)) for one in data.targets)
+    of_kinds = {"gzip": zipped, "plain": data.targets, "304": known}
+    return [data.python(name, "market_index", targets) for name, targets in of_kinds.items()]
 
 
 def publishing(data: Data) -> list[Contender]:
@@ -186,7 +121,7 @@ def publishing(data: Data) -> list[Contender]:
         "end\n"
     )
     mixed = evolve(book_50, name=MIXED, script=script)
-    targets = (mixed, evolve(mixed, name=MIXED_GZIP, headers=(("Accept-Encoding", "gzip"),)))
+    targets = mixed, evolve(mixed, name=f"{MIXED}, gzip", headers=(("Accept-Encoding", "gzip"),))
     quiet = data.python(QUIET, "market_index", targets)
     changing = evolve(
         quiet,
@@ -196,38 +131,17 @@ def publishing(data: Data) -> list[Contender]:
         targets=tuple(evolve(one, expected=None) for one in targets),
         counter=data.folder / "published",
     )
-    return [quiet, changing]
-
-
-def go(data: Data) -> list[Contender]:
-    contenders = [data.python(OURS, "market_index", data.targets)]
-    environment = os.environ | {"GOCACHE": str(data.folder / "cache"), "GOFLAGS": "-mod=mod"}
-    for name, source in ((GO, "encoding_each_time.go"), (GO_PREBUILT, "prebuilt.go")):
-        program = data.folder / source.removesuffix(".go")
-        command = ["go", "build", "-o", str(program), str(ROOT / "benchmarks/servers" / source)]
-        subprocess.run(command, env=environment, check=True)
-        contenders.append(Contender(name, (str(program), "PORT", str(data.lines(10_000))), data.targets))
-    return contenders
+    return [changing, quiet]
 
 
 def granian(data: Data) -> list[Contender]:
     options = (
         "--interface asgi --loop uvloop --http 1 --workers 1 --runtime-threads 1 --no-ws --no-access-log --factory"
     )
-    command = (
-        sys.executable,
-        "-m",
-        "granian",
-        "--port",
-        "PORT",
-        *options.split(),
-        "benchmarks.servers.factory:create",
-    )
-    environment = {"BOOKS": str(data.lines(10_000))}
-    return [
-        data.python(OURS, "market_index", data.targets),
-        Contender(GRANIAN, command, data.targets, environment),
-    ]
+    server = "benchmarks.servers.factory:create"
+    command = (sys.executable, "-m", "granian", "--port", "PORT", *options.split(), server)
+    other = Contender(GRANIAN, command, data.targets, {"BOOKS": str(data.lines(10_000))})
+    return [data.python(OURS, "market_index", data.targets), other]
 
 
 NGINX_HTTP: Final = """
@@ -258,58 +172,25 @@ def nginx(data: Data) -> list[Contender]:
     return [data.python(OURS, "market_index", data.targets), Contender(NGINX, command, data.targets, port=port)]
 
 
-@frozen
-class Compared:
-    """A group: the servers that take turns, and their rows."""
-
-    contenders: Callable[[Data], list[Contender]]
-    comparisons: Sequence[Comparison]
-    rounds: int
-    needs: tuple[str, ...] = ()
-
-    def __call__(self) -> Iterator[Row]:
-        if reason := missing("wrk", *self.needs):
-            yield from (one.not_measured(reason) for one in self.comparisons)
-            return
-        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-            contenders = self.contenders(Data(Path(folder)))
-            rates = interleaved_rates([stack.enter_context(serving(one)) for one in contenders], self.rounds)
-        yield from (one.row(rates) for one in self.comparisons)
-        for one in contenders:
-            if one.counter:
-                yield alone(f"{MIXED}: publishes reached", "/s", rates[COUNTED][one.name])
+def rates(contenders: Callable[[Data], list[Contender]], rounds: int, needs: Sequence[str] = ()) -> Iterator[Row]:
+    """Measure servers that take turns. The first one is ours, the others are its peers."""
+    if reason := missing("wrk", *needs):
+        yield Row(contenders.__name__, "/s", note=f"not measured: {reason}")
+        return
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        ours, *peers = contenders(Data(Path(folder)))
+        found = interleaved_rates([stack.enter_context(serving(one)) for one in (ours, *peers)], rounds)
+    for target in ours.targets:
+        for peer in peers:
+            work = target.name if ours.name == OURS else f"{target.name}: {ours.name}"
+            yield compared(work, "/s", found[target.name], ours.name, peer.name)
+    if ours.counter:
+        yield alone(f"{MIXED}: publishes reached", "/s", found[COUNTED][ours.name])
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
-    group = partial(Compared, rounds=11 if quick else 31)
-    return {
-        "frameworks": group(
-            frameworks,
-            [
-                *all_three(RAW, 0.95, 0.85, 1, headline=BOOK_50),
-                *all_three(FASTAPI, 4, 12, 10, headline=BOOK_50),
-                *all_three(LITESTAR, headline=BOOK_50),
-                *all_three(STARLETTE),
-                *all_three(ROUTED, 1.1, None, None),
-            ],
-        ),
-        "go": group(go, [*all_three(GO, 1, 3, None), *all_three(GO_PREBUILT, headline=BOOK_50)], needs=("go",)),
-        "nginx": group(nginx, all_three(NGINX, headline=BOOK_50), needs=("nginx",)),
-        "granian": group(granian, all_three(GRANIAN, headline=BOOK_50)),
-        "small_list": group(small_list, [Comparison(LIST_1K, RAW, 0.95)]),
-        "mounted": group(mounted, [Comparison(f"under /api/v1: {name}", RAW, 0.85) for name in (BOOK_50, BOOK_500)]),
-        "conditional": group(
-            conditional,
-            [
-                Comparison(f"{LIST_10K}, gzip", OURS, 2.5, peer_target=LIST_10K),
-                Comparison(f"{LIST_10K}, 304", OURS, 8, peer_target=LIST_10K),
-            ],
-        ),
-        "publishing": group(
-            publishing,
-            [
-                Comparison(MIXED, QUIET, 0.85, headline=True, ours=PUBLISHING),
-                Comparison(MIXED_GZIP, QUIET, 0.4, ours=PUBLISHING),
-            ],
-        ),
+    rounds = 11 if quick else 31
+    found: dict[str, Group] = {
+        one.__name__: partial(rates, one, rounds) for one in (frameworks, small_list, encodings, publishing, granian)
     }
+    return found | {"nginx": partial(rates, nginx, rounds, ("nginx",))}

@@ -1,7 +1,7 @@
 """Serves one contender on 127.0.0.1: `python -m benchmarks.servers NAME PORT BOOKS [PUBLISHES_PER_SECOND]`.
 
 BOOKS is a file of order books, one per line. All Python contenders run on the same uvicorn: ours with the connections
-of the command (except market_index_routed), the others with those of uvicorn, and otherwise the same settings.
+of the command, the others with those of uvicorn, and otherwise the same settings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.routing import Mount
 
 from market_index import LiveIndex, wire
 from market_index_cli.server.http_server import Server
@@ -57,12 +56,9 @@ def main() -> None:
         if rest:
             threading.Thread(target=publish, args=(live, int(rest[0])), daemon=True).start()
     else:
-        app = importlib.import_module(f"benchmarks.servers.{name.removesuffix('_mounted')}").create_app(lines)
-    if name.endswith("_mounted"):
-        app = Starlette(routes=[Mount("/api/v1", app)])
+        app = importlib.import_module(f"benchmarks.servers.{name}").create_app(lines)
     listener = bind("127.0.0.1", int(port))
-    # The same app on uvicorn's connections: every request goes through Starlette's routes.
-    if name.startswith("market_index") and name != "market_index_routed":
+    if name == "market_index":
         Server(app).run([listener])
         return
     config = uvicorn.Config(

@@ -1,4 +1,9 @@
-"""The whole path: from a publish, through a store and `market-index serve`, to the bytes that a client receives."""
+"""The whole path: from a publish, through a store and `market-index serve`, to the bytes that a client receives.
+
+A publisher, `market-index serve` and a client that requests a pair with `If-None-Match`, {POLL_SECONDS * 1e3:g} ms
+after each response. A publish has arrived with the first body that contains it or a later one. *{POLL}* is the
+pause of the client and one round trip. At {RATES[-1]:,} per second the publisher may be late.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +22,7 @@ from typing import Final
 from attrs import frozen
 
 from benchmarks.books import books
-from benchmarks.figures import Row, alone, compared, percentile
-from benchmarks.report import Group
+from benchmarks.measure import Group, Row, alone, compared, percentile
 from benchmarks.seen import ROOT, ended
 from market_index_feeds import open_store
 from tests.nats import served
@@ -30,13 +34,6 @@ RATES: Final = (10, 100, 1_000)
 POLL_SECONDS: Final = 0.001
 POLL: Final = "one poll of the client (floor)"
 POLLING_SECONDS: Final = 60
-
-TITLE: Final = "The whole path"
-ABOUT: Final = f"""
-A publisher, `market-index serve` and a client that requests a pair with `If-None-Match`, {POLL_SECONDS * 1e3:g} ms
-after each response. A publish has arrived with the first body that contains it or a later one. *{POLL}* is the
-pause of the client and one round trip. At {RATES[-1]:,} per second the publisher may be late.
-"""
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
@@ -78,7 +75,7 @@ def rows_of(medium: str, rate: int, each: list[Round]) -> Iterator[Row]:
     for percent in (50, 99):
         ours = [percentile(one.path, percent) for one in each]
         polls = [percentile(one.polls, percent) for one in each]
-        yield alone(f"{work}: p{percent}", "ms", ours, headline=rate == 100)
+        yield alone(f"{work}: p{percent}", "ms", ours)
         yield compared(f"{work}: p{percent}", "ms", {"ours": ours, POLL: polls}, "ours", POLL)
     yield alone(f"{work}: publishes reached", "/s", [one.rate for one in each])
 
@@ -159,7 +156,7 @@ for number, at in sent:
 
 CLIENT: Final = """
 import sys
-from benchmarks.whole_path import poll
+from benchmarks.path import poll
 poll(*map(int, sys.argv[1:]))
 """
 

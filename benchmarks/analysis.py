@@ -1,4 +1,8 @@
-"""Costs of analyzing a book, compared with the loops of a user, and of drawing examples."""
+"""Costs of analyzing a book, compared with the loops of a user, and of drawing examples.
+
+One side of 5,000 levels. *A loop of Decimal* and *a loop of Fraction* return only what was paid; *accumulate in
+tuples* makes no object for a level. The last rows are the times of Hypothesis to draw values.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +20,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.books import book
-from benchmarks.figures import Row, alone, compared, interleaved
-from benchmarks.report import Group
+from benchmarks.measure import Group, Row, alone, compared, interleaved
 from market_index import OrderBook, Side, strategies
 
 LEVELS: Final = 5_000
 EXACT: Final = Context(prec=128)
 DRAWN_WITH_LEVELS: Final = 50
-
-TITLE: Final = "Analysis and examples"
-ABOUT: Final = f"""
-One side of {LEVELS:,} levels. *A loop of Decimal* and *a loop of Fraction* return only what was paid; *accumulate in
-tuples* makes no object for a level. The last rows are the times of Hypothesis to draw values.
-"""
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
@@ -69,10 +66,7 @@ def filling(one: OrderBook, *, quick: bool) -> Iterator[Row]:
         }
         seconds = interleaved(contenders, quick=quick)
         work = f"simulated fill, {share} of {LEVELS:,} levels"
-        at_most = None if share == "all" else 1.2
-        yield compared(
-            work, "ms", seconds, "fill", "a loop of Decimal", scale=1e3, at_most=at_most, headline=share != "all"
-        )
+        yield compared(work, "ms", seconds, "fill", "a loop of Decimal", scale=1e3)
         yield compared(work, "ms", seconds, "fill", "a loop of Fraction", scale=1e3)
     quote = int(total.quote)
     took = interleaved({"fill": lambda: one.simulate_fill(Side.ASK, quote, "quote")}, quick=quick)["fill"]
@@ -97,7 +91,7 @@ def totalling(one: OrderBook, *, quick: bool) -> Iterator[Row]:
     }
     seconds = interleaved(contenders, quick=quick)
     work, peer = f"cumulative, {LEVELS:,} levels", "accumulate in tuples"
-    yield compared(work, "ms", seconds, "cumulative", peer, scale=1e3, at_most=2, headline=True)
+    yield compared(work, "ms", seconds, "cumulative", peer, scale=1e3)
     yield alone(
         f"liquidity_within half of the midpoint, {LEVELS:,} levels", "ms", seconds["liquidity_within"], scale=1e3
     )
@@ -119,7 +113,7 @@ def drawing(rounds: int, count: int) -> Iterator[Row]:
         for name, strategy in contenders.items():
             medians[name].append(median(drawn(strategy, count // 8 if strategy is hundred else count)))
     for name, seconds in medians.items():
-        yield alone(name, "µs", seconds, scale=1e6, at_most=1_000 if name == "draw a default book" else None)
+        yield alone(name, "µs", seconds, scale=1e6)
 
 
 def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[float]:
