@@ -46,7 +46,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"market_index\..*\._[A-Z]"),  # a type variable occurs only in signatures
     (r"py:class", r"market_index\.chunked\..*"),  # the base class of Levels and MarketIndex
     (r"py:class", r"market_index_feeds\.(line_content|line_source|medium)\..*"),  # for those who add a medium
-    (r"py:class", r"market_index_http\.(endpoints|operations\.observation)\..*"),  # what `create_app` passes to its app
+    (r"py:class", r"market_index_http\.(app|counters|health)\..*"),  # private classes in signatures of `create_app`
 ]
 
 LOG: Final = getLogger(__name__)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from typing import cast
+from functools import cached_property
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, cast, final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Scope
+from starlette.types import Message, Receive, Scope, Send
 
 from market_index import LiveIndex
+from market_index.errors import safe_repr
 from market_index.wire import error_to_json
-from market_index_http.bodies import Bodies
-from market_index_http.counters import Counters, counted
+from market_index_http.bodies import JSON_FIELDS, Bodies, Response, text_response
+from market_index_http.counters import Counters
 from market_index_http.endpoints import Endpoints
-from market_index_http.operations.health import Health, health_routes
-from market_index_http.operations.metrics import metrics_route
-from market_index_http.operations.observation import Observation
-from market_index_http.operations.openapi import openapi_route
-from market_index_http.paths import ORDER_BOOK_PATH, PAIR_LIST_PATH
-from market_index_http.routes import ExactRoute, JsonResponse, require_live
+from market_index_http.health import Health, health_routes
+from market_index_http.routes import (
+    OPENAPI_PATH,
+    ORDER_BOOK_PATH,
+    PAIR_LIST_PATH,
+    ExactRoute,
+    file_route,
+    path_of,
+)
 from market_index_http.waiting import DEFAULT_MAX_WAITING, Waits
+
+if TYPE_CHECKING:
+    from market_index_http.metrics import MetricsCollector
 
 
 def create_app(
@@ -43,13 +52,13 @@ def create_app(
 
     With `max_wait`, a request with `If-None-Match` and `Prefer: wait=20` waits up to that many seconds for a change,
     but no longer than `max_wait` seconds (RFC 7240). At most `max_waiting` requests wait. By default none waits,
-    because a server waits at its shutdown for open requests: call `MarketIndexApp.end_waits` before.
+    because a server waits at its shutdown for open requests: call the method `end_waits` of the app before.
 
     Three options add the routes of `market-index serve`:
 
     - `health`: the probes `/livez`, `/readyz` and `/healthz`.
-    - `metrics`: `/metrics` in the Prometheus text format, with the state of the feed if there is `health`. With
-      `Counters` that processes share, it reports the numbers of all of them.
+    - `metrics`: `/metrics` for Prometheus, with the state of the feed if there is `health`. It requires the extra
+      `metrics`. The attribute `collector` of the app has the same metrics for a registry of your own.
     - `openapi`: the description of the API at `/openapi.json`.
 
     >>> from market_index import LiveIndex
@@ -65,35 +74,70 @@ def create_app(
         ValueError: `max_age` is not a whole number of seconds from 0 to 2^31, `max_wait` not one from 0 to 86,400, or
             `max_waiting` not a whole number from 0.
     """
-    require_live(live)
+    if type(live) is not LiveIndex:
+        raise TypeError(
+            f"live must be a LiveIndex, such as LiveIndex(books), got {type(live).__name__}: {safe_repr(live)}"
+        )
     counters = metrics if isinstance(metrics, Counters) else Counters()
-    waits = Waits(live, max_wait, max_waiting)
-    app = MarketIndexApp(Endpoints(live, Bodies(max_age, counters), waits), Observation(live, counters, waits, health))
+    app = MarketIndexApp(live, Bodies(max_age), Waits(live, max_wait, max_waiting), counters, health)
     if health is not None:
         app.router.routes += health_routes(live, health)
     if metrics is not False:
-        app.router.routes.append(metrics_route(counters, app.observe))
+        app.router.routes.append(app.collector.route())
     if openapi:
-        app.router.routes.append(openapi_route())
+        app.router.routes.append(file_route(OPENAPI_PATH, (files("market_index_http") / "openapi.json").read_bytes()))
     return app
 
 
+@final
 class MarketIndexApp(Starlette):
-    """A Starlette app with the fast path before its routes. `create_app` returns it."""
+    """A Starlette app that counts its responses. `create_app` returns it."""
 
-    def __init__(self, endpoints: Endpoints, observation: Observation) -> None:
-        self._fast_path = endpoints.fast_path
-        self._waits = endpoints.waits
-        self._counters = endpoints.counters
-        self._observation = observation
-        self._pair_list = ExactRoute(PAIR_LIST_PATH, endpoints.pair_list)
-        self._order_book = ExactRoute(ORDER_BOOK_PATH, endpoints.order_book)
+    def __init__(
+        self, live: LiveIndex, bodies: Bodies, waits: Waits, counters: Counters, health: Health | None
+    ) -> None:
+        self._live = live
+        self._endpoints = Endpoints(live, bodies, waits)
+        self._waits = waits
+        self._counters = counters
+        self._health = health
+        handlers: dict[Any, Any] = {HTTPException: _http_error, Exception: _server_error}
         super().__init__(
-            routes=[self._pair_list, self._order_book],
-            exception_handlers={HTTPException: _http_error, Exception: _server_error},
+            routes=[ExactRoute(ORDER_BOOK_PATH, self._endpoints), ExactRoute(PAIR_LIST_PATH, self._endpoints)],
+            exception_handlers=handlers,
         )
         # A redirect would contain the host that the client named.
         self.router.redirect_slashes = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to a request, and count the response."""
+
+        async def send_counted(message: Message) -> None:
+            # Before it is sent, so that a client that has a response finds it counted.
+            if message["type"] == "http.response.start":
+                self._counters.count(path, message["status"])
+            await send(message)
+
+        path = path_of(scope) if scope["type"] == "http" else ""
+        await super().__call__(scope, receive, send_counted)
+
+    def cached_response(self, scope: Scope) -> tuple[Message, Message] | None:
+        """Return the messages of the response to an HTTP request, its start and its whole body, and count the response.
+
+        A server that sends them itself saves the task of a call, and skips all middleware and routes that were added to
+        the app. None: it must call the app, because the response is an error, takes long, waits, or is of another path.
+        """
+        path = path_of(scope)
+        if path not in {ORDER_BOOK_PATH, PAIR_LIST_PATH} or scope["method"] not in {"GET", "HEAD"}:
+            return None
+        try:
+            response = self._endpoints.response(scope, path)
+        except Exception:  # noqa: BLE001  # the route raises it too; Starlette responds to it and logs it
+            return None
+        if response is None:
+            return None
+        self._counters.count(path, response.start["status"])
+        return response.start, response.body
 
     def end_waits(self) -> None:
         """Respond to all requests that wait for a change, and let no further request wait.
@@ -102,46 +146,40 @@ class MarketIndexApp(Starlette):
         """
         self._waits.end()
 
+    @cached_property
+    def collector(self) -> MetricsCollector:
+        """The metrics of this app, to be registered in a registry of prometheus-client.
+
+        Raises:
+            ModuleNotFoundError: prometheus-client is not installed.
+        """
+        try:
+            from market_index_http.metrics import MetricsCollector  # noqa: PLC0415  # it needs the extra `metrics`
+        except ModuleNotFoundError as missing:
+            raise ModuleNotFoundError(
+                f"metrics need {missing.name}, which comes with the extra metrics: pip install '.[metrics]'",
+                name=missing.name,
+            ) from None
+        return MetricsCollector(self._live, self._counters, self._waits, self._health)
+
     def observe(self) -> None:
         """Update the numbers of this process that `/metrics` reports, besides counts. Any thread may call it.
 
-        The route does so itself. Of several processes that share `Counters`, each calls it about once per second. It
-        takes time for each book that has changed since the last call, so an event loop calls it in a thread.
+        The route does so itself. Of several processes that share `Counters`, each calls it about once per second.
         """
-        self._observation.observe()
-
-    def cached_response(self, scope: Scope) -> tuple[Message, Message] | None:
-        """Return the messages of a response, its start and its whole body, if it is known without a call of the app.
-
-        That is so for most requests: see `market_index_http.fast_path`. A server that sends these messages itself saves
-        the task of the call. None: it must call the app.
-        """
-        if self._is_customized() or not self._has_its_routes_first():
-            return None
-        messages = self._fast_path.messages(scope)
-        return messages if type(messages) is tuple else None
-
-    def _is_customized(self) -> bool:
-        return bool(self.user_middleware) or getattr(self, "max_body_size", None) is not None
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """Return the app below all middleware; Starlette calls this once, before the first request."""
-        stack = counted(super().build_middleware_stack(), self._counters)
-        if self._is_customized():
-            return stack
-        return self._fast_path.before(stack, self._has_its_routes_first)
-
-    def _has_its_routes_first(self) -> bool:
-        # By identity: routes compare equal if only their middleware differs.
-        routes = self.router.routes
-        return len(routes) >= 2 and routes[0] is self._pair_list and routes[1] is self._order_book
+        self.collector.observe()
 
 
-async def _http_error(_: Request, error: Exception) -> JsonResponse:
+async def _http_error(request: Request, error: Exception) -> Response:
     http_error = cast(HTTPException, error)
-    return JsonResponse(error_to_json(http_error.detail), http_error.status_code, http_error.headers)
+    fields = (
+        (name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in (http_error.headers or {}).items()
+    )
+    return text_response(
+        request.scope, http_error.status_code, error_to_json(http_error.detail), (*JSON_FIELDS, *fields)
+    )
 
 
-async def _server_error(_: Request, __: Exception) -> JsonResponse:
+async def _server_error(request: Request, _: Exception) -> Response:
     # The client gets no detail. Starlette raises the exception again after this response, for the server's log.
-    return JsonResponse(error_to_json("Internal Server Error"), 500)
+    return text_response(request.scope, 500, error_to_json("Internal Server Error"))

@@ -1,71 +1,184 @@
-"""The two endpoints: they read the request, find the body, and raise the errors of decisions 16 and 20."""
+"""The two endpoints: they read the request, find the body, and raise the errors of decisions 16, 20 and 25."""
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
+from typing import Final, final
+
+from anyio import to_thread
+from attrs import frozen
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
-from market_index import AssetId, InvalidAssetId, LiveIndex, Pair, PairNotFound
+from market_index import AssetId, Freshness, InvalidAssetId, LiveIndex, MarketIndex, Pair, PairNotFound
 from market_index.errors import safe_repr
-from market_index_http.bodies import Bodies, Fields, Response
-from market_index_http.counters import Counters
-from market_index_http.fast_path import FastPath
-from market_index_http.freshness import freshness_fields
-from market_index_http.waiting import Waits
+from market_index.wire import AS_OF, PUBLISHED_AT, format_time
+from market_index_http.bodies import Bodies, Body, Fields, Response
+from market_index_http.routes import ORDER_BOOK_PATH, path_of
+from market_index_http.waiting import Waits, prefers_to_wait
+
+MAX_TARGET_BYTES: Final = 8 * 1024
+"""Decision 25."""
+
+MAX_PARAMETERS: Final = 32
+"""Decision 25."""
+
+MAX_CACHED_QUERIES: Final = 8192
+"""How many queries are parsed once. At worst, 64 MB of long queries are cached."""
+
+MAX_CACHED_QUERY_BYTES: Final = 512
+"""The longest query whose body is found without parsing and checking the query again."""
 
 
+@frozen
+class _Query:
+    """The pair that a query names, and its identifiers as the client spelled them."""
+
+    pair: Pair | None = None
+    """None: the pair list."""
+    base: str = ""
+    quote: str = ""
+    is_canonical: bool = True
+
+
+_PAIR_LIST: Final = _Query()
+
+
+@final
+class _Version:
+    """What the responses for one version of the index share: header fields, and the bodies by path and query."""
+
+    __slots__ = ("bodies", "fields", "index")
+
+    def __init__(self, index: MarketIndex) -> None:
+        self.index = index
+        self.fields = freshness_fields(index.freshness)
+        self.bodies: dict[tuple[str, bytes], Body] = {}
+
+
+@final
 class Endpoints:
-    """The two endpoints of one app. They handle every request that the fast path does not."""
+    """Both endpoints, as one ASGI app for their two routes.
+
+    Most responses are cached, so `response` makes them without waiting. It is the first step of each request.
+    """
 
     def __init__(self, live: LiveIndex, bodies: Bodies, waits: Waits) -> None:
-        self.fast_path: FastPath = FastPath(live, bodies, waits)
-        self.waits: Waits = waits
-        self.counters: Counters = bodies.counters
         self._live = live
         self._bodies = bodies
+        self._waits = waits
+        # Replaced as a whole, because several threads may serve the app.
+        self._version = _Version(MarketIndex())
 
-    async def pair_list(self, request: Request) -> Response:
-        """Respond with every tracked pair."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to a request. If it prefers to wait for a change, wait."""
+        path = path_of(scope)
+        response = self.response(scope, path)
+        if response is None:
+            query = _query_of(scope, path)
+            respond = partial(self._respond, scope, query)
+            response = await self._waits.respond(scope, receive, query.pair, respond)
+        await response(scope, receive, send)
 
-        async def respond(fields: Fields) -> Response:
-            index = self._live.current
-            body = await self._bodies.pair_list_from_thread(index)
-            return await body.response(request.scope, (*freshness_fields(index.freshness), *fields))
+    def response(self, scope: Scope, path: str) -> Response | None:
+        """Return the response to a request; None if a thread must make it, or the request prefers to wait.
 
-        return await self.waits.respond(request.scope, request.receive, None, respond)
+        Args:
+            scope: The scope of the request.
+            path: The path of one of the endpoints.
 
-    async def order_book(self, request: Request) -> Response:
-        """Respond with the book of the pair that the query names."""
-        base, base_asset = _asset(request, "base")
-        quote, quote_asset = _asset(request, "quote")
-        pair = Pair(base_asset, quote_asset)
+        Raises:
+            HTTPException: the response is an error.
+        """
+        version = self._current()
+        key = path, scope["query_string"]
+        body = version.bodies.get(key)
+        if body is None:
+            query = _query_of(scope, path)
+            body = self._body(version.index, query)
+            if body is None:
+                return None
+            if not query.is_canonical:
+                body = self._spelled(body, query)
+            elif len(key[1]) <= MAX_CACHED_QUERY_BYTES and len(version.bodies) < MAX_CACHED_QUERIES:
+                version.bodies[key] = body
+        response = body.response(scope, version.fields)
+        if response is not None and response.is_not_modified and self._waits.are_allowed and prefers_to_wait(scope):
+            return None
+        return response
 
-        async def respond(fields: Fields) -> Response:
-            index = self._live.current
-            try:
-                book = index.order_book(pair)
-            except PairNotFound:
-                raise HTTPException(404, f"Pair {base}/{quote} not found") from None
-            fields = (*freshness_fields(index.freshness), *fields)
-            body = await self._bodies.order_book_from_thread(book)
-            if (base, quote) != (str(base_asset), str(quote_asset)):
-                return await self._bodies.respelled(body, book.pair, base, quote).response(request.scope, fields)
-            self.fast_path.remember(request.scope["query_string"], book.pair)
-            return await body.response(request.scope, fields)
+    async def _respond(self, scope: Scope, query: _Query, fields: Fields) -> Response:
+        """Return the response to a request, with additional header fields. Threads do what takes long."""
+        version = self._current()
+        body = self._body(version.index, query)
+        if body is None:
+            body = await to_thread.run_sync(self._bodies.encode, version.index, query.pair)
+        return await self._spelled(body, query).respond(scope, (*version.fields, *fields))
 
-        return await self.waits.respond(request.scope, request.receive, pair, respond)
+    def _current(self) -> _Version:
+        """Return the version of the current index, and forget what it has replaced."""
+        index, version = self._live.current, self._version
+        if version.index is not index:
+            self._bodies.forget(version.index, index)
+            version = self._version = _Version(index)
+        return version
+
+    def _body(self, index: MarketIndex, query: _Query) -> Body | None:
+        try:
+            return self._bodies.body(index, query.pair)
+        except PairNotFound:
+            raise HTTPException(404, f"Pair {query.base}/{query.quote} not found") from None
+
+    def _spelled(self, body: Body, query: _Query) -> Body:
+        if query.pair is None or query.is_canonical:
+            return body
+        return self._bodies.spelled(body, query.pair, query.base, query.quote)
 
 
-def _asset(request: Request, parameter: str) -> tuple[str, AssetId]:
+def freshness_fields(freshness: Freshness) -> Fields:
+    """Return the header fields of a freshness (decision 23); an unknown value has no field.
+
+    >>> freshness_fields(Freshness("slot 145000000"))
+    ((b'market-index-as-of', b'slot 145000000'),)
+    """
+    fields = []
+    if freshness.as_of is not None:
+        fields.append((AS_OF.lower().encode("ascii"), freshness.as_of.encode("ascii")))
+    if freshness.published_at is not None:
+        fields.append((PUBLISHED_AT.lower().encode("ascii"), format_time(freshness.published_at).encode("ascii")))
+    return tuple(fields)
+
+
+def _query_of(scope: Scope, path: str) -> _Query:
+    """Return what a request asks for. Raises `HTTPException` if it is excessive, or names no pair."""
+    query: bytes = scope["query_string"]
+    if len(scope.get("raw_path") or scope["path"]) + len(b"?") + len(query) > MAX_TARGET_BYTES:
+        raise HTTPException(400, f"The request target must have at most {MAX_TARGET_BYTES} bytes")
+    if query.count(b"&") >= MAX_PARAMETERS:
+        raise HTTPException(400, f"The query must have at most {MAX_PARAMETERS} parameters")
+    return _book_query(query) if path == ORDER_BOOK_PATH else _PAIR_LIST
+
+
+@lru_cache(maxsize=MAX_CACHED_QUERIES)
+def _book_query(query: bytes) -> _Query:
+    parameters = QueryParams(query)
+    base, base_asset = _asset(parameters, "base")
+    quote, quote_asset = _asset(parameters, "quote")
+    is_canonical = (base, quote) == (str(base_asset), str(quote_asset))
+    return _Query(Pair(base_asset, quote_asset), base, quote, is_canonical)
+
+
+def _asset(parameters: QueryParams, name: str) -> tuple[str, AssetId]:
     """Return the text of a query parameter and the asset that it identifies (decision 16)."""
-    values = request.query_params.getlist(parameter)
+    values = parameters.getlist(name)
     if not values:
-        raise HTTPException(400, f"Query parameter '{parameter}' is missing")
+        raise HTTPException(400, f"Query parameter '{name}' is missing")
     if len(values) > 1:
-        raise HTTPException(400, f"Query parameter '{parameter}' must be given once, got {safe_repr(values)}")
+        raise HTTPException(400, f"Query parameter '{name}' must be given once, got {safe_repr(values)}")
     if not values[0]:
-        raise HTTPException(400, f"Query parameter '{parameter}' must not be empty, got ''")
+        raise HTTPException(400, f"Query parameter '{name}' must not be empty, got ''")
     try:
         return values[0], AssetId.parse(values[0])
     except InvalidAssetId as error:
-        raise HTTPException(400, f"Query parameter '{parameter}': {error}") from None
+        raise HTTPException(400, f"Query parameter '{name}': {error}") from None

@@ -1,70 +1,57 @@
-"""The building blocks of all routes: exact paths, JSON responses and static files."""
+"""The paths of all routes, relative to the path of the mount, and the building blocks of routes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from hashlib import sha256
+from hashlib import blake2b
+from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
-from market_index import LiveIndex
-from market_index.errors import safe_repr
-from market_index.wire import EncodedPart
-from market_index_http.bodies import JSON_FIELDS, LargeBody, constant_fields
+from market_index_http.bodies import JSON_FIELDS, Body, Fields, Response
+
+PAIR_LIST_PATH: Final = "/trading-view/pair-list"
+ORDER_BOOK_PATH: Final = "/trading-view/order-book"
+HEALTH_PATH: Final = "/healthz"
+LIVE_PATH: Final = "/livez"
+READY_PATH: Final = "/readyz"
+METRICS_PATH: Final = "/metrics"
+OPENAPI_PATH: Final = "/openapi.json"
 
 
-def require_live(live: LiveIndex) -> LiveIndex:
-    """Return `live`. Raises `TypeError` if it is not a `LiveIndex`, such as the `MarketIndex` that it refers to."""
-    if type(live) is not LiveIndex:
-        raise TypeError(
-            f"live must be a LiveIndex, such as LiveIndex(books), got {type(live).__name__}: {safe_repr(live)}"
-        )
-    return live
+def path_of(scope: Scope) -> str:
+    """Return the path of a request, relative to the path of the mount."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path") or "")
 
 
 class ExactRoute(Route):
-    """A route that matches exactly one path. Starlette's `Route` also matches the path with a newline at its end."""
+    """A route for GET and HEAD of exactly one path. A `Route` also matches the path with a newline at its end.
 
-    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[ASGIApp]]) -> None:
+    Args:
+        path: The path.
+        endpoint: A function of a request that returns an ASGI app, or an object that is one.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]] | Callable[..., Any]) -> None:
         super().__init__(path, endpoint, methods=["GET"])
         self.path_regex: re.Pattern[str] = re.compile(re.escape(path) + r"\Z")
 
 
-class TextResponse(Response):
-    """A response of text in the format of `/metrics`. The response to HEAD has the headers of GET and no body."""
-
-    media_type = "text/plain; version=0.0.4"
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response."""
-        if scope["method"] == "HEAD":
-            # Starlette sends the body of HEAD too, and relies on the server to drop it.
-            self.body = b""
-        await super().__call__(scope, receive, send)
-
-
-class JsonResponse(TextResponse):
-    """A response of JSON text."""
-
-    media_type = "application/json"
-
-
-def file_route(path: str, content: bytes, headers: tuple[tuple[bytes, bytes], ...] = JSON_FIELDS) -> ExactRoute:
-    """Return a route that serves constant content, with an ETag.
+def file_route(path: str, content: bytes, fields: Fields = JSON_FIELDS) -> ExactRoute:
+    """Return a route that serves constant content, with an entity tag and gzip.
 
     Args:
         path: The path of the route.
         content: The body of every response.
-        headers: Header fields of the content, with lower-case names. They must include the content type.
+        fields: Header fields of the content, with lower-case names. They must include the content type.
     """
-    parts = (EncodedPart(content),)
-    body = LargeBody(parts, sha256(content).hexdigest(), constant_fields(b"no-cache", headers))
+    body = Body(content, blake2b(content, digest_size=16).digest(), fields)
 
-    async def answer(_: Request) -> LargeBody:
-        return body
+    async def respond(request: Request) -> Response:
+        return await body.respond(request.scope)
 
-    return ExactRoute(path, answer)
+    return ExactRoute(path, respond)

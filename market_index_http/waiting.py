@@ -28,8 +28,7 @@ from starlette.types import Receive, Scope
 
 from market_index import LiveIndex, MarketIndex, Pair
 from market_index.errors import safe_repr
-from market_index_http.bodies import Fields, Response
-from market_index_http.negotiation import matches_any
+from market_index_http.bodies import Fields, Response, matches_any
 
 MAX_WAIT_SECONDS: Final = 86_400
 """The longest wait that an app can allow: one day."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,8 +21,34 @@ class Response:
 
 def request(app: Any, target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Response:
     """Return the response of the app. An exception after the response, which a server would log, is ignored."""
+    messages: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    try:
+        asyncio.run(app(scope_of(target, method, headers), receive, send))
+    except Exception:
+        if not messages:
+            raise
+    return response_of(messages)
+
+
+def request_cached(
+    app: Any, target: str, method: str = "GET", headers: Mapping[str, str] | None = None
+) -> Response | None:
+    """Return the response that the app knows without a call; None if there is none."""
+    messages = app.cached_response(scope_of(target, method, headers))
+    return None if messages is None else response_of(messages)
+
+
+def scope_of(target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the scope of a request."""
     path, _, query = target.partition("?")
-    scope = {
+    return {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
@@ -33,19 +59,10 @@ def request(app: Any, target: str, method: str = "GET", headers: Mapping[str, st
         "query_string": query.encode(),
         "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
     }
-    messages: list[Any] = []
 
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b""}
 
-    async def send(message: Any) -> None:
-        messages.append(message)
-
-    try:
-        asyncio.run(app(scope, receive, send))
-    except Exception:
-        if not messages:
-            raise
+def response_of(messages: Iterable[Any]) -> Response:
+    """Return the response of ASGI messages."""
     start, *bodies = messages
     assert start["type"] == "http.response.start"
     assert {message["type"] for message in bodies} == {"http.response.body"}

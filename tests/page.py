@@ -8,7 +8,8 @@ from pathlib import Path
 
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair, Tokens, wire
 from market_index_cli.page.routes import labels_json, page_routes
-from market_index_http import Health, MarketIndexApp, create_app
+from market_index_http import Health, create_app
+from market_index_http.app import MarketIndexApp
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
 

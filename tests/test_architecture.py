@@ -36,10 +36,6 @@ BROKEN: dict[Rule, dict[str, str]] = {
     },
     rules.absolute_imports: {"market_index.a": "from . import b"},
     rules.pure_domain: {"market_index.a": "from logging import getLogger"},
-    rules.uncompressed_domain: {
-        "market_index.compressors": "FASTEST = 1",
-        "market_index.a": "from market_index.compressors import FASTEST",
-    },
 }
 
 

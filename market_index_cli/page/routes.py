@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Final
 
 from market_index import Tokens
-from market_index_http import ExactRoute, file_route
+from market_index_http.routes import ExactRoute, file_route
 
 _CONTENT_TYPES: Final = {
     ".html": b"text/html; charset=utf-8",

@@ -23,7 +23,7 @@ _PORT: Final = re.compile(r":[0-9]*\Z")
 class AllowedHosts:
     """ASGI middleware that responds 400 unless the Host field of a request is one of the hosts, with any port.
 
-    `count` is called with the path, the status and the body bytes of such a response.
+    `count` is called with the path and the status of such a response.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], count: Count | None = None) -> None:
@@ -40,5 +40,5 @@ class AllowedHosts:
         message = f"The Host field must be an allowed host, got {safe_repr(fields[0] if len(fields) == 1 else fields)}"
         response = Response(error_to_json(message), 400, media_type="application/json")
         if self._count is not None:
-            self._count(scope["path"], response.status_code, len(response.body))
+            self._count(scope["path"], response.status_code)
         await response(scope, receive, send)

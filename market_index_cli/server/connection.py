@@ -153,7 +153,7 @@ def _write(transport: Transport, head: bytes, part: bytes) -> None:
 class LimitedConnection(HttpToolsProtocol):
     """uvicorn's protocol with limits. All connections of a server share `waiting`.
 
-    `count` is called with the path, which is not known, the status and the body bytes of each error that is sent here.
+    `count` is called with the path, which is not known, and the status of each error that is sent here.
     `cached_response` is asked for each response first.
 
     uvicorn has no interface for this. Checked with 0.45 and 0.54; `TestUvicorn` names each attribute that is used.
@@ -361,7 +361,7 @@ class LimitedConnection(HttpToolsProtocol):
     def _write_error(self, status: int, message: str) -> None:
         body = error_to_json(message)
         if self._count is not None:
-            self._count("", status, len(body))
+            self._count("", status)
         fields = [
             *self.server_state.default_headers,
             (b"content-type", b"application/json"),
@@ -379,8 +379,8 @@ def _head(status: int, fields: list[tuple[bytes, bytes]]) -> bytes:
     return b"".join([_STATUS_LINES[status], *[b"%b: %b\r\n" % field for field in fields], b"\r\n"])  # type: ignore[index]  # an HTTPStatus equals its number
 
 
-Count: TypeAlias = Callable[[str, int, int], object]
-"""Counts a response by the path of its request, its status and the bytes of its body."""
+Count: TypeAlias = Callable[[str, int], object]
+"""Counts a response by the path of its request and its status."""
 
 Waiting: TypeAlias = dict[LimitedConnection, float]
 """The connections that wait for their clients, longest first, with deadlines in seconds of the event loop's clock."""

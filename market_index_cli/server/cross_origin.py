@@ -17,7 +17,7 @@ class CrossOrigin(CORSMiddleware):
     """Starlette's CORS middleware for a read API, with errors as JSON.
 
     It allows GET, HEAD, `If-None-Match` and `Prefer`, and exposes the ETag, `Preference-Applied` and the header fields
-    of freshness. `count` is called with the path, which is not known, the status and the body bytes of each response to
+    of freshness. `count` is called with the path, which is not known, and the status of each response to
     a preflight request.
     """
 
@@ -41,5 +41,5 @@ class CrossOrigin(CORSMiddleware):
             body = error_to_json(bytes(response.body).decode())
             response = Response(body, response.status_code, headers, media_type="application/json")
         if self._count is not None:
-            self._count("", response.status_code, len(response.body))
+            self._count("", response.status_code)
         return response

@@ -29,7 +29,8 @@ from market_index_cli.server.pauses import short_pauses
 from market_index_cli.server.workers import supervise
 from market_index_cli.signals import ended_by_signals
 from market_index_feeds import Feed, open_feed
-from market_index_http import Counters, Health, create_app
+from market_index_http import Health, create_app
+from market_index_http.counters import Counters
 
 
 @frozen
@@ -152,7 +153,6 @@ def _serve(
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()
         server.run([listener])
-        counters.flush()
 
 
 def _checked(app: ASGIApp, settings: Settings, counters: Counters) -> ASGIApp:

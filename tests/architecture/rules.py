@@ -29,16 +29,16 @@ MODULE_REQUIREMENTS: Mapping[str, frozenset[str]] = {
     "market_index.strategies": frozenset({"hypothesis"}),
     "market_index.stateful": frozenset({"hypothesis"}),
     "market_index.hypothesis_plugin": frozenset({"hypothesis"}),
-    "market_index.compressors": frozenset({"isal"}),
+    "market_index_http.bodies": frozenset({"isal"}),
+    "market_index_http.metrics": frozenset({"prometheus_client"}),
 }
-MEDIUM_REQUIREMENTS: Mapping[str, frozenset[str]] = {"nats": frozenset({"nats"})}
+MEDIUM_REQUIREMENTS: Mapping[str, frozenset[str]] = {"nats": frozenset({"isal", "nats"})}
 
 # The modules of the domain whose `__all__` the other packages may import.
 PUBLIC_MODULES = frozenset(
     {
         "market_index",
         "market_index.wire",
-        "market_index.compressors",
         "market_index.errors",
         "market_index.strategies",
         "market_index.stateful",
@@ -127,13 +127,6 @@ def absolute_imports(graph: Graph) -> Iterator[str]:
             yield str(one)
 
 
-def uncompressed_domain(graph: Graph) -> Iterator[str]:
-    """The domain does not compress: the module that selects the compressor is for the other packages."""
-    for one in graph:
-        if package_of(one.importer) == "market_index" and one.imported == "market_index.compressors":
-            yield str(one)
-
-
 def pure_domain(graph: Graph) -> Iterator[str]:
     """The domain imports no module for I/O, clocks or logging."""
     for one in graph:
@@ -159,5 +152,4 @@ RULES: tuple[Rule, ...] = (
     cycles,
     absolute_imports,
     pure_domain,
-    uncompressed_domain,
 )

@@ -18,10 +18,13 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from market_index import LiveIndex
 from market_index_feeds import open_feed, open_store
-from market_index_http.counters import GAUGES, Counters
-from market_index_http.operations.metrics import metrics_text
+from market_index_http import Health, create_app
+from market_index_http.counters import Counters
+from tests.asgi import request
 from tests.command import COMMAND, SAMPLE, Running
+from tests.feed_state import FeedState
 from tests.market_index_feeds.made_up import book
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
@@ -120,10 +123,11 @@ def test_the_container_file_copies_what_the_package_needs():
 
 def test_the_alerts_name_metrics_and_labels_that_exist():
     counters = Counters()
-    for name in GAUGES:
-        counters.set_gauge(name, os.getpid())
+    for name in ("open_connections", "max_connections", "workers"):
+        counters.set_gauge(name, 1)
+    app = create_app(LiveIndex(), health=Health(FeedState(revision=1, retained_age=1)), metrics=counters)
     values: dict[str, dict[str, set[str]]] = {}
-    for family in text_string_to_metric_families(metrics_text(counters)):
+    for family in text_string_to_metric_families(request(app, "/metrics").body.decode()):
         for sample in family.samples:
             labels = values.setdefault(sample.name, {})
             for label, value in sample.labels.items():

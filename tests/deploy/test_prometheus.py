@@ -32,7 +32,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 # Of each alert: the series, whose values have intervals of 15 seconds and change at 75 seconds ("1x4 0x30": five times
-# 1, then 0); the seconds at which it does not fire yet, and fires; and its summary.
+# 1, then 0; "-30+15x4" stays 30 seconds before the clock); the seconds at which it does not fire yet, and fires; its
+# summary.
 FIRING: dict[str, tuple[dict[str, str], int, int, str]] = {
     "MarketIndexDown": ({"up{}": "1x4 0x30"}, 120, 135, "/metrics does not answer"),
     "MarketIndexNotReady": (
@@ -49,17 +50,17 @@ FIRING: dict[str, tuple[dict[str, str], int, int, str]] = {
     ),
     "MarketIndexFeedStale": (
         {
-            'market_index_feed_age_seconds{worker="0"}': "30x4 31x30",
-            'market_index_feed_age_seconds{worker="1"}': "0x60",
+            'market_index_feed_healthy_timestamp_seconds{worker="0"}': "-30+15x4 44+15x30",
+            'market_index_feed_healthy_timestamp_seconds{worker="1"}': "0+15x60",
         },
         120, 135, "the feed was last healthy 31s ago",
     ),
     "MarketIndexPublisherQuiet": (
-        {'market_index_feed_quiet_seconds{worker="0"}': "60x4 75x30"},
+        {'market_index_feed_published_timestamp_seconds{worker="0"}': "-60+15x4 0+15x30"},
         120, 135, "the publisher last published 1m 15s ago",
     ),
     "MarketIndexBooksRetained": (
-        {'market_index_feed_retained_seconds{worker="0"}': "_x5 61x30"},
+        {'market_index_feed_retained_timestamp_seconds{worker="0"}': "_x5 14+15x30"},
         120, 135, "a book is served that the feed has lacked for 1m 1s",
     ),
     "MarketIndexRecordsRejected": (

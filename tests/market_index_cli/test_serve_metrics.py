@@ -75,7 +75,6 @@ def test_responses_that_the_app_does_not_send_are_counted(tmp_path: Path):
         ("endpoint=other", "status=400"): 2,
         ("endpoint=other", "status=431"): 1,
     }
-    assert samples["market_index_response_body_bytes_total", "endpoint=other"] > 0
 
 
 def test_metrics_can_be_omitted(tmp_path: Path):

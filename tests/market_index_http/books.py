@@ -1,4 +1,4 @@
-"""Books of three sizes, requests with header fields, and a call counter, for the tests of bodies."""
+"""Books of three sizes, requests with header fields, and a function that counts its calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from market_index import ADA, AssetId, OrderBook, Pair
-from market_index_http.bodies import EncodedBody
 from tests.service import Client, HttpResponse
 
 PAIR_LIST = "/trading-view/pair-list"
@@ -28,10 +27,6 @@ def book(number: int, levels: int = 30, spot: str | None = None) -> OrderBook:
 
 def target(pair: Pair) -> str:
     return f"/trading-view/order-book?base={pair.base}&quote={pair.quote}"
-
-
-def content_of(body: EncodedBody) -> bytes:
-    return b"".join(body.content.texts())
 
 
 SMALL, MIDDLE, LARGE = book(1, 1), book(2, 30), book(3, 1_500)

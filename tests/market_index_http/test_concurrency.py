@@ -5,7 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
-from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
+import pytest
+
+from market_index import ADA, AssetId, Freshness, LiveIndex, OrderBook, Pair
 from market_index_http import create_app
 from tests.service import Client, served
 from tests.waiting import eventually
@@ -27,23 +29,29 @@ def book(pair: Pair, generation: int) -> OrderBook:
     )
 
 
+@pytest.mark.decision(23)
 def test_no_response_is_torn_while_ten_thousand_books_are_published():
-    live = LiveIndex([book(PAIR, 1), book(OTHER, 1)])
+    live = LiveIndex()
+    live.update([book(PAIR, 1), book(OTHER, 1)], freshness=Freshness("1"))
+    targets = [f"/trading-view/order-book?base={base}&quote=ADA" for base in (str(PAIR.base), str(PAIR.base).upper())]
     done = Event()
     newest_of = [0] * 4
 
     def read(port: int, reader: int) -> None:
         client, newest = Client(port), 0
         while not done.is_set():
-            answer = client.request(f"/trading-view/order-book?base={PAIR.base}&quote=ADA").json
-            generation = int(answer["spot"])
-            assert {level["accumulated_liquidity"] for side in ("bids", "asks") for level in answer[side]} == {
+            answer = client.request(targets[newest % 2])
+            content = answer.json
+            generation = int(content["spot"])
+            assert {level["accumulated_liquidity"] for side in ("bids", "asks") for level in content[side]} == {
                 generation
             }
-            assert [level["price"] for level in answer["asks"]] == [
+            assert [level["price"] for level in content["asks"]] == [
                 f"1.{price:09}".rstrip("0") for price in range(generation + 1, generation + 1 + LEVELS)
             ]
             assert generation >= newest
+            # Decision 23: no response claims another as_of than that of its book.
+            assert answer.headers["market-index-as-of"] == str(generation)
             newest_of[reader] = newest = generation
             listed = client.request("/trading-view/pair-list").json["pairs"]
             # Both books are published atomically, so both spots change together.
@@ -55,7 +63,8 @@ def test_no_response_is_torn_while_ten_thousand_books_are_published():
         readers = [threads.submit(read, service.port, reader) for reader in range(4)]
         try:
             for generation in range(2, PUBLISHES + 1):
-                live.publish(book(PAIR, generation), book(OTHER, generation))
+                books = [book(PAIR, generation), book(OTHER, generation)]
+                live.update(books, freshness=Freshness(str(generation)))
                 if generation == PUBLISHES // 2:
                     eventually(lambda: all(newest_of) or any(reader.done() for reader in readers))
         finally:

@@ -18,8 +18,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from market_index import ADA, AssetId, LiveIndex, MarketIndex, OrderBook, Pair
-from market_index_http import create_app, openapi_document
+from market_index_http import create_app
+from tests.asgi import request
 from tests.command import SAMPLE
+from tests.market_index_http.books import PAIR_LIST
+from tests.metrics import samples_of
 from tests.service import Client, served
 
 MOUNTING = Path(__file__).resolve().parents[2] / "docs" / "mounting.md"
@@ -30,6 +33,10 @@ TWO = OrderBook.from_levels(Pair(AssetId(b"\x02" * 28, b"two"), ADA), bids=[("2"
 
 async def hello(_: Any) -> PlainTextResponse:
     return PlainTextResponse("the host's own")
+
+
+def stock(app: Any) -> uvicorn.Server:
+    return uvicorn.Server(uvicorn.Config(app, lifespan="off", ws="none", log_config=None))
 
 
 def starlette_host(routes: list[Mount], lifespan: Any = None) -> Any:
@@ -103,6 +110,8 @@ def test_a_failure_has_the_error_body_below_middleware_of_the_host(monkeypatch: 
 
 
 def test_middleware_of_the_app_sees_every_request():
+    """Also those whose response is cached: the command alone asks for a cached response before the app."""
+
     async def stamping(request: Any, call_next: Any) -> Any:
         response = await call_next(request)
         response.headers["x-stamp"] = "seen"
@@ -110,9 +119,25 @@ def test_middleware_of_the_app_sees_every_request():
 
     app = create_app(LiveIndex([ONE]))
     app.add_middleware(BaseHTTPMiddleware, dispatch=stamping)
-    with served(app) as service:
-        for target in ("/trading-view/pair-list", "/trading-view/order-book", "/nowhere"):
+    with served(app, stock(app)) as service:
+        for target in (PAIR_LIST, PAIR_LIST, "/trading-view/order-book", "/nowhere"):
             assert service.request(target).headers["x-stamp"] == "seen"
+
+
+def test_header_fields_that_middleware_adds_are_only_in_that_response():
+    app = create_app(LiveIndex([ONE]))
+
+    async def adding(scope: Any, receive: Any, send: Any) -> None:
+        async def send_more(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"].append((b"x-added", b"once"))
+            await send(message)
+
+        await app(scope, receive, send_more)
+
+    for _ in range(2):
+        assert request(adding, PAIR_LIST).headers["x-added"] == "once"
+    assert "x-added" not in request(app, PAIR_LIST).headers
 
 
 def test_only_a_live_index_is_served():
@@ -196,11 +221,14 @@ def test_the_middleware_of_the_page_lets_the_lifespan_run(tmp_path: Path):
         assert service.pair_list("/api").status == 401
 
 
-def test_the_merged_description_of_the_page_is_served(tmp_path: Path):
-    with served(program_of_the_page("described.py", tmp_path)["app"]) as service:
-        merged = service.request("/openapi.json").json
-    assert merged["paths"] == openapi_document("/api")["paths"]
-    assert merged["components"] == openapi_document("/api")["components"]
+def test_the_collector_of_the_page_is_in_the_registry_of_the_host(tmp_path: Path):
+    with served(program_of_the_page("measured.py", tmp_path)["app"]) as service:
+        assert service.pair_list("/api").status == 200
+        assert service.request("/api/metrics").status == 404
+        samples = samples_of(service.request("/metrics/"))
+    assert samples["market_index_requests_total", f"endpoint={PAIR_LIST}", "status=200"] == 1
+    assert samples["market_index_pairs", "worker=0"] == 0
+    assert any(name == "python_info" for name, *_ in samples), "the host has metrics of its own"
 
 
 def test_the_recipe_with_health_works_each_time_its_lifespan_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

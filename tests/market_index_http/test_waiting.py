@@ -23,7 +23,8 @@ from starlette.types import Message, Scope
 
 from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair
 from market_index_cli.server.http_server import Server
-from market_index_http import MarketIndexApp, create_app
+from market_index_http import create_app
+from market_index_http.app import MarketIndexApp
 from market_index_http.bodies import Fields, Response
 from market_index_http.waiting import MAX_WAIT_SECONDS, Waits, preferred_wait
 from tests.asgi import request as request_without_server
@@ -213,7 +214,7 @@ class TestThroughUvicorn:
         assert (answer.status, "preference-applied" in answer.headers) == (304, False)
 
     @pytest.mark.parametrize("accept_encoding", [None, "gzip"])
-    def test_the_fast_path_leaves_waiting_to_the_routes(
+    def test_a_cached_response_leaves_waiting_to_the_routes(
         self,
         live: LiveIndex,
         app: MarketIndexApp,
@@ -224,7 +225,6 @@ class TestThroughUvicorn:
         reader = Reader(service, TWO)
         statuses = [reader.read(accept_encoding=accept_encoding).status for _ in range(3)]
         assert statuses == [200, 304, 304]
-        assert app._fast_path._pairs
         assert Reader(service, TWO).read("wait=20").status == 200
         answering = threads.submit(reader.read, "wait=20", accept_encoding=accept_encoding)
         eventually(lambda: waiting(app) == 1)
@@ -383,7 +383,7 @@ class Request:
                 self.acts.pop(0)()
             await asyncio.sleep(0)
             status = 304 if content == before else 200
-            return Response(({"type": "http.response.start", "status": status, "headers": [*fields]}, {}))
+            return Response({"type": "http.response.start", "status": status, "headers": [*fields]}, {})
 
         scope: Scope = {"headers": [(b"prefer", prefer.encode()), (b"if-none-match", b'"tag"')]}
         async with asyncio.timeout(DEADLINE_SECONDS):
@@ -399,8 +399,7 @@ async def registered(waits: Waits, count: int) -> None:
 
 
 def status(response: Response) -> int:
-    start, _ = response.messages
-    return int(start["status"])
+    return int(response.start["status"])
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -550,7 +549,7 @@ class TestWaits:
 
     def test_without_an_event_loop_of_asyncio_no_request_waits(self, waits: Waits, live: LiveIndex):
         async def respond(fields: Fields) -> Response:
-            return Response(({"type": "http.response.start", "status": 304, "headers": [*fields]}, {}))
+            return Response({"type": "http.response.start", "status": 304, "headers": [*fields]}, {})
 
         scope: Scope = {"headers": [(b"prefer", b"wait=60"), (b"if-none-match", b'"tag"')]}
         responding = waits.respond(scope, Request(waits, live, None).receive, None, respond)

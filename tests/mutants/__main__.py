@@ -65,7 +65,10 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "market_index/wire/decode.py": [f"{DOMAIN}/wire/test_decode.py", f"{DOMAIN}/wire/test_decode_rejections.py"],
     "market_index/wire/encode.py": [f"{DOMAIN}/wire/test_encode.py", f"{DOMAIN}/test_levels.py"],
     "market_index/wire/json_value.py": [f"{DOMAIN}/wire/test_decode.py", f"{DOMAIN}/wire/test_decode_rejections.py"],
-    "market_index_http/bodies.py": ["tests/market_index_http/test_bodies.py"],
+    "market_index_http/bodies.py": [
+        "tests/market_index_http/test_bodies.py",
+        "tests/market_index_http/test_contract.py",
+    ],
 }
 
 # Exit codes of pytest and mutmut in the process of one mutant.

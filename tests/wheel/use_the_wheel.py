@@ -284,7 +284,7 @@ def served_by_command(url: str) -> None:
     with urlopen(f"{url}/trading-view/order-book?base={base}&quote={quote}") as answer:
         expect(json.load(answer), BOOK, "the command serves an order book")
     with urlopen(f"{url}/openapi.json") as answer:
-        described = ROOT / "market_index_http" / "operations" / "openapi.json"
+        described = ROOT / "market_index_http" / "openapi.json"
         expect(answer.read(), described.read_bytes(), "the command serves the description of the API")
     page = ROOT / "market_index_cli" / "page" / "static"
     for file in page.iterdir():

@@ -23,7 +23,7 @@ from market_index import OrderBook, wire
 from market_index_cli.server import serving, workers
 from market_index_cli.server.connection import ClientLimits
 from market_index_feeds import open_feed, open_store
-from market_index_http import Counters
+from market_index_http.counters import Counters
 from tests.command import SAMPLE, Running, invoke, own_signals_and_logging, run, running
 from tests.market_index_feeds.made_up import pair
 from tests.service import Client, Service

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from market_index import Freshness
 from market_index.wire import AS_OF, PUBLISHED_AT, format_time
 from market_index_feeds.http.freshness import freshness_in, oldest
-from market_index_http import freshness as served
+from market_index_http import endpoints as served
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -4,15 +4,10 @@ from typing import assert_type
 
 from market_index import LiveIndex
 from market_index_feeds import open_feed
-from market_index_http import (
-    Counters,
-    ExactRoute,
-    FeedStatus,
-    Health,
-    MarketIndexApp,
-    create_app,
-    file_route,
-)
+from market_index_http import Health, create_app
+from market_index_http.app import MarketIndexApp
+from market_index_http.counters import Counters
+from market_index_http.health import FeedStatus
 
 live = LiveIndex()
 app = create_app(live, max_age=2)
@@ -53,8 +48,3 @@ create_app(live, metrics=Counters())
 Health(Timeless())  # error: mypy[arg-type] pyright[reportArgumentType]
 create_app(live, health=feed)  # error: mypy[arg-type] pyright[reportArgumentType]
 create_app(live, metrics="yes")  # error: mypy[arg-type] pyright[reportArgumentType]
-
-assert_type(file_route("/books", b"{}", ((b"x-name", b"value"),)), ExactRoute)
-
-file_route("/books", "{}")  # error: mypy[arg-type] pyright[reportArgumentType]
-file_route("/books", b"{}", {"x-name": "value"})  # error: mypy[arg-type] pyright[reportArgumentType]

@@ -6,15 +6,15 @@ import json
 import os
 from collections.abc import Iterator
 from math import inf, isfinite
-from typing import Final, Protocol
+from typing import Protocol
 
-from attrs import define, frozen
+from attrs import define
 from starlette.requests import Request
 
 from market_index import LiveIndex
 from market_index.wire import format_time
-from market_index_http.paths import HEALTH_PATH, LIVE_PATH, READY_PATH
-from market_index_http.routes import ExactRoute, JsonResponse
+from market_index_http.bodies import JSON_FIELDS, NOT_STORED, Response, text_response
+from market_index_http.routes import HEALTH_PATH, LIVE_PATH, READY_PATH, ExactRoute
 
 
 class FeedStatus(Protocol):
@@ -61,26 +61,6 @@ class FeedStatus(Protocol):
         """Seconds since the source last contained the oldest retained book; None if no book is retained."""
 
 
-@frozen(repr=False)
-class _NoFeed:
-    revision: int | None = None
-    age: float = inf
-    quiet_age: float = inf
-    change_age: float = inf
-    problem: str | None = None
-    is_unknown: bool = False
-    rejected: int = 0
-    current_rejections: int = 0
-    retries: int = 0
-    retained_age: float | None = None
-
-    def __repr__(self) -> str:
-        return "<no feed>"
-
-
-_NO_FEED: Final = _NoFeed()
-
-
 @define
 class Health:
     """The feed of an app, and the limits within which its books are current.
@@ -89,7 +69,7 @@ class Health:
 
     >>> health = Health(max_stale=30)
     >>> health
-    Health(feed=<no feed>, max_stale=30, max_quiet=None)
+    Health(feed=None, max_stale=30, max_quiet=None)
     >>> health.failures()
     ['the feed is not loaded']
 
@@ -99,7 +79,7 @@ class Health:
         max_quiet: How many seconds the publisher may publish nothing; None: without limit.
     """
 
-    feed: FeedStatus = _NO_FEED
+    feed: FeedStatus | None = None
     max_stale: float | None = None
     max_quiet: float | None = None
 
@@ -108,11 +88,12 @@ class Health:
         return list(self._failures())
 
     def _failures(self) -> Iterator[str]:
-        age, quiet_age, problem = self.feed.age, self.feed.quiet_age, self.feed.problem
-        if problem is None and age == inf:
+        feed = self.feed
+        if feed is None or (feed.problem is None and feed.age == inf):
             yield "the feed is not loaded"
             return
-        if problem is not None and self.feed.is_unknown:
+        age, quiet_age, problem = feed.age, feed.quiet_age, feed.problem
+        if problem is not None and feed.is_unknown:
             yield f"feed: {problem}"
         if self.max_stale is not None and age > self.max_stale:
             yield f"the feed was last healthy {age:.1f} seconds ago"
@@ -133,40 +114,40 @@ def health_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
     The pairs are served in all cases.
     """
 
-    async def alive(_: Request) -> JsonResponse:
-        return _response([], {"status": "alive"})
+    async def alive(request: Request) -> Response:
+        return _response(request, [], {"status": "alive"})
 
-    async def ready(_: Request) -> JsonResponse:
+    async def ready(request: Request) -> Response:
         failed = health.failures()
-        return _response(failed, {"status": "not ready" if failed else "ready"})
+        return _response(request, failed, {"status": "not ready" if failed else "ready"})
 
-    async def details(_: Request) -> JsonResponse:
+    async def details(request: Request) -> Response:
         index, feed = live.current, health.feed
         published_at = index.published_at
         status: dict[str, object] = {
             "pairs": len(index),
-            "revision": feed.revision,
+            "revision": None if feed is None else feed.revision,
             "as_of": index.as_of,
             "published_at": None if published_at is None else format_time(published_at),
-            "quiet_seconds": _rounded(feed.quiet_age),
+            "quiet_seconds": None if feed is None else _rounded(feed.quiet_age),
             "max_quiet_seconds": health.max_quiet,
-            "unchanged_seconds": _rounded(feed.change_age),
-            "age_seconds": _rounded(feed.age),
-            "problem": feed.problem,
-            "current_rejections": feed.current_rejections,
-            "oldest_retained_seconds": _rounded(feed.retained_age),
+            "unchanged_seconds": None if feed is None else _rounded(feed.change_age),
+            "age_seconds": None if feed is None else _rounded(feed.age),
+            "problem": None if feed is None else feed.problem,
+            "current_rejections": 0 if feed is None else feed.current_rejections,
+            "oldest_retained_seconds": None if feed is None else _rounded(feed.retained_age),
             "process": os.getpid(),
         }
-        return _response(health.failures(), status)
+        return _response(request, health.failures(), status)
 
     return [ExactRoute(HEALTH_PATH, details), ExactRoute(LIVE_PATH, alive), ExactRoute(READY_PATH, ready)]
 
 
-def _response(failed: list[str], status: dict[str, object]) -> JsonResponse:
+def _response(request: Request, failed: list[str], status: dict[str, object]) -> Response:
     if failed:
         status = {"error": "; ".join(failed), **status}
-    body = json.dumps(status, separators=(",", ":")).encode("ascii")
-    return JsonResponse(body, 503 if failed else 200, {"Cache-Control": "no-store"})
+    text = json.dumps(status, separators=(",", ":")).encode("ascii")
+    return text_response(request.scope, 503 if failed else 200, text, (*JSON_FIELDS, *NOT_STORED))
 
 
 def _rounded(seconds: float | None) -> float | None:

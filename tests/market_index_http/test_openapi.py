@@ -15,6 +15,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.applications import Starlette
 from starlette.routing import Route
 
 from market_index import AssetId, LiveIndex, MarketIndex, OrderBook, format_price, wire
@@ -27,7 +28,7 @@ from market_index.strategies import (
     prices,
 )
 from market_index_feeds import open_store
-from market_index_http import Health, MarketIndexApp, create_app, openapi_document
+from market_index_http import Health, create_app
 from tests.command import SAMPLE, running
 from tests.openapi import JSON, as_json, contract
 from tests.service import Client, HttpResponse, Service, served
@@ -67,60 +68,17 @@ def test_the_server_serves_the_description_of_the_docs(service: Service):
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-cache"
-    assert re.fullmatch('"[0-9a-f]{64}"', answer.headers["etag"])
+    assert re.fullmatch('W/"[0-9a-f]{32}"', answer.headers["etag"])
     assert answer.json == CONTRACT
 
 
-def test_its_route_can_be_added_to_an_app():
-    with served(create_app(LiveIndex(), openapi=True)) as here:
-        assert here.request("/openapi.json").json == CONTRACT
-        assert here.request("/openapi.json", "HEAD").body == b""
-        assert here.request("/openapi.json", "POST").status == 405
-
-
 def test_it_describes_every_route_of_the_app():
-    def paths(app: MarketIndexApp) -> set[str]:
+    def paths(app: Starlette) -> set[str]:
         return {route.path for route in app.routes if isinstance(route, Route)}
 
     assert {path for path in CONTRACT["paths"] if path.startswith("/trading-view/")} == paths(create_app(LiveIndex()))
     whole = create_app(LiveIndex(), health=Health(), metrics=True, openapi=True)
     assert CONTRACT["paths"].keys() == paths(whole) - {"/openapi.json"}
-
-
-def resolves(document: Any, value: Any) -> bool:
-    """Return whether each reference within a value has a target in the document."""
-    if isinstance(value, dict):
-        if "$ref" in value:
-            found = document
-            for part in value["$ref"].removeprefix("#/").split("/"):
-                found = found[part]
-        return all(resolves(document, inner) for inner in value.values())
-    return not isinstance(value, list) or all(resolves(document, inner) for inner in value)
-
-
-def test_documents_for_two_mounts_have_no_operation_in_common():
-    texts = [json.dumps(openapi_document(prefix)) for prefix in ("/own", "/public/v1")]
-    own, public = (set(re.findall(r'"operationId": "(\w+)"', text)) for text in texts)
-    assert own == {"getPairList_own", "getOrderBook_own"}
-    assert public == {"getPairList_public_v1", "getOrderBook_public_v1"}
-
-
-def test_its_document_for_a_host_has_the_two_endpoints_below_the_prefix():
-    document = openapi_document("/api/v1")
-    paths = "/trading-view/pair-list", "/trading-view/order-book"
-    without_suffix = json.loads(json.dumps(document["paths"]).replace("_api_v1", ""))
-    assert without_suffix == {f"/api/v1{path}": CONTRACT["paths"][path] for path in paths}
-    assert document.keys() == {"openapi", "info", "paths", "components"}
-    assert resolves(document, document)
-    document["paths"].clear()
-    assert openapi_document().keys() == document.keys()
-    assert set(openapi_document()["paths"]) == {"/trading-view/pair-list", "/trading-view/order-book"}
-
-
-@pytest.mark.parametrize("prefix", ["api", "/", "/api/", "http://127.0.0.1/api", "//api", "/a/{b}", "/a#b"])
-def test_the_prefix_of_the_document_is_a_path(prefix: str):
-    with pytest.raises(ValueError, match=f"prefix must be empty or a path such as '/api', got '{re.escape(prefix)}'"):
-        openapi_document(prefix)
 
 
 def assert_described(path: str, answer: HttpResponse) -> None:

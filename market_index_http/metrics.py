@@ -1,0 +1,137 @@
+"""The metrics of an app, as custom collectors of prometheus-client, and the route `/metrics`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import partial
+from importlib.metadata import version
+from math import isfinite, isnan
+from threading import Lock
+from time import time
+from typing import Final, final
+
+from anyio import to_thread
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+
+from market_index import LiveIndex, MarketIndex, Pair
+from market_index_http.bodies import NOT_STORED, Response, text_response
+from market_index_http.counters import GAUGES, Counters
+from market_index_http.health import FeedStatus, Health
+from market_index_http.routes import METRICS_PATH, ExactRoute
+from market_index_http.waiting import Waits
+
+# The names and labels are those of 0.0.4, which every Prometheus reads.
+_FIELDS: Final = (*NOT_STORED, (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"))
+
+_COUNTERS: Final = {"feed_rejected_records", "feed_retries"}
+"""The gauges that a process only increases, from 0."""
+
+
+@final
+class MetricsCollector(Collector):
+    """The metrics of an app, and of the apps that share its counters. All names start with `market_index_`."""
+
+    def __init__(self, live: LiveIndex, counters: Counters, waits: Waits, health: Health | None) -> None:
+        self._live = live
+        self._counters = counters
+        self._waits = waits
+        self._health = health
+        self._seen = MarketIndex()
+        self._crossed: set[Pair] = set()
+        self._lock = Lock()
+
+    def observe(self) -> None:
+        """Update the gauges of this process. It takes time for each book that has changed since the last call."""
+        # Otherwise a call that takes longer would replace the numbers of a later one.
+        with self._lock:
+            counters, index = self._counters, self._live.current
+            counters.set_gauge("process_id", os.getpid())
+            counters.set_gauge("pairs", len(index))
+            counters.set_gauge("crossed_pairs", self._crossed_pairs(index))
+            counters.set_gauge("waiting_requests", self._waits.requests)
+            if self._health is not None:
+                counters.set_gauge("ready", not self._health.failures())
+                if self._health.feed is not None:
+                    self._observe_feed(self._health.feed)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics. Those of this process are up to date, those of others as of their last `observe`."""
+        self.observe()
+        build = GaugeMetricFamily("market_index_build_info", "The version of the server.", labels=["version"])
+        build.add_metric([version("market-index")], 1)
+        yield build
+        requests = CounterMetricFamily(
+            "market_index_requests",
+            "Responses, by the path of the request and the status.",
+            labels=["endpoint", "status"],
+        )
+        for path, status, number in self._counters.requests():
+            requests.add_metric([path, str(status)], number)
+        yield requests
+        for name, description in GAUGES.items():
+            kind = CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily
+            family = kind(f"market_index_{name}", description, labels=["worker"])
+            for row, value in enumerate(self._counters.by_row(name)):
+                if not isnan(value):
+                    family.add_metric([str(row)], value)
+            yield family
+
+    def route(self) -> ExactRoute:
+        """Return the route `/metrics`: these metrics, and those of the processes that share the counters."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        registry.register(ProcessesCollector(self._counters))
+
+        async def respond(request: Request) -> Response:
+            return text_response(request.scope, 200, await to_thread.run_sync(generate_latest, registry), _FIELDS)
+
+        return ExactRoute(METRICS_PATH, respond)
+
+    def _observe_feed(self, feed: FeedStatus) -> None:
+        counters = self._counters
+        counters.set_gauge("feed_revision", feed.revision)
+        counters.set_gauge("feed_healthy_timestamp_seconds", _time_before(feed.age))
+        counters.set_gauge("feed_published_timestamp_seconds", _time_before(feed.quiet_age))
+        counters.set_gauge("feed_changed_timestamp_seconds", _time_before(feed.change_age))
+        retained = feed.retained_age
+        counters.set_gauge("feed_retained_timestamp_seconds", None if retained is None else _time_before(retained))
+        counters.set_gauge("feed_rejected_records", feed.rejected)
+        counters.set_gauge("feed_current_rejections", feed.current_rejections)
+        counters.set_gauge("feed_retries", feed.retries)
+
+    def _crossed_pairs(self, index: MarketIndex) -> int:
+        changed, retracted = index.changes_since(self._seen)
+        self._seen = index
+        self._crossed.difference_update(retracted, [book.pair for book in changed])
+        self._crossed.update([book.pair for book in changed if book.is_crossed])
+        return len(self._crossed)
+
+
+@final
+class ProcessesCollector(Collector):
+    """The metrics of prometheus-client's `ProcessCollector` for each process that shares the counters; on Linux."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics, with the label `worker`."""
+        families: dict[str, Metric] = {}
+        for row, process in enumerate(self._counters.by_row("process_id")):
+            if isnan(process):
+                continue
+            # A process that has ended has no metrics.
+            for found in ProcessCollector(pid=partial(int, process), registry=None).collect():
+                family = families.setdefault(found.name, Metric(found.name, found.documentation, found.type))
+                for sample in found.samples:
+                    family.add_sample(sample.name, {"worker": str(row)}, sample.value)
+        return families.values()
+
+
+def _time_before(age: float) -> float:
+    """Return the Unix time so many seconds ago; 0 if the age is infinite."""
+    return time() - age if isfinite(age) else 0.0

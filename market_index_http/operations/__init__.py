@@ -1,1 +1,0 @@
-"""Optional routes for operators and tools, to be added to the routes of the app."""

@@ -1,0 +1,289 @@
+"""`/metrics`, read by the parser of prometheus-client, and the table of counters that processes share."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from math import inf
+from pathlib import Path
+from threading import Event
+from time import time
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.middleware.base import BaseHTTPMiddleware
+
+from market_index import LiveIndex, OrderBook
+from market_index_http import Health, create_app
+from market_index_http.counters import ENDPOINTS, GAUGES, OTHER, STATUSES, Counters
+from tests.asgi import request, request_cached
+from tests.feed_state import FeedState
+from tests.market_index_http.books import MIDDLE, PAIR_LIST, book, fetch, numbered_pair, target
+from tests.metrics import Samples, samples_of, samples_of_text, scrape
+from tests.service import Client, Service, served
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
+
+BOOK = "/trading-view/order-book"
+
+
+@pytest.fixture
+def live() -> LiveIndex:
+    return LiveIndex([MIDDLE])
+
+
+@pytest.fixture
+def feed() -> FeedState:
+    return FeedState()
+
+
+@pytest.fixture
+def service(live: LiveIndex, feed: FeedState) -> Iterator[Service]:
+    with served(create_app(live, max_wait=60, health=Health(feed, 60), metrics=True)) as service:
+        yield service
+
+
+def requests(samples: Samples, endpoint: str, status: int | str) -> float:
+    return samples["market_index_requests_total", f"endpoint={endpoint}", f"status={status}"]
+
+
+def of_worker(samples: Samples, name: str, worker: int = 0) -> float | None:
+    return samples.get((f"market_index_{name}", f"worker={worker}"))
+
+
+def samples_with(counters: Counters) -> Samples:
+    """Return the metrics of an app with these counters."""
+    return samples_of_text(request(create_app(LiveIndex(), metrics=counters), "/metrics").body.decode())
+
+
+class TestRequests:
+    """Responses by endpoint and status."""
+
+    def test_each_response_is_counted_once(self, service: Service):
+        with closing(Client(service.port)) as client:
+            # The first is sent by the route, the others by the server, which asks the app for a cached response.
+            etag, *_ = [fetch(client, target(MIDDLE.pair)).headers["etag"] for _ in range(3)]
+            assert fetch(client, target(MIDDLE.pair), If_None_Match=etag).status == 304
+            assert fetch(client, target(MIDDLE.pair), Accept_Encoding="gzip").status == 200
+            assert fetch(client, target(MIDDLE.pair), "HEAD").status == 200
+            for where in (BOOK, f"{BOOK}?base=ADA&quote=ADA", PAIR_LIST, PAIR_LIST, "/nowhere", f"{BOOK}/"):
+                fetch(client, where)
+            assert fetch(client, PAIR_LIST, "POST").status == 405
+            samples = samples_of(fetch(client, "/metrics"))
+        assert {status: requests(samples, BOOK, status) for status in (200, 304, 400, 404, 500)} == {
+            200: 5, 304: 1, 400: 1, 404: 1, 500: 0,
+        }  # fmt: skip
+        assert requests(samples, PAIR_LIST, 200) == 2
+        assert requests(samples, PAIR_LIST, 405) == 1
+        assert requests(samples, "other", 404) == 2
+        assert requests(samples, "/metrics", 200) == 0, "the first scrape"
+        assert requests(scrape(service), "/metrics", 200) == 1
+
+    def test_a_cached_response_is_counted_where_it_is_made(self, live: LiveIndex):
+        app = create_app(live, metrics=True)
+        assert request_cached(app, "/metrics") is request_cached(app, BOOK) is request_cached(app, BOOK, "POST") is None
+        for _ in range(3):
+            assert request_cached(app, target(MIDDLE.pair)) is not None
+        samples = samples_of_text(request(app, "/metrics").body.decode())
+        assert {key: value for key, value in samples.items() if key[0] == "market_index_requests_total" and value} == {
+            ("market_index_requests_total", f"endpoint={BOOK}", "status=200"): 3
+        }
+
+    def test_a_failure_is_counted(self, service: Service, monkeypatch: pytest.MonkeyPatch):
+        def fail(*_: object, **__: object) -> bytes:
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr("market_index_http.bodies.encoded_pair_list", fail)
+        assert service.pair_list().status == 500
+        assert requests(scrape(service), PAIR_LIST, 500) == 1
+
+    def test_requests_are_counted_below_a_mount_and_below_middleware(self, live: LiveIndex):
+        async def passing_on(request: Any, call_next: Any) -> Any:
+            return await call_next(request)
+
+        app = create_app(live, metrics=True)
+        app.add_middleware(BaseHTTPMiddleware, dispatch=passing_on)
+        host = FastAPI()
+        host.mount("/plain", create_app(live, metrics=True))
+        host.mount("/api", app)
+        with served(host) as service:
+            for prefix in ("/plain", "/api"):
+                for _ in range(3):
+                    assert service.pair_list(prefix).status == 200
+                assert requests(scrape(service, prefix), PAIR_LIST, 200) == 3
+
+
+class TestState:
+    """The state of the index, the feed and the process."""
+
+    def test_the_response_is_a_text_that_is_not_cached(self, service: Service):
+        answer = service.request("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain; version=")
+        assert answer.headers["cache-control"] == "no-store"
+        assert service.request("/metrics", "HEAD").body == b""
+
+    def test_pairs_and_crossed_pairs(self, service: Service, live: LiveIndex):
+        def counts() -> tuple[float | None, float | None]:
+            samples = scrape(service)
+            return of_worker(samples, "pairs"), of_worker(samples, "crossed_pairs")
+
+        def with_prices(number: int, bid: str, ask: str) -> OrderBook:
+            return OrderBook.from_levels(numbered_pair(number), bids=[(bid, 1)], asks=[(ask, 1)])
+
+        assert counts() == (1, 0)
+        live.publish(with_prices(5, "2", "1"), with_prices(6, "3", "1"), with_prices(7, "1", "1"))
+        assert counts() == (4, 2)
+        live.publish(with_prices(5, "1", "2"), with_prices(7, "2", "1"))
+        assert counts() == (4, 2)
+        live.retract(numbered_pair(6))
+        assert counts() == (3, 1)
+
+    def test_the_feed(self, service: Service, feed: FeedState):
+        feed.revision, feed.rejected, feed.current_rejections, feed.retries = 7, 5, 2, 3
+        feed.age, feed.quiet_age, feed.change_age, feed.retained_age = 10, 20, inf, 40
+        before, samples, after = time(), scrape(service), time()
+        found = {name: of_worker(samples, f"feed_{name}") for name in ("revision", "current_rejections")}
+        assert found == {"revision": 7, "current_rejections": 2}
+        assert of_worker(samples, "feed_rejected_records_total") == 5
+        assert of_worker(samples, "feed_retries_total") == 3
+        assert of_worker(samples, "ready") == 1
+        for name, age in (("healthy", 10), ("published", 20), ("retained", 40)):
+            assert before <= (of_worker(samples, f"feed_{name}_timestamp_seconds") or 0) + age <= after
+        assert of_worker(samples, "feed_changed_timestamp_seconds") == 0, "never"
+        feed.age = 61
+        assert of_worker(scrape(service), "ready") == 0
+
+    def test_other_requests_are_answered_while_the_numbers_are_updated(self, live: LiveIndex):
+        observed, resume = Event(), Event()
+
+        class SlowFeed(FeedState):
+            def __getattribute__(self, name: str) -> Any:
+                if name == "age":
+                    observed.set()
+                    assert resume.wait(DEADLINE_SECONDS)
+                return super().__getattribute__(name)
+
+        with served(create_app(live, health=Health(SlowFeed(), 60), metrics=True)) as service, ExitStack() as stack:
+            stack.callback(resume.set)
+            thread = in_thread(lambda: scrape(service))
+            assert observed.wait(DEADLINE_SECONDS)
+            assert service.pair_list().status == 200
+            resume.set()
+            thread.join(DEADLINE_SECONDS)
+
+    def test_what_is_not_known_has_no_sample(self, live: LiveIndex, service: Service):
+        samples = scrape(service)
+        for name in ("feed_revision", "feed_retained_timestamp_seconds", "open_connections", "max_connections"):
+            assert of_worker(samples, name) is None
+        for health, ready in ((None, None), (Health(), 0)):
+            samples = samples_of_text(request(create_app(live, health=health, metrics=True), "/metrics").body.decode())
+            assert of_worker(samples, "ready") == ready
+            assert of_worker(samples, "feed_healthy_timestamp_seconds") is None
+            assert of_worker(samples, "pairs") == 1
+
+    def test_waiting_requests(self, service: Service, live: LiveIndex):
+        with closing(Client(service.port)) as client:
+            etag = fetch(client, PAIR_LIST).headers["etag"]
+            thread = in_thread(lambda: fetch(client, PAIR_LIST, If_None_Match=etag, Prefer="wait=60"))
+            eventually(lambda: of_worker(scrape(service), "waiting_requests") == 1)
+            live.publish(book(9))
+            thread.join(DEADLINE_SECONDS)
+        eventually(lambda: of_worker(scrape(service), "waiting_requests") == 0)
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
+    def test_the_process(self, service: Service):
+        samples = scrape(service)
+        assert samples["process_resident_memory_bytes", "worker=0"] > 2**20
+        assert samples["process_open_fds", "worker=0"] > 3
+        assert 0 < samples["process_start_time_seconds", "worker=0"] < time()
+        assert samples["process_cpu_seconds_total", "worker=0"] > 0
+
+
+class TestWorkers:
+    """The rows of several processes in one table."""
+
+    def test_requests_are_summed_and_each_process_writes_its_own_row(self):
+        table = bytearray(8 * Counters.table_cells(3))
+        one, other = Counters(table, 0), Counters(table, 2)
+        for counters in (one, other, other):
+            counters.count("/livez", 200)
+        for row, counters in ((0, one), (2, other)):
+            counters.set_gauge("process_id", os.getpid())
+            counters.set_gauge("workers", row)
+        samples = samples_with(one)
+        assert requests(samples, "/livez", 200) == 3
+        assert [of_worker(samples, "workers", row) for row in range(3)] == [0, None, 2]
+
+    def test_a_process_that_ended_has_requests_and_no_gauges(self):
+        table = bytearray(8 * Counters.table_cells(2))
+        ended = Counters(table, 1)
+        ended.count("/livez", 200)
+        for name in ("process_id", *GAUGES):
+            ended.set_gauge(name, os.getpid())
+        serving = Counters(table, 0)
+        serving.clear(1)
+        samples = samples_with(serving)
+        assert requests(samples, "/livez", 200) == 1
+        assert not [key for key in samples if "worker=1" in key]
+        following = Counters(table, 1)
+        following.count("/livez", 200)
+        assert requests(samples_with(serving), "/livez", 200) == 2
+
+    @pytest.mark.parametrize("path", ["", "/", "/healthz/", "/nowhere", "other"])
+    def test_all_other_paths_and_statuses_have_one_label(self, path: str):
+        counters = Counters()
+        for status in (418, 599):
+            counters.count(path, status)
+        assert requests(samples_with(counters), OTHER, OTHER) == 2
+
+    def test_threads_lose_no_count(self):
+        counters = Counters()
+
+        def work(_: int) -> None:
+            for _ in range(50_000):
+                counters.count("/livez", 200)
+
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(4) as threads:
+                list(threads.map(work, range(4)))
+        finally:
+            sys.setswitchinterval(before)
+        assert requests(samples_with(counters), "/livez", 200) == 200_000
+
+
+def test_a_host_registers_the_collector_in_its_own_registry(live: LiveIndex):
+    registry = CollectorRegistry(auto_describe=True)
+    app = create_app(live)
+    registry.register(app.collector)
+    request(app, PAIR_LIST)
+    labels = {"endpoint": PAIR_LIST, "status": "200"}
+    assert registry.get_sample_value("market_index_requests_total", labels) == 1
+    live.publish(book(9))
+    assert registry.get_sample_value("market_index_pairs", {"worker": "0"}) == 2
+
+
+DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]*) \| (counter|gauge) \|", re.MULTILINE)
+
+
+def test_the_docs_list_each_metric_with_its_labels_and_its_type(service: Service, feed: FeedState):
+    feed.revision, feed.retained_age = 1, 1
+    counters = Counters()
+    for name in ("open_connections", "max_connections", "workers"):
+        counters.set_gauge(name, 1)
+    app = create_app(LiveIndex(), health=Health(feed), metrics=counters)
+    families = list(text_string_to_metric_families(request(app, "/metrics").body.decode()))
+    assert all(family.documentation.endswith(".") for family in families)
+    found = {(one.name, frozenset(one.labels), family.type) for family in families for one in family.samples}
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text()
+    listed = DOCUMENTED.findall(page)
+    assert {(name, frozenset(re.findall(r"`(\w+)`", labels)), kind) for name, labels, kind in listed} == found
+    assert all(f"`{label}`" in page for label in (*ENDPOINTS, OTHER))
+    assert all(str(status) in page for status in STATUSES)
