@@ -14,9 +14,9 @@ this and none for the limits. `tests/market_index_cli/server/test_uvicorn.py` te
 | name of uvicorn | used to |
 |---|---|
 | `HttpToolsProtocol._start_asgi_task(cycle, app)` | send a cached response instead of starting a task |
-| `cycle.scope`, `.keep_alive`, `.default_headers` | make the response; leave it to uvicorn if it closes the connection |
+| `cycle.scope`, `.default_headers`, `.keep_alive` | make the response, unless it must close the connection |
 | `cycle.response_started`, `.response_complete` | mark a cached response as sent, and know whether one is being sent |
-| `cycle.disconnected` | stop a response whose client has gone |
+| `cycle.disconnected`, `.message_event` | stop a response whose client has gone |
 | `flow.write_paused` | leave a response to uvicorn that must wait until the client reads |
 | `on_headers_complete()`, `on_body(body)`, `on_response_complete()` | start and stop the limits |
 | `send_400_response(message)` | send our error body if the parser fails |
@@ -107,6 +107,7 @@ class Connection(HttpToolsProtocol):
         self._served.waiting.pop(self, None)
         if self._running is not None:
             self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -134,13 +135,6 @@ class Connection(HttpToolsProtocol):
         if not self.pipeline:
             self._served.waiting[self] = self.loop.time() + HEAD_SECONDS
         super().on_response_complete()
-
-    def close_if_read(self) -> None:
-        """Close the connection, or wait again if its client has not read the whole response."""
-        if self.transport.get_write_buffer_size():
-            self._served.waiting[self] = self.loop.time() + HEAD_SECONDS
-        else:
-            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse a request that the parser rejects."""
@@ -260,10 +254,16 @@ class Server(uvicorn.Server):
 
     async def each_second(self) -> None:
         """Close overdue connections, and call `on_second`."""
-        now = asyncio.get_running_loop().time()
-        for connection in [one for one, deadline in self.waiting.items() if deadline <= now]:
-            connection.close_if_read()
+        self.close_overdue(asyncio.get_running_loop().time())
         await asyncio.to_thread(self._on_second, len(self.server_state.connections))
+
+    def close_overdue(self, now: float) -> None:
+        """Close overdue connections. One whose client has not read its whole response waits again."""
+        for connection in [one for one, deadline in self.waiting.items() if deadline <= now]:
+            if connection.transport.get_write_buffer_size():
+                self.waiting[connection] = now + HEAD_SECONDS
+            else:
+                connection.transport.close()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Call `on_shutdown`, then accept no connection, close those without a request, and wait for responses."""
