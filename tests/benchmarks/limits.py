@@ -1,6 +1,6 @@
 """Costs of the limits on clients: `python -m tests.benchmarks.limits` compares the server with plain uvicorn.
 
-Two processes serve the same app, by `LimitedConnection` and by uvicorn's own protocol. Short rounds alternate between
+Two processes serve the same app, by our protocol and by that of uvicorn. Short rounds alternate between
 them, and so does the order. After some rounds both are restarted, because processes differ by a few percent. The
 processor time per request is that of the process that serves: unlike the throughput, it depends little on other load.
 """

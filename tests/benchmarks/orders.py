@@ -326,7 +326,7 @@ LARGE_BLOCKS = """
 import json, random, sys, time
 from pathlib import Path
 from market_index import LiveIndex
-from market_index_cli.loading import only_young_collected
+from market_index_cli.loading import loading
 from market_index_feeds import open_feed
 from tests.benchmarks.many_orders import new_id, placed
 
@@ -348,9 +348,10 @@ def seconds_until(block, begun):
     return time.perf_counter() - begun
 
 append(['{"reset":true}', *(placed(numbers, one, at % pairs) for at, one in enumerate(ids))], "placed")
-with only_young_collected(), open_feed(f"orders:{path}") as feed:
+with open_feed(f"orders:{path}") as feed:
     begun = time.perf_counter()
-    feed.start(live)
+    with loading(feed.source):
+        feed.start(live)
     print(seconds_until("placed", begun))
     print(seconds_until("changed", append([placed(numbers, ids[at], at) for at in range(pairs)], "changed")))
     print(seconds_until("removed", append([json.dumps({"remove": one}) for one in ids], "removed")))

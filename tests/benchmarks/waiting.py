@@ -21,7 +21,6 @@ from attrs import define, field, frozen
 from nats.aio.msg import Msg
 
 from market_index import LiveIndex, OrderBook, wire
-from market_index_cli.server.connection import ClientLimits
 from market_index_cli.server.http_server import Server
 from market_index_cli.server.listeners import bind
 from market_index_http import create_app
@@ -183,7 +182,7 @@ def publish_when_asked(publish: Callable[[OrderBook], object], kind: str, held: 
 def serve_http(live: LiveIndex, count: int) -> tuple[Callable[[OrderBook], object], int]:
     app = create_app(live, max_wait=600, max_waiting=2 * count)
     listener = bind("127.0.0.1", 0)
-    server = Server(app, limits=ClientLimits(connections=2 * count + 100), on_shutdown=app.end_waits)
+    server = Server(app, max_connections=2 * count + 100, on_shutdown=app.end_waits)
     threading.Thread(target=server.run, args=([listener],), daemon=True).start()
     while not server.started:
         time.sleep(0.01)
