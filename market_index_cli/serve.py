@@ -31,17 +31,8 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
 {EXIT_LISTEN} the address cannot be listened on.""",
 )
 @click.argument("feed", metavar="[FEED]", envvar="MARKET_INDEX_FEED", required=False)
-@_option(
-    "--host",
-    default="127.0.0.1",
-    help="Address to listen on. The default is reachable only from this machine.",
-)
-@_option(
-    "--port",
-    default=8000,
-    type=click.IntRange(0, 65535),
-    help="Port to listen on; 0 takes a free one.",
-)
+@_option("--host", default="127.0.0.1", help="Address to listen on. The default is reachable only from this machine.")
+@_option("--port", default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @_option(
     "--uds",
     metavar="PATH",
@@ -56,23 +47,9 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     type=click.IntRange(1, 256),
     help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory.",
 )
-@_option(
-    "--log-format",
-    default="text",
-    type=LOG_FORMAT,
-    help=LOG_FORMAT_HELP,
-)
-@_option(
-    "--log-level",
-    default="info",
-    type=LOG_LEVEL,
-    help=LOG_LEVEL_HELP,
-)
-@_option(
-    "--access-log/--no-access-log",
-    default=False,
-    help="Log every request, at the cost of throughput.",
-)
+@_option("--log-format", default="text", type=LOG_FORMAT, help=LOG_FORMAT_HELP)
+@_option("--log-level", default="info", type=LOG_LEVEL, help=LOG_LEVEL_HELP)
+@_option("--access-log/--no-access-log", default=False, help="Log every request, at the cost of throughput.")
 @_option(
     "--max-age",
     metavar="SECONDS",

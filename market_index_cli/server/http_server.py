@@ -51,7 +51,7 @@ SEND_SECONDS: Final = 30
 """How long a client may accept no byte of a response."""
 
 GRACE_SECONDS: Final = 10
-"""How long a shutdown waits for responses. Then uvicorn cancels them, and logs an error."""
+"""How long a shutdown waits for responses. Then it closes their connections."""
 
 _RESERVED_DESCRIPTORS: Final = 64
 """File descriptors reserved for feeds, stores, logs and the event loop."""
@@ -194,20 +194,11 @@ def _head(status: int, fields: list[tuple[bytes, bytes]]) -> bytes:
 
 
 class Server(uvicorn.Server):
-    """Serves one app.
+    """Serves one app, and asks its method `cached_response` first, if it has one; not with `access_log`.
 
-    If the app has a method `cached_response`, as that of `create_app` has, the server asks it first. With `access_log`
-    it calls the app for each request.
-
-    Args:
-        app: The app.
-        access_log: Whether each request is logged.
-        proxies: Addresses whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed; `*` for any.
-        any_origin: Whether pages of other origins may embed the responses.
-        max_connections: The limit of open connections.
-        count: Called with an empty path and the status of each error that the app does not send.
-        on_second: Called about once per second, in a thread, with the number of open connections.
-        on_shutdown: Called before the shutdown waits for responses.
+    It believes the `X-Forwarded-For` of the addresses `proxies`; `*` is any. It calls `count` with an empty path and
+    the status of each error that the app does not send, `on_second` about once per second, in a thread, with the number
+    of open connections, and `on_shutdown` before its shutdown waits for responses.
     """
 
     def __init__(
@@ -216,7 +207,6 @@ class Server(uvicorn.Server):
         *,
         access_log: bool = False,
         proxies: Sequence[str] = (),
-        any_origin: bool = False,
         max_connections: int | None = None,
         count: Callable[[str, int], object] = lambda *_: None,
         on_second: Callable[[int], object] = lambda _: None,
@@ -229,9 +219,6 @@ class Server(uvicorn.Server):
         """The connections that wait for their clients, longest first, with deadlines of the event loop's clock."""
         self._on_second = on_second
         self._on_shutdown = on_shutdown
-        headers = [("x-content-type-options", "nosniff")]
-        if not any_origin:
-            headers.append(("cross-origin-resource-policy", "same-origin"))
         super().__init__(
             uvicorn.Config(
                 app,
@@ -245,10 +232,11 @@ class Server(uvicorn.Server):
                 proxy_headers=bool(proxies),
                 forwarded_allow_ips="*" if "*" in proxies else list(proxies),
                 server_header=False,
-                headers=headers,
+                headers=[("x-content-type-options", "nosniff"), ("cross-origin-resource-policy", "same-origin")],
                 timeout_notify=1,
                 callback_notify=self.each_second,
-                timeout_graceful_shutdown=GRACE_SECONDS,
+                # It cancels what is left, and logs a traceback of each.
+                timeout_graceful_shutdown=GRACE_SECONDS + 2,
             )
         )
 
@@ -268,7 +256,12 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Call `on_shutdown`, then accept no connection, close those without a request, and wait for responses."""
         self._on_shutdown()
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._disconnect)
         await super().shutdown(sockets)
+
+    def _disconnect(self) -> None:
+        for connection in list(self.server_state.connections):
+            cast(Connection, connection).transport.abort()
 
     def end(self) -> None:
         """Request the end of the server, which may not have started yet; `should_exit` is set."""

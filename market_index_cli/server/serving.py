@@ -130,7 +130,6 @@ def _serve(
         _with_cors(app, settings.cors_origin),
         access_log=settings.access_log,
         proxies=settings.forwarded_allow_ips,
-        any_origin=bool(settings.cors_origin),
         max_connections=connections,
         count=counters.count,
         on_second=on_second,

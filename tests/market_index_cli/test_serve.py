@@ -108,7 +108,6 @@ class TestCrossOrigin:
             exposed = "ETag, Market-Index-As-Of, Market-Index-Published-At, Preference-Applied"
             assert answer.headers["access-control-expose-headers"] == exposed
             assert "Origin" in answer.headers["vary"]
-            assert "cross-origin-resource-policy" not in answer.headers
 
     @pytest.mark.parametrize("origin", ["https://other.example", "null", "https://page.example.evil.example"])
     def test_any_other_origin(self, allowing: Running, origin: str):

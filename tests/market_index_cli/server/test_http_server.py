@@ -344,3 +344,28 @@ def test_a_server_works_each_second_while_it_serves_and_ends_with_its_shutdown_c
         eventually(lambda: 1 in counts)
         assert not ended.is_set()
     assert ended.is_set()
+
+
+def test_a_shutdown_disconnects_clients_that_do_not_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(http_server, "GRACE_SECONDS", 0)
+    ended = Event()
+
+    async def endless(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": bytes(100_000), "more_body": True})
+            if ended.is_set():
+                return
+
+    server = Server(endless)
+    with served(endless, server) as service, closing(Client(service.port)) as client:
+        client.socket.sendall(OTHER * 2)
+        assert client.socket.recv(1) == b"H"
+        server.should_exit = True
+        eventually(lambda: not server.server_state.connections)
+        ended.set()
+        eventually(lambda: not server.server_state.tasks)
+    assert "Traceback" not in caplog.text
+    assert "Cancel" not in caplog.text
