@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -14,7 +16,7 @@ EXIT_ABSENT: Final = 1
 """The pair is not tracked."""
 
 EXIT_USAGE: Final = 2
-"""Invalid arguments, an extra is not installed, or too few files may be open."""
+"""Invalid arguments, or an extra is not installed."""
 
 EXIT_FEED: Final = 3
 """The feed or the store cannot be opened, read or written, or standard output cannot be written."""
@@ -40,18 +42,6 @@ class ExtraMissing(click.ClickException):
     exit_code = EXIT_USAGE
 
 
-class OpenFilesLimited(click.ClickException):
-    """The limit of open files is too low for the command."""
-
-    exit_code = EXIT_USAGE
-
-
-class OutputFailed(click.ClickException):
-    """Standard output cannot be written."""
-
-    exit_code = EXIT_FEED
-
-
 class FeedFailed(click.ClickException):
     """The feed or the store cannot be opened, read or written."""
 
@@ -68,6 +58,21 @@ class NoOrderBook(click.ClickException):
     """`publish` read no order book, but its options would replace the content or the as_of of the store."""
 
     exit_code = EXIT_REJECTED
+
+
+@contextmanager
+def output_errors() -> Iterator[None]:
+    """End with one line and `EXIT_FEED` if standard output cannot be written, or another system call fails.
+
+    click itself handles a closed pipe: it ends the command with 1, without a message.
+    """
+    try:
+        yield
+    except OSError as error:
+        # What is buffered would be written again at the exit of the interpreter, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        click.echo(f"Error: input or output failed: {error.strerror or error}", err=True)
+        sys.exit(EXIT_FEED)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from market_index_cli.descriptors import require_open_files
 from market_index_cli.dump import dump
 from market_index_cli.publish import publish
 from market_index_cli.record import record
@@ -24,7 +23,6 @@ def main() -> None:
     replayed (replay:recording.ndjson), or the base URL of a running service (http://127.0.0.1:8000). STORE is where
     books are published: a file such as market.db, or a bucket of NATS JetStream (nats://127.0.0.1:4222/books).
     """
-    require_open_files()
 
 
 for _command in (serve, publish, relay, retract, record, dump, pairs, book):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from math import nan
 from typing import Final
 
@@ -11,7 +10,6 @@ import click
 from market_index import Freshness, InvalidFreshness
 from market_index.errors import safe_repr
 from market_index_cli.logs import LOG_FORMATS, LOG_LEVELS
-from market_index_cli.server.origins import read_host, read_origin
 
 
 class AsOf(click.ParamType[str]):
@@ -42,47 +40,6 @@ class Seconds(click.ParamType[float]):
         if not seconds >= 0:
             self.fail(f"must be a number of seconds, 0 or more, got {safe_repr(str(value))}", param, ctx)
         return seconds
-
-
-class Origin(click.ParamType[str]):
-    """The origin of a web page, or `*` for any."""
-
-    name = "origin"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the origin."""
-        try:
-            return read_origin(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Host(click.ParamType[str]):
-    """A host that a Host field can name."""
-
-    name = "host"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the host."""
-        try:
-            return read_host(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class ProxyAddress(click.ParamType[str]):
-    """The address of a proxy, a network of proxies, or `*` for any client."""
-
-    name = "address"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the address."""
-        try:
-            return str(value) if value == "*" else str(ip_network(str(value)))
-        except ValueError:
-            self.fail(
-                f"must be an IP address, a network such as 10.0.0.0/8, or *, got {safe_repr(str(value))}", param, ctx
-            )
 
 
 BLOCKS: Final = click.IntRange(0)

@@ -62,19 +62,18 @@ def invoke(*arguments: object, **environment: str) -> subprocess.CompletedProces
 
 @contextmanager
 def own_signals_and_logging() -> Iterator[None]:
-    """Hide the log handlers of pytest from the command; at the end, restore signal handler, log levels and filters."""
-    root, limited = logging.getLogger(), logging.getLogger("uvicorn.error")
-    loggers = [root, *map(logging.getLogger, ("market_index_feeds", "market_index_cli", "uvicorn.access"))]
+    """Hide the log handlers of pytest from the command; at the end, restore the signal handler and log levels."""
+    root = logging.getLogger()
+    names = "market_index_feeds", "market_index_cli", "uvicorn.access", "uvicorn.error"
+    loggers = [root, *map(logging.getLogger, names)]
     levels = [logger.level for logger in loggers]
     handlers, root.handlers = root.handlers, []
-    filters = limited.filters.copy()
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, on_sigterm)
         root.handlers = handlers
-        limited.filters = filters
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 

@@ -60,8 +60,8 @@ def lowest_versions(pyproject: dict[str, Any]) -> dict[str, Version]:
         requirement = Requirement(text)
         if requirement.name == project["name"]:
             continue
-        (bound,) = requirement.specifier
-        if bound.operator != ">=":
-            raise ValueError(f"a dependency must have a lower bound and nothing else, got {text!r}")
-        lowest[requirement.name] = max(Version(bound.version), lowest.get(requirement.name, Version("0")))
+        bounds = {bound.operator: bound.version for bound in requirement.specifier}
+        if ">=" not in bounds or not bounds.keys() <= {">=", "<"}:
+            raise ValueError(f"a dependency must have a lower bound, and at most an upper one besides, got {text!r}")
+        lowest[requirement.name] = max(Version(bounds[">="]), lowest.get(requirement.name, Version("0")))
     return lowest

@@ -1,69 +1,203 @@
-"""uvicorn with the settings of the command. Only this module and `connection` import uvicorn."""
+"""uvicorn with cached responses, and with limits on what clients may hold. Only this module imports uvicorn.
+
+uvicorn accepts a request head of any size, over any time, on any number of connections. The limits are:
+
+- Size: a request head above `MAX_HEAD_BYTES` gets 431.
+- Time: a connection whose next request head takes longer than `HEAD_SECONDS` is closed. uvicorn closes an idle one
+  after 5 seconds. The kernel closes one whose client accepts nothing (`limit_sending`).
+- Number: above the limit, the connection that has waited longest for its client is closed. If none waits, the new
+  connection gets 503.
+
+Cached responses are sent without a task and ASGI messages, which takes a third less time. uvicorn has no interface for
+this and none for the limits. `tests/market_index_cli/server/test_uvicorn.py` tests what each of these names means:
+
+| name of uvicorn | used to |
+|---|---|
+| `HttpToolsProtocol._start_asgi_task(cycle, app)` | send a cached response instead of starting a task |
+| `cycle.scope`, `.default_headers`, `.keep_alive` | make the response, unless it must close the connection |
+| `cycle.response_started`, `.response_complete` | mark a cached response as sent, and know whether one is being sent |
+| `cycle.disconnected`, `.message_event` | stop a response whose client has gone |
+| `flow.write_paused` | leave a response to uvicorn that must wait until the client reads |
+| `on_headers_complete()`, `on_body(body)`, `on_response_complete()` | start and stop the limits |
+| `send_400_response(message)` | send our error body if the parser fails |
+| `url`, `headers`, `pipeline`, `connections`, `server_state.default_headers` | measure a head; count; send errors |
+"""
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import uvicorn
+from market_index.wire.internal import error_to_json
 from starlette.types import ASGIApp, Message, Scope
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from market_index_cli.descriptors import RESERVED_DESCRIPTORS
-from market_index_cli.logs import LOG
-from market_index_cli.server.connection import CachedResponse, ClientLimits, Count, LimitedConnection, Waiting
+CachedResponse: TypeAlias = Callable[[Scope], tuple[Message, Message] | None]
+"""Returns the start and the whole body of a response that is known without the app; None: the app must respond."""
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""Decision 25."""
+
+HEAD_SECONDS: Final = 10
+"""How long a request head may take, from the start of its connection or the end of the last response."""
+
+SEND_SECONDS: Final = 30
+"""How long a client may accept no byte of a response."""
 
 GRACE_SECONDS: Final = 10
-"""How long a shutdown waits for responses in flight. Then uvicorn cancels them, and logs an error for each."""
+"""How long a shutdown waits for responses. Then it closes their connections."""
 
-UNREAD_SECONDS: Final = 9.0
-"""How long a shutdown waits for clients that do not read."""
-
-DRAIN_SECONDS: Final = 0.5
-"""How long a shutdown waits for the next request of each open connection. Its response closes the connection.
-
-Without this time, the request of a client would fail if its connection is closed while the request is on its way.
-"""
-
-_DRAIN_POLL_SECONDS: Final = 0.02
-
-_ACCEPTED_PER_TICK: Final = RESERVED_DESCRIPTORS // 8
-"""The most connections that the event loop accepts per iteration. It takes four iterations to count and close them."""
-
-_TICKS_PER_SECOND: Final = 10
-
-_BACKLOG: Final = 2048
-"""The most connections that wait to be accepted."""
-
-# In every response, including errors of the server.
-_NOT_SNIFFED: Final = [("x-content-type-options", "nosniff")]
-_SAME_ORIGIN: Final = [("cross-origin-resource-policy", "same-origin")]
+_RESERVED_DESCRIPTORS: Final = 64
+"""File descriptors reserved for feeds, stores, logs and the event loop."""
 
 
-def limit_sending(listener: socket.socket, seconds: int) -> None:
-    """Let the kernel close accepted connections whose client accepts no byte for so long: TCP on Linux only.
+def connections_allowed() -> int:
+    """Return how many connections the limit of open files (`ulimit -n`) allows, at least 1."""
+    return max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _RESERVED_DESCRIPTORS)
 
-    The time starts when the buffers of both sides are full, or data is not acknowledged (tcp(7), TCP_USER_TIMEOUT).
-    """
+
+def limit_sending(listener: socket.socket) -> None:
+    """Let the kernel close accepted connections whose client accepts no byte for `SEND_SECONDS`: TCP on Linux only."""
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is not None and listener.family != socket.AF_UNIX:
-        # Accepted sockets inherit it.
-        listener.setsockopt(socket.IPPROTO_TCP, option, seconds * 1000)
+        listener.setsockopt(socket.IPPROTO_TCP, option, SEND_SECONDS * 1000)
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's protocol with the limits and the cached responses of its server."""
+
+    cycle: RequestResponseCycle | None  # type: ignore[assignment]  # in uvicorn, it is None before the first request
+
+    # In `__dict__` they would make every access slower: with those of uvicorn, there would be more than 30 attributes.
+    __slots__ = ("_cached_response", "_running", "_served", "_unparsed_bytes")
+
+    def __init__(self, *args: Any, served: Server, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # uvicorn sets both at the first byte of a request.
+        self.url = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self._served = served
+        self._cached_response = served.cached_response
+        # Bytes since the last complete head or part of a body.
+        self._unparsed_bytes = 0
+        # The response that is being made; `cycle` is the response to the last request that was received.
+        self._running: RequestResponseCycle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Wait for the first request. Above the limit of connections, close the one that has waited longest."""
+        super().connection_made(transport)
+        waiting = self._served.waiting
+        waiting[self] = self.loop.time() + HEAD_SECONDS
+        if len(self.connections) > self._served.max_connections:
+            longest = next(iter(waiting))
+            if longest is self:
+                self._refuse(503, "Too many connections")
+            else:
+                del waiting[longest]
+                longest.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting and stop the response that is being made: uvicorn stops only the last one of several."""
+        self._served.waiting.pop(self, None)
+        if self._running is not None:
+            self._running.disconnected = True
+            self._running.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass data to the parser. An incomplete head above the limit gets 431."""
+        self._unparsed_bytes += len(data)
+        super().data_received(data)
+        if self._unparsed_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self._refuse_head()
+
+    def on_headers_complete(self) -> None:
+        """Check the exact size of a head, and stop waiting."""
+        if self._has_large_head():
+            raise ValueError  # the parser stops, and uvicorn calls `send_400_response`
+        self._unparsed_bytes = 0
+        self._served.waiting.pop(self, None)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Restart the count of bytes."""
+        self._unparsed_bytes = 0
+        super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or start the next response."""
+        if not self.pipeline:
+            self._served.waiting[self] = self.loop.time() + HEAD_SECONDS
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a request that the parser rejects."""
+        if self._has_large_head():
+            self._refuse_head()
+        else:
+            self._refuse(400, msg)
+
+    def _has_large_head(self) -> bool:
+        if self._unparsed_bytes <= MAX_HEAD_BYTES:
+            return False
+        # The bytes may contain many pipelined requests.
+        fields = sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
+        return len(self.url) + fields > MAX_HEAD_BYTES
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, f"The request head must have at most {MAX_HEAD_BYTES} bytes")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Send an error and close the connection. While another response is being sent, only close it."""
+        if self.cycle is None or self.cycle.response_complete:
+            body = error_to_json(message)
+            fields = [
+                *self.server_state.default_headers,
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(body)),
+                (b"connection", b"close"),
+            ]
+            self._served.count("", status)
+            self.transport.write(_head(status, fields) + body)
+        self.transport.close()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        # After the event loop has read the requests of other connections: a write between two reads takes longer. This
+        # also limits the recursion for pipelined requests.
+        self.loop.call_soon(self._respond, cycle, app)
+
+    def _respond(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Send the response if it is cached, otherwise start the task of the app."""
+        if self.transport.is_closing():
+            return
+        messages = None
+        if self._cached_response is not None and cycle.keep_alive and not self.flow.write_paused:
+            messages = self._cached_response(cast(Scope, cycle.scope))
+        if messages is None:
+            self._running = cycle
+            super()._start_asgi_task(cycle, app)
+            return
+        start, body = messages
+        self.transport.write(_head(start["status"], [*cycle.default_headers, *start["headers"]]) + body["body"])
+        cycle.response_started = cycle.response_complete = True
+        self.on_response_complete()
+
+
+def _head(status: int, fields: list[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([STATUS_LINE[status], *[b"%b: %b\r\n" % field for field in fields], b"\r\n"])
 
 
 class Server(uvicorn.Server):
-    """Serves one app. It calls `on_listening` with each socket once it listens, and `on_shutdown` before it shuts down.
+    """Serves one app, and asks its method `cached_response` first, if it has one; not with `access_log`.
 
-    It calls `on_second` about once per second, in a thread, with the number of open connections, and `count` with each
-    response that the app does not send.
-
-    If the app has a method `cached_response`, as that of `create_app` has, the server asks it first. With `access_log`
-    it calls the app for each request.
-
-    Unless `any_origin` is set, pages of other origins cannot embed the responses. The header fields `X-Forwarded-For`
-    and `X-Forwarded-Proto` are ignored, unless the address of the client is one of `proxies`.
+    It believes the `X-Forwarded-For` of the addresses `proxies`; `*` is any. It calls `count` with an empty path and
+    the status of each error that the app does not send, `on_second` about once per second, in a thread, with the number
+    of open connections, and `on_shutdown` before its shutdown waits for responses.
     """
 
     def __init__(
@@ -71,117 +205,63 @@ class Server(uvicorn.Server):
         app: ASGIApp,
         *,
         access_log: bool = False,
-        limits: ClientLimits | None = None,
-        unread_seconds: float = UNREAD_SECONDS,
-        drain_seconds: float = DRAIN_SECONDS,
         proxies: Sequence[str] = (),
-        any_origin: bool = False,
-        count: Count | None = None,
-        on_listening: Callable[[socket.socket], object] | None = None,
-        on_second: Callable[[int], object] | None = None,
-        on_shutdown: Callable[[], object] | None = None,
+        max_connections: int | None = None,
+        count: Callable[[str, int], object] = lambda *_: None,
+        on_second: Callable[[int], object] = lambda _: None,
+        on_shutdown: Callable[[], object] = lambda: None,
     ) -> None:
-        limits = limits or ClientLimits()
-        self._send_seconds = limits.send_seconds
-        self._unread_seconds = unread_seconds
-        self._drain_seconds = drain_seconds
-        self._is_hung_up = False
-        self._waiting: Waiting = {}
-        self._cached_response: CachedResponse | None = None if access_log else getattr(app, "cached_response", None)
-        connection = partial(
-            LimitedConnection,
-            limits=limits,
-            waiting=self._waiting,
-            count=count,
-            cached_response=None if self._cached_response is None else self._response,
-        )
+        self.cached_response: CachedResponse | None = None if access_log else getattr(app, "cached_response", None)
+        self.max_connections = connections_allowed() if max_connections is None else max_connections
+        self.count = count
+        self.waiting: dict[Connection, float] = {}
+        """The connections that wait for their clients, longest first, with deadlines of the event loop's clock."""
+        self._on_second = on_second
+        self._on_shutdown = on_shutdown
         super().__init__(
             uvicorn.Config(
                 app,
                 # uvicorn calls it like a class.
-                http=cast("type[asyncio.Protocol]", connection),
+                http=cast("type[asyncio.Protocol]", partial(Connection, served=self)),
                 ws="none",
                 lifespan="off",
                 log_config=None,
-                # asyncio accepts this many connections per iteration. More would exhaust the file descriptors.
-                backlog=_ACCEPTED_PER_TICK,
                 access_log=access_log,
                 # By default uvicorn trusts all programs of this machine.
                 proxy_headers=bool(proxies),
                 forwarded_allow_ips="*" if "*" in proxies else list(proxies),
                 server_header=False,
-                headers=_NOT_SNIFFED if any_origin else [*_NOT_SNIFFED, *_SAME_ORIGIN],
-                timeout_graceful_shutdown=GRACE_SECONDS,
+                headers=[("x-content-type-options", "nosniff"), ("cross-origin-resource-policy", "same-origin")],
+                timeout_notify=1,
+                callback_notify=self.each_second,
+                # It cancels what is left, and logs a traceback of each.
+                timeout_graceful_shutdown=GRACE_SECONDS + 2,
             )
         )
-        self._on_listening = on_listening
-        self._on_second = on_second
-        self._on_shutdown = on_shutdown
 
-    def _response(self, scope: Scope) -> tuple[Message, Message] | None:
-        # At the shutdown the response must close its connection.
-        return None if self.should_exit or self._cached_response is None else self._cached_response(scope)
+    async def each_second(self) -> None:
+        """Close overdue connections, and call `on_second`."""
+        self.close_overdue(asyncio.get_running_loop().time())
+        await asyncio.to_thread(self._on_second, len(self.server_state.connections))
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and call `on_listening` with each socket."""
-        await super().startup(sockets)
-        for listener in sockets or ():
-            # The kernel uses the last backlog that was set, the event loop the first one.
-            listener.listen(_BACKLOG)
-            limit_sending(listener, self._send_seconds)
-            if self._on_listening is not None:
-                self._on_listening(listener)
-
-    async def on_tick(self, counter: int) -> bool:
-        """Close overdue connections, and log a hangup. uvicorn calls this ten times per second."""
-        if self._is_hung_up:
-            self._is_hung_up = False
-            LOG.warning("SIGHUP ignored: a server of one process is not restarted (--workers 2 can be)")
-        now = asyncio.get_running_loop().time()
-        for connection in [one for one, deadline in self._waiting.items() if deadline <= now]:
-            connection.close_or_wait()
-        # First, because it sets the header fields of every response.
-        is_ending = await super().on_tick(counter)
-        if self._on_second is not None and counter % _TICKS_PER_SECOND == 0:
-            await asyncio.to_thread(self._on_second, len(self.server_state.connections))
-        return is_ending
+    def close_overdue(self, now: float) -> None:
+        """Close overdue connections. One whose client has not read its whole response waits again."""
+        for connection in [one for one, deadline in self.waiting.items() if deadline <= now]:
+            if connection.transport.get_write_buffer_size():
+                self.waiting[connection] = now + HEAD_SECONDS
+            else:
+                connection.transport.close()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no connection, answer the requests that are on their way, and wait for responses in flight.
-
-        It waits less long for clients that do not read theirs.
-        """
-        asyncio.get_running_loop().call_later(self._unread_seconds, self._disconnect_waiting)
-        if self._on_shutdown is not None:
-            self._on_shutdown()
-        for server in self.servers:
-            server.close()
-        # Otherwise connections would wait for a process that accepts none, and be reset.
-        for listener in sockets or ():
-            listener.close()
-        await self._drain()
+        """Call `on_shutdown`, then accept no connection, close those without a request, and wait for responses."""
+        self._on_shutdown()
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._disconnect)
         await super().shutdown(sockets)
 
-    async def _drain(self) -> None:
-        """Close each connection after its next response, and wait until all are closed, or the time is over."""
-        self.server_state.default_headers = [*self.server_state.default_headers, (b"connection", b"close")]
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._drain_seconds
-        # Connections that were accepted but not counted yet are counted during the first sleep.
-        while loop.time() < deadline:
-            await asyncio.sleep(_DRAIN_POLL_SECONDS)
-            if not self.server_state.connections:
-                break
-
-    def _disconnect_waiting(self) -> None:
-        for connection in list(self._waiting):
-            connection.transport.abort()
+    def _disconnect(self) -> None:
+        for connection in list(self.server_state.connections):
+            cast(Connection, connection).transport.abort()
 
     def end(self) -> None:
         """Request the end of the server, which may not have started yet; `should_exit` is set."""
-        # uvicorn raises a signal again after its shutdown. This second call has no effect.
         self.should_exit = True
-
-    def hang_up(self) -> None:
-        """Log soon that a hangup is ignored. A signal handler may call this."""
-        self._is_hung_up = True

@@ -4,43 +4,44 @@ from __future__ import annotations
 
 import multiprocessing
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from attrs import frozen
+from market_index.wire.internal import AS_OF, PUBLISHED_AT
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from market_index import LiveIndex
-from market_index_cli.descriptors import require_open_files
+from market_index import LiveIndex, Tokens
 from market_index_cli.errors import feed_errors, listen_errors
 from market_index_cli.loading import loading
 from market_index_cli.logs import LOG, errors_logged, log_with_times
-from market_index_cli.page.routes import page_routes
-from market_index_cli.server.allowed_hosts import AllowedHosts
-from market_index_cli.server.connection import ClientLimits
-from market_index_cli.server.cross_origin import CrossOrigin
-from market_index_cli.server.http_server import GRACE_SECONDS, Server
-from market_index_cli.server.listeners import address_of, opened, passed_socket, url_of
-from market_index_cli.server.pauses import short_pauses
+from market_index_cli.page.routes import labels_json, page_routes
+from market_index_cli.server.http_server import GRACE_SECONDS, Server, connections_allowed, limit_sending
+from market_index_cli.server.listeners import bind, passed_socket, url_of
 from market_index_cli.server.workers import supervise
 from market_index_cli.signals import ended_by_signals
+from market_index_cli.tokens import TokenFile
 from market_index_feeds import Feed, open_feed
 from market_index_http import Health, create_app
 from market_index_http.counters import Counters
 
+SAMPLE: str = "sample:"
+"""The feed that is served if none is given."""
+
 
 @frozen
 class Settings:
-    """The options of `serve` that every worker needs; picklable."""
+    """The arguments of `serve`; picklable."""
 
-    source: str
-    history: int | None
-    speed: float | None
-    loop: bool
+    feed: str | None
+    host: str
+    port: int
+    uds: Path | None
+    workers: int
     log_format: str
     log_level: str
     access_log: bool
@@ -48,51 +49,31 @@ class Settings:
     max_wait: int
     max_stale: float | None
     max_quiet: float | None
-    cors_origins: tuple[str, ...]
-    allowed_hosts: tuple[str, ...]
-    proxies: tuple[str, ...]
-    limits: ClientLimits
-    workers: int
-    page: bool
-    labels: bytes
-    metrics: bool
+    cors_origin: tuple[str, ...]
+    forwarded_allow_ips: tuple[str, ...]
+    tokens: Path | None
 
 
-def run(settings: Settings, host: str, port: int, path: Path | None) -> int:
-    """Serve until a signal ends it. Return the exit code.
-
-    It listens on a passed socket, or else on the path, or else on the address.
-    """
+def run(settings: Settings) -> int:
+    """Serve until a signal ends it. Return the exit code."""
     _log(settings)
-    with (
-        errors_logged(instead_of_printed=settings.log_format == "json"),
-        feed_errors(),
-        _opened(settings) as feed,
-        _listener(host, port, path) as listener,
-    ):
-        if settings.workers == 1:
-            _serve(settings, feed, listener, Counters())
-            return 0
-        if not feed.followed_by_many:
-            raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
-        require_open_files(settings.workers)
-        feed.close()
-        # During a restart, one worker more than usual runs.
-        table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(settings.workers + 1))
-        work, timeout = partial(serve_as_worker, settings, table), GRACE_SECONDS + 5
-        return supervise(work, listener, settings.workers, timeout, on_ended=Counters(table).clear)
-
-
-def _log(settings: Settings) -> None:
-    log_with_times(settings.log_format, settings.log_level, with_process=settings.workers > 1)
-
-
-def _opened(settings: Settings) -> Feed:
-    return open_feed(settings.source, history=settings.history, speed=settings.speed, loop=settings.loop)
+    with errors_logged(instead_of_printed=settings.log_format == "json"), feed_errors():
+        if settings.feed is None:
+            LOG.info("no FEED is given: serving %s, recorded order books that change", SAMPLE)
+        with _opened(settings) as feed, _listener(settings) as listener:
+            if settings.workers == 1:
+                _serve(settings, feed, listener, Counters())
+                return 0
+            if not feed.followed_by_many:
+                raise click.UsageError(f"{feed.source} can be read by only one process: omit --workers")
+            feed.close()
+            table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(settings.workers))
+            work = partial(serve_as_worker, settings, table)
+            return supervise(work, listener, settings.workers, GRACE_SECONDS + 5, on_ended=Counters(table).clear)
 
 
 def serve_as_worker(
-    settings: Settings, table: Any, listener: socket.socket, on_serving: Callable[[], object], number: int
+    settings: Settings, table: Any, listener: socket.socket, number: int, on_serving: Callable[[], object]
 ) -> None:
     """Serve in a worker process, and call `on_serving` once it listens. `number` is its row of `table`."""
     _log(settings)
@@ -100,73 +81,82 @@ def serve_as_worker(
         _serve(settings, feed, listener, Counters(table, number), on_serving)
 
 
+def _log(settings: Settings) -> None:
+    log_with_times(settings.log_format, settings.log_level, with_process=settings.workers > 1)
+
+
+def _opened(settings: Settings) -> Feed:
+    return open_feed(SAMPLE if settings.feed is None else settings.feed)
+
+
+def _listener(settings: Settings) -> socket.socket:
+    """Return the passed socket, or else one that is bound to the path, or else to the address."""
+    with listen_errors("the passed socket"):
+        passed = passed_socket()
+    if passed is not None:
+        return passed
+    with listen_errors(f"{settings.host} port {settings.port}" if settings.uds is None else str(settings.uds)):
+        return bind(settings.host, settings.port, settings.uds)
+
+
 def _serve(
     settings: Settings,
     feed: Feed,
     listener: socket.socket,
     counters: Counters,
-    on_serving: Callable[[], object] | None = None,
+    on_serving: Callable[[], object] = lambda: None,
 ) -> None:
     """Load the feed, follow it, and serve it on the socket until a signal ends it."""
-
-    def on_listening(listening: socket.socket) -> None:
-        LOG.info("listening on %s", url_of(listening))
-        if on_serving is not None:
-            on_serving()
 
     def on_second(connections: int) -> None:
         counters.set_gauge("open_connections", connections)
         app.observe()
 
-    live = LiveIndex()
+    live, connections = LiveIndex(), connections_allowed()
     app = create_app(
         live,
         max_age=settings.max_age,
         max_wait=settings.max_wait,
-        max_waiting=settings.limits.connections // 2,
+        max_waiting=connections // 2,
         health=Health(feed, settings.max_stale, settings.max_quiet),
-        metrics=counters if settings.metrics else False,
+        metrics=counters,
         openapi=True,
     )
-    counters.set_gauge("max_connections", settings.limits.connections)
+    counters.set_gauge("max_connections", connections)
     counters.set_gauge("workers", settings.workers)
-    if settings.page:
-        app.router.routes += page_routes(settings.labels)
+    # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).
+    tokens = Tokens() if settings.tokens is None else TokenFile()(settings.tokens)
+    app.router.routes += page_routes(labels_json(tokens))
     server = Server(
-        _checked(app, settings, counters),
+        _with_cors(app, settings.cors_origin),
         access_log=settings.access_log,
-        limits=settings.limits,
-        proxies=settings.proxies,
-        any_origin=bool(settings.cors_origins),
+        proxies=settings.forwarded_allow_ips,
+        max_connections=connections,
         count=counters.count,
-        on_listening=on_listening,
-        on_second=on_second if settings.metrics else None,
+        on_second=on_second,
         on_shutdown=app.end_waits,
     )
-    # The supervisor of several workers handles SIGHUP.
-    hang_up = server.hang_up if settings.workers == 1 else None
-    with short_pauses(feed.source), ended_by_signals(server.end, hang_up):
+    with ended_by_signals(server.end):
         with loading(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)
         LOG.info("%s: %d pairs, %d %s rejected", feed.source, len(live.current), feed.rejected, feed.record)
-        with listen_errors(address_of(listener)):
+        with listen_errors(url_of(listener)):
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()
+        limit_sending(listener)
+        LOG.info("listening on %s", url_of(listener))
+        on_serving()
         server.run([listener])
 
 
-def _checked(app: ASGIApp, settings: Settings, counters: Counters) -> ASGIApp:
-    """Return an app that checks the origin and the host of a request first, as the settings demand."""
-    outer: ASGIApp = CrossOrigin(app, settings.cors_origins, counters.count) if settings.cors_origins else app
-    return AllowedHosts(outer, settings.allowed_hosts, counters.count) if settings.allowed_hosts else outer
-
-
-@contextmanager
-def _listener(host: str, port: int, path: Path | None) -> Iterator[socket.socket]:
-    """Yield the socket of the server."""
-    with listen_errors("the passed socket"):
-        passed = passed_socket()
-    with ExitStack() as stack:
-        with listen_errors(str(path) if path is not None else f"{host} port {port}"):
-            listener = stack.enter_context(opened(host, port, path, passed))
-        yield listener
+def _with_cors(app: ASGIApp, origins: tuple[str, ...]) -> ASGIApp:
+    """Return an app that lets web pages of these origins read all responses, also errors; without origins, `app`."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=origins,
+        allow_methods=("GET", "HEAD"),
+        allow_headers=("If-None-Match", "Prefer"),
+        expose_headers=("ETag", AS_OF, PUBLISHED_AT, "Preference-Applied"),
+    )

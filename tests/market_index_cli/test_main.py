@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 from market_index_cli.errors import server_imports
-from tests.command import BOOK, SAMPLE, invoke, run
+from market_index_feeds import open_feed
+from tests.command import BOOK, COMMAND, SAMPLE, invoke, run
 from tests.waiting import DEADLINE_SECONDS
 
 RUN = """
@@ -85,6 +88,34 @@ def test_other_missing_modules_are_unexpected_errors():
     done = run_without("market_index_cli.signals", "--version")
     assert done.returncode == 1
     assert "ModuleNotFoundError: " in done.stderr
+
+
+@pytest.fixture(params=["full", "closed"])
+def output(request: pytest.FixtureRequest) -> Iterator[tuple[int, int, str]]:
+    """Return a file descriptor that cannot be written, with the exit code and the message for it."""
+    if request.param == "closed":
+        reading, writing = os.pipe()
+        os.close(reading)
+        expected = 1, ""
+    elif not Path("/dev/full").exists():
+        pytest.skip("needs a device that is always full")
+    else:
+        writing = os.open("/dev/full", os.O_WRONLY)
+        expected = 3, "Error: input or output failed: No space left on device\n"
+    yield writing, *expected
+    os.close(writing)
+
+
+@pytest.mark.parametrize("arguments", ["--version", "pairs SAMPLE", "dump SAMPLE", "publish STORE SAMPLE"])
+def test_an_output_that_cannot_be_written_is_an_exit_code(store: Path, arguments: str, output: tuple[int, int, str]):
+    descriptor, exit_code, message = output
+    words = [{"SAMPLE": str(SAMPLE), "STORE": str(store)}.get(word, word) for word in arguments.split()]
+    done = subprocess.run(
+        [COMMAND, *words], stdout=descriptor, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
+    assert (done.returncode, done.stderr) == (exit_code, message)
+    if "STORE" in arguments:
+        assert len(open_feed(store).read()) == 13
 
 
 def test_the_package_runs_as_a_module():

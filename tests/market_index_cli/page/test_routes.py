@@ -12,7 +12,7 @@ import pytest
 from market_index import LiveIndex
 from market_index_cli.page.routes import page_routes
 from market_index_http import create_app
-from tests.command import SAMPLE, invoke, running
+from tests.command import SAMPLE, running
 from tests.page import PAGE, SNEK
 from tests.service import Client, Service, served
 
@@ -108,21 +108,6 @@ def test_the_command_serves_the_page_by_default(tmp_path: Path):
         assert command.service.request("/main.js").status == 200
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environment"),
-    [(["--no-page"], {}), pytest.param([], {"MARKET_INDEX_PAGE": "0"}, marks=pytest.mark.thorough)],
-)
-def test_the_command_serves_no_page_if_it_is_disabled(
-    tmp_path: Path, arguments: list[str], environment: dict[str, str]
-):
-    with running(tmp_path, SAMPLE, "--port", 0, *arguments, **environment) as command:
-        assert command.service.request("/").json == {"error": "Not Found"}
-        assert command.service.request("/main.js").status == 404
-        assert command.service.request("/healthz").status == 200
-        assert len(command.service.pair_list().json["pairs"]) == 13
-        assert command.end() == 0
-
-
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_the_command_serves_the_labels_of_a_token_registry(tmp_path: Path, workers: int):
     arguments = ("--port", 0, "--workers", workers, "--tokens", SAMPLE.with_name("tokens.json"))
@@ -132,16 +117,6 @@ def test_the_command_serves_the_labels_of_a_token_registry(tmp_path: Path, worke
         assert len(labels) == 10
         # The API has no labels, and no human units.
         assert command.service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5"
-
-
-def test_a_registry_that_cannot_be_read_is_wrong_usage(tmp_path: Path):
-    done = invoke("serve", SAMPLE, "--port", 0, "--tokens", tmp_path / "none.json")
-    assert done.returncode == 2
-    assert "none.json cannot be read: No such file or directory" in done.stderr
-
-
-def test_the_option_is_in_the_help():
-    assert "--no-page" in invoke("serve", "--help").stdout
 
 
 # Colours of text and the backgrounds that it is shown on, by their names in the style sheet.
