@@ -37,9 +37,6 @@ class Settings:
     """The options of `serve` that every worker needs; picklable."""
 
     source: str
-    history: int | None
-    speed: float | None
-    loop: bool
     log_format: str
     log_level: str
     access_log: bool
@@ -87,7 +84,7 @@ def _log(settings: Settings) -> None:
 
 
 def _opened(settings: Settings) -> Feed:
-    return open_feed(settings.source, history=settings.history, speed=settings.speed, loop=settings.loop)
+    return open_feed(settings.source)
 
 
 def serve_as_worker(
