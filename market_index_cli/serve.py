@@ -20,7 +20,7 @@ from market_index_cli.options import (
     ProxyAddress,
     Seconds,
 )
-from market_index_cli.tokens import TokenFile
+from market_index_cli.tokens import TokenFile, tokens_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -245,7 +245,7 @@ def serve(
         limits,
         workers,
         page,
-        labels_json(tokens or Tokens()),
+        labels_json(tokens_of(source, tokens) or Tokens()),
         metrics,
     )
     raise SystemExit(run(settings, host, port, path))

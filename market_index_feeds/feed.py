@@ -227,7 +227,7 @@ class Feed(Closeable):
             raise
 
     def read(self, progress: Progress | None = None) -> MarketIndex:
-        """Return the content of the source, and close the feed. A stream is read to its end, a loop to its first content.
+        """Return the content of the source, and close the feed. A stream is read to its end, a loop once only.
 
         Raises `FeedError` if the source cannot be read.
         """

@@ -72,14 +72,14 @@ def _split(name: str, prefix: str, known: Mapping[str, Callable[[str], Any]]) ->
         return texts, options
     for text in texts.split("&") if texts else ():
         option, _, value = text.partition("=")
+        if option not in known:
+            raise FeedError(
+                f"{shown_name(name)} cannot be opened: an option, after '?', must be {' or '.join(known)}, got "
+                f"{safe_repr(option)} (a path that contains '?' must be followed by another '?')"
+            )
+        if option in options:
+            raise FeedError(f"{shown_name(name)} cannot be opened: option {option} must be given once")
         try:
-            if option not in known:
-                raise ValueError(
-                    f"the option after '?' must be {' or '.join(known)}, got {safe_repr(option)} (a path that contains "
-                    "'?' must end with another '?')"
-                )
-            if option in options:
-                raise ValueError(f"option {option} must be given once")
             options[option] = known[option](value)
         except ValueError as error:
             raise FeedError(f"{shown_name(name)} cannot be opened: {error}") from None

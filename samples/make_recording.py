@@ -54,7 +54,9 @@ def traded(before: OrderBook, after: OrderBook) -> Decimal | None:
 def main(stream: str) -> None:
     """Write the recording to standard output."""
     sample = open_feed(Path(__file__).with_name("order-books.ndjson")).read()
-    pairs = {(pair.base if pair.quote == ADA else pair.quote).asset_name: pair for pair in sample if ADA in (pair.base, pair.quote)}
+    # The pairs of ADA, by the name of their other asset.
+    pairs = {pair.base.asset_name: pair for pair in sample if pair.quote == ADA}
+    pairs |= {pair.quote.asset_name: pair for pair in sample if pair.base == ADA}
     markets = {market: (pairs[name.encode()], power) for name, (market, power) in MARKETS.items()}
     unchanged = sample.without(*[pair for pair, _ in markets.values()]).values()
     whole: dict[Pair, OrderBook] = {}

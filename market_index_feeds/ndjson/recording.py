@@ -115,8 +115,8 @@ def changes_of(file: FileIO | GzipFile, progress: Progress | None = None) -> Ite
 def replay(recording: str | PathLike[str]) -> Iterator[tuple[datetime, MarketIndex]]:
     r"""Yield the index after each change of a recording, with the time of its recording, as fast as they are read.
 
-    `recording` is its path, or `sample:`. The times are wall-clock time of the recorder, in UTC. The freshness of an index is the recorded one. Indexes share
-    what has not changed, so all of them can be kept.
+    `recording` is its path, or `sample:`. The times are wall-clock time of the recorder, in UTC. The freshness of an
+    index is the recorded one. Indexes share what has not changed, so all of them can be kept.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory

@@ -23,7 +23,7 @@ from market_index import Pair
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.medium import Progress, Source, Update
-from market_index_feeds.ndjson.recording import LACKS_COMMITS, RecordedChange, open_recording, read_recording
+from market_index_feeds.ndjson.recording import LACKS_COMMITS, SAMPLE, RecordedChange, open_recording, read_recording
 from market_index_feeds.opened import shown_name
 from market_index_feeds.store import published_now
 
@@ -50,7 +50,7 @@ class ReplaySource(Source):
         wait: Callable[[Event, float], bool] = Event.wait,
     ) -> None:
         """`clock` returns seconds; `wait` waits for an event at most so many seconds."""
-        super().__init__(shown_name(path))
+        super().__init__("sample" if path == SAMPLE else shown_name(path))
         self._path, self._speed = path, speed
         self.is_endless: bool = loop
         self._clock, self._wait = clock, wait
