@@ -24,7 +24,7 @@ from attrs import frozen
 from market_index_feeds import open_feed, open_store
 from tests import cli_page
 from tests.command import COMMAND, SAMPLE, running
-from tests.conftest import recorded
+from tests.conftest import RECORDED
 from tests.market_index_feeds.orders.lines import RESET, place
 from tests.market_index_feeds.orders.lines import block as orders_block
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -144,7 +144,7 @@ def prepare(folder: Path, block: Block) -> None:
         (folder / name).write_text(program)
     (folder / "examples").symlink_to(ROOT / "examples")
     if any("splash-chain-" in step.command for step in block.steps):
-        for response in recorded("ledger").glob("*.json"):
+        for response in (RECORDED / "ledger").glob("*.json"):
             shutil.copy(response, folder)
     (folder / "events.ndjson").write_bytes(RESET + place("51ab#0") + orders_block("slot 145000000"))
     for name, file in (("producer", "books.ndjson"), ("indexer", "events.ndjson")):
