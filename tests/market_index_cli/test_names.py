@@ -19,8 +19,8 @@ IUSD = AssetId.parse(BOOK["quote"])
 FIRST, SECOND = (AssetId(bytes([number]) * 28, b"TWIN") for number in (1, 2))
 
 
-@pytest.fixture
-def registry(tmp_path: Path) -> Path:
+@pytest.fixture(params=["file", "folder"])
+def registry(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Entries for iUSD, and for two tokens with the same ticker."""
     path = tmp_path / "tokens.json"
     entries = [
@@ -30,7 +30,7 @@ def registry(tmp_path: Path) -> Path:
         {"subject": "x"},
     ]
     path.write_text(json.dumps(entries))
-    return path
+    return path if request.param == "file" else tmp_path
 
 
 @pytest.fixture
@@ -83,14 +83,14 @@ def test_a_name_of_several_pairs_is_an_error_that_lists_them(twins: Path):
         ("ADA", "ADA", "Pair ADA/ADA not found"),
     ],
 )
-@pytest.mark.parametrize("medium", ["file", "store", "stream"])
-def test_a_pair_that_is_not_found(store: Path, medium: str, base: str, quote: str, message: str):
-    if medium == "stream":
-        done = run("book", "-", base, quote, stdin=SAMPLE.read_text())
-    else:
-        invoke("publish", store, SAMPLE)
-        done = invoke("book", store if medium == "store" else SAMPLE, base, quote)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {message}\n")
+def test_a_pair_that_is_not_found(store: Path, base: str, quote: str, message: str):
+    invoke("publish", store, SAMPLE)
+    for done in (
+        run("book", "-", base, quote, stdin=SAMPLE.read_text()),
+        invoke("book", store, base, quote),
+        invoke("book", SAMPLE, base, quote),
+    ):
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {message}\n")
 
 
 @pytest.mark.parametrize("spelling", [IUSD.unit, IUSD.dotted, IUSD.unit.upper()])
@@ -127,28 +127,15 @@ def test_with_a_registry_names_and_numbers_are_those_of_people(registry: Path, t
     assert "250.5" in invoke("book", twins, FIRST, "ADA", "--tokens", registry, "--json").stdout
 
 
-def test_a_folder_of_the_registry_is_read(tmp_path: Path, twins: Path):
-    mappings = tmp_path / "mappings"
-    mappings.mkdir()
-    for asset, name in ((FIRST, "ONE"), (SECOND, "TWO")):
-        (mappings / f"{asset.unit}.json").write_text(
-            json.dumps({"subject": asset.unit, "ticker": {"value": name}}, indent=2)
-        )
-    done = invoke("pairs", twins, "--tokens", mappings)
-    assert [row.split("\t")[0] for row in done.stdout.splitlines()[1:]] == ["ONE 01010101/ADA", "TWO 02020202/ADA"]
-
-
 def test_a_registry_that_cannot_be_read_is_an_error(tmp_path: Path):
-    done = invoke("pairs", SAMPLE, "--tokens", tmp_path / "nothing")
-    assert done.returncode == 2
-    assert "nothing cannot be read: No such file or directory" in done.stderr
     (tmp_path / "empty").mkdir()
-    done = invoke("pairs", SAMPLE, "--tokens", tmp_path / "empty")
-    assert done.returncode == 2
-    assert "must contain files of entries (*.json), got none" in done.stderr
-    done = invoke("pairs", SAMPLE, "--tokens", COMMAND)
-    assert done.returncode == 2
-    assert "token metadata must be JSON" in done.stderr
+    for path, message in (
+        (tmp_path / "nothing", "nothing cannot be read: No such file or directory"),
+        (tmp_path / "empty", "must contain files of entries (*.json), got none"),
+        (COMMAND, "token metadata must be JSON"),
+    ):
+        done = invoke("pairs", SAMPLE, "--tokens", path)
+        assert (done.returncode, message in done.stderr) == (2, True)
 
 
 def test_a_book_is_shown_again_when_it_changes(store: Path):

@@ -125,7 +125,7 @@ def test_the_command_serves_no_page_if_it_is_disabled(
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_the_command_serves_the_labels_of_a_token_registry(tmp_path: Path, workers: int):
-    arguments = ("--port", 0, "--workers", workers, "--tokens", SAMPLE.with_name("tokens.json"))
+    arguments = ("--port", 0, "--workers", workers, "--tokens", PAGE.parents[1] / "sample-tokens.json")
     with running(tmp_path, SAMPLE, *arguments) as command:
         labels = command.service.request("/tokens.json").json
         assert labels[str(SNEK)] == ["SNEK 279c909f", 0]
