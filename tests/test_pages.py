@@ -7,6 +7,7 @@ may use. The blocks of the tutorial are one session.
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
@@ -46,7 +47,7 @@ _MACHINES = "needs three machines with these names; tests/faults has three serve
 NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
     "make test": "runs these tests",
-    "market-index publish market.db replay:recording.ndjson --loop": "runs without end; run by test_record.py",
+    "market-index publish market.db 'replay:recording.ndjson?loop'": "runs without end; run by test_record.py",
     "node show.mjs http://127.0.0.1:8000/": "needs node; run by test_clients.py if it is installed",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
     "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
@@ -136,13 +137,15 @@ def publish_sample(folder: Path) -> None:
 def prepare(folder: Path, block: Block) -> None:
     """Create the files that the commands of a block need, unless they create them."""
     shutil.copy(SAMPLE, folder / "books.ndjson")
-    shutil.copy(SAMPLE.with_name("recording.ndjson"), folder)
+    recording = ROOT / "market_index_feeds" / "sample" / "recording.ndjson.gz"
+    (folder / "recording.ndjson").write_bytes(gzip.decompress(recording.read_bytes()))
     if not any(re.search(r"publish market\.db", step.command) for step in block.steps):
         publish_sample(folder)
     page = block.page.read_text()
     for name, program in [*PROGRAM.findall(page), *TEXT.findall(page)]:
         (folder / name).write_text(program)
-    (folder / "examples").symlink_to(ROOT / "examples")
+    for name in ("examples", "samples"):
+        (folder / name).symlink_to(ROOT / name)
     if any("splash-chain-" in step.command for step in block.steps):
         for response in (RECORDED / "ledger").glob("*.json"):
             shutil.copy(response, folder)

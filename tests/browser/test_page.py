@@ -1,4 +1,4 @@
-"""The page in a real browser: what its modules do together. `tests/market_index_cli/page` has their states in tables."""
+"""The page in a real browser: what modules do together. `tests/market_index_cli/page` has their states in tables."""
 
 from __future__ import annotations
 
