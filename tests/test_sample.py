@@ -19,7 +19,7 @@ from tests.page import SNEK
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[1]
-CHANGED = ROOT / "samples" / "changed.ndjson"
+CHANGED = ROOT / "docs" / "samples" / "changed.ndjson"
 NEEDS_MAKE = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
@@ -110,7 +110,7 @@ def test_the_sample_is_shown_once_with_its_labels(command: tuple[str, ...]):
 
 def test_the_recording_is_made_from_the_stream(recorded_level_changes: Path):
     made = subprocess.run(
-        [COMMAND.with_name("python"), ROOT / "samples" / "make_recording.py", recorded_level_changes],
+        [COMMAND.with_name("python"), ROOT / "docs" / "samples" / "make_recording.py", recorded_level_changes],
         capture_output=True,
         check=True,
     )

@@ -1,0 +1,90 @@
+"""Writes the recording of `sample:` from a stream of a real exchange: see README.md beside it.
+
+Usage: python docs/samples/make_recording.py tests/data/l2-stream.ndjson.gz | gzip -9n > recording.ndjson.gz
+Then move recording.ndjson.gz to market_index_feeds/sample.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+from market_index import ADA, Freshness, MarketIndex, OrderBook, Pair
+from market_index_feeds import open_feed
+from market_index_feeds.ndjson.recorder import change_lines
+
+# The market of each token of the sample, and the power of ten that its prices are multiplied by.
+MARKETS = {
+    "SNEK": ("CRV-EUR", 3),
+    "MIN": ("SKL-BTC", 3),
+    "INDY": ("NMR-EUR", -2),
+    "IAG": ("BAND-GBP", -2),
+    "HOSKY": ("NU-GBP", -1),
+    "SUNDAE": ("DASH-BTC", 0),
+    "WingRiders": ("BAND-BTC", 2),
+    "AGIX": ("SKL-GBP", -2),
+    "iUSD": ("SKL-USD", 0),
+}
+LEVELS = 10
+UNITS = 1_000_000
+MAX_BYTES = 990_000
+SECONDS = 0.25
+START = datetime(2026, 11, 22, tzinfo=UTC)
+
+Levels = list[tuple[Decimal, int]]
+
+
+def levels(changes: list[list[str]], power: int) -> Levels:
+    """Return the levels of a message, with prices multiplied by a power of ten."""
+    return [(Decimal(price).scaleb(power), int(Decimal(amount) * UNITS)) for price, amount in changes]
+
+
+def traded(before: OrderBook, after: OrderBook) -> Decimal | None:
+    """Return the price of a best level that is gone, or else the last spot; the stream has no trades."""
+    if before.best_bid and (not after.best_bid or after.best_bid.price < before.best_bid.price):
+        return before.best_bid.price
+    if before.best_ask and (not after.best_ask or after.best_ask.price > before.best_ask.price):
+        return before.best_ask.price
+    return before.spot
+
+
+def main(stream: str) -> None:
+    """Write the recording to standard output."""
+    sample = open_feed(Path(__file__).with_name("order-books.ndjson")).read()
+    # The pairs of ADA, by the name of their other asset.
+    pairs = {pair.base.asset_name: pair for pair in sample if pair.quote == ADA}
+    pairs |= {pair.quote.asset_name: pair for pair in sample if pair.base == ADA}
+    markets = {market: (pairs[name.encode()], power) for name, (market, power) in MARKETS.items()}
+    unchanged = sample.without(*[pair for pair, _ in markets.values()]).values()
+    whole: dict[Pair, OrderBook] = {}
+    before, written, seconds = MarketIndex(), 0, 0.0
+    for line in gzip.decompress(Path(stream).read_bytes()).splitlines():
+        message = json.loads(line)
+        if message["product"] not in markets:
+            continue
+        pair, power = markets[message["product"]]
+        bids, asks = levels(message["bids"], power), levels(message["asks"], power)
+        if message["snapshot"]:
+            whole[pair] = OrderBook.from_levels(pair, bids, asks, spot=bids[0][0])
+            continue
+        book = whole[pair].apply(bids, asks)
+        whole[pair] = book.apply(spot=traded(whole[pair], book))
+        if len(whole) < len(markets):
+            continue
+        books = [*unchanged, *(book.depth(LEVELS) for book in whole.values())]
+        after = MarketIndex(books).with_freshness(Freshness())
+        lines = change_lines(before, after, START + timedelta(seconds=seconds))
+        written += len(lines)
+        if written > MAX_BYTES:
+            break
+        if lines:
+            sys.stdout.buffer.write(lines)
+            before, seconds = after, seconds + SECONDS
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
