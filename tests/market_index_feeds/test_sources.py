@@ -55,6 +55,13 @@ def test_a_path_that_contains_a_question_mark_is_followed_by_another_one(tmp_pat
     assert spots(open_feed(path).read()) == {1: "1"}
 
 
+def test_a_loop_is_read_up_to_its_first_content(tmp_path: Path):
+    path = tmp_path / "recording.ndjson"
+    path.write_bytes(b"nonsense\n" + line(1, "1") + recorded(0) + line(1, "2") + recorded(0))
+    feed = open_feed(f"replay:{path}?loop")
+    assert (spots(feed.read()), feed.rejected) == ({1: "1"}, 1)
+
+
 def test_the_history_is_how_far_back_a_rollback_may_go(tmp_path: Path):
     path = tmp_path / "events.ndjson"
     path.write_bytes(RESET + place("a") + block("1") + place("c") + block("2") + rollback("1"))
