@@ -1,6 +1,6 @@
 # All tasks of the project. Each task installs what it needs; only make and Python 3.11 or later are required.
 PYTHON ?= python3
-FEED ?= $(or $(MARKET_INDEX_FEED),sample.db)
+FEED ?= $(or $(MARKET_INDEX_FEED),sample:)
 BIN := .venv/bin
 # If the environment sets this, each test worker compiles all tests again: 4 of the 7 seconds before its first test.
 export PYTHONDONTWRITEBYTECODE :=
@@ -26,21 +26,8 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --editable '.[server,hypothesis,nats]' --group check
 	@touch $@ .venv/serve.installed
 
-sample.db: docs/samples/order-books.ndjson | .venv/serve.installed
-	$(BIN)/market-index publish $@ $<
-	@touch $@
-
-# A recording is replayed into the sample, after a heartbeat: the page may be requested before the first change is published.
-# The shell passes a signal on to serve, and ends publish once serve has ended.
-SERVE_SAMPLE = $(BIN)/market-index publish sample.db >/dev/null && { \
-  $(BIN)/market-index publish sample.db replay:docs/samples/recording.ndjson --loop --synchronous normal >/dev/null & publisher=$$!; \
-  $(BIN)/market-index serve sample.db --tokens docs/samples/tokens.json & server=$$!; \
-  trap 'kill $$server' HUP INT TERM; \
-  while kill -0 $$server 2>/dev/null; do wait $$server; status=$$?; done; \
-  kill $$publisher 2>/dev/null; wait $$publisher; exit $$status; }
-
-serve: .venv/serve.installed $(filter sample.db,$(FEED)) ## serve sample order books that change, in sample.db, on http://127.0.0.1:8000 (FEED=market.db for your own)
-	@$(if $(filter sample.db,$(FEED)),$(SERVE_SAMPLE),exec $(BIN)/market-index serve $(FEED))
+serve: .venv/serve.installed ## serve sample order books that change, on http://127.0.0.1:8000 (FEED=market.db for your own)
+	@exec $(BIN)/market-index serve '$(FEED)'
 
 browser: # install Chromium, node and faketime on Debian, for the tests of page, clients and clocks; without them these tests are skipped
 	@{ command -v chromium && command -v node && command -v faketime; } >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
@@ -142,4 +129,4 @@ mutants: .venv/mutants.installed ## mutation testing of the domain: list the cha
 	$(BIN)/python -m tests.mutants $(MUTATE)
 
 clean: ## remove all files that the other tasks create
-	rm -rf sample.db sample.db-* .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

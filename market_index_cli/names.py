@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 
@@ -27,50 +26,45 @@ def pair_of(base: str, quote: str, index: MarketIndex, display: Display) -> Pair
     """Return the only pair of an index whose assets have these names or identifiers.
 
     Raises:
-        PairAbsent: No pair has them.
+        PairAbsent: No pair has them. The message names the reversed pair if that is tracked.
         click.UsageError: Several pairs have them, or a text is an identifier in another spelling, or not a valid one.
     """
-    for text in (base, quote):
-        _require_valid(text)
-    found = list(_named(base, quote, index, display))
+    _require_valid(base)
+    _require_valid(quote)
+    found = _named(base, quote, index, display)
     if len(found) == 1:
         return found[0]
     if not found:
-        reject_absent(base, quote, index, display)
-    candidates = "".join(
-        f"\n  {display.name(pair.base)}/{display.name(pair.quote)}: {pair.base} {pair.quote}" for pair in found
-    )
+        tracked = "".join(f"; the source has {pair}" for pair in _named(quote, base, index, display)[:1])
+        raise PairAbsent(f"Pair {base}/{quote} not found{tracked}")
+    candidates = "".join(f"\n  {display.pair_name(pair)}: {pair.base} {pair.quote}" for pair in found)
     raise click.UsageError(f"{len(found)} pairs are named {base}/{quote}; use the identifiers of one:{candidates}")
-
-
-def reject_absent(base: str, quote: str, index: MarketIndex, display: Display) -> NoReturn:
-    """Raise the error for a pair that is not tracked. It names the reversed pair if that is."""
-    for pair in _named(quote, base, index, display):
-        raise PairAbsent(f"Pair {base}/{quote} not found; the source has {pair}")
-    raise PairAbsent(f"Pair {base}/{quote} not found")
 
 
 def containing(text: str, index: MarketIndex, display: Display) -> MarketIndex:
     """Return the pairs with an asset whose identifier or name contains a text, in upper or lower case."""
     wanted = text.casefold()
     return index.without(
-        *[pair for pair in index if not any(wanted in one.casefold() for one in _texts(pair, display))]
+        *[pair for pair in index if not any(wanted in one for asset in _assets(pair) for one in _texts(asset, display))]
     )
 
 
-def _texts(pair: Pair, display: Display) -> Iterable[str]:
-    for asset in (pair.base, pair.quote):
-        yield from (str(asset), display.name(asset), *display.names(asset))
+def _assets(pair: Pair) -> tuple[AssetId, AssetId]:
+    return pair.base, pair.quote
 
 
-def _named(base: str, quote: str, pairs: Iterable[Pair], display: Display) -> Iterable[Pair]:
-    return (pair for pair in pairs if _is(pair.base, base, display) and _is(pair.quote, quote, display))
+def _named(base: str, quote: str, index: MarketIndex, display: Display) -> list[Pair]:
+    wanted = base.casefold(), quote.casefold()
+    return [
+        pair
+        for pair in index
+        if all(text in _texts(asset, display) for text, asset in zip(wanted, _assets(pair), strict=True))
+    ]
 
 
-def _is(asset: AssetId, text: str, display: Display) -> bool:
-    with suppress(InvalidAssetId):
-        return asset == AssetId.parse(text)
-    return text == display.name(asset) or text.casefold() in map(str.casefold, display.names(asset))
+def _texts(asset: AssetId, display: Display) -> set[str]:
+    """Return the texts that mean an asset, in lower case."""
+    return {one.casefold() for one in (str(asset), display.name(asset), *display.names(asset))}
 
 
 def _require_valid(text: str) -> None:

@@ -16,7 +16,7 @@ from market_index import Freshness, Pair
 from market_index_cli.console import counted, loading_progress
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, NoOrderBook, feed_errors
 from market_index_cli.logs import log_plainly
-from market_index_cli.options import HISTORY, REPLAY_LOOP, REPLAY_SPEED, STORE, WAIT, AsOf
+from market_index_cli.options import STORE, WAIT, AsOf
 from market_index_feeds import BooksRejected, Feed, Receipt, Store, Update, is_sqlite, open_feed, open_store
 
 
@@ -29,10 +29,10 @@ Examples:
   market-index publish market.db --as-of "slot 145000020"
   producer | market-index publish market.db -
   indexer | market-index publish market.db orders:-
-  market-index publish market.db replay:recording.ndjson --loop
+  market-index publish market.db "replay:recording.ndjson?loop"
 
 \b
-Exit codes: 0 all was published, or a signal ended --loop, 1 it was interrupted, 2 wrong usage,
+Exit codes: 0 all was published, or a signal ended a loop, 1 it was interrupted, 2 wrong usage,
 {EXIT_FEED} BOOKS or STORE cannot be opened, read or written, {EXIT_REJECTED} a line was rejected or not committed,
 a book is too large, the state of the orders is unknown, or BOOKS has no order book for --replace or --as-of.""",
 )
@@ -56,9 +56,6 @@ a book is too large, the state of the orders is unknown, or BOOKS has no order b
     type=click.Choice(["full", "normal"]),
     help="Acknowledged changes survive a power cut (full), or only a crash of programs (normal, which is faster).",
 )
-@HISTORY
-@REPLAY_SPEED
-@REPLAY_LOOP
 @WAIT
 def publish(
     target: str,
@@ -67,9 +64,6 @@ def publish(
     replace: bool,
     as_of: str | None,
     synchronous: Any,
-    history: int | None,
-    speed: float | None,
-    loop: bool,
     wait: float,
 ) -> None:
     """Publish order books into STORE: those of BOOKS, a file with one per line, or - for standard input.
@@ -87,20 +81,21 @@ def publish(
     """
     if books is not None:
         _require_lines(books)
-    else:
-        options = {"--replace": replace, "--history": history is not None, "--speed": speed is not None, "--loop": loop}
-        for name, is_given in options.items():
-            if is_given:
-                raise click.UsageError(f"{name} requires BOOKS")
-    if replace and loop:
-        raise click.UsageError("--replace requires BOOKS with an end: omit --loop")
+    elif replace:
+        raise click.UsageError("--replace requires BOOKS")
     # SIGTERM acts like Ctrl-C, so that publish reports what it has published.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     log_plainly()
-    # A loop has no other end.
-    with feed_errors(), suppress(KeyboardInterrupt) if loop else nullcontext():
-        feed = None if books is None else open_feed(books, history=history, speed=speed, loop=loop, follow=False)
-        with open_store(target, wait=wait, synchronous=synchronous, make=feed is not None) as store:
+    with feed_errors():
+        feed = None if books is None else open_feed(books, follow=False)
+        is_endless = feed is not None and feed.is_endless
+        if replace and is_endless:
+            raise click.UsageError("--replace requires BOOKS with an end: omit the loop")
+        with (
+            # A loop has no other end.
+            suppress(KeyboardInterrupt) if is_endless else nullcontext(),
+            open_store(target, wait=wait, synchronous=synchronous, make=feed is not None) as store,
+        ):
             if feed is None:
                 receipt = store.update((), as_of=as_of)
                 click.echo(f"{store.target}: heartbeat published, revision {receipt.revision}")
@@ -109,7 +104,7 @@ def publish(
 
 
 def _require_lines(books: str) -> None:
-    if books.startswith(("orders:", "replay:")):
+    if books.startswith(("orders:", "replay:", "sample:")):
         return
     if "://" in books:
         raise click.UsageError("BOOKS must be a file with one order book per line, or - for standard input, got a URL")

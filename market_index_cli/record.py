@@ -7,7 +7,7 @@ import click
 from market_index_cli.errors import EXIT_FEED, feed_errors
 from market_index_cli.loading import loading
 from market_index_cli.logs import LOG, errors_logged, log_with_times
-from market_index_cli.options import FEED, HISTORY, LOGGED_AS, LOGGED_FROM
+from market_index_cli.options import FEED, LOGGED_AS, LOGGED_FROM
 from market_index_cli.signals import ended_by_signals
 from market_index_feeds import Recorder, is_sqlite, open_feed
 from market_index_feeds.opened import shown_name
@@ -18,7 +18,7 @@ from market_index_feeds.opened import shown_name
     epilog=f"""\b
 Examples:
   market-index record market.db recording.ndjson
-  market-index serve replay:recording.ndjson --speed 10
+  market-index serve "replay:recording.ndjson?speed=10"
 
 \b
 Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opened,
@@ -26,10 +26,9 @@ or FILE cannot be opened or written.""",
 )
 @FEED
 @click.argument("recording", metavar="FILE")
-@HISTORY
 @LOGGED_AS
 @LOGGED_FROM
-def record(source: str, recording: str, *, history: int | None, log_format: str, log_level: str) -> None:
+def record(source: str, recording: str, *, log_format: str, log_level: str) -> None:
     """Follow FEED, and write its content and then each change into FILE, until a signal ends the recording.
 
     FILE is a file of lines. Each change ends with a commit line, which has the time of its recording. So FILE is a FEED
@@ -37,14 +36,10 @@ def record(source: str, recording: str, *, history: int | None, log_format: str,
     recording that exists is continued: what follows its last commit line is cut off, and the whole content of FEED is
     written again. Any other file that exists is an error.
     """
-    if "://" in recording or recording.startswith(("orders:", "replay:", "-")) or is_sqlite(recording):
+    if "://" in recording or recording.startswith(("orders:", "replay:", "sample:", "-")) or is_sqlite(recording):
         raise click.UsageError(f"FILE must be a file of lines such as recording.ndjson, got {shown_name(recording)}")
     log_with_times(log_format, log_level)
-    with (
-        errors_logged(instead_of_printed=log_format == "json"),
-        feed_errors(),
-        open_feed(source, history=history) as feed,
-    ):
+    with errors_logged(instead_of_printed=log_format == "json"), feed_errors(), open_feed(source) as feed:
         recorder = Recorder(feed, recording)
         with ended_by_signals(recorder.close):
             with loading(feed.source, lambda: recorder.is_closing) as progress:

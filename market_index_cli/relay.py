@@ -7,7 +7,7 @@ import click
 from market_index_cli.errors import EXIT_FEED, feed_errors
 from market_index_cli.loading import loading
 from market_index_cli.logs import LOG, errors_logged, log_with_times
-from market_index_cli.options import FEED, HISTORY, LOGGED_AS, LOGGED_FROM, REPLAY_LOOP, REPLAY_SPEED, STORE, WAIT
+from market_index_cli.options import FEED, LOGGED_AS, LOGGED_FROM, STORE, WAIT
 from market_index_cli.signals import ended_by_signals
 from market_index_feeds import Relay, open_feed, open_store
 
@@ -23,23 +23,10 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED or STORE cannot
 )
 @FEED
 @STORE
-@HISTORY
-@REPLAY_SPEED
-@REPLAY_LOOP
 @WAIT
 @LOGGED_AS
 @LOGGED_FROM
-def relay(
-    source: str,
-    target: str,
-    *,
-    history: int | None,
-    speed: float | None,
-    loop: bool,
-    wait: float,
-    log_format: str,
-    log_level: str,
-) -> None:
+def relay(source: str, target: str, *, wait: float, log_format: str, log_level: str) -> None:
     """Follow FEED and publish its books into STORE, until a signal ends the relay.
 
     At the start and after every interruption, the whole of STORE is made the same as FEED: a pair that FEED does not
@@ -47,11 +34,7 @@ def relay(
     STORE. While the servers of STORE do not answer, the relay retries.
     """
     log_with_times(log_format, log_level)
-    with (
-        errors_logged(instead_of_printed=log_format == "json"),
-        feed_errors(),
-        open_feed(source, history=history, speed=speed, loop=loop) as feed,
-    ):
+    with errors_logged(instead_of_printed=log_format == "json"), feed_errors(), open_feed(source) as feed:
         relaying = Relay(feed, lambda: open_store(target, wait=wait))
         with ended_by_signals(relaying.close):
             with loading(feed.source, lambda: relaying.is_closing) as progress:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from io import TextIOWrapper
 from typing import Final, TypeAlias
 
 import click
@@ -17,13 +19,15 @@ from market_index_cli import terminal
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
 from market_index_cli.loading import loading
 from market_index_cli.logs import log_plainly
-from market_index_cli.names import containing, exact_pair, pair_of, reject_absent
+from market_index_cli.names import containing, exact_pair, pair_of
 from market_index_cli.options import BASE, FEED, JSON, QUOTE
-from market_index_cli.tokens import TOKENS, Display
+from market_index_cli.tokens import TOKENS, Display, tokens_of
 from market_index_feeds import Feed, open_feed
 
 _TERMINAL_DEPTH: Final = 15
 """The default number of levels per side on a terminal."""
+
+Show: TypeAlias = Callable[[OrderBook, Freshness], None]
 
 
 @click.command(
@@ -46,10 +50,16 @@ def pairs(source: str, *, wide: bool, text: str, tokens: Tokens | None, as_json:
     The minter of an asset chooses its name: only the identifier is unique. In a pipe, tabs separate the columns.
     """
     log_plainly()
+    display = Display(tokens_of(source, tokens))
     with feed_errors(), open_feed(source) as feed:
-        index = _all_of(feed)
-    display = Display(tokens)
-    _show_pairs(containing(text, index, display), display, wide=wide, as_json=as_json)
+        index = containing(text, _read(feed), display)
+    if as_json:
+        click.echo(wire.pair_list_to_json(index.pair_list()))
+    elif sys.stdout.isatty():
+        _print(terminal.pair_table(index.values(), display, _columns(), wide=wide))
+        _print(terminal.freshness_lines(index.freshness, datetime.now(UTC)))
+    else:
+        _print(terminal.pair_rows(index.values(), display))
     if feed.rejected:
         raise SystemExit(EXIT_REJECTED)
 
@@ -84,45 +94,39 @@ def book(
     tabs between side, price and amount.
     """
     log_plainly()
-    show = partial(_show_book, display=Display(tokens), depth=depth, as_json=as_json, watch=watch)
-    with feed_errors(), open_feed(source) as feed:
-        (_watch if watch else _read)(feed, base, quote, Display(tokens), show)
+    display = Display(tokens_of(source, tokens))
+    show = partial(_show_book, display=display, depth=depth, as_json=as_json, watch=watch)
+    with feed_errors():
+        if watch:
+            _watch(source, base, quote, display, show)
+        else:
+            show(*_find(source, base, quote, display))
 
 
-Show: TypeAlias = Callable[[OrderBook, Freshness], None]
+def _find(source: str, base: str, quote: str, display: Display) -> tuple[OrderBook, Freshness]:
+    """Return the book of a pair, and its freshness. Of a store or a service, no other book is read."""
+    pair, index = exact_pair(base, quote), MarketIndex()
+    if pair is not None:
+        with open_feed(source) as feed:
+            try:
+                return feed.read_order_book(pair), feed.freshness
+            except PairNotFound:
+                index = feed.content.index
+    if not index:
+        with open_feed(source) as feed:
+            index = _read(feed)
+    return index.order_book(pair_of(base, quote, index, display)), index.freshness
 
 
-def _read(feed: Feed, base: str, quote: str, display: Display, show: Show) -> None:
-    """Show the book once."""
-    pair = exact_pair(base, quote)
-    if pair is None:
-        index = _all_of(feed)
-        found = index.order_book(pair_of(base, quote, index, display))
-    else:
-        try:
-            found = feed.read_order_book(pair)
-        except PairNotFound:
-            reject_absent(base, quote, _all_pairs(feed), display)
-    show(found, feed.freshness)
-
-
-def _all_pairs(feed: Feed) -> MarketIndex:
-    """Return all pairs of a feed of which one book was read. A source that can be read only once has them already."""
-    if feed.content.index or not feed.followed_by_many:
-        return feed.content.index
-    with open_feed(feed.source) as again:
-        return _all_of(again)
-
-
-def _all_of(feed: Feed) -> MarketIndex:
+def _read(feed: Feed) -> MarketIndex:
     with loading(feed.source) as progress:
         return feed.read(progress)
 
 
-def _watch(feed: Feed, base: str, quote: str, display: Display, show: Show) -> None:
+def _watch(source: str, base: str, quote: str, display: Display, show: Show) -> None:
     """Show the book, and show it again when it changes."""
     live = LiveIndex()
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), open_feed(source) as feed:
         with loading(feed.source) as progress:
             feed.start(live, progress)
         index = live.current
@@ -138,16 +142,6 @@ def _watch(feed: Feed, base: str, quote: str, display: Display, show: Show) -> N
             index = live.wait(after=index)
 
 
-def _show_pairs(index: MarketIndex, display: Display, *, wide: bool, as_json: bool) -> None:
-    if as_json:
-        click.echo(wire.pair_list_to_json(index.pair_list()))
-    elif sys.stdout.isatty():
-        _print(terminal.pair_table(index.values(), _terminal(display), wide=wide))
-        _print_freshness(index.freshness)
-    else:
-        _print(terminal.pair_rows(index.values(), display))
-
-
 def _show_book(
     book: OrderBook, freshness: Freshness, *, display: Display, depth: int | None, as_json: bool, watch: bool
 ) -> None:
@@ -157,25 +151,20 @@ def _show_book(
     elif sys.stdout.isatty():
         if watch:
             click.clear()
-        _print(terminal.ladder(book, _TERMINAL_DEPTH if depth is None else depth, _terminal(display)))
-        _print_freshness(freshness)
+        _print(terminal.ladder(book, _TERMINAL_DEPTH if depth is None else depth, display, _columns()))
+        _print(terminal.freshness_lines(freshness, datetime.now(UTC)))
     else:
         _print(terminal.ladder_rows(cut, display))
 
 
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
+
+
 def _print(lines: Iterable[str]) -> None:
+    """Print lines: without colour in a pipe or with NO_COLOR (https://no-color.org)."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A name or a bar may have a character that the encoding of the terminal lacks.
+        sys.stdout.reconfigure(errors="replace")
     for line in lines:
-        click.echo(line)
-
-
-def _print_freshness(freshness: Freshness) -> None:
-    _print(terminal.freshness_lines(freshness, datetime.now(UTC), _terminal(Display())))
-
-
-def _terminal(display: Display) -> terminal.Terminal:
-    return terminal.Terminal(
-        columns=shutil.get_terminal_size().columns,
-        colour=terminal.wants_colour(),
-        blocks=terminal.can_show_blocks(sys.stdout.encoding),
-        display=display,
-    )
+        click.echo(line, color=False if os.environ.get("NO_COLOR") else None)

@@ -5,81 +5,52 @@ On a terminal, the text is aligned and coloured. In a pipe, tabs separate the co
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 from unicodedata import combining, east_asian_width
 
-import click
-from attrs import frozen
+from click import style
 
-from market_index import Freshness, OrderBook, Pair, PriceLevel
+from market_index import Freshness, OrderBook
 from market_index_cli.tokens import SHORTEST, Display, shortened
 
 _BAR_WIDTH: Final = 40
-_EIGHTHS: Final = "▏▎▍▌▋▊▉"
-_LEAST_WHOLE: Final = len(f"{bytes(28).hex()}:")
-"""The length of the shortest identifier of a token: one with an empty name."""
 _HEADINGS: Final = ("pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote")
 _FACTS: Final = len(_HEADINGS) - 2
-_UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
+_IDENTIFIER_WIDTHS: Final = (128, 32, 24, SHORTEST)
+"""How wide identifiers may be, in columns: the first width with which the table fits the terminal. 128 is whole."""
+
+_LEFT_OUT: Final = "There is no room for identifiers; --wide shows them."
+_CUT: Final = "Identifiers are cut to fit; --wide shows them whole."
+_CROSSED: Final = "In yellow, with a spread of zero or less: locked or crossed."
 
 
-@frozen
-class Terminal:
-    """The capabilities of a terminal, and how it shows assets and numbers.
-
-    Capabilities are its width in columns, colour, and block characters for bars.
-    """
-
-    columns: int
-    colour: bool = True
-    blocks: bool = True
-    display: Display = Display()  # noqa: RUF009  # it is immutable
-
-    def styled(self, text: str, **style: object) -> str:
-        """Return the text with the style if the terminal has colour; otherwise the plain text."""
-        return click.style(text, **style) if self.colour else text  # type: ignore[arg-type]  # click checks the styles
-
-
-def pair_table(books: Iterable[OrderBook], terminal: Terminal, *, wide: bool = False) -> Iterator[str]:
+def pair_table(books: Iterable[OrderBook], display: Display, columns: int, *, wide: bool = False) -> Iterator[str]:
     """Yield the lines of a table of pairs: prices, number of levels, and identifiers.
 
-    Identifiers are shortened to the width of the terminal, unless `wide` is True.
+    Identifiers are shortened to the number of columns of the terminal, unless `wide` is True.
     """
-    facts = [(book, _facts(book, terminal.display)) for book in books]
-    rows = [_HEADINGS[:_FACTS], *(row for _, row in facts)]
-    widths = [max(_width(row[column]) for row in rows) for column in range(_FACTS)]
-    bases, quotes = [book.pair.base for book, _ in facts], [book.pair.quote for book, _ in facts]
-    needed = [
-        max(len(heading), *(len(str(one)) for one in ids)) if ids else len(heading)
-        for heading, ids in zip(_HEADINGS[_FACTS:], (bases, quotes), strict=True)
-    ]
-    room = terminal.columns - sum(widths) - 2 * (_FACTS + 1)
-    given, is_cut = needed, not wide and sum(needed) > room
-    if is_cut:
-        # Each column may use the space that the other one does not need. Either both columns are cut, or none.
-        given = [
-            min(own, max(room // 2, room - other), _LEAST_WHOLE - 1)
-            for own, other in zip(needed, reversed(needed), strict=True)
-        ]
-    is_left_out = any(one < min(own, SHORTEST) for one, own in zip(given, needed, strict=True))
-
-    def line(cells: Sequence[str], base: str, quote: str) -> str:
-        ids = () if is_left_out else (f"{base:<{given[0]}}", quote)
-        return "  ".join((*_justified(cells, widths), *ids))
-
-    yield terminal.styled(line(_HEADINGS[:_FACTS], *_HEADINGS[_FACTS:]), bold=True)
-    for book, row in facts:
-        text = line(row, shortened(book.pair.base, given[0]), shortened(book.pair.quote, given[1]))
-        yield terminal.styled(text, fg="yellow") if _is_crossed_or_locked(book) else text
-    if any(_is_crossed_or_locked(book) for book, _ in facts):
-        yield terminal.styled("In yellow, with a spread of zero or less: locked or crossed.", dim=True)
-    if is_left_out:
-        yield terminal.styled("There is no room for identifiers; --wide shows them.", dim=True)
-    elif is_cut:
-        yield terminal.styled("Identifiers are cut to fit; --wide shows them whole.", dim=True)
+    books = list(books)
+    facts = [_facts(book, display) for book in books]
+    note = None
+    for width in _IDENTIFIER_WIDTHS:
+        ids = [(shortened(book.pair.base, width), shortened(book.pair.quote, width)) for book in books]
+        heading, *rows = _justified([_HEADINGS, *(row + pair for row, pair in zip(facts, ids, strict=True))])
+        if wide or max(map(_width, (heading, *rows))) <= columns:
+            break
+        note = _CUT
+    else:
+        heading, *rows = _justified([_HEADINGS[:_FACTS], *facts])
+        note = _LEFT_OUT
+    yield style(heading, bold=True)
+    are_crossed = [book.is_crossed or book.is_locked for book in books]
+    for row, is_crossed in zip(rows, are_crossed, strict=True):
+        yield style(row, fg="yellow") if is_crossed else row
+    if any(are_crossed):
+        yield style(_CROSSED, dim=True)
+    if note:
+        yield style(note, dim=True)
 
 
 def pair_rows(books: Iterable[OrderBook], display: Display) -> Iterator[str]:
@@ -89,35 +60,29 @@ def pair_rows(books: Iterable[OrderBook], display: Display) -> Iterator[str]:
         yield "\t".join((*_facts(book, display), str(book.pair.base), str(book.pair.quote)))
 
 
-def ladder(book: OrderBook, depth: int, terminal: Terminal) -> Iterator[str]:
+def ladder(book: OrderBook, depth: int, display: Display, columns: int) -> Iterator[str]:
     """Yield the lines of a book: asks above bids, the best of each in the middle, with a bar for each amount."""
-    shown = book.depth(depth)
-    levels = (*shown.asks, *shown.bids)
-    pair, display = book.pair, terminal.display
-    prices = dict(zip(levels, _aligned([display.price(pair, level.price) for level in levels]), strict=True))
-    amounts = dict(
-        zip(levels, _aligned([display.amount(pair.base, level.accumulated_liquidity) for level in levels]), strict=True)
-    )
-    price_width = max(map(len, prices.values()), default=0)
-    amount_width = max(map(len, amounts.values()), default=0)
+    shown, pair = book.depth(depth), book.pair
+    levels = [*reversed(shown.asks), *shown.bids]
+    prices = _aligned([display.price(pair, level.price) for level in levels])
+    amounts = _aligned([display.amount(pair.base, level.accumulated_liquidity) for level in levels])
     largest = max((level.accumulated_liquidity for level in levels), default=1)
-    room = min(_BAR_WIDTH, max(terminal.columns - price_width - amount_width - 9, 1))
-
-    def rung(side: str, level: PriceLevel, colour: str) -> str:
-        bar = _bar(level.accumulated_liquidity, largest, room, blocks=terminal.blocks)
-        return f"{side}  {prices[level]}  {amounts[level]}  {terminal.styled(bar, fg=colour)}"
-
-    yield terminal.styled(_name(pair, display), bold=True)
-    yield f"base   {book.pair.base}"
-    yield f"quote  {book.pair.quote}"
-    yield terminal.styled(display.units(pair), dim=True)
+    asks = len(shown.asks)
+    rungs = []
+    for at, (price, amount, level) in enumerate(zip(prices, amounts, levels, strict=True)):
+        text = f"{'ask' if at < asks else 'bid'}  {price}  {amount}  "
+        room = min(max(columns - len(text), 1), _BAR_WIDTH)
+        bar = "█" * max(level.accumulated_liquidity * room // largest, 1)
+        rungs.append(text + style(bar, fg="red" if at < asks else "green"))
+    yield style(display.pair_name(pair), bold=True)
+    yield f"base   {pair.base}"
+    yield f"quote  {pair.quote}"
+    yield style(display.units(pair), dim=True)
     yield ""
-    yield from _more(len(book.asks) - len(shown.asks), "asks above")
-    for level in reversed(shown.asks):
-        yield rung("ask", level, "red")
-    yield terminal.styled(f"---  {_middle(book, display)}", bold=True)
-    for level in shown.bids:
-        yield rung("bid", level, "green")
+    yield from _more(len(book.asks) - asks, "asks above")
+    yield from rungs[:asks]
+    yield style(f"---  {_middle(book, display)}", bold=True)
+    yield from rungs[asks:]
     yield from _more(len(book.bids) - len(shown.bids), "bids below")
 
 
@@ -130,16 +95,16 @@ def ladder_rows(book: OrderBook, display: Display) -> Iterator[str]:
             yield f"{side}\t{display.price(book.pair, level.price)}\t{amount}"
 
 
-def freshness_lines(freshness: Freshness, now: datetime, terminal: Terminal) -> Iterator[str]:
+def freshness_lines(freshness: Freshness, now: datetime) -> Iterator[str]:
     """Yield the as_of of books and the time since their publication. An unknown value has no line.
 
     `now` is the wall clock of this machine, in UTC. If the clock of the publisher is ahead, the time is 0 seconds.
     """
     if freshness.as_of is not None:
-        yield terminal.styled(f"as of {freshness.as_of}", dim=True)
+        yield style(f"as of {freshness.as_of}", dim=True)
     if freshness.published_at is not None:
         age = duration((now - freshness.published_at).total_seconds())
-        yield terminal.styled(f"published {age} ago, by the clocks of the publisher and this machine", dim=True)
+        yield style(f"published {age} ago, by the clocks of the publisher and this machine", dim=True)
 
 
 def duration(seconds: float) -> str:
@@ -149,8 +114,8 @@ def duration(seconds: float) -> str:
     ('59 s', '59 min', '27 h', '0 s')
     """
     whole = max(int(seconds), 0)
-    for name, length in _UNITS:
-        if whole >= length * (2 if name == "d" else 1):
+    for name, length, least in (("d", 86_400, 2), ("h", 3600, 1), ("min", 60, 1)):
+        if whole >= length * least:
             return f"{whole // length} {name}"
     return f"{whole} s"
 
@@ -163,19 +128,11 @@ def _aligned(numbers: Sequence[str]) -> list[str]:
     return [f"{whole:>{before}}{point + places:<{after}}" for whole, point, places in parts]
 
 
-def _name(pair: Pair, display: Display) -> str:
-    return f"{display.name(pair.base)}/{display.name(pair.quote)}"
-
-
 def _facts(book: OrderBook, display: Display) -> tuple[str, ...]:
     bid, ask = book.best_bid, book.best_ask
     prices = (book.spot, bid and bid.price, ask and ask.price, book.spread)
-    return (
-        _name(book.pair, display),
-        *(display.price(book.pair, price) for price in prices),
-        str(len(book.bids)),
-        str(len(book.asks)),
-    )
+    numbers = (*(display.price(book.pair, price) for price in prices), str(len(book.bids)), str(len(book.asks)))
+    return display.pair_name(book.pair), *numbers
 
 
 def _middle(book: OrderBook, display: Display) -> str:
@@ -190,23 +147,15 @@ def _more(count: int, what: str) -> Iterator[str]:
         yield f"...  {count} more {what}"
 
 
-def _bar(amount: int, largest: int, room: int, *, blocks: bool) -> str:
-    """Return a bar with a length proportional to the amount, but never empty."""
-    if not blocks:
-        return "#" * max(1, amount * room // largest)
-    whole, rest = divmod(max(1, amount * room * 8 // largest), 8)
-    return "█" * whole + (_EIGHTHS[rest - 1] if rest else "")
+def _justified(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines with aligned columns: numbers to the right; names and identifiers to the left."""
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
 
+    def cell(text: str, at: int) -> str:
+        blanks = " " * (widths[at] - _width(text))
+        return blanks + text if 0 < at < _FACTS else text + blanks
 
-def _is_crossed_or_locked(book: OrderBook) -> bool:
-    return book.is_crossed or book.is_locked
-
-
-def _justified(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """Yield the cells padded to their widths: the first one left-aligned, the numbers right-aligned."""
-    for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        blanks = " " * (width - _width(cell))
-        yield cell + blanks if column == 0 else blanks + cell
+    return ["  ".join(cell(text, at) for at, text in enumerate(row)).rstrip() for row in rows]
 
 
 def _width(text: str) -> int:
@@ -214,17 +163,3 @@ def _width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(0 if combining(one) else 2 if east_asian_width(one) in {"W", "F"} else 1 for one in text)
-
-
-def can_show_blocks(encoding: str | None) -> bool:
-    """Whether the encoding has the block characters of bars."""
-    try:
-        ("█" + _EIGHTHS).encode(encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
-
-
-def wants_colour() -> bool:
-    """Whether colour is enabled: NO_COLOR is not set (https://no-color.org)."""
-    return not os.environ.get("NO_COLOR")

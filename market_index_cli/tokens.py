@@ -41,6 +41,14 @@ class TokenFile(click.ParamType[Tokens]):
         return tokens
 
 
+_SAMPLE_TOKENS: Final = Path(__file__).with_name("sample-tokens.json")
+
+
+def tokens_of(source: str, tokens: Tokens | None) -> Tokens | None:
+    """Return the given tokens; without, those of this package for the feed `sample:`, and None for any other."""
+    return Tokens.from_json(_SAMPLE_TOKENS.read_bytes()) if tokens is None and source == "sample:" else tokens
+
+
 TOKENS: Final = click.option(
     "--tokens",
     metavar="FILE",
@@ -68,6 +76,10 @@ class Display:
     def name(self, asset: AssetId) -> str:
         """Return the label of the registry; without a registry, the asset name, which does not identify an asset."""
         return ticker(asset) if self.tokens is None else self.tokens.label(asset)
+
+    def pair_name(self, pair: Pair) -> str:
+        """Return the names of both assets of a pair, such as `SNEK/ADA`."""
+        return f"{self.name(pair.base)}/{self.name(pair.quote)}"
 
     def price(self, pair: Pair, price: Decimal | None) -> str:
         """Return the text of a price, or of a difference or mean of prices; a dash if there is none."""

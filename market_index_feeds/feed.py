@@ -143,6 +143,11 @@ class Feed(Closeable):
         return self._source.followed_by_many
 
     @property
+    def is_endless(self) -> bool:
+        """Whether the source repeats itself, as a replay in a loop does. Then `read` returns its first content."""
+        return self._source.is_endless
+
+    @property
     def age(self) -> float:
         """Seconds since the source was last healthy: read, or checked and unchanged; infinite before the start."""
         return self._clock() - self._healthy_at
@@ -221,12 +226,18 @@ class Feed(Closeable):
             raise
 
     def read(self, progress: Progress | None = None) -> MarketIndex:
-        """Return the content of the source, and close the feed. A stream is read to its end.
+        """Return the content of the source, and close the feed. A stream is read to its end, a loop once only.
 
         Raises `FeedError` if the source cannot be read.
         """
-        for _ in self.updates(progress):
-            pass
+        self._open()
+        return self._read(progress)
+
+    def _read(self, progress: Progress | None) -> MarketIndex:
+        with closing(self._updates(progress)) as updates:
+            for update in updates:
+                if self.is_endless and not update.is_loading:
+                    break
         return self.content.index
 
     def updates(self, progress: Progress | None = None) -> Iterator[Update]:
@@ -239,7 +250,7 @@ class Feed(Closeable):
         self._open()
         yield from self._updates(progress)
 
-    def _updates(self, progress: Progress | None) -> Iterator[Update]:
+    def _updates(self, progress: Progress | None) -> Generator[Update, None, None]:
         try:
             with closing(self._source.updates(self._stop, progress)) as updates:
                 has_more = True
@@ -267,8 +278,7 @@ class Feed(Closeable):
             freshness = self._source.read_freshness()
             book = self._source.read_order_book(pair)
             if book is None:
-                for _ in self._updates(None):
-                    pass
+                self._read(None)
             else:
                 self.content = Content(MarketIndex([book]).with_freshness(freshness), Coverage())
             return self.content.index.order_book(pair)

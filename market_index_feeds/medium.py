@@ -121,6 +121,9 @@ class Source(ABC):
     followed_by_many = True
     """Whether several processes can each follow the source by themselves."""
 
+    is_endless = False
+    """Whether it always has more updates, so that a caller that reads it once takes the first content."""
+
     def __init__(self, name: str) -> None:
         """`name` is the name of the source in messages, without credentials."""
         self.name = name

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import inf
 from os import PathLike, fspath
-from typing import Final
+from typing import Any, Final
 
 from market_index import MarketIndexError
 from market_index.errors import safe_repr
 from market_index_feeds.errors import FeedError
 from market_index_feeds.feed import Feed
 from market_index_feeds.medium import Source
-from market_index_feeds.ndjson import Recorder, open_ndjson_source, open_replay_source, replay
+from market_index_feeds.ndjson import SAMPLE, Recorder, open_ndjson_source, open_replay_source, replay
 from market_index_feeds.opened import shown_name
 from market_index_feeds.orders import DEFAULT_HISTORY, open_orders_source
 from market_index_feeds.sqlite import WAIT_SECONDS, Synchronous, is_sqlite, open_sqlite_source, open_sqlite_store
@@ -31,67 +31,79 @@ BUCKETS: Final = {"nats", "tls"}
 """The URL schemes of a bucket of NATS."""
 
 
-def open_feed(
-    source: str | PathLike[str],
-    *,
-    history: int | None = None,
-    speed: float | None = None,
-    loop: bool = False,
-    follow: bool = True,
-) -> Feed:
+def open_feed(source: str | PathLike[str], *, follow: bool = True) -> Feed:
     """Open the feed that `source` names.
 
     `source` is one of: a store (`market.db`, or `nats://127.0.0.1:4222/books` with the extra `nats`), a file with one
     order book per line (`books.ndjson`), `-` for standard input, events of orders (`orders:events.ndjson`, `orders:-`),
-    a recording (`replay:recording.ndjson`), or the base URL of a running service (`http://127.0.0.1:8000`). Nothing is
-    published before the feed is started.
+    a recording (`replay:recording.ndjson`), `sample:`, or the base URL of a running service (`http://127.0.0.1:8000`).
+    Nothing is published before the feed is started.
 
-    `history` is only for events of orders: how many blocks before the last one a rollback may go back; None: 2,160.
-    `speed` and `loop` are only for a replay: how many times as fast as it was recorded it is replayed (None: once), and
-    whether it begins again after its end.
+    Options follow the last `?` of a name, with `&` between them. `orders:events.ndjson?history=100`: a rollback may go
+    back 100 blocks before the last one (by default 2,160). `replay:recording.ndjson?speed=10&loop`: ten times as fast
+    as it was recorded, and again after its end. If the path itself contains `?`, add another one: `replay:odd?name?`.
+    `sample:` is a recording in this package, replayed in a loop.
+
     Without `follow`, a file of lines is read once, to its end: a last line without a newline is then rejected.
 
     >>> open_feed("nowhere/books.ndjson")
     Traceback (most recent call last):
     market_index_feeds.errors.FeedError: nowhere/books.ndjson cannot be opened: No such file or directory
 
-    Raises `FeedError` if the source cannot be opened, its kind is not known, or `history`, `speed` or `loop` is
-    invalid or not supported.
+    Raises `FeedError` if the source cannot be opened, its kind is not known, or an option is unknown or invalid.
     """
     name = fspath(source)
+    if name == SAMPLE:
+        return Feed(open_replay_source(name, 1.0, loop=True))
     if name.startswith(REPLAY):
-        path, times = name.removeprefix(REPLAY), _speed(name, speed)
-        _require_no_history(name, history)
-        return Feed(open_replay_source(path, times, loop=loop))
-    if speed is not None or loop:
-        raise FeedError(f"{shown_name(name)} cannot be opened: only a replay, replay:PATH, has a speed and a loop")
+        path, options = _split(name, REPLAY, {"speed": _speed, "loop": _flag})
+        return Feed(open_replay_source(path, options.get("speed", 1.0), loop="loop" in options))
     if name.startswith(ORDERS):
-        return Feed(open_orders_source(name.removeprefix(ORDERS), _history(name, history), follow=follow))
-    _require_no_history(name, history)
+        path, options = _split(name, ORDERS, {"history": _blocks})
+        return Feed(open_orders_source(path, options.get("history", DEFAULT_HISTORY), follow=follow))
     return Feed(_open_source(name, follow=follow))
 
 
-def _require_no_history(name: str, history: int | None) -> None:
-    if history is not None:
-        raise FeedError(f"{shown_name(name)} cannot be opened: only a feed of orders, orders:PATH, has a history")
+def _split(name: str, prefix: str, known: Mapping[str, Callable[[str], Any]]) -> tuple[str, dict[str, Any]]:
+    """Return the path in a name, and its options. `known` converts the text of each option, or raises `ValueError`."""
+    path, mark, texts = name.removeprefix(prefix).rpartition("?")
+    options: dict[str, Any] = {}
+    if not mark:
+        return texts, options
+    for text in texts.split("&") if texts else ():
+        option, _, value = text.partition("=")
+        if option not in known:
+            raise FeedError(
+                f"{shown_name(name)} cannot be opened: an option, after '?', must be {' or '.join(known)}, got "
+                f"{safe_repr(option)} (a path that contains '?' must be followed by another '?')"
+            )
+        if option in options:
+            raise FeedError(f"{shown_name(name)} cannot be opened: option {option} must be given once")
+        try:
+            options[option] = known[option](value)
+        except ValueError as error:
+            raise FeedError(f"{shown_name(name)} cannot be opened: {error}") from None
+    return path, options
 
 
-def _speed(name: str, speed: float | None) -> float:
-    if speed is None:
-        return 1.0
-    if type(speed) not in {int, float} or not 0 < speed < inf:
-        raise FeedError(f"{shown_name(name)} cannot be opened: speed must be a number above 0, got {safe_repr(speed)}")
-    return speed
+def _speed(text: str) -> float:
+    with suppress(ValueError):
+        if 0 < (speed := float(text)) < inf:
+            return speed
+    raise ValueError(f"speed must be a number above 0, got {safe_repr(text)}")
 
 
-def _history(name: str, history: int | None) -> int:
-    if history is None:
-        return DEFAULT_HISTORY
-    if type(history) is not int or history < 0:
-        raise FeedError(
-            f"{shown_name(name)} cannot be opened: history must be 0 or more blocks, got {safe_repr(history)}"
-        )
-    return history
+def _blocks(text: str) -> int:
+    with suppress(ValueError):
+        if (blocks := int(text)) >= 0:
+            return blocks
+    raise ValueError(f"history must be a number of blocks, 0 or more, got {safe_repr(text)}")
+
+
+def _flag(text: str) -> bool:
+    if text:
+        raise ValueError(f"loop must have no value, got {safe_repr(text)}")
+    return True
 
 
 def _open_source(name: str, *, follow: bool) -> Source:
@@ -143,7 +155,7 @@ def open_store(
     scheme, mark, _ = name.partition("://")
     if name == "-":
         raise StoreError("a store must be a file such as market.db, or a bucket, got '-', which is standard input")
-    for prefix, what in ((ORDERS, "events of orders"), (REPLAY, "a replay")):
+    for prefix, what in ((ORDERS, "events of orders"), (REPLAY, "a replay"), (SAMPLE, "the sample")):
         if name.startswith(prefix):
             raise StoreError(f"a store must be a file such as market.db, or a bucket, got {what}: {safe_repr(name)}")
     if not mark:

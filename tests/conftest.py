@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Iterator
 from itertools import count
@@ -37,29 +38,25 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
         settings.load_profile("random domain" if DOMAIN in collector.path.parents else "random")
 
 
-RECORDED = Path(__file__).resolve().parents[2] / "shared" / "data"
+RECORDED = Path(__file__).with_name("data")
+"""Recorded data. Tests read no file outside the repository."""
 
 
-def recorded(name: str) -> Path:
-    path = RECORDED / name
-    if not path.exists():
-        pytest.skip(f"the recorded file {name} does not exist beside the project")
+@pytest.fixture(scope="session")
+def recorded_order_books(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recorded") / "order-books.ndjson"
+    path.write_bytes(gzip.decompress((RECORDED / "order-books.ndjson.gz").read_bytes()))
     return path
 
 
 @pytest.fixture
-def recorded_order_books() -> Path:
-    return recorded("order-books.ndjson")
-
-
-@pytest.fixture
 def recorded_assets() -> Path:
-    return recorded("cardano-assets.ndjson")
+    return RECORDED / "cardano-assets.ndjson"
 
 
 @pytest.fixture
 def recorded_level_changes() -> Path:
-    return recorded("l2-stream.ndjson.gz")
+    return RECORDED / "l2-stream.ndjson.gz"
 
 
 @pytest.fixture(scope="session")

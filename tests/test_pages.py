@@ -7,6 +7,7 @@ The plugin tests.examples runs the blocks of Python. A block that begins with th
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ from attrs import frozen
 from market_index_feeds import open_feed, open_store
 from tests import cli_page
 from tests.command import COMMAND, SAMPLE, running
-from tests.conftest import recorded
+from tests.conftest import RECORDED
 from tests.market_index_feeds.orders.lines import RESET, place
 from tests.market_index_feeds.orders.lines import block as orders_block
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -46,7 +47,7 @@ _MACHINES = "needs three machines with these names; tests/faults has three serve
 NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
     "make test": "runs these tests",
-    "market-index publish market.db replay:recording.ndjson --loop": "runs without end; run by test_record.py",
+    "market-index publish market.db 'replay:recording.ndjson?loop'": "runs without end; run by test_record.py",
     "node show.mjs http://127.0.0.1:8000/": "needs node; run by test_clients.py if it is installed",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
     "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,
@@ -136,7 +137,8 @@ def publish_sample(folder: Path) -> None:
 def prepare(folder: Path, block: Block) -> None:
     """Create the files that the commands of a block need, unless they create them."""
     shutil.copy(SAMPLE, folder / "books.ndjson")
-    shutil.copy(SAMPLE.with_name("recording.ndjson"), folder)
+    recording = ROOT / "market_index_feeds" / "sample" / "recording.ndjson.gz"
+    (folder / "recording.ndjson").write_bytes(gzip.decompress(recording.read_bytes()))
     if not any(re.search(r"publish market\.db", step.command) for step in block.steps):
         publish_sample(folder)
     page = block.page.read_text()
@@ -144,7 +146,7 @@ def prepare(folder: Path, block: Block) -> None:
         (folder / name).write_text(program)
     (folder / "docs").symlink_to(ROOT / "docs")
     if any("splash-chain-" in step.command for step in block.steps):
-        for response in recorded("ledger").glob("*.json"):
+        for response in (RECORDED / "ledger").glob("*.json"):
             shutil.copy(response, folder)
     (folder / "events.ndjson").write_bytes(RESET + place("51ab#0") + orders_block("slot 145000000"))
     for name, file in (("producer", "books.ndjson"), ("indexer", "events.ndjson")):

@@ -1,6 +1,7 @@
-"""Writes samples/recording.ndjson from a stream of a real exchange: see samples/README.md.
+"""Writes the recording of `sample:` from a stream of a real exchange: see README.md beside it.
 
-Usage: python samples/make_recording.py l2-stream.ndjson.gz > samples/recording.ndjson
+Usage: python docs/samples/make_recording.py tests/data/l2-stream.ndjson.gz | gzip -9n > recording.ndjson.gz
+Then move recording.ndjson.gz to market_index_feeds/sample.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from market_index import AssetId, Freshness, MarketIndex, OrderBook, Pair
+from market_index import ADA, Freshness, MarketIndex, OrderBook, Pair
 from market_index_feeds import open_feed
 from market_index_feeds.ndjson.recorder import change_lines
 
@@ -20,12 +21,13 @@ from market_index_feeds.ndjson.recorder import change_lines
 MARKETS = {
     "SNEK": ("CRV-EUR", 3),
     "MIN": ("SKL-BTC", 3),
-    "INDY": ("SKL-USD", 0),
+    "INDY": ("NMR-EUR", -2),
     "IAG": ("BAND-GBP", -2),
     "HOSKY": ("NU-GBP", -1),
     "SUNDAE": ("DASH-BTC", 0),
     "WingRiders": ("BAND-BTC", 2),
     "AGIX": ("SKL-GBP", -2),
+    "iUSD": ("SKL-USD", 0),
 }
 LEVELS = 10
 UNITS = 1_000_000
@@ -53,8 +55,11 @@ def traded(before: OrderBook, after: OrderBook) -> Decimal | None:
 def main(stream: str) -> None:
     """Write the recording to standard output."""
     sample = open_feed(Path(__file__).with_name("order-books.ndjson")).read()
-    pairs = {pair.base.asset_name: pair for pair in sample if pair.quote == AssetId.parse("ADA")}
+    # The pairs of ADA, by the name of their other asset.
+    pairs = {pair.base.asset_name: pair for pair in sample if pair.quote == ADA}
+    pairs |= {pair.quote.asset_name: pair for pair in sample if pair.base == ADA}
     markets = {market: (pairs[name.encode()], power) for name, (market, power) in MARKETS.items()}
+    unchanged = sample.without(*[pair for pair, _ in markets.values()]).values()
     whole: dict[Pair, OrderBook] = {}
     before, written, seconds = MarketIndex(), 0, 0.0
     for line in gzip.decompress(Path(stream).read_bytes()).splitlines():
@@ -70,7 +75,8 @@ def main(stream: str) -> None:
         whole[pair] = book.apply(spot=traded(whole[pair], book))
         if len(whole) < len(markets):
             continue
-        after = MarketIndex(book.depth(LEVELS) for book in whole.values()).with_freshness(Freshness())
+        books = [*unchanged, *(book.depth(LEVELS) for book in whole.values())]
+        after = MarketIndex(books).with_freshness(Freshness())
         lines = change_lines(before, after, START + timedelta(seconds=seconds))
         written += len(lines)
         if written > MAX_BYTES:

@@ -44,7 +44,7 @@ from market_index.wire.encode import (
     with_identifiers,
 )
 from market_index.wire.json_value import Number
-from market_index.wire.parts import EncodedPart, digest_of, shared_parts, text_of
+from market_index.wire.parts import EncodedPart, digest_of, text_of
 
 __all__ = [
     "AS_OF",
@@ -73,7 +73,6 @@ __all__ = [
     "parse_time",
     "retraction_from_json",
     "retraction_to_json",
-    "shared_parts",
     "text_of",
     "with_identifiers",
 ]

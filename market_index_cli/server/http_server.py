@@ -33,9 +33,10 @@ from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 import uvicorn
-from market_index.wire.internal import error_to_json
 from starlette.types import ASGIApp, Message, Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from market_index.wire import error_to_json
 
 CachedResponse: TypeAlias = Callable[[Scope], tuple[Message, Message] | None]
 """Returns the start and the whole body of a response that is known without the app; None: the app must respond."""

@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 from attrs import frozen
-from market_index.wire.internal import AS_OF, PUBLISHED_AT
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from market_index import LiveIndex, Tokens
+from market_index.wire import AS_OF, PUBLISHED_AT
 from market_index_cli.errors import feed_errors, listen_errors
 from market_index_cli.loading import loading
 from market_index_cli.logs import LOG, errors_logged, log_with_times
@@ -24,7 +24,7 @@ from market_index_cli.server.http_server import GRACE_SECONDS, Server, connectio
 from market_index_cli.server.listeners import bind, passed_socket, url_of
 from market_index_cli.server.workers import supervise
 from market_index_cli.signals import ended_by_signals
-from market_index_cli.tokens import TokenFile
+from market_index_cli.tokens import TokenFile, tokens_of
 from market_index_feeds import Feed, open_feed
 from market_index_http import Health, create_app
 from market_index_http.counters import Counters
@@ -125,8 +125,8 @@ def _serve(
     counters.set_gauge("max_connections", connections)
     counters.set_gauge("workers", settings.workers)
     # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).
-    tokens = Tokens() if settings.tokens is None else TokenFile()(settings.tokens)
-    app.router.routes += page_routes(labels_json(tokens))
+    tokens = None if settings.tokens is None else TokenFile()(settings.tokens)
+    app.router.routes += page_routes(labels_json(tokens_of(feed.source, tokens) or Tokens()))
     server = Server(
         _with_cors(app, settings.cors_origin),
         access_log=settings.access_log,

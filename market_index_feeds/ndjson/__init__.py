@@ -8,7 +8,7 @@ A recording is such a file in which every commit line has the time of its record
 """
 
 from market_index_feeds.ndjson.recorder import Recorder
-from market_index_feeds.ndjson.recording import replay
+from market_index_feeds.ndjson.recording import SAMPLE, replay
 from market_index_feeds.ndjson.source import open_ndjson_source, open_replay_source
 
-__all__ = ["Recorder", "open_ndjson_source", "open_replay_source", "replay"]
+__all__ = ["SAMPLE", "Recorder", "open_ndjson_source", "open_replay_source", "replay"]

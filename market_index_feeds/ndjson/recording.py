@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from datetime import datetime
+from gzip import GzipFile
 from io import FileIO
 from os import PathLike, fspath
 from pathlib import Path
@@ -25,6 +26,11 @@ from market_index_feeds.ndjson.book_lines import contents_of
 from market_index_feeds.ndjson.commits import Changes
 from market_index_feeds.opened import shown_name
 from market_index_feeds.regular_files import open_regular
+
+SAMPLE: Final = "sample:"
+"""The name of the recording in this package."""
+
+_SAMPLE_FILE: Final = Path(__file__).parents[1] / "sample" / "recording.ndjson.gz"
 
 LACKS_COMMITS: Final = "it must contain a commit line with recorded_at, got none (market-index record writes them)"
 """Why a file is not a recording."""
@@ -58,7 +64,12 @@ class ReadBytes:
 Reading: TypeAlias = RecordedChange | RejectedLine | ReadBytes
 
 
-def read_recording(file: FileIO) -> Iterator[Reading]:
+def open_recording(name: str) -> FileIO | GzipFile:
+    """Open a recording by its path, or that of this package by `sample:`. Raises `OSError` or `ValueError`."""
+    return GzipFile(_SAMPLE_FILE) if name == SAMPLE else open_regular(Path(name))
+
+
+def read_recording(file: FileIO | GzipFile) -> Iterator[Reading]:
     """Yield the changes and the rejected lines of an open recording, and after each read how far it was read.
 
     A commit line without `recorded_at` is rejected. The memory depends on the largest change, not on the size.
@@ -81,7 +92,7 @@ def read_recording(file: FileIO) -> Iterator[Reading]:
         yield ReadBytes(offset, os.fstat(file.fileno()).st_size)
 
 
-def changes_of(file: FileIO, progress: Progress | None = None) -> Iterator[RecordedChange]:
+def changes_of(file: FileIO | GzipFile, progress: Progress | None = None) -> Iterator[RecordedChange]:
     """Yield the changes of an open recording.
 
     Raises:
@@ -104,8 +115,8 @@ def changes_of(file: FileIO, progress: Progress | None = None) -> Iterator[Recor
 def replay(recording: str | PathLike[str]) -> Iterator[tuple[datetime, MarketIndex]]:
     r"""Yield the index after each change of a recording, with the time of its recording, as fast as they are read.
 
-    The times are wall-clock time of the recorder, in UTC. The freshness of an index is the recorded one. Indexes share
-    what has not changed, so all of them can be kept.
+    `recording` is its path, or `sample:`. The times are wall-clock time of the recorder, in UTC. The freshness of an
+    index is the recorded one. Indexes share what has not changed, so all of them can be kept.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -125,7 +136,7 @@ def replay(recording: str | PathLike[str]) -> Iterator[tuple[datetime, MarketInd
     """
     path, index = fspath(recording), MarketIndex()
     try:
-        with open_regular(Path(path)) as file:
+        with open_recording(path) as file:
             for one in changes_of(file):
                 index = index.without(*one.changes.removed).with_books(*one.changes.books.values())
                 index = index.with_freshness(one.freshness)

@@ -6,6 +6,7 @@ Theory of operation
     so a change that is delivered late does not delay the others.
 
     In a loop, the first change follows the last one after `LOOP_SECONDS`, and retracts the pairs that it does not name.
+    `sample:` is the recording in this package.
 
     A line that is rejected is handled as in other files of lines (docs/coverage.md). Between two changes, the source
     counts as checked once per second.
@@ -14,7 +15,6 @@ Theory of operation
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from pathlib import Path
 from threading import Event
 from time import monotonic
 from typing import Final
@@ -23,9 +23,8 @@ from market_index import Pair
 from market_index_feeds.errors import Unavailable
 from market_index_feeds.line_content import RejectedLine
 from market_index_feeds.medium import Progress, Source, Update
-from market_index_feeds.ndjson.recording import LACKS_COMMITS, RecordedChange, read_recording
+from market_index_feeds.ndjson.recording import LACKS_COMMITS, SAMPLE, RecordedChange, open_recording, read_recording
 from market_index_feeds.opened import shown_name
-from market_index_feeds.regular_files import open_regular
 from market_index_feeds.store import published_now
 
 LOOP_SECONDS: Final = 1.0
@@ -51,9 +50,9 @@ class ReplaySource(Source):
         wait: Callable[[Event, float], bool] = Event.wait,
     ) -> None:
         """`clock` returns seconds; `wait` waits for an event at most so many seconds."""
-        super().__init__(shown_name(path))
-        self._path = Path(path)
-        self._speed, self._loop = speed, loop
+        super().__init__("sample" if path == SAMPLE else shown_name(path))
+        self._path, self._speed = path, speed
+        self.is_endless: bool = loop
         self._clock, self._wait = clock, wait
         # The pairs that were published, and not retracted since.
         self._pairs: set[Pair] = set()
@@ -63,7 +62,7 @@ class ReplaySource(Source):
         due = self._clock()
         while not stop.is_set():
             due = yield from self._round(stop, due, progress)
-            if not self._loop and not stop.is_set():
+            if not self.is_endless and not stop.is_set():
                 yield Update()
                 return
             due, progress = due + LOOP_SECONDS / self._speed, None
@@ -71,7 +70,7 @@ class ReplaySource(Source):
     def _round(self, stop: Event, due: float, progress: Progress | None) -> Generator[Update, None, float]:
         """Yield the changes of the whole recording, the first one at the time `due`. Return the time of the last."""
         before: RecordedChange | None = None
-        with open_regular(self._path) as file:
+        with open_recording(self._path) as file:
             for one in read_recording(file):
                 if stop.is_set():
                     return due

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.line_feed import LineFeedSource
 from market_index_feeds.line_source import open_lines
 from market_index_feeds.ndjson.commits import Commits
+from market_index_feeds.ndjson.recording import open_recording
 from market_index_feeds.ndjson.replay_source import ReplaySource
 from market_index_feeds.opened import shown_name
-from market_index_feeds.regular_files import open_regular
 
 
 def open_ndjson_source(source: str, *, follow: bool = True) -> LineFeedSource:
@@ -19,9 +17,9 @@ def open_ndjson_source(source: str, *, follow: bool = True) -> LineFeedSource:
 
 
 def open_replay_source(path: str, speed: float, *, loop: bool) -> ReplaySource:
-    """Open a recording, to replay it. Raises `FeedError`."""
+    """Open a recording by its path, or that of this package by `sample:`, to replay it. Raises `FeedError`."""
     try:
-        open_regular(Path(path)).close()
+        open_recording(path).close()
     except (OSError, ValueError) as error:
         raise FeedError(f"{shown_name(path)} cannot be replayed: {reason_of(error)}") from None
     return ReplaySource(path, speed=speed, loop=loop)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from market_index import LiveIndex, OrderBook, Pair, Tokens, format_price
-from tests.feed_state import FeedState
 from tests.page import app_with_page
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
@@ -119,6 +118,15 @@ class Visit:
     def pairs(self) -> list[str]:
         return self.page.locator("#list .name").all_text_contents()
 
+    def focused(self) -> object:
+        """Return the name of the pair, the identifier or else the kind of the element that has the focus."""
+        return self.page.evaluate(
+            """() => {
+              const one = document.activeElement;
+              return one.id || (one.querySelector(".name") ?? { textContent: one.tagName }).textContent;
+            }"""
+        )
+
     def is_live(self) -> None:
         self.shows("#connection", "Live")
 
@@ -139,12 +147,6 @@ class Visit:
     def has(self, selector: str, count: int) -> None:
         """Assert that there are `count` such elements."""
         self._expect(selector).to_have_count(count)
-
-    def has_attribute(self, selector: str, name: str, value: str | re.Pattern[str]) -> None:
-        self._expect(selector).to_have_attribute(name, value)
-
-    def has_style(self, selector: str, name: str, value: str) -> None:
-        self._expect(selector).to_have_css(name, value)
 
     def is_visible(self, selector: str, *, expected: bool = True) -> None:
         """Assert that the first such element is visible, or is not."""
@@ -168,6 +170,17 @@ class Visit:
             self.page.wait_for_timeout(20)
 
 
+def set_hidden(page: Page, *, hidden: bool) -> None:
+    """Hide the tab behind another, or bring it back."""
+    page.evaluate(
+        """(hidden) => {
+          Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
 @contextmanager
 def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = "", **settings: Any) -> Iterator[Visit]:
     """Open a tab. At the end, the browser must have reported no message without the `expected` text."""
@@ -183,17 +196,9 @@ def visiting(browser: Browser, port: int, *, width: int = 1280, expected: str = 
 
 
 @contextmanager
-def visited(
-    browser: Browser,
-    live: LiveIndex,
-    feed: FeedState | None = None,
-    max_wait: int = 60,
-    tokens: Tokens | None = None,
-    **settings: Any,
-) -> Iterator[Visit]:
-    """Serve the books with the page, and open a tab. Requests may wait for so many seconds."""
-    app = app_with_page(live, feed, max_wait, tokens)
-    with served(app) as service, visiting(browser, service.port, **settings) as visit:
+def visited(browser: Browser, live: LiveIndex, tokens: Tokens | None = None, **settings: Any) -> Iterator[Visit]:
+    """Serve the books with the page, and open a tab."""
+    with served(app_with_page(live, tokens=tokens)) as service, visiting(browser, service.port, **settings) as visit:
         yield visit
 
 

@@ -17,7 +17,7 @@ import pytest
 from attrs import define
 
 from tests.command import running
-from tests.conftest import recorded
+from tests.conftest import RECORDED
 from tests.examples import kupo as kupos
 from tests.examples.datums import GENIUSYIELD, SPLASH, TOKEN, Constructor, address, datum, geniusyield, output, splash
 from tests.examples.kupo import ADDRESSES, Kupo, State, serving
@@ -366,7 +366,8 @@ BOOKS = [([BID], []), ([], []), ([], [ASK]), ([], [])]
 def test_the_command_serves_the_books_of_a_kupo(tmp_path: Path):
     """The chain of real orders, one block after the other, and a rollback of two blocks."""
     states = [
-        State(100 + 20 * at, json.loads(recorded(f"ledger/{name}.json").read_text())) for at, name in enumerate(CHAIN)
+        State(100 + 20 * at, json.loads((RECORDED / f"ledger/{name}.json").read_text()))
+        for at, name in enumerate(CHAIN)
     ]
     kupos.ADDRESSES[SPLASH] |= {match["address"] for state in states for match in state.outputs}
     with serving(Kupo(states[0])) as kupo:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from market_index import AssetId, Order, Pair
 from market_index.strategies import asset_ids
-from tests.conftest import recorded
+from tests.conftest import RECORDED as FILES
 from tests.examples import datums
 from tests.examples.datums import (
     ADA,
@@ -142,7 +142,7 @@ RECORDED: dict[str, tuple[dict[str, tuple[str, str, int, str]], dict[str, int]]]
 @pytest.mark.decision(30)
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_response_has_these_orders(name: str):
-    matches = json.loads(recorded(f"ledger/{name}.json").read_text())
+    matches = json.loads((FILES / f"ledger/{name}.json").read_text())
     orders, skipped = read(*matches)
     found = {
         key: (event["base"], event["offered"], event["amount"], event["price"]) for key, (*_, event) in orders.items()
@@ -152,11 +152,11 @@ def test_a_recorded_response_has_these_orders(name: str):
 
 
 def test_every_recorded_response_is_tested():
-    assert {path.stem for path in recorded("ledger").glob("*.json")} == RECORDED.keys()
+    assert {path.stem for path in (FILES / "ledger").glob("*.json")} == RECORDED.keys()
 
 
 def test_the_price_of_a_recorded_order_is_what_the_book_shows():
-    (match,) = json.loads(recorded("ledger/splash-chain-3-placed.json").read_text())
+    (match,) = json.loads((FILES / "ledger/splash-chain-3-placed.json").read_text())
     (event,) = events(match)
     pair = pair_of(event)
     placed = Order.from_offer(pair, offered=pair.base, amount=event["amount"], price=event["price"])

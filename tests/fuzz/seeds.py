@@ -1,7 +1,8 @@
-"""The seeds of fuzzing: from the sample books, from recorded data if it exists, and edge cases."""
+"""The seeds of fuzzing: from the sample books, from recorded data, and edge cases."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -81,7 +82,7 @@ def order_book_seeds() -> list[bytes]:
         (b'_liquidity": 5', b'_liquidity": 18446744073709551616'),
     ]
     changed = [book.replace(before, after, 1) for before, after in changes]
-    return [b"", b"null", b"[" * 2000, book, *changed, *sample_lines(), *recorded_lines("order-books.ndjson")]
+    return [b"", b"null", b"[" * 2000, book, *changed, *sample_lines(), *recorded_lines("order-books.ndjson.gz")]
 
 
 def pair_list_seeds() -> list[bytes]:
@@ -166,9 +167,10 @@ def sample_lines() -> list[bytes]:
 
 
 def recorded_lines(name: str) -> list[bytes]:
-    """Return evenly spaced lines of a recorded file; none if the file does not exist."""
-    path = RECORDED / name
-    lines = [line for line in path.read_bytes().splitlines() if len(line) <= MAX_BYTES] if path.exists() else []
+    """Return evenly spaced lines of a recorded file."""
+    content = (RECORDED / name).read_bytes()
+    content = gzip.decompress(content) if name.endswith(".gz") else content
+    lines = [line for line in content.splitlines() if len(line) <= MAX_BYTES]
     return lines[:: max(1, len(lines) // RECORDED_SEEDS)]
 
 

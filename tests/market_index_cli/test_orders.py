@@ -11,7 +11,7 @@ import pytest
 
 from market_index import ADA, wire
 from market_index_feeds import open_feed, open_store
-from tests.command import COMMAND, invoke, line, running, untimed
+from tests.command import COMMAND, invoke, running, untimed
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, untrack
 from tests.service import Service
@@ -115,17 +115,6 @@ class TestPublish:
         assert done.returncode == 2
         assert f"{events} sets the as_of of its books: omit --as-of" in done.stderr
 
-    def test_only_events_have_a_history(self, events: Path, store: Path, lines: Path):
-        append(events, rollback("slot 1"))
-        assert invoke("publish", store, f"orders:{events}", "--history", 1).returncode == 0
-        done = invoke("publish", store, f"orders:{events}", "--history", 0)
-        assert done.returncode == 5
-        assert "block 'slot 1' must be retained for a rollback to it" in done.stderr
-        assert invoke("publish", store, "--history", 0).returncode == 2
-        lines.write_text(line(1))
-        done = invoke("publish", store, lines, "--history", 0)
-        assert (done.returncode, "only a feed of orders, orders:PATH, has a history" in done.stderr) == (3, True)
-
     def test_standard_input_is_published_as_it_arrives(self, tmp_path: Path, store: Path):
         def as_of() -> str | None:
             return open_feed(store).read().as_of if store.exists() else None
@@ -157,7 +146,7 @@ def processes(service: Service) -> dict[int, object]:
 
 
 def test_two_workers_serve_a_file_and_report_an_unknown_state(tmp_path: Path, events: Path):
-    with running(tmp_path, f"orders:{events}", "--port", 0, "--workers", 2, "--history", 1) as command:
+    with running(tmp_path, f"orders:{events}?history=1", "--port", 0, "--workers", 2) as command:
         service = command.service
         eventually(lambda: command.stderr.count("listening on") == 2)
         assert set(processes(service).values()) == {None}
@@ -193,7 +182,7 @@ def test_standard_input_is_served(tmp_path: Path):
 def test_a_relay_keeps_a_store_the_same(tmp_path: Path, events: Path, store: Path):
     with open_store(store) as before:
         before.publish(book(9))
-    with running(tmp_path, f"orders:{events}", store, "--history", 5, command="relay") as relay:
+    with running(tmp_path, f"orders:{events}?history=5", store, command="relay") as relay:
         eventually(lambda: "relaying" in relay.stderr)
         assert untimed(relay.stderr) == f"relaying {events} into {store}: 1 pairs, revision 2\n"
         append(events, place("c", 3) + block("slot 3"))

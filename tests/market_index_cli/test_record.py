@@ -78,7 +78,7 @@ class TestReplays:
         return lines
 
     def test_a_replay_is_published_to_its_end(self, store: Path, recording: Path):
-        done = invoke("publish", store, f"replay:{recording}", "--speed", 1000)
+        done = invoke("publish", store, f"replay:{recording}?speed=1000")
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == (
             f"{store}: 3 order books of 2 pairs published in 2 changes, 1 pair retracted, revision 2\n"
@@ -90,7 +90,7 @@ class TestReplays:
         with open_store(store) as publishing:
             publishing.publish(book(7, 7))
         with subprocess.Popen(
-            [COMMAND, "publish", store, f"replay:{recording}", "--loop", "--speed", "50"],
+            [COMMAND, "publish", store, f"replay:{recording}?loop&speed=50"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -103,7 +103,7 @@ class TestReplays:
         assert re.search(r": \d+ order books of 2 pairs published in \d+ changes, \d+ pairs retracted, ", output)
 
     def test_a_replay_is_served_by_one_process(self, tmp_path: Path, recording: Path):
-        with running(tmp_path, f"replay:{recording}", "--loop", "--speed", 100, "--port", 0) as command:
+        with running(tmp_path, f"replay:{recording}?loop&speed=100", "--port", 0) as command:
             assert command.service.request("/healthz").json["problem"] is None
             assert command.end() == 0
         done = invoke("serve", f"replay:{recording}", "--workers", 2, "--port", 0)
@@ -111,27 +111,14 @@ class TestReplays:
         assert f"{recording} can be read by only one process: omit --workers" in done.stderr
 
     def test_a_replay_is_relayed(self, tmp_path: Path, store: Path, recording: Path):
-        with running(tmp_path, f"replay:{recording}", store, "--speed", 100, command="relay") as relay:
+        with running(tmp_path, f"replay:{recording}?speed=100", store, command="relay") as relay:
             eventually(lambda: store.exists() and spots(open_feed(store).read()) == {2: "3"})
             assert relay.end() == 0
 
-    @pytest.mark.parametrize("options", [("--speed", "2"), ("--loop",)])
-    def test_another_feed_has_no_speed_and_no_loop(self, store: Path, options: tuple[str, ...]):
-        done = invoke("publish", store, SAMPLE, *options)
-        assert done.returncode == 3
-        assert "only a replay, replay:PATH, has a speed and a loop" in done.stderr
-        assert not store.exists()
-        done = invoke("publish", store, *options)
-        assert (done.returncode, f"{options[0]} requires BOOKS" in done.stderr) == (2, True)
-
     def test_a_loop_never_replaces(self, store: Path, recording: Path):
-        done = invoke("publish", store, f"replay:{recording}", "--loop", "--replace")
+        done = invoke("publish", store, f"replay:{recording}?loop", "--replace")
         assert done.returncode == 2
-        assert "--replace requires BOOKS with an end: omit --loop" in done.stderr
-
-    @pytest.mark.parametrize("speed", ["0", "-1", "fast"])
-    def test_a_speed_is_above_0(self, store: Path, recording: Path, speed: str):
-        assert invoke("publish", store, f"replay:{recording}", "--speed", speed).returncode == 2
+        assert "--replace requires BOOKS with an end: omit the loop" in done.stderr
 
     def test_a_replay_is_no_store(self, recording: Path):
         done = invoke("publish", f"replay:{recording}", SAMPLE)

@@ -8,6 +8,7 @@ import { unitsLine } from "./units.js";
 
 const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
 const LONG_LENGTH = 14;
+const MAX_REQUESTED = 10;
 const AS_PUBLISHED = "The book is shown as published.";
 const ABOUT_NAMES = "The minter of a token chooses its name. Only the identifier is unique.";
 
@@ -32,6 +33,18 @@ export function summarize(book) {
   }[state];
   const middle = both ? `spread ${text(spread)} · mid ${text(mid)}` : "no spread";
   return { ...book, spread, mid, state, sentence, middle };
+}
+
+/**
+ * Return the first pair whose book has both sides and is neither crossed nor locked, else the first pair; null without
+ * pairs. `request(pair)` returns a book, or null if there is none. At most ten books are requested.
+ */
+export async function firstReadable(pairs, request) {
+  for (const pair of pairs.slice(0, MAX_REQUESTED)) {
+    const book = await request(pair);
+    if (book !== null && summarize(book).state === "") return pair;
+  }
+  return pairs[0] ?? null;
 }
 
 export class BookView {

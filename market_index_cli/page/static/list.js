@@ -80,10 +80,10 @@ export class PairList {
     if (pairs.length > 0) this.update(pairs);
   }
 
-  /** The pair to show if none was selected: the first with a spot price, else the first; null without pairs. */
-  get first() {
+  /** The pairs that may be shown if none was selected: first those with a spot price. */
+  get candidates() {
     const pairs = this.#sorted([...this.#entries.values()]);
-    return pairs.find((one) => one.spot !== null) ?? pairs[0] ?? null;
+    return [...pairs.filter((one) => one.spot !== null), ...pairs.filter((one) => one.spot === null)];
   }
 
   /** Mark the selected pair. */

@@ -3,7 +3,7 @@
 // The fragment of the page's address selects the pair. `follow` requests everything that is shown, then one request waits
 // for a change of the list, and one for a change of the book. `show` updates the page from these variables alone.
 
-import { BookView, summarize } from "./book.js";
+import { BookView, firstReadable, summarize } from "./book.js";
 import { setText } from "./elements.js";
 import { Freshness, State } from "./freshness.js";
 import { PairList } from "./list.js";
@@ -50,6 +50,8 @@ let tokens = new Tokens();
 let prefersSmallest = setting("units") === "smallest";
 /** The selected pair: null if none is selected; without `key` if the page's address has an invalid one. */
 let pair = null;
+/** The pair that is shown on a wide screen if the page's address has none. */
+let first = null;
 /** The resource of the selected book, and its content; null until it is loaded. */
 let book = null;
 /** When the content was last known to be current: wall clock, to be shown. */
@@ -147,14 +149,30 @@ async function refreshTokens(signal) {
 
 async function refreshList(signal, waitSeconds = 0) {
   try {
-    if (!(await pairs.refresh(signal, waitSeconds))) return;
+    if (await pairs.refresh(signal, waitSeconds)) {
+      list.update(pairs.value);
+      hasChanged = true;
+    }
   } catch (error) {
     throw error instanceof NotFound ? new ServiceError("The API was not found at this address.") : error;
   }
-  list.update(pairs.value);
-  hasChanged = true;
   // Beside the list there is room for a book.
-  if (pair === null && !narrow.matches && list.first !== null) selectLinkedPair();
+  if (pair === null && !narrow.matches) {
+    first = await firstReadable(list.candidates, (one) => requestBook(one, signal));
+    if (first !== null) selectLinkedPair();
+  }
+}
+
+/** Return the book of a pair; null if it was retracted. */
+async function requestBook(pair, signal) {
+  const resource = orderBook(pair);
+  try {
+    await resource.refresh(signal);
+    return resource.value;
+  } catch (error) {
+    if (error instanceof NotFound) return null;
+    throw error;
+  }
 }
 
 /** Request the selected book. Return whether it was found: if not, it was retracted, as the next list will show. */
@@ -276,12 +294,12 @@ function titleOf() {
   return `${tokens.nameOf(pair.base)}/${tokens.nameOf(pair.quote)}${spot ? ` ${spot.price}` : ""} – Order books`;
 }
 
-/** Select the pair in the fragment of the page's address; without one, the first pair if there is room beside the list. */
+/** Select the pair in the fragment of the page's address; without one, `first` if there is room beside the list. */
 function selectLinkedPair() {
   const fields = new URLSearchParams(location.hash.slice(1));
   const [base, quote] = [identifier(fields.get("base")), identifier(fields.get("quote"))];
   const before = pair;
-  if (location.hash.length < 2) pair = narrow.matches ? null : list.first;
+  if (location.hash.length < 2) pair = !narrow.matches && first && list.has(first.key) ? first : null;
   else if (base === null || quote === null) pair = { key: null };
   else pair = { base, quote, key: `${base}/${quote}` };
   book = pair?.key ? { pair, resource: orderBook(pair), content: null } : null;

@@ -58,7 +58,7 @@ def evaluate(*visits: list[tuple[object, int, int, int]], durations: tuple[int, 
     """
     node = shutil.which("node")
     if node is None:
-        pytest.skip("node is not installed: the freshness of the page is tested in the browser alone")
+        pytest.skip("node is not installed: the freshness of the page is not tested")
     shutil.copy(PAGE / "freshness.js", folder / "freshness.mjs")
     (folder / "show.mjs").write_text(NODE)
     done = subprocess.run(

@@ -146,7 +146,7 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
     """The inputs of the modules and their results, all computed in one process."""
     node = shutil.which("node")
     if node is None:
-        pytest.skip("node is not installed: the numbers of the page are tested in the browser alone")
+        pytest.skip("node is not installed: the numbers of the page are not tested")
     folder = tmp_path_factory.mktemp("modules")
     for name in ("exact", "names", "units"):
         text = (PAGE / f"{name}.js").read_text()

@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 def started(folder: Path, program: str, service: Service | None = None) -> subprocess.Popen[str]:
     node = shutil.which("node")
     if node is None:
-        pytest.skip("node is not installed: the requests of the page are tested in the browser alone")
+        pytest.skip("node is not installed: the requests of the page are not tested")
     (folder / "program.mjs").write_text(IMPORTS + program)
     base = f"http://127.0.0.1:{service.port}/" if service else ""
     return subprocess.Popen([node, folder / "program.mjs", base], stdout=subprocess.PIPE, text=True)

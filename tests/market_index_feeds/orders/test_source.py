@@ -378,24 +378,7 @@ class TestReadingOnce:
 
 
 class TestNames:
-    """Names with the prefix `orders:`, and the history."""
-
-    def test_the_history_is_how_far_back_a_rollback_may_go(self, path: Path):
-        path.write_bytes(BEFORE + place("c") + block("2") + rollback("1"))
-        for history, as_of in ((None, "1"), (1, "1"), (0, "2")):
-            feed = open_feed(named(path), history=history)
-            assert (feed.read().as_of, feed.problem is None) == (as_of, as_of == "1")
-
-    @pytest.mark.parametrize("history", [-1, 1.0, True])
-    def test_a_history_is_a_number_of_blocks(self, path: Path, history: int):
-        path.write_bytes(BEFORE)
-        with pytest.raises(FeedError, match=r"history must be 0 or more blocks, got "):
-            open_feed(named(path), history=history)
-
-    def test_no_other_feed_has_a_history(self, path: Path):
-        path.write_bytes(b"")
-        with pytest.raises(FeedError, match="cannot be opened: only a feed of orders, orders:PATH, has a history"):
-            open_feed(path, history=5)
+    """Names with the prefix `orders:`."""
 
     @pytest.mark.parametrize("follow", [True, False])
     def test_a_missing_file_cannot_be_opened(self, path: Path, follow: bool):

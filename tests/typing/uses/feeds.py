@@ -47,7 +47,7 @@ with open_feed(Path("market.db")) as feed:
     assert_type(feed.content.coverage.absent, frozenset[Pair])
     assert_type(feed.content.coverage.is_complete, bool)
 
-assert_type(open_feed("orders:-", history=100), Feed)
+assert_type(open_feed("orders:-?history=100"), Feed)
 for update in open_feed("-", follow=False).updates(progress):
     assert_type(update.books, Collection[OrderBook])
     assert_type(update.removed, Collection[Pair])

@@ -1,0 +1,286 @@
+"""The page in a real browser: what modules do together. `tests/market_index_cli/page` has their states in tables."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from market_index import ADA, LiveIndex, OrderBook, Pair, Token, Tokens, format_price
+from market_index_cli.tokens import ticker
+from market_index_feeds import open_store
+from tests.browser.visit import ladder_rows, set_hidden, visited, visiting
+from tests.command import running
+from tests.page import HOSTILE_NAMES, SNEK, SNEK_ADA, app_with_page, sample, token, widest
+from tests.service import Restartable, Service, served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+BOOK = OrderBook.from_levels(SNEK_ADA, bids=[("4", 10), ("3", 20)], asks=[("5", 30)], spot="4.5")
+CROSSED = OrderBook.from_levels(Pair(ADA, token(b"CROSSED")), bids=[("6", 10)], asks=[("5", 30)], spot="6")
+OTHER = OrderBook.from_levels(Pair(token(b"OTHER"), ADA), bids=[("1", 1)])
+
+BAD_STATUS = "Failed to load resource"
+"""The message of the browser for an error response, here 503 from /healthz or 404 of a retracted pair."""
+
+
+def test_the_first_readable_book_is_shown_and_each_change_of_it(browser: Browser):
+    live = LiveIndex([CROSSED, BOOK])
+    with visited(browser, live) as visit:
+        page = visit.open_live()
+        visit.becomes(visit.pairs, ["ADA/CROSSED", "SNEK/ADA"])
+        visit.shows("h2", "SNEK/ADA")
+        visit.becomes(visit.ladder, ladder_rows(BOOK))
+        page.evaluate("document.querySelector('[data-price=\"3\"]').marked = true")
+        following = BOOK.apply(bids=[("4", 0), ("3.5", 2**53 + 1)], asks=[("5", 31)], spot="5")
+        live.publish(following)
+        visit.becomes(visit.ladder, ladder_rows(following))
+        visit.shows(".changed-at", re.compile("^changed "))
+        visit.becomes(lambda: visit.facts().get("Spot"), "5")
+        visit.becomes(page.locator("#list .spot").all_text_contents, ["6", "5"])
+        visit.becomes(lambda: page.evaluate("document.querySelector('[data-price=\"3\"]').marked"), True)
+        # Two rows are highlighted: the new level, and the one whose amount grew.
+        visit.becomes(page.locator("tr.changed .price").all_text_contents, ["5", "3.5"])
+        # Another first pair does not replace what the visitor reads.
+        live.publish(CROSSED.apply(bids=[("6", 0), ("4", 1)]), OTHER)
+        visit.becomes(lambda: len(visit.pairs()), 3)
+        visit.shows("h2", "SNEK/ADA")
+
+
+def test_a_lost_service_is_reported_and_its_last_book_is_marked_as_old(browser: Browser):
+    live = LiveIndex([BOOK])
+    server = Restartable(app_with_page(live))
+    try:
+        # The browser itself reports each failed connection.
+        with visiting(browser, server.port, expected="net::ERR_") as visit:
+            visit.open_live(SNEK_ADA)
+            server.stop()
+            visit.poll()
+            visit.contains("#alert", "The service cannot be reached. No response since ")
+            visit.shows("#connection", "No answer")
+            visit.becomes(visit.ladder, ladder_rows(BOOK))
+            visit.shows(".changed-at", re.compile("^last confirmed "))
+            following = BOOK.apply(bids=[("4", 12)])
+            live.publish(following)
+            server.start()
+            visit.poll()
+            visit.becomes(visit.ladder, ladder_rows(following))
+            visit.shows("#alert", "")
+            visit.is_live()
+    finally:
+        server.stop()
+
+
+@pytest.mark.thorough
+def test_every_book_is_shown_exactly(browser: Browser):
+    books = [*sample(), widest()]
+    with visited(browser, LiveIndex(books)) as visit:
+        for book in books:
+            visit.open(book.pair)
+            visit.shows("h2", f"{ticker(book.pair.base)}/{ticker(book.pair.quote)}")
+            visit.becomes(visit.ladder, ladder_rows(book))
+            bid, ask = book.best_bid, book.best_ask
+            for fact, value in (("Spot", book.spot), ("Best bid", bid and bid.price), ("Best ask", ask and ask.price)):
+                expected = ("none yet" if fact == "Spot" else "none") if value is None else format_price(value)
+                visit.becomes(lambda fact=fact: visit.facts().get(fact), expected)  # type: ignore[misc]  # a default has no type
+            visit.is_visible(".chart", expected=bool(bid or ask))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("delete JSON.rawJSON;", "This browser rounds large numbers. It must be Chrome 116,"),
+        ("", "The service sent an invalid response."),
+    ],
+    ids=["detected", "not detected"],
+)
+def test_a_browser_without_the_source_text_of_numbers_shows_none(
+    browser: Browser, sample_service: Service, missing: str, message: str
+):
+    without_source = (
+        "const parse = JSON.parse; JSON.parse = (text, reviver) => parse(text, reviver && ((k, v) => reviver(k, v)));"
+    )
+    with visiting(browser, sample_service.port) as visit:
+        visit.page.add_init_script(missing + without_source)
+        visit.open(SNEK_ADA)
+        visit.contains("#alert", message)
+        assert visit.ladder() == []
+
+
+@pytest.mark.thorough
+def test_hostile_names_are_harmless_text(browser: Browser):
+    pairs = [Pair(token(name, number), token(name, 500)) for number, name in enumerate(HOSTILE_NAMES, 1)]
+    live = LiveIndex(OrderBook.from_levels(pair, bids=[("1", 1)]) for pair in pairs)
+    names = [f"{ticker(pair.base)}/{ticker(pair.quote)}" for pair in pairs]
+    with visited(browser, live) as visit:
+        page = visit.open_live()
+        visit.becomes(visit.pairs, names)
+        for number, pair in enumerate(pairs):
+            page.locator("#list a").nth(number).dispatch_event("click")
+            visit.becomes(page.locator("h2, code").all_text_contents, [names[number], str(pair.base), str(pair.quote)])
+        assert page.evaluate("document.x") is None
+        assert page.locator("img, main script, nav script, #list svg").count() == 0
+        # Each name is isolated, so that neither changes the direction of the other.
+        assert page.locator("h2 > bdi").count() == 2
+
+
+@pytest.mark.thorough
+def test_pairs_are_found_ordered_and_remembered(browser: Browser):
+    named = ((b"C", "9.5"), (b"a", None), (b"D", "10"), *((b"T%05d" % number, None) for number in range(4, 10_000)))
+    books = [
+        OrderBook.from_levels(Pair(token(name, at), ADA), asks=[("1", 1)], spot=spot)
+        for at, (name, spot) in enumerate(named, 1)
+    ]
+    with visited(browser, LiveIndex(books)) as visit:
+        page = visit.open_live()
+        visit.shows("#count", "9,999 pairs")
+        visit.has("#list .name", 200)
+        page.get_by_role("button", name="Show more").click()
+        visit.has("#list .name", 400)
+        for text, found in (("t00009", ["T00009/ADA"]), (str(token(b"D", 3)), ["D/ADA"]), ("nothing like it", [])):
+            page.fill("#search", text)
+            visit.becomes(visit.pairs, found)
+        visit.shows("#count", "No pair matches.")
+        page.fill("#search", "")
+        page.get_by_role("combobox", name="Order").select_option("by spot price")
+        page.get_by_role("checkbox", name="With a spot price").check()
+        visit.becomes(visit.pairs, ["D/ADA", "C/ADA"])
+        page.reload()
+        visit.becomes(visit.pairs, ["D/ADA", "C/ADA"])
+
+
+@pytest.mark.thorough
+def test_the_keyboard_reaches_everything(browser: Browser, sample_service: Service):
+    with visiting(browser, sample_service.port) as visit:
+        page = visit.open_live()
+        pairs = visit.pairs()
+        page.keyboard.press("/")
+        visit.becomes(visit.focused, "search")
+        page.keyboard.type("min/sn")
+        page.keyboard.press("Enter")
+        visit.shows("h2", "MIN/SNEK")
+        page.keyboard.press("/")
+        page.keyboard.press("Escape")
+        visit.becomes(lambda: page.input_value("#search"), "")
+        page.keyboard.press("Home")
+        visit.becomes(visit.focused, pairs[0])
+        page.keyboard.press("ArrowDown")
+        visit.becomes(visit.focused, pairs[1])
+        page.keyboard.press("Enter")
+        visit.shows("h2", pairs[1])
+        visit.becomes(visit.focused, pairs[1])
+        page.keyboard.press("Tab")
+        visit.becomes(lambda: page.evaluate("document.activeElement.ariaLabel"), "Copy the link to this pair")
+        unnamed = page.locator("button, input, select, a").evaluate_all(
+            "all => all.filter((one) => !(one.ariaLabel || one.textContent.trim() || one.labels?.length)).length"
+        )
+        assert unnamed == 0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("has_clipboard", [True, False])
+def test_an_identifier_and_a_link_are_copied(browser: Browser, sample_service: Service, has_clipboard: bool):
+    with visiting(browser, sample_service.port, permissions=["clipboard-read", "clipboard-write"]) as visit:
+        page = visit.open_live(SNEK_ADA)
+        visit.is_visible(".ladder")
+        visit.stop_clock()
+        if not has_clipboard:
+            page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+        page.get_by_text("Identifiers").click()
+        page.get_by_role("button", name="Copy the identifier of the base asset").click()
+        visit.contains(".identifiers button", "Copied" if has_clipboard else "Selected")
+        read = "navigator.clipboard.readText()" if has_clipboard else "String(getSelection())"
+        visit.becomes(lambda: page.evaluate(read), str(SNEK))
+        page.get_by_role("button", name="Copy the link to this pair").click()
+        link = f"http://127.0.0.1:{visit.port}/#base={SNEK}&quote=ADA"
+        visit.becomes(lambda: page.evaluate(read if has_clipboard else "location.href"), link)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("width", [360, 768, 1440])
+def test_the_page_fits_any_screen_below_the_path_of_a_proxy(browser: Browser, width: int):
+    wide = widest()
+    app = Starlette(routes=[Mount("/market/books", app_with_page(LiveIndex([*sample(), wide])))])
+    with served(app) as service, visiting(browser, service.port, width=width, reduced_motion="reduce") as visit:
+        page = visit.open(None, "/market/books/")
+        visit.is_live()
+        visit.fits()
+        page.locator(f"#list a[data-key='{wide.pair}']").click()
+        visit.shows("article code >> nth=0", str(wide.pair.base))
+        visit.is_visible(".facts")  # hidden until the book arrives
+        visit.has(".chart path.line", 2)
+        # On a phone there is room for either the list or the book.
+        visit.is_visible("#list", expected=width > 700)
+        visit.fits()
+        if width < 700:
+            page.get_by_role("link", name="All pairs").click()
+            visit.is_visible("#list")
+            visit.is_visible("article", expected=False)
+
+
+@pytest.mark.thorough
+def test_whole_units_are_those_of_the_registry_until_the_visitor_wants_the_smallest(browser: Browser):
+    book = OrderBook.from_levels(Pair(ADA, SNEK), bids=[("4123", 1_500_000), ("4122", 250_000)], spot="4123.5")
+    tokens = Tokens([Token(SNEK, "SNEK", "Snek", 0)])
+    with visited(browser, LiveIndex([book]), tokens=tokens) as visit:
+        page = visit.open_live(book.pair)
+        visit.shows("h2", "ADA/SNEK 279c909f")
+        visit.becomes(visit.ladder, [("bid", "4123000000", "1.5", "1.5"), ("bid", "4122000000", "0.25", "1.75")])
+        page.get_by_role("checkbox", name="Smallest units").check()
+        visit.becomes(visit.ladder, ladder_rows(book))
+        page.reload()
+        visit.becomes(lambda: visit.facts().get("Spot"), "4123.5")
+
+
+@pytest.mark.thorough
+def test_a_retracted_pair_and_a_silent_publisher_are_reported_until_they_return(browser: Browser, tmp_path: Path):
+    with (
+        open_store(tmp_path / "market.db") as store,
+        running(tmp_path, store.target, "--port", 0, "--max-quiet", 3, "--max-wait", 1) as command,
+        visiting(browser, command.service.port, expected=BAD_STATUS) as visit,
+    ):
+
+        def becomes(label: str, *, publishing: bool) -> None:
+            def is_labelled() -> bool:
+                if publishing:
+                    store.update((), as_of="slot 145000000")
+                visit.poll()
+                return visit.page.text_content("#connection") == label
+
+            visit.until(is_labelled)
+
+        store.update([BOOK, OTHER])
+        visit.open(SNEK_ADA)
+        becomes("Live", publishing=True)
+        visit.shows("#as-of", "as of slot 145000000")
+        store.retract(SNEK_ADA)
+        visit.shows("#state", "This pair is no longer tracked. Its last order book is shown.")
+        visit.becomes(visit.ladder, ladder_rows(BOOK))
+        becomes("Quiet", publishing=False)
+        visit.contains("#alert", "The publisher is not publishing. The data shown may be out of date.")
+        store.publish(BOOK)
+        becomes("Live", publishing=True)
+        visit.shows("#alert", "")
+        visit.shows("#state", "")
+
+
+@pytest.mark.thorough
+def test_a_hidden_page_requests_nothing_and_is_current_once_it_is_shown(browser: Browser):
+    live = LiveIndex([BOOK])
+    with visited(browser, live) as visit:
+        page = visit.open_live(SNEK_ADA)
+        set_hidden(page, hidden=True)
+        before = len(visit.requested)
+        page.clock.run_for(60_000)
+        assert len(visit.requested) == before
+        following = BOOK.apply(bids=[("4", 11)])
+        live.publish(following)
+        set_hidden(page, hidden=False)
+        visit.becomes(visit.ladder, ladder_rows(following))
+        visit.is_live()
