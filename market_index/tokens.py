@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any, Final, final
 from unicodedata import category
 
@@ -97,7 +96,7 @@ class Tokens:
         in_order = tuple([found[asset] for asset in sorted(found)])
         labels = _labels(in_order)
         taken = frozenset(labels.values())
-        self.__attrs_init__(in_order, tuple(rejected), MappingProxyType(found), MappingProxyType(labels), taken)
+        self.__attrs_init__(in_order, tuple(rejected), found, labels, taken)
 
     @classmethod
     def from_json(cls, *texts: bytes, names: Sequence[str] = ()) -> Tokens:

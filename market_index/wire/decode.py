@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from functools import cache, partial
@@ -105,13 +106,10 @@ def pair_named_in(text: Bytes) -> Pair | None:
 
 
 def freshness_from_json(text: Bytes) -> Freshness:
-    """Decode a freshness; `published_at` may be absent.
+    """Decode a freshness; `published_at` may be absent. Raises `InvalidFreshness`.
 
     >>> freshness_from_json(b'{"as_of": "slot 145000000"}').as_of
     'slot 145000000'
-
-    Raises:
-        InvalidFreshness: The text is not JSON of this shape, or a value is invalid.
     """
     message = _read(text, _FreshnessMessage, InvalidFreshness)
     return Freshness(message.as_of, message.published_at)
@@ -129,13 +127,10 @@ class CommitLine:
 
 
 def commit_from_json(text: Bytes) -> CommitLine:
-    """Decode a commit line: a freshness and `recorded_at`; that and `published_at` may be absent.
+    """Decode a commit line; `published_at` and `recorded_at` may be absent. Raises `InvalidFreshness`.
 
     >>> commit_from_json(b'{"as_of": "slot 145000000", "recorded_at": "2026-11-22T04:17:03Z"}').recorded_at
     datetime.datetime(2026, 11, 22, 4, 17, 3, tzinfo=datetime.timezone.utc)
-
-    Raises:
-        InvalidFreshness: The text is not JSON of this shape, or a value is invalid.
     """
     message = _read(text, _CommitMessage, InvalidFreshness)
     return CommitLine(Freshness(message.as_of, message.published_at), message.recorded_at)
@@ -152,14 +147,10 @@ def is_commit(text: bytes) -> bool:
 
 
 def retraction_from_json(text: Bytes) -> Pair:
-    """Decode a retract line, and return its pair.
+    """Decode a retract line, and return its pair. Raises `InvalidAssetId` or `InvalidOrderBook`.
 
     >>> str(retraction_from_json(b'{"retract": true, "base": "ADA", "quote": "%s:"}' % (b"00" * 28)))
     'ADA/00000000000000000000000000000000000000000000000000000000:'
-
-    Raises:
-        InvalidAssetId: An identifier is invalid.
-        InvalidOrderBook: The text is not JSON of this shape. Both name the place.
     """
     message = _read(text, _RetractionMessage, InvalidOrderBook)
     return Pair(message.base, message.quote)
@@ -175,15 +166,12 @@ def is_retraction(text: bytes) -> bool:
 
 
 def object_from_json(text: Bytes) -> dict[str, object]:
-    """Decode a JSON object, such as an event of a feed of orders.
+    """Decode a JSON object, such as an event of a feed of orders. Raises `InvalidOrderBook`.
 
     A number that is not an integer, or has too many digits to convert, becomes a `Number`.
 
     >>> object_from_json(b'{"block": "slot 145000000"}')
     {'block': 'slot 145000000'}
-
-    Raises:
-        InvalidOrderBook: The text is not a JSON object.
     """
     try:
         value: dict[str, object] = parse(text)
@@ -204,14 +192,11 @@ def _read(text: Bytes, message: type[T], kind: type[MarketIndexError], *, ignore
 def _keys_with(key: str, text: bytes) -> frozenset[str]:
     """Return the keys of the object in a text if it has this key; none for any other text."""
     # Most lines are order books, which are not decoded for this.
+    value = None
     if f'"{key}"'.encode() in text:
-        try:
+        with suppress(Fault):
             value = parse(text)
-        except Fault:
-            return frozenset()
-        if isinstance(value, dict) and key in value:
-            return frozenset(value)
-    return frozenset()
+    return frozenset(value) if isinstance(value, dict) and key in value else frozenset()
 
 
 # Value to order book
