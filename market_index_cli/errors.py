@@ -98,6 +98,4 @@ def server_imports() -> Iterator[None]:
         package = (missing.name or "").partition(".")[0]
         if package not in _SERVER_PACKAGES:
             raise
-        raise ExtraMissing(
-            f"serve needs {package}, which comes with its extra: pip install '.[server]'"
-        ) from None
+        raise ExtraMissing(f"serve needs {package}, which comes with its extra: pip install '.[server]'") from None
