@@ -6,7 +6,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve browser test test-all test-faults test-matrix fuzz search soak nightly mutants check docs wheel release openapi bench clean
+.PHONY: help serve browser test test-all coverage test-faults test-matrix fuzz search soak nightly mutants check docs wheel release openapi bench clean
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -26,15 +26,15 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --editable '.[server,hypothesis,nats]' --group check
 	@touch $@ .venv/serve.installed
 
-sample.db: samples/order-books.ndjson | .venv/serve.installed
+sample.db: docs/samples/order-books.ndjson | .venv/serve.installed
 	$(BIN)/market-index publish $@ $<
 	@touch $@
 
 # A recording is replayed into the sample, after a heartbeat: the page may be requested before the first change is published.
 # The shell passes a signal on to serve, and ends publish once serve has ended.
 SERVE_SAMPLE = $(BIN)/market-index publish sample.db >/dev/null && { \
-  $(BIN)/market-index publish sample.db replay:samples/recording.ndjson --loop --synchronous normal >/dev/null & publisher=$$!; \
-  $(BIN)/market-index serve sample.db --tokens samples/tokens.json & server=$$!; \
+  $(BIN)/market-index publish sample.db replay:docs/samples/recording.ndjson --loop --synchronous normal >/dev/null & publisher=$$!; \
+  $(BIN)/market-index serve sample.db --tokens docs/samples/tokens.json & server=$$!; \
   trap 'kill $$server' HUP INT TERM; \
   while kill -0 $$server 2>/dev/null; do wait $$server; status=$$?; done; \
   kill $$publisher 2>/dev/null; wait $$publisher; exit $$status; }
@@ -55,10 +55,13 @@ test: .venv/check.installed browser ## run the tests in two minutes (PYTEST='-k 
 
 SEED ?= $(shell $(PYTHON) -c 'import secrets; print(secrets.randbits(32))')
 
-test-all: .venv/check.installed browser ## run all tests with random examples (SEED=… repeats those of another run) and branch coverage
-	$(BIN)/coverage erase
+test-all: .venv/check.installed browser ## run all tests with random examples (SEED=… repeats those of another run)
 	seed=$(SEED); echo "random seed: $$seed"; HYPOTHESIS_PROFILE=thorough \
-	  $(BIN)/coverage run -m pytest $(PYTEST_WORKERS) -m '' --hypothesis-seed=$$seed $(PYTEST)
+	  $(BIN)/python -m pytest $(PYTEST_WORKERS) -m '' --hypothesis-seed=$$seed $(PYTEST)
+
+coverage: .venv/check.installed browser ## report the lines that no quick test runs; no figure of it is a gate
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(PYTEST_WORKERS) $(PYTEST)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
@@ -71,7 +74,7 @@ test-faults: .venv/check.installed ## kill a publisher and a recorder 200 times,
 	@touch $@
 
 test-matrix: .venv/nox.installed browser ## run the tests on each Python from 3.11 that is installed, and with the lowest versions of all dependencies
-	$(BIN)/nox $(NOX) -- $(PYTEST_WORKERS) $(PYTEST)
+	$(BIN)/nox --noxfile tests/noxfile.py $(NOX) -- $(PYTEST_WORKERS) $(PYTEST)
 
 .venv/fuzz.installed: pyproject.toml .venv/check.installed
 	@$(BIN)/python -m pip install --quiet --only-binary atheris --group fuzz || \
@@ -93,9 +96,9 @@ SOAK_SECONDS ?= 1800
 soak: .venv/check.installed ## attack servers and their feeds for half an hour, and check all responses, memory and open files (SOAK_SECONDS=60 for a minute)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS)
 
-NIGHTLY := test-matrix fuzz search soak test-faults
+NIGHTLY := test-all test-matrix fuzz search soak test-faults
 
-nightly: ## run the tasks that take too long for each change: test-matrix, fuzz, search, soak, test-faults
+nightly: ## run the tasks that take too long for each change: test-all, test-matrix, fuzz, search, soak, test-faults
 	@failed=; for task in $(NIGHTLY); do \
 	  start=$$(date +%s); $(MAKE) $$task || failed="$$failed $$task"; \
 	  echo "nightly: $$task took $$(($$(date +%s) - start)) s"; \
@@ -128,11 +131,8 @@ openapi: .venv/check.installed ## generate the /openapi.json of the server from 
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
-REPORT ?= docs/bench.json
-
-bench: .venv/bench.installed ## measure against named peers, and write docs/performance.md and docs/benchmarks.md (QUICK=1: fewer rounds, in eight minutes; RESUME=1: an interrupted run; COMPARE=old.json: fail if a row got worse; ONLY='http wire' and REPORT=new.json: some parts into another file)
-	$(BIN)/python -m tests.benchmarks --output $(REPORT) $(if $(QUICK),--quick) $(if $(RESUME),--resume) \
-	  $(if $(COMPARE),--compare $(COMPARE)) $(if $(ONLY),--only $(ONLY))
+bench: .venv/bench.installed ## measure against named peers, and print a table (QUICK=1: fewer rounds; ONLY='indexes over_http.nginx': some parts or groups); wrk and nginx are used if they are installed
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 .venv/mutants.installed: pyproject.toml .venv/check.installed
 	$(BIN)/python -m pip install --quiet --group mutants

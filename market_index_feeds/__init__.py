@@ -7,7 +7,7 @@ changes of a feed into a file, and `replay` reads them.
 >>> from market_index import LiveIndex
 >>> from market_index_feeds import open_feed
 >>> live = LiveIndex()
->>> with open_feed("samples/order-books.ndjson") as feed:
+>>> with open_feed("docs/samples/order-books.ndjson") as feed:
 ...     feed.start(live)
 >>> len(live.current) == feed.books > 0
 True

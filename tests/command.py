@@ -23,7 +23,7 @@ from tests.service import Service
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 COMMAND = Path(sys.executable).with_name("market-index")
-SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "order-books.ndjson"
+SAMPLE = Path(__file__).resolve().parents[1] / "docs" / "samples" / "order-books.ndjson"
 LINES = SAMPLE.read_text().splitlines(keepends=True)
 BOOK = next(one for one in map(json.loads, LINES) if one["base"] == "ADA" and one["asks"])
 """The book of a pair whose base is ADA."""

@@ -1,4 +1,4 @@
-"""The layer rules of the packages, and the tree of the tests, which mirrors them."""
+"""The layer rules of the packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from tests.architecture import rules
 from tests.architecture.graph import Graph, package_of
-from tests.architecture.layout import SUBJECTS, TESTED_BY, modules_of
 from tests.architecture.rules import PUBLIC_MODULES, RULES, SIBLINGS, Rule
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,24 +67,3 @@ def test_the_diagram_of_the_packages_has_the_arrows_of_the_imports():
     arrows = {f"{one} to {two}" for one, two in imports if one != two and two in SIBLINGS}
     drawn = (ROOT / "docs" / "packages.svg").read_text().partition('<desc id="description">')[2].partition("</desc>")[0]
     assert {*drawn.split("; ")} == arrows
-
-
-# The tests mirror the packages
-
-TESTS = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("market_index*/**/test_*.py")}
-MODULES = {
-    path.relative_to(ROOT).as_posix()
-    for package in SIBLINGS
-    for path in (ROOT / package).rglob("*.py")
-    if any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in ast.walk(ast.parse(path.read_text())))
-}
-WITH_OWN_TEST = {module for test in TESTS for module in modules_of(test)}
-
-
-def test_every_module_with_functions_has_a_test_file():
-    assert TESTED_BY.keys() == MODULES - WITH_OWN_TEST
-    assert all((ROOT / test).exists() for test, _ in TESTED_BY.values())
-
-
-def test_every_test_file_is_named_after_a_module():
-    assert {test for test in TESTS if not MODULES & {*modules_of(test)}} == SUBJECTS.keys()

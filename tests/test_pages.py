@@ -1,8 +1,8 @@
 """The README and the docs are correct: every `console` block is run and compared, and every link has a target.
 
-The blocks of Python are run by conftest.py. A block that begins with the name of a file, such as `# program.py` (in
-SQL `-- program.sql`), or JSON after a sentence that ends with its name, is a file that the `console` blocks of the page
-may use. The blocks of the tutorial are one session.
+The plugin tests.examples runs the blocks of Python. A block that begins with the name of a file, such as
+`# program.py` (in SQL `-- program.sql`), or JSON after a sentence that ends with its name, is a file that the
+`console` blocks of the page may use. The blocks of the tutorial are one session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -142,7 +142,7 @@ def prepare(folder: Path, block: Block) -> None:
     page = block.page.read_text()
     for name, program in [*PROGRAM.findall(page), *TEXT.findall(page)]:
         (folder / name).write_text(program)
-    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "docs").symlink_to(ROOT / "docs")
     if any("splash-chain-" in step.command for step in block.steps):
         for response in recorded("ledger").glob("*.json"):
             shutil.copy(response, folder)

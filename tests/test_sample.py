@@ -21,7 +21,7 @@ from tests.command import COMMAND, Running
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[1]
-CHANGED = ROOT / "samples" / "changed.ndjson"
+CHANGED = ROOT / "docs" / "samples" / "changed.ndjson"
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 def clone(tmp_path: Path) -> Path:
     """A clone of the project in which the command is installed."""
     folder = tmp_path / "clone"
-    shutil.copytree(ROOT / "samples", folder / "samples")
+    shutil.copytree(ROOT / "docs" / "samples", folder / "docs" / "samples")
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
         os.utime(folder / name, (0, 0))
@@ -96,7 +96,9 @@ def test_the_sample_changes_until_a_signal_ends_both_processes(clone: Path):
         assert health.json["quiet_seconds"] < 30
         (changed,) = open_feed(CHANGED).read().values()
         subprocess.run(
-            [clone / ".venv/bin/market-index", "publish", "sample.db", "samples/changed.ndjson"], cwd=clone, check=True
+            [clone / ".venv/bin/market-index", "publish", "sample.db", "docs/samples/changed.ndjson"],
+            cwd=clone,
+            check=True,
         )
         assert make.index()[changed.pair] == changed
         # Ctrl-C in a terminal.
@@ -120,7 +122,7 @@ def test_a_port_in_use_is_an_error_that_leaves_no_process(clone: Path):
 
 
 def test_another_feed_is_served_as_it_is(clone: Path):
-    with making(clone, "FEED=samples/changed.ndjson") as make:
+    with making(clone, "FEED=docs/samples/changed.ndjson") as make:
         assert len(make.running.service.pair_list().json["pairs"]) == 1
         os.kill(make.child(), signal.SIGTERM)
         eventually(make.has_ended)
@@ -129,9 +131,9 @@ def test_another_feed_is_served_as_it_is(clone: Path):
 
 def test_the_recording_changes_no_pair_of_the_readme_and_lists_the_same_pairs_throughout():
     (changed,) = open_feed(CHANGED).read()
-    sample = open_feed(ROOT / "samples" / "order-books.ndjson").read()
+    sample = open_feed(ROOT / "docs" / "samples" / "order-books.ndjson").read()
     assert changed in sample
-    path = ROOT / "samples" / "recording.ndjson"
+    path = ROOT / "docs" / "samples" / "recording.ndjson"
     assert path.stat().st_size < 1_000_000
     indexes = [index for _, index in replay(path)]
     assert {len(index) for index in indexes} == {8}
@@ -142,8 +144,8 @@ def test_the_recording_changes_no_pair_of_the_readme_and_lists_the_same_pairs_th
 
 def test_the_recording_is_made_from_the_stream(recorded_level_changes: Path):
     made = subprocess.run(
-        [COMMAND.with_name("python"), ROOT / "samples" / "make_recording.py", recorded_level_changes],
+        [COMMAND.with_name("python"), ROOT / "docs" / "samples" / "make_recording.py", recorded_level_changes],
         capture_output=True,
         check=True,
     )
-    assert made.stdout == (ROOT / "samples" / "recording.ndjson").read_bytes()
+    assert made.stdout == (ROOT / "docs" / "samples" / "recording.ndjson").read_bytes()

@@ -26,7 +26,7 @@ from tests.market_index_feeds.made_up import book
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 ROOT = Path(__file__).resolve().parents[2]
-DEPLOY = ROOT / "deploy"
+DEPLOY = ROOT / "docs" / "deploy"
 UNITS = ("market-index.service", "market-index.socket", "market-index-relay.service")
 INSTALLED = "/opt/market-index/bin/market-index"
 

@@ -1,4 +1,4 @@
-"""A real Prometheus with the file deploy/alerts.yml: it evaluates each rule, and scrapes a server with two workers."""
+"""A real Prometheus with docs/deploy/alerts.yml: it evaluates each rule, and scrapes a server with two workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.waiting import DEADLINE_SECONDS, eventually
 
 PROMETHEUS = shutil.which("prometheus") or ""
 PROMTOOL = shutil.which("promtool") or ""
-ALERTS = Path(__file__).resolve().parents[2] / "deploy" / "alerts.yml"
+ALERTS = Path(__file__).resolve().parents[2] / "docs" / "deploy" / "alerts.yml"
 TARGET = {"job": "market-index", "instance": "books:8000"}
 
 pytestmark = pytest.mark.skipif(

@@ -1,4 +1,4 @@
-"""examples/kupo_to_orders.py as a process: recorded responses, a Kupo that fails and rolls back, and served books."""
+"""The example kupo_to_orders.py as a process: recorded responses, a failing Kupo, rollbacks, and served books."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.examples.kupo import ADDRESSES, Kupo, State, serving
 from tests.service import Service
 from tests.waiting import DEADLINE_SECONDS, eventually
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kupo_to_orders.py"
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "kupo_to_orders.py"
 SNEK = f"{TOKEN[0].hex()}:{TOKEN[1].hex()}"
 BOBA = "abb15dbbcc5c7c80cebea450f4f2131ec1f5b27ca38b66418e4c9a51:424f4241"
 ADDRESSES |= {script: {address(script)} for script in (SPLASH, GENIUSYIELD)}

@@ -1,4 +1,4 @@
-"""The decoder of examples/kupo_to_orders.py: recorded outputs, and what a stranger can put on the ledger."""
+"""The decoder of docs/examples/kupo_to_orders.py: recorded outputs, and what a stranger can put on the ledger."""
 
 from __future__ import annotations
 

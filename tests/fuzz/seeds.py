@@ -12,7 +12,7 @@ from tests.conftest import RECORDED
 from tests.fuzz.request_grammar import BOOK, ORDER_BOOK_PATH, PAIR_LIST_PATH
 from tests.fuzz.targets import TARGETS
 
-SAMPLE: Final = Path(__file__).resolve().parents[2] / "samples" / "order-books.ndjson"
+SAMPLE: Final = Path(__file__).resolve().parents[2] / "docs" / "samples" / "order-books.ndjson"
 
 MAX_BYTES: Final = 4096
 """The longest input. Python rejects integers of more than 4,300 digits, so no input reaches that limit."""

@@ -1,4 +1,4 @@
-"""A real nginx with the file deploy/nginx.conf: TLS, limits, the cache, and requests that wait."""
+"""A real nginx with the file docs/deploy/nginx.conf: TLS, limits, the cache, and requests that wait."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ import pytest
 import trustme
 from anyio import to_thread
 
+from benchmarks.nginx import configuration
 from market_index import Freshness, LiveIndex
 from market_index_cli.server.http_server import Server
 from market_index_http import create_app
-from tests.benchmarks.nginx import configuration
 from tests.market_index_http.books import book, fetch, numbered_pair, target
 from tests.service import Client, served
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 NGINX = shutil.which("nginx") or ""
-FILE = Path(__file__).parents[2] / "deploy" / "nginx.conf"
+FILE = Path(__file__).parents[2] / "docs" / "deploy" / "nginx.conf"
 
 pytestmark = pytest.mark.skipif(not NGINX, reason="nginx is not installed: apt-get install nginx-light")
 

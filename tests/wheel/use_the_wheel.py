@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 from tests.nats import served  # noqa: E402  # needs the path set above
 from tests.waiting import DEADLINE_SECONDS  # noqa: E402  # likewise
 
-SAMPLE = ROOT / "samples" / "order-books.ndjson"
+SAMPLE = ROOT / "docs" / "samples" / "order-books.ndjson"
 BOOK = json.loads(SAMPLE.read_text().splitlines()[0])
 PAIR = (BOOK["base"], BOOK["quote"])
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -1,0 +1,217 @@
+"""Costs of the wire format: decoding and encoding books, whole and after a change, as JSON and as gzip.
+
+One book of 500 levels a side. *msgspec* and *pydantic* decode into typed objects; *json.loads* makes dicts. *Its
+numbers alone* are formatted without keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from functools import partial
+from gzip import compress, decompress
+from itertools import count, cycle
+from typing import Any, Final
+
+import attrs
+import msgspec
+from pydantic import BaseModel
+from starlette.types import ASGIApp, Message
+
+from benchmarks.books import book, books
+from benchmarks.changes import changes
+from benchmarks.measure import Group, Prepared, Row, alone, compared, interleaved
+from market_index import LiveIndex, OrderBook, wire
+from market_index_http import create_app
+
+LEVELS: Final = 500
+DEEP: Final = 5_000
+PAIR_LIST: Final = "/trading-view/pair-list"
+GZIP: Final = [(b"accept-encoding", b"gzip")]
+
+
+def groups(*, quick: bool) -> dict[str, Group]:
+    one = book(random.Random(6), LEVELS)
+    return {
+        "decode": partial(decoding, quick=quick),
+        "decode_rows": partial(decoding_rows, quick=quick),
+        "encode": partial(encoding, quick=quick),
+        "change": partial(after_a_change, quick=quick),
+        "book": partial(first_response, f"a book of {LEVELS} levels a side", [one], order_book_path(one), quick=quick),
+        "list_724": partial(first_response, "a pair list of 724", books(724, 0), PAIR_LIST, quick=quick),
+        "list_10000": partial(first_response, "a pair list of 10,000", books(10_000, 0), PAIR_LIST, quick=quick),
+    }
+
+
+@attrs.frozen
+class TypedLevel:
+    price: Decimal
+    accumulated_liquidity: int
+
+
+@attrs.frozen
+class TypedBook:
+    base: str
+    quote: str
+    spot: Decimal | None
+    bids: tuple[TypedLevel, ...]
+    asks: tuple[TypedLevel, ...]
+
+
+class StructLevel(msgspec.Struct):
+    price: Decimal
+    accumulated_liquidity: int
+
+
+class StructBook(msgspec.Struct):
+    base: str
+    quote: str
+    spot: Decimal | None
+    bids: list[StructLevel]
+    asks: list[StructLevel]
+
+
+class ModelLevel(BaseModel):
+    price: Decimal
+    accumulated_liquidity: int
+
+
+class ModelBook(BaseModel):
+    base: str
+    quote: str
+    spot: Decimal | None
+    bids: list[ModelLevel]
+    asks: list[ModelLevel]
+
+
+def decoding(*, quick: bool) -> Iterator[Row]:
+    one = book(random.Random(5), LEVELS)
+    text = wire.order_book_to_json(one)
+    decoder = msgspec.json.Decoder(TypedBook)
+
+    def and_levels() -> Any:
+        read = wire.order_book_from_json(text)
+        return read.bids, [*read.bids], [*read.asks]
+
+    assert wire.order_book_from_json(text) == one
+    assert [level.price for level in decoder.decode(text).bids] == [level.price for level in one.bids]
+    assert [level.price for level in ModelBook.model_validate_json(text).asks] == [level.price for level in one.asks]
+    ours, looked_at = "order_book_from_json", "and its levels"
+    peers = ("msgspec (typed)", "pydantic", "json.loads")
+    contenders = {
+        ours: lambda: wire.order_book_from_json(text),
+        looked_at: and_levels,
+        peers[0]: lambda: decoder.decode(text),
+        peers[1]: lambda: ModelBook.model_validate_json(text),
+        peers[2]: lambda: json.loads(text),
+    }
+    seconds = interleaved(contenders, quick=quick)
+    work = f"decode a book of {LEVELS} levels a side"
+    for peer in peers:
+        yield compared(work, "ms", seconds, ours, peer, scale=1e3)
+    for peer in peers[:2]:
+        yield compared(f"{work} and create its levels", "ms", seconds, looked_at, peer, scale=1e3)
+
+
+def decoding_rows(*, quick: bool) -> Iterator[Row]:
+    texts = [wire.order_book_to_json(one) for one in books(200, 10)]
+    kilobytes = sum(map(len, texts)) / len(texts) / 1e3
+    following, also = cycle(texts), cycle(texts)
+    contenders = {
+        "order_book_from_json": lambda: [wire.order_book_from_json(next(following)) for _ in range(20)],
+        "json.loads": lambda: [json.loads(next(also)) for _ in range(20)],
+    }
+    seconds = interleaved(contenders, quick=quick, per=20)
+    work = f"decode and validate a row of {kilobytes:.1f} kB"
+    yield compared(work, "µs", seconds, "order_book_from_json", "json.loads", scale=1e6)
+
+
+def encoding(*, quick: bool) -> Iterator[Row]:
+    one = book(random.Random(6), LEVELS)
+    text = wire.order_book_to_json(one)
+    struct, model = msgspec.json.decode(text, type=StructBook), ModelBook.model_validate_json(text)
+    assert msgspec.json.encode(struct) == model.model_dump_json().encode() == text
+    prices, amounts = (*one.bids.prices, *one.asks.prices), (*one.bids.amounts, *one.asks.amounts)
+    numbers, template = "its numbers alone", b"%d" * len(amounts)
+    contenders: dict[str, Any] = {
+        "order_book_to_json": Prepared(partial(forget_encoded, one), wire.order_book_to_json),
+        numbers: lambda: ("".join(map(str, prices)), template % amounts),
+        "msgspec": lambda: msgspec.json.encode(struct),
+        "pydantic": model.model_dump_json,
+    }
+    seconds = interleaved(contenders, quick=quick)
+    work = f"encode a book of {LEVELS} levels a side"
+    for peer in ("msgspec", "pydantic", numbers):
+        yield compared(work, "ms", seconds, "order_book_to_json", peer, scale=1e3)
+
+
+def forget_encoded(one: OrderBook) -> OrderBook:
+    """Return the book without the cached text of its chunks; its other caches remain."""
+    for chunk in (*one.bids.chunks, *one.asks.chunks):
+        chunk.encoded = None
+    return one
+
+
+def after_a_change(*, quick: bool) -> Iterator[Row]:
+    deep = book(random.Random(6), DEEP)
+    stream = cycle(changes(deep, 10_000))
+    whole = book(random.Random(6), DEEP)
+    wire.order_book_to_json(deep)
+    changed, anew = "after a change", "encoding all of it"
+    contenders = {
+        changed: Prepared(lambda: deep.apply(bids=[next(stream)]), wire.order_book_to_json),
+        anew: Prepared(lambda: forget_encoded(whole), wire.order_book_to_json),
+    }
+    seconds = interleaved(contenders, quick=quick)
+    yield compared(f"JSON of {DEEP:,} levels a side after one change", "ms", seconds, changed, anew, scale=1e3)
+
+
+def first_response(name: str, held: list[OrderBook], target: str, *, quick: bool) -> Iterator[Row]:
+    """Measure the first response of a new value, whose body is not cached."""
+    live, spots, loop = LiveIndex(held), count(1), asyncio.new_event_loop()
+    app = create_app(live)
+
+    def publish() -> None:
+        live.publish(held[0].apply(spot=str(next(spots))))
+
+    def answer(headers: list[tuple[bytes, bytes]]) -> bytes:
+        return loop.run_until_complete(response(app, target, headers))
+
+    content = answer([])
+    assert decompress(answer(GZIP)) == content
+    contenders: dict[str, Callable[[], Any] | Prepared] = {
+        "plain": Prepared(publish, lambda _: answer([])),
+        "gzip": Prepared(publish, lambda _: answer(GZIP)),
+        "gzip.compress, level 1": lambda: compress(content, 1),
+    }
+    # Processor time of all threads: large bodies are made in one.
+    seconds = interleaved(contenders, quick=quick, clock=time.process_time)
+    work = f"first response after one change: {name}"
+    yield alone(work, "ms", seconds["plain"], scale=1e3)
+    yield compared(f"{work}, gzip", "ms", seconds, "gzip", "gzip.compress, level 1", scale=1e3)
+
+
+async def response(app: ASGIApp, target: str, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Return the body that an app sends."""
+    path, _, query = target.partition("?")
+    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "root_path": ""}
+    scope |= {"query_string": query.encode(), "headers": headers}
+    parts: list[bytes] = []
+
+    async def send(message: Message) -> None:
+        parts.append(message.get("body", b""))
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    await app(scope, receive, send)
+    return b"".join(parts)
+
+
+def order_book_path(one: OrderBook) -> str:
+    """Return the target of the order-book endpoint."""
+    return f"/trading-view/order-book?base={one.pair.base}&quote={one.pair.quote}"
