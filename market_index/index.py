@@ -222,9 +222,6 @@ class _Books(ValuesView[OrderBook]):
     def __iter__(self) -> Iterator[OrderBook]:
         return self._mapping._books()  # noqa: SLF001  # of the class above
 
-    def __contains__(self, value: object) -> bool:
-        return value in list(self)
-
 
 @final
 class _Items(ItemsView[Pair, OrderBook]):

@@ -207,6 +207,7 @@ def test_an_equal_book_changes_nothing_and_the_stored_object_stays(book: OrderBo
     assert index.with_books(equal, other)[book.pair] is book
     # Indexes that were made independently of each other are compared by value.
     assert MarketIndex([equal]).changes_since(index) == ((), ())
+    assert MarketIndex([equal, other]).changes_since(index) == ((other,), ())
 
 
 def test_values_and_items_are_views_of_the_books():

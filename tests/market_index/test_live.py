@@ -106,16 +106,6 @@ class TestUpdate:
         assert live.current is following
         assert live.show(mine)
 
-    def test_of_many_writers_that_replace_the_same_index_one_succeeds(self, live: LiveIndex):
-        start, mine = Barrier(8), live.current
-
-        def show(number: int) -> bool:
-            start.wait(DEADLINE_SECONDS)
-            return live.show(MarketIndex([OrderBook(pair(number))]), instead_of=mine)
-
-        with ThreadPoolExecutor(8) as threads:
-            assert sum(threads.map(show, range(1, 9))) == 1
-
     def test_it_cannot_be_pickled_or_copied(self, live: LiveIndex):
         for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match=r"^a LiveIndex is a reference and cannot be pickled or copied; pickle"):
@@ -220,10 +210,6 @@ class TestWait:
         live.publish(FOLLOWING)
         assert not live._events
         assert live.current[pair(1)] is FOLLOWING
-
-    def test_without_an_event_loop_there_is_an_error(self, live: LiveIndex):
-        with pytest.raises(RuntimeError, match="no running event loop"):
-            live.changed(live.current).send(None)
 
 
 published = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["1", "2", None])), max_size=10)

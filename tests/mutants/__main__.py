@@ -28,9 +28,8 @@ DOMAIN: Final = "tests/market_index"
 
 # The modules that are mutated, and the files of their tests.
 TESTS: Final[Mapping[str, Sequence[str]]] = {
-    "market_index/arithmetic.py": [f"{DOMAIN}/test_arithmetic.py"],
     "market_index/assets.py": [f"{DOMAIN}/test_assets.py", f"{DOMAIN}/test_assets_spellings.py"],
-    "market_index/chunked.py": [f"{DOMAIN}/test_chunked.py", f"{DOMAIN}/test_index.py", f"{DOMAIN}/test_tables.py"],
+    "market_index/chunked.py": [f"{DOMAIN}/test_chunked.py", f"{DOMAIN}/test_index.py"],
     "market_index/cip14.py": [f"{DOMAIN}/test_cip14.py"],
     "market_index/cip67.py": [f"{DOMAIN}/test_cip67.py"],
     "market_index/depth.py": [f"{DOMAIN}/test_depth.py"],
@@ -56,11 +55,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "market_index/orders.py": [f"{DOMAIN}/test_orders.py", f"{DOMAIN}/test_values.py"],
     "market_index/pairs.py": [f"{DOMAIN}/test_pairs.py"],
     "market_index/prices.py": [f"{DOMAIN}/test_prices.py", f"{DOMAIN}/test_prices_ratios.py"],
-    "market_index/resting_orders.py": [
-        f"{DOMAIN}/test_resting_orders.py",
-        f"{DOMAIN}/test_resting_orders_stream.py",
-        f"{DOMAIN}/test_values.py",
-    ],
+    "market_index/resting_orders.py": [f"{DOMAIN}/test_resting_orders.py", f"{DOMAIN}/test_values.py"],
     "market_index/tokens.py": [f"{DOMAIN}/test_tokens.py"],
     "market_index/wire/decode.py": [f"{DOMAIN}/wire/test_decode.py", f"{DOMAIN}/wire/test_decode_rejections.py"],
     "market_index/wire/encode.py": [f"{DOMAIN}/wire/test_encode.py", f"{DOMAIN}/test_levels.py"],

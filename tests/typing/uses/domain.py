@@ -197,6 +197,8 @@ assert_type(live.retract(pair), MarketIndex)
 assert_type(live.update([book], retract=[pair]), MarketIndex)
 
 LiveIndex(book)  # error: mypy[arg-type] pyright[reportArgumentType]
+assert_type(next(live.changes()), tuple[MarketIndex, tuple[OrderBook, ...], tuple[Pair, ...]])
+assert_type(book.changes_since(book)[0], tuple[tuple[Decimal, int], ...])
 live.publish([book])  # error: mypy[arg-type] pyright[reportArgumentType]
 live.show(resting)  # error: mypy[arg-type] pyright[reportArgumentType]
 live.show([book])  # error: mypy[arg-type] pyright[reportArgumentType]
