@@ -153,7 +153,7 @@ def freshness_fields(freshness: Freshness) -> Fields:
 def _query_of(scope: Scope, path: str) -> _Query:
     """Return what a request asks for. Raises `HTTPException` if it is excessive, or names no pair."""
     query: bytes = scope["query_string"]
-    if len(scope.get("raw_path") or scope["path"]) + len(b"?") + len(query) > MAX_TARGET_BYTES:
+    if len(scope["path"]) + len(b"?") + len(query) > MAX_TARGET_BYTES:
         raise HTTPException(400, f"The request target must have at most {MAX_TARGET_BYTES} bytes")
     if query.count(b"&") >= MAX_PARAMETERS:
         raise HTTPException(400, f"The query must have at most {MAX_PARAMETERS} parameters")

@@ -108,6 +108,16 @@ def test_tags_are_equal_in_every_process_and_with_every_history():
         assert done.stdout.decode().strip() == request(create_app(LiveIndex([large])), where).headers["etag"]
 
 
+def test_another_spelling_is_not_cached(monkeypatch: pytest.MonkeyPatch):
+    """There are too many spellings of one identifier."""
+    copies = Counted(internal.with_identifiers)
+    monkeypatch.setattr(http_bodies, "with_identifiers", copies)
+    app = create_app(LiveIndex([MIDDLE]))
+    for _ in range(2):
+        assert request(app, target(MIDDLE.pair).replace("abcd", "ABCD")).status == 200
+    assert copies.calls == 2
+
+
 def test_no_replaced_or_retracted_value_stays_in_memory():
     live = LiveIndex([book(number, 1) for number in range(10)])
     app = create_app(live)

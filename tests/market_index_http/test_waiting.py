@@ -28,6 +28,7 @@ from market_index_http.app import MarketIndexApp
 from market_index_http.bodies import Fields, Response
 from market_index_http.waiting import MAX_WAIT_SECONDS, Waits, preferred_wait
 from tests.asgi import request as request_without_server
+from tests.asgi import request_cached
 from tests.market_index_http.books import PAIR_LIST, book, fetch, numbered_pair, target
 from tests.service import Client, HttpResponse, Service, served
 from tests.waiting import DEADLINE_SECONDS, eventually
@@ -212,6 +213,12 @@ class TestThroughUvicorn:
             assert (answer.status, "preference-applied" in answer.headers) == (status, False)
         answer = Reader(service, ONE, "*").read("wait=20")
         assert (answer.status, "preference-applied" in answer.headers) == (304, False)
+
+    def test_only_a_request_that_prefers_to_wait_has_no_cached_response(self, app: MarketIndexApp):
+        answer = request_cached(app, ONE, headers={"If-None-Match": "*"})
+        assert answer is not None
+        assert answer.status == 304
+        assert request_cached(app, ONE, headers={"If-None-Match": "*", "Prefer": "wait=1"}) is None
 
     @pytest.mark.parametrize("accept_encoding", [None, "gzip"])
     def test_a_cached_response_leaves_waiting_to_the_routes(
