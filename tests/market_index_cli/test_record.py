@@ -103,7 +103,7 @@ class TestReplays:
         assert re.search(r": \d+ order books of 2 pairs published in \d+ changes, \d+ pairs retracted, ", output)
 
     def test_a_replay_is_served_by_one_process(self, tmp_path: Path, recording: Path):
-        with running(tmp_path, f"replay:{recording}", "--loop", "--speed", 100, "--port", 0) as command:
+        with running(tmp_path, f"replay:{recording}", "--port", 0) as command:
             assert command.service.request("/healthz").json["problem"] is None
             assert command.end() == 0
         done = invoke("serve", f"replay:{recording}", "--workers", 2, "--port", 0)
