@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 import pytest
 
 from market_index import LiveIndex, OrderBook
 from market_index_http import create_app
-from tests.command import COMMAND
 from tests.faults.hostile_clients import (
     HEAD,
     MIB,
@@ -22,7 +20,6 @@ from tests.faults.hostile_clients import (
     memory_mib,
     sent_until_closed,
     target,
-    without_uvloop,
 )
 from tests.market_index_feeds.made_up import pair
 from tests.service import Client, served
@@ -52,8 +49,8 @@ def test_changes_are_served_while_half_open_connections_reach_the_limit(open_fil
                 assert honest.request("/healthz").status == 200
 
 
-def test_a_burst_of_connections_leaves_file_descriptors_for_feeds(tmp_path: Path):
-    with target(command=without_uvloop(COMMAND, tmp_path), open_files=128) as attacked, ExitStack() as stack:
+def test_a_burst_of_connections_leaves_file_descriptors_for_feeds():
+    with target(open_files=128) as attacked, ExitStack() as stack:
         burst(attacked.port, 1000, stack)
         with closing(Client(attacked.port)) as honest:
             # This connection is accepted after all others.

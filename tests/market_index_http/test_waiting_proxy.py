@@ -59,6 +59,7 @@ def proxied(folder: Path, upstream: int, *, rate: str = "50r/s") -> Iterator[Sec
     with create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     text = replaced(FILE.read_text(), "listen 443", f"listen 127.0.0.1:{port}")
+    text = replaced(text, "server_name books.example;", "server_name books.example test;")
     text = replaced(text, "127.0.0.1:8000", f"127.0.0.1:{upstream}")
     text = replaced(text, "/var/cache/nginx-market-index", f"{folder}/cache")
     text = replaced(text, "rate=50r/s", f"rate={rate}")
@@ -180,3 +181,12 @@ def test_nginx_limits_the_requests_of_a_client(tmp_path: Path):
             answer = client.request("/trading-view/pair-list")
         assert (answer.status, answer.headers["retry-after"]) == (429, "1")
         assert answer.json == {"error": "Too many requests"}
+
+
+def test_another_host_name_is_rejected(tmp_path: Path):
+    with served(create_app(LiveIndex())) as service, proxied(tmp_path, service.port) as client:
+        assert client.send(b"GET /trading-view/pair-list HTTP/1.1\r\nHost: other.example\r\n\r\n").status == 421
+        with pytest.raises(ssl.SSLError):
+            ssl.create_default_context().wrap_socket(
+                socket.create_connection(client.socket.getpeername()), server_hostname="other.example"
+            )

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from market_index_cli.server.http_server import Connection, Server
+from market_index_cli.server.http_server import Server
 
 
 class Transport(asyncio.Transport):
@@ -75,12 +75,10 @@ class Loop:
 
 def connected(server: Server, loop: Loop, kind: Callable[..., HttpToolsProtocol] | None = None) -> Any:
     """Return a connection of the server, or of another kind, with a `Transport`."""
-    server.config.load() if not server.config.loaded else None
+    if not server.config.loaded:
+        server.config.load()
     made: Any = (kind or server.config.http_protocol_class)(  # type: ignore[call-arg]  # as in uvicorn
         config=server.config, server_state=server.server_state, app_state={}, _loop=loop
     )
     made.connection_made(Transport())
     return made
-
-
-__all__ = ["Connection", "Loop", "Server", "Transport", "connected"]
