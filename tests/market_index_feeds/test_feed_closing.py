@@ -136,7 +136,7 @@ class TestClosing:
         feed = Feed(source := Scripted(whole(1), following.set, held.wait, Update(books=[book(2)])))
         feed.start(live)
         assert following.wait(DEADLINE_SECONDS)
-        with live._lock:
+        with live._condition:
             held.set()
             eventually(lambda: raised_in_thread(lambda: require_free(feed._lock)))
             feed.close()

@@ -110,7 +110,7 @@ def test_tags_are_equal_in_every_process_and_with_every_history():
 
 def test_another_spelling_is_not_cached(monkeypatch: pytest.MonkeyPatch):
     """There are too many spellings of one identifier."""
-    copies = Counted(internal.with_identifiers)
+    copies = Counted(wire.with_identifiers)
     monkeypatch.setattr(http_bodies, "with_identifiers", copies)
     app = create_app(LiveIndex([MIDDLE]))
     for _ in range(2):
