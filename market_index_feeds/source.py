@@ -20,7 +20,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from attrs import frozen
 
-from market_index import Freshness, MarketIndex, OrderBook, Pair
+from market_index import Freshness, MarketIndex, OrderBook, Pair, RestingOrders
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -53,12 +53,14 @@ class Version:
     """What a source contains at one moment. Compared by identity.
 
     `index` has the valid books, with their freshness. `invalid` has the pairs of the invalid records, and None if there
-    is one whose pair cannot be read. `position` is None if the medium is not a store.
+    is one whose pair cannot be read. `position` is None if the medium is not a store. `orders` are those behind the
+    index, None if the medium does not have them.
     """
 
     index: MarketIndex
     invalid: frozenset[Pair | None] = frozenset()
     position: Position | None = None
+    orders: RestingOrders | None = None
 
 
 @frozen

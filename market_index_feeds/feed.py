@@ -1,0 +1,313 @@
+"""Makes a source resilient: retries, backoff, log and health; and shows its versions in a `LiveIndex`.
+
+`Feed.versions` is the only loop. A relay and a recorder iterate over it, and so does the thread of `Feed.start`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import closing
+from datetime import UTC, datetime
+from math import inf
+from threading import Event, Thread, current_thread
+from time import monotonic
+from typing import Final, final
+
+from market_index import LiveIndex, MarketIndex, OrderBook, Pair, RestingOrders
+from market_index.errors import safe_repr
+from market_index_feeds.backoff import next_backoff
+from market_index_feeds.errors import FeedError, reason_of
+from market_index_feeds.opened import Closeable
+from market_index_feeds.source import NoVersion, Progress, Source, Version
+
+LOG: Final = logging.getLogger(__name__)
+
+CLOSE_SECONDS: Final = 1.5
+"""How long `close` waits for the end of the thread."""
+
+MAX_TIMES: Final = 64
+"""How many publish times are remembered: more than the replicas of a service, which may alternate between two times."""
+
+
+def utc_now() -> datetime:
+    """Return the time of the wall clock of this machine."""
+    return datetime.now(UTC)
+
+
+@final
+class Feed(Closeable):
+    """A source of order books. Open it with `open_feed`; then start it, iterate over its versions, or read it once.
+
+    `version` is the last version, None before the first one. It is replaced atomically. `problem` is why it is not
+    known to be the content of the source, None while the source is healthy. `is_unknown` is whether only the publisher
+    can end the problem: nothing was published, or a stream has ended. `retries` is how often the source was read again
+    after an error.
+    """
+
+    def __init__(
+        self, source: Source, *, clock: Callable[[], float] = monotonic, wall_clock: Callable[[], datetime] = utc_now
+    ) -> None:
+        self.version: Version | None = None
+        self.problem: str | None = None
+        self.is_unknown: bool = False
+        self.retries: int = 0
+        self._source = source
+        self._clock, self._wall_clock = clock, wall_clock
+        self._healthy_at = self._published_at = self._changed_at = -inf
+        self._failing_since = 0.0
+        self._times: deque[datetime] = deque(maxlen=MAX_TIMES)
+        self._is_open = False
+        self._stop = Event()
+        self._thread: Thread | None = None
+        # `_tried`: set once `start` may return. `_ended`: once the thread shows nothing more.
+        self._tried, self._ended = Event(), Event()
+        self._error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<Feed of {self.source}>"
+
+    @property
+    def source(self) -> str:
+        """The name that the feed was opened by, without credentials."""
+        return self._source.name
+
+    @property
+    def followed_by_many(self) -> bool:
+        """Whether several processes can each follow the source by themselves."""
+        return not self._source.is_stream
+
+    @property
+    def rejected(self) -> int:
+        """The number of records rejected so far. The first 20 of each minute are logged, and the number of the others.
+
+        A record that is invalid now is also in `version.invalid`.
+        """
+        return self._source.rejected
+
+    @property
+    def current_rejections(self) -> int:
+        """The number of pairs of which a record is invalid now; the records whose pair cannot be read count as one."""
+        return 0 if self.version is None else len(self.version.invalid)
+
+    @property
+    def revision(self) -> int | None:
+        """The revision of the last version; None if the source is not a store."""
+        position = None if self.version is None else self.version.position
+        return None if position is None else position.number
+
+    @property
+    def orders(self) -> RestingOrders | None:
+        """The orders behind the index of `version`; None if the source has no orders, or no version yet."""
+        return None if self.version is None else self.version.orders
+
+    @property
+    def age(self) -> float:
+        """Seconds since the source was last healthy: read, or checked and unchanged; infinite before."""
+        return self._clock() - self._healthy_at
+
+    @property
+    def quiet_age(self) -> float:
+        """Seconds since the last publication arrived, including heartbeats; infinite before the first one.
+
+        For a publication before the start, or while the source could not be read, it is the age by the wall clocks of
+        the publisher and of this machine.
+        """
+        return self._clock() - self._published_at
+
+    @property
+    def change_age(self) -> float:
+        """Seconds since a publication last changed a book or a pair; infinite before the first one."""
+        return self._clock() - self._changed_at
+
+    def start(self, live: LiveIndex, progress: Progress | None = None) -> None:
+        """Show the content of the source in `live`, then follow the source in a thread until `close`.
+
+        The live index is the feed's alone: a change by another writer is a `problem`, and is undone. `start` returns at
+        the first version, or with a `problem` if the source has none yet. Once started, the feed raises nothing.
+
+        Raises:
+            FeedError: The source cannot be read, or the feed was closed meanwhile. Nothing was shown.
+            TypeError: `live` is not a `LiveIndex`.
+        """
+        if type(live) is not LiveIndex:
+            raise TypeError(f"live must be a LiveIndex, got {type(live).__name__}: {safe_repr(live)}")
+        self._open()
+        arguments = (live, self._versions(progress))
+        thread = Thread(target=self._show, args=arguments, name=f"feed {self.source}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many threads
+            raise FeedError(f"{self.source} cannot be followed: {reason_of(error)}") from None
+        self._thread = thread
+        self._tried.wait()
+        if self._error is not None:
+            raise self._error
+        if self._stop.is_set():
+            raise FeedError(f"{self.source} was closed while it was loaded")
+
+    def read(self, progress: Progress | None = None) -> MarketIndex:
+        """Return the content of the source, and close the feed. A stream is read to its end.
+
+        Raises:
+            FeedError: The source cannot be read, or has no version.
+        """
+        self._open()
+        problem = "was closed while it was read"
+        try:
+            with closing(self._source.versions(self._stop, progress)) as versions:
+                for found in versions:
+                    if isinstance(found, NoVersion):
+                        problem = found.reason
+                    else:
+                        self._note(found)
+                    if self.followed_by_many:
+                        break
+        except (FeedError, OSError) as error:
+            raise self._unreadable(error) from None
+        finally:
+            self.close()
+            self._source.log_unlogged()
+        if self.version is None:
+            raise FeedError(f"{self.source} {problem}")
+        return self.version.index
+
+    def read_order_book(self, pair: Pair) -> OrderBook:
+        """Return the book of one pair, and close the feed. `version` then has its freshness.
+
+        Raises:
+            FeedError: The source cannot be read, or has no version.
+            PairNotFound: The source does not have the pair.
+        """
+        try:
+            version = self._source.read_order_book(pair)
+        except (FeedError, OSError) as error:
+            raise self._unreadable(error) from None
+        if version is None:
+            return self.read().order_book(pair)
+        self.close()
+        self.version = version
+        return version.index.order_book(pair)
+
+    def versions(self, stop: Event | None = None, progress: Progress | None = None) -> Generator[Version, None, None]:
+        """Yield each version of the source, and the last one again after each check or attempt that finds no other.
+
+        So the caller gets control at least every two seconds, as soon as there is a version. The iterator ends with
+        the feed, or with a stream, or once `stop` is set. Once the first attempt was successful, or the source had no
+        version, only a stream that fails raises.
+
+        Raises:
+            FeedError: The source cannot be read at the first attempt, or a stream cannot be read.
+        """
+        self._open()
+        if stop is not None:
+            self._stop = stop
+        return self._versions(progress)
+
+    def close(self) -> None:
+        """Stop following, within 2 seconds. What was shown stays. Closing twice does no harm.
+
+        A thread that is blocked in a system call is abandoned; it shows nothing more.
+        """
+        self._stop.set()
+        self._tried.set()
+        if self._thread is not None and self._thread is not current_thread() and not self._ended.wait(CLOSE_SECONDS):
+            LOG.warning("%s: closed, but a read of it has not returned yet", self.source)
+
+    def _open(self) -> None:
+        if self._is_open:
+            raise RuntimeError("a feed is started once, or read once")
+        self._is_open = True
+
+    def _versions(self, progress: Progress | None) -> Generator[Version, None, None]:
+        stop, backoff = self._stop, 0.0
+        while not stop.is_set():
+            try:
+                with closing(self._source.versions(stop, progress)) as versions:
+                    for found in versions:
+                        if stop.is_set():
+                            return
+                        self._note(found)
+                        backoff, progress = 0.0, None
+                        if self.version is not None:
+                            yield self.version
+            except (FeedError, OSError) as error:
+                self._fail(error, f"cannot be read: {reason_of(error)}")
+            except Exception as error:
+                problem = f"unexpected error: {reason_of(error)}"
+                if problem != self.problem:
+                    LOG.exception("%s: unexpected error", self.source)
+                self._fail(error, problem)
+            else:
+                self._report("has ended", is_unknown=True)
+                return
+            if self.version is not None:
+                yield self.version
+            backoff = next_backoff(backoff)
+            if stop.wait(backoff):
+                return
+            self.retries += 1
+
+    def _show(self, live: LiveIndex, versions: Generator[Version, None, None]) -> None:
+        """Show each version, until the feed is closed or the source ends."""
+        shown = live.current
+        try:
+            for version in versions:
+                if live.current is not shown:
+                    self._report("its live index was changed by another writer, which a feed undoes")
+                if live.current is not version.index:
+                    live.show(version.index)
+                shown = version.index
+                self._tried.set()
+        except BaseException as error:  # noqa: BLE001  # `start` raises it
+            self._error = error
+        finally:
+            self._source.log_unlogged()
+            self._ended.set()
+            self._tried.set()
+
+    def _note(self, found: Version | NoVersion) -> None:
+        """Remember what the source yields, and update the figures of health."""
+        if isinstance(found, NoVersion):
+            self._report(found.reason, is_unknown=True)
+            self._tried.set()
+            return
+        now, before, index = self._clock(), self.version, found.index
+        time = index.published_at
+        if found is not before:
+            is_late = time is not None and (before is None or self.problem is not None)
+            age = (self._wall_clock() - time).total_seconds() if is_late and time is not None else 0.0
+            # Not before the last publication, even if the wall clocks say so.
+            arrived_at = max(self._published_at, now - max(age, 0.0))
+            if time is None or time not in self._times:
+                self._published_at = arrived_at
+            if time is not None and time not in self._times:
+                self._times.append(time)
+            if before is None or index.changes_since(before.index) != ((), ()):
+                self._changed_at = arrived_at
+        self.version, self._healthy_at = found, now
+        is_unknown = bool(found.invalid) and not index
+        self._report("contains no valid order book" if is_unknown else None, is_unknown=is_unknown)
+
+    def _fail(self, error: Exception, problem: str) -> None:
+        """Report why the source cannot be read. Raises `FeedError` at the first attempt, and if it is a stream."""
+        is_first = self.version is None and self.problem is None
+        self._report(problem, is_unknown=self._source.is_stream)
+        if is_first or self._source.is_stream:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> FeedError:
+        return FeedError(f"{self.source} cannot be read: {reason_of(error)}")
+
+    def _report(self, problem: str | None, *, is_unknown: bool = False) -> None:
+        """Remember the problem, and log it if it is new."""
+        if self._stop.is_set():
+            return
+        if problem is None and self.problem is not None:
+            LOG.info("%s: recovered after %.1f s", self.source, self._clock() - self._failing_since)
+        elif problem != self.problem:
+            self._failing_since = self._clock() if self.problem is None else self._failing_since
+            pairs = 0 if self.version is None else len(self.version.index)
+            LOG.warning("%s: %s%s", self.source, problem, f"; keeping its {pairs} pairs" if pairs else "")
+        self.problem, self.is_unknown = problem, is_unknown
