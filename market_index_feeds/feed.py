@@ -232,13 +232,8 @@ class Feed(Closeable):
                         backoff, progress = 0.0, None
                         if self.version is not None:
                             yield self.version
-            except (FeedError, OSError) as error:
-                self._fail(error, f"cannot be read: {reason_of(error)}")
-            except Exception as error:
-                problem = f"unexpected error: {reason_of(error)}"
-                if problem != self.problem:
-                    LOG.exception("%s: unexpected error", self.source)
-                self._fail(error, problem)
+            except Exception as error:  # noqa: BLE001  # `_fail` logs it
+                self._fail(error)
             else:
                 self._report("has ended", is_unknown=True)
                 return
@@ -290,8 +285,12 @@ class Feed(Closeable):
         is_unknown = bool(found.invalid) and not index
         self._report("contains no valid order book" if is_unknown else None, is_unknown=is_unknown)
 
-    def _fail(self, error: Exception, problem: str) -> None:
+    def _fail(self, error: Exception) -> None:
         """Report why the source cannot be read. Raises `FeedError` at the first attempt, and if it is a stream."""
+        is_expected = isinstance(error, (FeedError, OSError))
+        problem = f"{'cannot be read' if is_expected else 'unexpected error'}: {reason_of(error)}"
+        if not is_expected and problem != self.problem:
+            LOG.error("%s: unexpected error", self.source, exc_info=error)
         is_first = self.version is None and self.problem is None
         self._report(problem, is_unknown=self._source.is_stream)
         if is_first or self._source.is_stream:
