@@ -1,0 +1,10 @@
+"""Buckets of NATS JetStream, for publishing and following. It needs the extra `nats`.
+
+A change is one atomic batch of messages, whose last one is the record of the bucket. Readers read pages of the stream
+by direct requests, which no commit interrupts.
+"""
+
+from market_index_feeds.nats.publishing import open_nats_store
+from market_index_feeds.nats.reading import open_nats_source
+
+__all__ = ["open_nats_source", "open_nats_store"]

@@ -1,0 +1,149 @@
+"""The URL of a bucket: its servers, its name and the credentials."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+from attrs import field, frozen
+
+from market_index.errors import safe_repr
+from market_index_feeds.opened import without_credentials
+
+_BUCKET: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII).fullmatch
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII).fullmatch
+_PORT: Final = 4222
+_OPTIONS: Final = {"creds", "replicas"}
+
+
+@frozen
+class Address:
+    """A bucket, the servers to connect to first, and the credentials, which no message shows.
+
+    `shown` is the URL as messages show it. `replicas` is the number of servers that store a new bucket; None: three in
+    a cluster, otherwise one. `certificates` are files in PEM: the authorities, the certificate and its key.
+    """
+
+    shown: str
+    servers: tuple[str, ...]
+    bucket: str
+    is_secure: bool
+    replicas: int | None
+    user: str | None = field(repr=False)
+    password: str | None = field(repr=False)
+    token: str | None = field(repr=False)
+    creds: Path | None
+    certificates: tuple[Path | None, Path | None, Path | None]
+
+    @classmethod
+    def parse(cls, url: str, environment: Mapping[str, str] = os.environ) -> Address:
+        """Parse a URL: `nats://[user:password@]host[:port][,host[:port]...]/bucket[?creds=file][&replicas=3]`.
+
+        A user without a password is a token. Credentials that the URL does not have come from the variables that other
+        NATS programs read: NATS_USER and NATS_PASSWORD, NATS_TOKEN, NATS_CREDS (a file of credentials), and for TLS
+        NATS_CA, NATS_CERT and NATS_KEY (files in PEM).
+
+        >>> address = Address.parse("tls://reader:secret@a.example,b.example:4333/books", {})
+        >>> address.servers, address.bucket, address.shown
+        (('tls://a.example:4222', 'tls://b.example:4333'), 'books', 'tls://a.example,b.example:4333/books')
+
+        Raises `ValueError`, which shows no credentials.
+        """
+        parts = _split(url)
+        scheme, hosts = parts.scheme.lower(), parts.netloc.split(",")
+        # If every server has credentials, those of the first count.
+        userinfo = hosts[0].rpartition("@")[0]
+        options = _options(parts.query)
+        user, password, token = _credentials(userinfo, environment)
+        # Credentials in the URL replace those of the environment.
+        creds = options.get("creds") or (None if userinfo else environment.get("NATS_CREDS"))
+        return cls(
+            shown=without_credentials(url),
+            servers=tuple(f"{scheme}://{_server(host.rpartition('@')[2])}" for host in hosts),
+            bucket=_bucket(parts.path.removeprefix("/")),
+            is_secure=scheme == "tls",
+            replicas=_replicas(options.get("replicas")),
+            user=user,
+            password=password,
+            token=token,
+            creds=_path(creds),
+            certificates=(
+                _path(environment.get("NATS_CA")),
+                _path(environment.get("NATS_CERT")),
+                _path(environment.get("NATS_KEY")),
+            ),
+        )
+
+
+def _split(url: str) -> SplitResult:
+    """Return the parts of a URL. Raises `ValueError` if they are ambiguous, or if there is a fragment."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError("must be a URL such as nats://127.0.0.1:4222/books") from None
+    if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+        # Otherwise a part of a password would be parsed as something else, and shown.
+        raise ValueError("credentials must contain / ? # @ as %2F %3F %23 %40, and so must everything after them")
+    if parts.fragment:
+        raise ValueError(f"the URL must not have a fragment: {_shown('#' + parts.fragment)}")
+    return parts
+
+
+def _bucket(name: str) -> str:
+    if not _BUCKET(name):
+        raise ValueError(
+            "a bucket must follow the servers, as in nats://127.0.0.1:4222/books, "
+            f"its name of letters, digits, - and _, got {_shown(name)}"
+        )
+    return name
+
+
+def _server(text: str) -> str:
+    host, mark, port = text.rpartition(":")
+    if not mark or text.endswith("]"):
+        host, port = text, str(_PORT)
+    if not _HOST(host):
+        raise ValueError(f"a server must be a host such as 127.0.0.1:4222, got {_shown(text)}")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536):
+        raise ValueError(f"a port must be a number from 1 to 65535, got {_shown(port)}")
+    return f"{host}:{int(port)}"
+
+
+def _options(query: str) -> dict[str, str]:
+    options = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
+    for name in options.keys() - _OPTIONS:
+        raise ValueError(f"options are creds and replicas, got {_shown(name)}")
+    return options
+
+
+def _credentials(userinfo: str, environment: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
+    """Return a user and a password, or a token."""
+    user, mark, password = userinfo.partition(":")
+    if userinfo:
+        return (unquote(user), unquote(password), None) if mark else (None, None, unquote(user))
+    token = environment.get("NATS_TOKEN")
+    if token:
+        return None, None, token
+    name = environment.get("NATS_USER")
+    if name and "NATS_PASSWORD" not in environment:
+        return None, None, name
+    return (name, environment.get("NATS_PASSWORD"), None) if name else (None, None, None)
+
+
+def _replicas(text: str | None) -> int | None:
+    if text is None or (len(text) == 1 and text in "12345"):
+        return None if text is None else int(text)
+    raise ValueError(f"replicas must be a number from 1 to 5, got {_shown(text)}")
+
+
+def _shown(text: str) -> str:
+    """Return a part of a URL as messages show it: without anything before an `@`, which may be a password."""
+    return safe_repr(text.rpartition("@")[2])
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None

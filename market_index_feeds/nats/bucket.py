@@ -1,0 +1,457 @@
+"""A bucket: the requests that read and write it, over one connection at a time.
+
+It is the one module that uses the client library, which only connects, sends and delivers. Its reconnection is off,
+because it would send later what its caller has given up. Any problem ends the connection, and the next request makes a
+new one.
+
+A reader asks for pages of the messages after a sequence (`$JS.API.DIRECT.GET`). The server reads a page while no batch
+is committed. Consumers are not isolated in this way: they deliver mixtures of two batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from asyncio import Future
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from time import monotonic
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+import nats.errors
+from attrs import field, frozen
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from market_index.errors import safe_repr
+from market_index_feeds.errors import reason_of
+from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.credentials import connection_options
+
+T = TypeVar("T")
+
+OLDEST_VERSION: Final = 2, 12, 2
+"""The oldest version of the servers. 2.12.0 has atomic batches, but deadlocks if pages are read beside them."""
+
+CONNECT_SECONDS: Final = 2.0
+"""Timeout of each step of connecting to a server."""
+
+CONNECT_TO_ANY_SECONDS: Final = 5.0
+"""Timeout of connecting to one of several servers."""
+
+REQUEST_SECONDS: Final = 2.0
+"""Timeout of a request, without the time that its messages take on the slowest link."""
+
+SLOWEST_BYTES_PER_SECOND: Final = 1_000_000
+
+IDLE_SECONDS: Final = 1.0
+"""After this time without a request, a connection is checked before it is used.
+
+Its event loop did not run meanwhile, so it has noticed nothing.
+"""
+
+MAX_BATCH: Final = 1000
+"""How many messages the servers accept in one batch."""
+
+HEADER_BYTES: Final = 512
+"""An upper bound of the headers of a message, which count as a part of it."""
+
+# Error codes of the servers.
+NO_BUCKET: Final = 10059
+WRONG_SEQUENCE: Final = {10071, 10164}
+_NO_CLUSTER: Final = 10074
+_NO_MESSAGE: Final = 10037
+_STORE_FAILED: Final = 10077  # its status is 503, but trying again does not help: the bucket is full
+_RETRYABLE: Final = {10176, 10210}  # a batch is incomplete; there are too many unfinished batches
+
+_CLOSE_SECONDS: Final = 0.2
+_PING_SECONDS: Final = 30
+_LIBRARY_SECONDS: Final = 600  # timeouts of the library, which ours precede
+_PAGE: Final = {"batch": 2048, "max_bytes": 2 * 1024 * 1024}
+_MAX_TEXT_LENGTH: Final = 400  # a permission violation shows a key
+_NANOSECONDS: Final = 1_000_000_000
+
+
+class Unreachable(Exception):
+    """No server answered. Trying again may help."""
+
+
+class NotStored(Unreachable):
+    """A server could not store a change, and will not store it later. Trying again may help."""
+
+
+class NotConnected(NotStored):
+    """No server is reachable, so nothing was sent."""
+
+
+class Rejected(Exception):
+    """A server rejects a request, or cannot be used. Trying again does not help."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@frozen
+class State:
+    """A bucket as its leader reports it: its time of creation, its last sequence, its numbers of messages and bytes.
+
+    A deleted key counts, because a message deletes it.
+    """
+
+    created: str
+    sequence: int
+    messages: int
+    length: int
+
+
+@frozen(eq=False)
+class Message:
+    """The message stored under a key. `value` is None if it deletes the key."""
+
+    key: str
+    value: bytes | None
+    headers: Mapping[str, str]
+    sequence: int
+    time: str
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """It differs between any two messages of a key. The time is necessary: sequences repeat after a rollback."""
+        return self.sequence, self.time
+
+
+@frozen(eq=False)
+class _Page:
+    """The messages of a page; `pending` is how many messages follow it."""
+
+    messages: list[Message] = field(factory=list)
+    pending: Future[int] = field(factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Bucket:
+    """A bucket. `on_change` is called soon after each change.
+
+    `connections` counts the connections that were made. `max_value_bytes` is the size of the largest value that the
+    servers accept, as far as it is known.
+    """
+
+    def __init__(self, address: Address, on_change: Callable[[], None] | None = None) -> None:
+        self.connections: int = 0
+        self.max_value_bytes: int = 0
+        self._address = address
+        self._on_change = on_change
+        self._stream = f"KV_{address.bucket}"
+        self._prefix = f"$KV.{address.bucket}."
+        # The servers publish the headers of each record to this subject.
+        self._hints = f"market-index.{address.bucket}"
+        self._servers = list(address.servers)
+        self._client: Client | None = None
+        self._used_at = 0.0
+        self._page: _Page
+        self._inbox = ""
+        self._ended: Future[None]
+        self._problem = ""
+
+    async def open(self, record_key: str, *, create: bool) -> None:
+        """Create a missing bucket, and let an existing one accept batches. Raises `Unreachable` or `Rejected`."""
+        wanted = {
+            "allow_atomic": True,
+            "allow_direct": True,
+            "republish": {"src": self._prefix + record_key, "dest": self._hints, "headers_only": True},
+        }
+        try:
+            config = (await self._ask("STREAM.INFO"))["config"]
+        except Rejected as error:
+            if error.code != NO_BUCKET or not create:
+                raise
+            config = await self._create(wanted)
+        _require_last_values(config)
+        missing = {name: value for name, value in wanted.items() if not config.get(name)}
+        if missing:
+            await self._ask("STREAM.UPDATE", config | missing)
+        await self.state()
+
+    async def state(self) -> State:
+        """Return the state of the bucket. So each reader and publisher also checks its configuration.
+
+        Raises `Unreachable` or `Rejected`.
+        """
+        answer = await self._ask("STREAM.INFO")
+        if not answer.get("cluster", {"leader": "alone"}).get("leader"):
+            # A server that lost its disk reports an empty bucket until it has found the others.
+            raise Unreachable("the servers have not agreed who leads")
+        config, state = answer["config"], answer["state"]
+        _require_last_values(config)
+        if not config.get("allow_direct"):
+            raise Rejected(f"the bucket must allow direct reads; run: nats stream edit {self._stream} --allow-direct")
+        limits = [size for size in (config["max_msg_size"], (await self._connected()).max_payload) if size > 0]
+        self.max_value_bytes = min(limits) - HEADER_BYTES
+        return State(answer["created"], state["last_seq"], state["messages"], state["bytes"])
+
+    async def last(self, key: str) -> Message | None:
+        """Return the last message of a key, from the leader. Raises `Unreachable` or `Rejected`."""
+        try:
+            found = (await self._ask("STREAM.MSG.GET", {"last_by_subj": self._prefix + key}))["message"]
+        except Rejected as error:
+            if error.code != _NO_MESSAGE:
+                raise
+            return None
+        lines = str(b64decode(found.get("hdrs", "")), "utf-8", "replace").split("\r\n")[1:]
+        headers = {name: value.strip() for name, mark, value in (line.partition(":") for line in lines) if mark}
+        return _message(key, b64decode(found.get("data", "")), headers, found["seq"], found["time"])
+
+    async def read_page(self, after: int) -> tuple[list[Message], int]:
+        """Return messages after a sequence, one of each key, and how many follow them. Raises `Unreachable`.
+
+        If none follow, the messages are those of one moment between two changes.
+        """
+        client = await self._connected()
+        page = self._page = _Page()
+        body = json.dumps({"seq": after + 1, "next_by_subj": f"{self._prefix}>", **_PAGE}).encode()
+        await self._answer(client.publish(f"$JS.API.DIRECT.GET.{self._stream}", body, self._inbox))
+        pending = await self._answer(page.pending)
+        return page.messages, pending
+
+    async def commit(self, messages: Sequence[tuple[str, bytes, dict[str, str]]], expected: int) -> int:
+        """Store all messages or none, if `expected` is the last sequence. Return the sequence of the last message.
+
+        Raises:
+            NotStored: They are not stored.
+            Rejected: They are not stored, and trying again does not help; with a code of `WRONG_SEQUENCE` because of
+                another change.
+            Unreachable: They may be stored, now or later.
+        """
+        client = await self._connected()
+        batch, last = uuid4().hex, len(messages)
+
+        async def send() -> Msg:
+            reply = None
+            for number, (key, value, headers) in enumerate(messages, 1):
+                if number == 1:
+                    headers = headers | {"Nats-Expected-Last-Sequence": str(expected)}  # noqa: PLW2901
+                if last > 1:
+                    headers = headers | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}  # noqa: PLW2901
+                if number < last:
+                    await client.publish(self._prefix + key, value, headers=headers)
+                    continue
+                if last > 1:
+                    headers["Nats-Batch-Commit"] = "1"
+                reply = await client.request(self._prefix + key, value, _LIBRARY_SECONDS, headers=headers)
+            assert reply is not None  # noqa: S101  # there is a message
+            return reply
+
+        length = sum(len(value) for _, value, _ in messages)
+        try:
+            return int(_content_of(await self._answer(send(), length))["seq"])
+        except nats.errors.NoRespondersError:
+            await self.state()  # raises Rejected if the bucket is gone
+            raise NotStored("no server stores its messages") from None
+
+    async def close(self) -> None:
+        """Disconnect. Closing twice does no harm."""
+        client, self._client = self._client, None
+        if client is not None:
+            await _close(client)
+
+    async def _create(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Create the bucket, on three servers if there is a cluster. Return its configuration."""
+        replicas = self._address.replicas
+        config = wanted | {
+            "name": self._stream,
+            "subjects": [f"{self._prefix}>"],
+            "max_msgs_per_subject": 1,
+            "storage": "file",
+            "discard": "new",
+            "allow_rollup_hdrs": True,
+            "deny_delete": True,
+            "num_replicas": replicas or 3,
+        }
+        try:
+            answer = await self._ask("STREAM.CREATE", config)
+        except Rejected as error:
+            if error.code != _NO_CLUSTER or replicas is not None:
+                raise
+            answer = await self._ask("STREAM.CREATE", config | {"num_replicas": 1})
+        return dict(answer["config"])
+
+    async def _ask(self, request: str, body: object = None) -> Any:
+        """Return the answer of the JetStream API. Raises `Unreachable` or `Rejected`."""
+        client = await self._connected()
+        data = b"" if body is None else json.dumps(body).encode()
+        asking = client.request(f"$JS.API.{request}.{self._stream}", data, _LIBRARY_SECONDS)
+        try:
+            return _content_of(await self._answer(asking))
+        except nats.errors.NoRespondersError:
+            raise Unreachable("JetStream is not available") from None
+
+    async def _answer(self, work: Awaitable[T], length: int = 0) -> T:
+        """Await an answer to a request of some length. If there is none, the connection is closed."""
+        seconds = REQUEST_SECONDS + length / SLOWEST_BYTES_PER_SECOND
+        task = asyncio.ensure_future(work)
+        # The library may swallow a cancellation, and raise later.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        either: list[Future[Any]] = [task, self._ended]
+        try:
+            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            await self.close()
+            raise
+        self._used_at = monotonic()
+        problem = self._problem or f"no answer within {seconds:.3g} seconds"
+        if task.done():
+            try:
+                return task.result()
+            except nats.errors.NoRespondersError:
+                raise
+            except (nats.errors.Error, OSError) as error:
+                problem = self._problem or _reason(error)
+        task.cancel()
+        await self.close()
+        if "permissions violation" in problem.lower():
+            raise Rejected(problem)
+        raise Unreachable(problem)
+
+    async def _connected(self) -> Client:
+        """Return the client, a new one if the last connection has ended. Raises `NotConnected` or `Rejected`."""
+        client = self._client
+        if client is not None and not self._ended.done() and monotonic() > self._used_at + IDLE_SECONDS:
+            try:
+                await self._answer(client.flush())
+            except (Unreachable, Rejected):
+                client = None
+        if client is None or self._ended.done():
+            await self.close()
+            client = await self._connect()
+        return client
+
+    async def _connect(self) -> Client:
+        client, self._problem = Client(), ""
+        self._ended = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(CONNECT_TO_ANY_SECONDS):
+                await client.connect(
+                    self._servers,
+                    name="market-index",
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    connect_timeout=CONNECT_SECONDS,  # type: ignore[arg-type]  # fractions are accepted
+                    ping_interval=_PING_SECONDS,
+                    error_cb=partial(self._on_error, client),
+                    closed_cb=partial(self._on_closed, client),
+                    **connection_options(self._address),
+                )
+                self._inbox = client.new_inbox()
+                await client.subscribe(self._inbox, cb=self._on_page)
+                if self._on_change is not None:
+                    await client.subscribe(self._hints, cb=self._on_hint)
+        except BaseException as error:
+            await _close(client)
+            reason = self._problem or _reason(error)
+            if not isinstance(error, Exception):
+                raise
+            if "authorization" in reason.lower() or "authentication" in reason.lower():
+                raise Rejected(f"the server rejects the credentials: {reason}") from None
+            raise NotConnected(reason) from None
+        version = client.connected_server_version
+        if (version.major, version.minor, version.patch) < OLDEST_VERSION:
+            await _close(client)
+            oldest = ".".join(map(str, OLDEST_VERSION))
+            raise Rejected(f"nats-server must have version {oldest} or later, got {safe_repr(str(version))}")
+        if not self._address.is_secure:
+            # The certificate of a server may not contain the address that it reports.
+            found = [f"nats://{server.netloc}" for server in client.discovered_servers]
+            self._servers = list(dict.fromkeys([*self._address.servers, *found]))
+        self._client, self._used_at, self._problem = client, monotonic(), ""
+        self.connections += 1
+        return client
+
+    async def _on_page(self, delivery: Msg) -> None:
+        headers = delivery.headers or {}
+        page, status = self._page, headers.get("Status")
+        before = page.messages[-1].sequence if page.messages else 0
+        if page.pending.done() or int(headers.get("Nats-Last-Sequence", before)) != before:
+            raise nats.errors.Error("a message of a page was delivered twice, or not at all")
+        if status is None:
+            key, sequence = headers["Nats-Subject"].removeprefix(self._prefix), int(headers["Nats-Sequence"])
+            page.messages.append(_message(key, delivery.data, headers, sequence, headers["Nats-Time-Stamp"]))
+        elif status in {"204", "404"}:  # the end of the page; no message follows
+            page.pending.set_result(int(headers.get("Nats-Num-Pending", "0")))
+        else:
+            text = headers.get("Description", "no server has the bucket")
+            page.pending.set_exception(Unreachable(f"status {status}: {shown_text(text)}"))
+
+    async def _on_hint(self, _: Msg) -> None:
+        assert self._on_change is not None  # noqa: S101  # otherwise there is no subscription
+        self._on_change()
+
+    async def _on_error(self, client: Client, error: Exception) -> None:
+        if self._client in {None, client}:
+            self._problem = self._problem or _reason(error)
+        await self._on_closed(client)
+
+    async def _on_closed(self, client: Client) -> None:
+        if client is self._client and not self._ended.done():
+            self._problem = self._problem or "the connection was closed"
+            self._ended.set_result(None)
+
+
+async def _close(client: Client) -> None:
+    """Close a connection. The library can wait for ever: after a failed handshake, or for a server that hangs."""
+    closing = asyncio.ensure_future(client.close())
+    closing.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
+    closing.cancel()
+
+
+def _content_of(reply: Msg) -> Any:
+    """Return the content of an answer. Raises `NotStored` or `Rejected` if it is an error."""
+    answer = json.loads(reply.data)
+    if "error" not in answer:
+        return answer
+    error = answer["error"]
+    code, text = error.get("err_code", 0), shown_text(str(error.get("description")))
+    if code in _RETRYABLE or (error.get("code") == 503 and code != _STORE_FAILED):
+        raise NotStored(text)
+    raise Rejected("there is no such bucket" if code == NO_BUCKET else text, code)
+
+
+def _message(key: str, value: bytes, headers: Mapping[str, str], sequence: int, time: str) -> Message:
+    is_deletion = headers.get("KV-Operation") in {"DEL", "PURGE"} or "Nats-Marker-Reason" in headers
+    return Message(key, None if is_deletion else value, headers, sequence, time)
+
+
+def _require_last_values(config: Mapping[str, Any]) -> None:
+    """Raise `Rejected` unless a bucket stores the last value of each key until it is overwritten or deleted.
+
+    With a history, the deletion of a key's last message makes an older value the last one, which nobody notices. With
+    the other settings, the servers acknowledge values and delete them later.
+    """
+    options: dict[str, str] = {}
+    if config["max_msgs_per_subject"] != 1:
+        options[f"max_msgs_per_subject {config['max_msgs_per_subject']}"] = "--max-msgs-per-subject=1"
+    if config["max_age"]:
+        options[f"max_age {config['max_age'] / _NANOSECONDS:g} s"] = "--max-age=0s"
+    if config["retention"] == "interest":
+        options["retention interest"] = "--retention=limits"
+    if config["discard"] == "old":
+        limits = [name for name in ("max_bytes", "max_msgs") if config[name] > 0]
+        options |= {f"{name} {config[name]}": "--discard=new" for name in limits}
+    if options:
+        raise Rejected(
+            f"the bucket must store the last value of each key, and nothing else, got {', '.join(options)}; "
+            f"run: nats stream edit {shown_text(config['name'])} {' '.join(dict.fromkeys(options.values()))}"
+        )
+
+
+def shown_text(text: str) -> str:
+    """Return the text of a server for a message: escaped and cut if it is long, or contains control characters."""
+    return text if text.isprintable() and len(text) <= _MAX_TEXT_LENGTH else safe_repr(text)
+
+
+def _reason(error: BaseException) -> str:
+    return shown_text(reason_of(error).removeprefix("nats: ").strip("'"))

@@ -1,0 +1,53 @@
+"""Calls of asynchronous code by synchronous code, and their retries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from math import inf
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+from market_index_feeds.backoff import next_backoff
+from market_index_feeds.nats.bucket import NotConnected, Unreachable
+
+T = TypeVar("T")
+
+CONNECT_SECONDS: Final = 5.0
+"""How long opening a bucket is retried while no server is reachable."""
+
+ELECTION_SECONDS: Final = 20.0
+"""How long opening a bucket is retried while servers are reachable, but may still have to elect a leader."""
+
+
+def run(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of the work. Its event loop runs in this thread, and only until then.
+
+    If this thread runs another event loop, as that of a notebook does, the call gets a thread of its own.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return runner.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(runner.run, work).result()
+
+
+async def retried(work: Callable[[], Awaitable[T]], seconds: float, connect_seconds: float = inf) -> T:
+    """Return the result of the work, retried with backoff while it raises `Unreachable`, for some seconds.
+
+    While no server is reachable, `connect_seconds` is the limit, if it is shorter.
+
+    Raises the last `Unreachable`, and any other error.
+    """
+    began, backoff = monotonic(), 0.0
+    while True:
+        try:
+            return await work()
+        except Unreachable as error:
+            backoff = next_backoff(backoff)
+            limit = min(seconds, connect_seconds) if isinstance(error, NotConnected) else seconds
+            if monotonic() + backoff > began + limit:
+                raise
+            await asyncio.sleep(backoff)
