@@ -1,1 +1,55 @@
-"""Sources and stores of order books."""
+"""Sources and stores of order books.
+
+A `Feed` reads the books of a file, a stream, a store or another service into a `LiveIndex`, and follows their changes.
+A `Store` saves the books that are published into it. `mirror` makes a store or a recording equal to each version of a
+feed, and `replay` reads a recording.
+
+>>> from market_index import LiveIndex
+>>> from market_index_feeds import open_feed
+>>> live = LiveIndex()
+>>> with open_feed("sample:") as feed:
+...     feed.start(live)
+>>> len(live.current) > 0
+True
+"""
+
+from market_index_feeds.errors import FeedError
+from market_index_feeds.feed import Feed
+from market_index_feeds.mirror import mirror
+from market_index_feeds.recording import Recorder, replay
+from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
+from market_index_feeds.sources import open_feed, open_lines, open_store
+from market_index_feeds.store import (
+    BookTooLarge,
+    Conflict,
+    Receipt,
+    Store,
+    StoreBusy,
+    StoreError,
+    Target,
+    UnknownOutcome,
+)
+
+__all__ = [
+    "BookTooLarge",
+    "Conflict",
+    "Feed",
+    "FeedError",
+    "NoVersion",
+    "Position",
+    "Progress",
+    "Receipt",
+    "Recorder",
+    "Source",
+    "Store",
+    "StoreBusy",
+    "StoreError",
+    "Target",
+    "UnknownOutcome",
+    "Version",
+    "mirror",
+    "open_feed",
+    "open_lines",
+    "open_store",
+    "replay",
+]

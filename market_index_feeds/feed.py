@@ -79,6 +79,11 @@ class Feed(Closeable):
         return not self._source.is_stream
 
     @property
+    def is_endless(self) -> bool:
+        """Whether the source is a stream without an end, such as a replay in a loop."""
+        return self._source.is_endless
+
+    @property
     def rejected(self) -> int:
         """The number of records rejected so far. The first 20 of each minute are logged, and the number of the others.
 
@@ -159,7 +164,8 @@ class Feed(Closeable):
             with closing(self._source.versions(self._stop, progress)) as versions:
                 for found in versions:
                     if isinstance(found, NoVersion):
-                        problem = found.reason
+                        problem = self.problem = found.reason
+                        self.is_unknown = True
                     else:
                         self._note(found)
                     if self.followed_by_many:
@@ -235,7 +241,8 @@ class Feed(Closeable):
             except Exception as error:  # noqa: BLE001  # `_fail` logs it
                 self._fail(error)
             else:
-                self._report("has ended", is_unknown=True)
+                if not self.is_unknown:
+                    self._report("has ended", is_unknown=True)
                 return
             if self.version is not None:
                 yield self.version

@@ -17,7 +17,7 @@ from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 from threading import Event
-from typing import ClassVar, Final, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from attrs import define, field, frozen
 
@@ -168,6 +168,8 @@ class LineSource(Source):
                     yield NoVersion("contains no valid order book" if change.invalid else "contains no order book")
                 else:
                     yield self._after(change)
+        if self.is_stream and self.uncommitted:
+            yield NoVersion(f"ended while lines of {self.uncommitted} pairs waited for a commit line")
 
     def changes(self, stop: Event, progress: Progress | None = None) -> Generator[Change, None, None]:
         """Yield what became visible since the last change, whenever all lines are read; empty if nothing did.
@@ -236,7 +238,7 @@ class NdjsonFile(LineSource):
 class NdjsonStream(LineSource):
     """Standard input (`-`), a pipe, or a file that is read once to its end."""
 
-    is_stream: ClassVar[bool] = True
+    is_stream = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__("standard input" if path == STANDARD_INPUT else shown_name(os.fspath(path)))

@@ -16,7 +16,7 @@ from io import BufferedIOBase, FileIO
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import ClassVar, Final, final
+from typing import Final, final
 
 from attrs import frozen
 
@@ -89,11 +89,18 @@ def opened_recording(path: Path) -> Iterator[BufferedIOBase | FileIO]:
                 yield text
 
 
+SAMPLE: Final = "sample:"
+"""The name of the recording in this package."""
+
+_SAMPLE_FILE: Final = Path(__file__).parent / "sample" / "recording.ndjson.gz"
+
+
 def replay(recording: str | os.PathLike[str]) -> Iterator[tuple[datetime, MarketIndex]]:
     r"""Yield the index after each change of a recording, with the time of its recording, as fast as they are read.
 
     The times are wall-clock time of the recorder, in UTC. The freshness of an index is the recorded one. Indexes share
-    what has not changed, so all of them can be kept. A recording whose name ends in `.gz` is inflated.
+    what has not changed, so all of them can be kept. A recording whose name ends in `.gz` is inflated. `sample:` is the
+    recording in this package.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -111,14 +118,19 @@ def replay(recording: str | os.PathLike[str]) -> Iterator[tuple[datetime, Market
         FeedError: The file cannot be read, is not a recording, or contains a line that is rejected. A backtest must not
             skip a line: the indexes after it would have a price that is no longer valid.
     """
-    path, index = Path(recording), MarketIndex()
+    path, index = path_of(recording), MarketIndex()
     try:
         with opened_recording(path) as file:
             for one in recorded(file):
                 index = _after(index, one.change)
                 yield one.recorded_at, index
     except (FeedError, OSError, EOFError, ValueError) as error:
-        raise FeedError(f"{shown_name(str(path))} cannot be replayed: {reason_of(error)}") from None
+        raise FeedError(f"{shown_name(os.fspath(recording))} cannot be replayed: {reason_of(error)}") from None
+
+
+def path_of(recording: str | os.PathLike[str]) -> Path:
+    """Return the path of a recording, also of `sample:`."""
+    return _SAMPLE_FILE if recording == SAMPLE else Path(recording)
 
 
 def _after(index: MarketIndex, change: Change) -> MarketIndex:
@@ -135,20 +147,20 @@ class Replay(Source):
     is the whole content.
     """
 
-    is_stream: ClassVar[bool] = True
+    is_stream = True
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        recording: str | os.PathLike[str],
         *,
-        name: str | None = None,
         speed: float = 1.0,
         loop: bool = False,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`name` is the name in messages, by default the path. `clock` returns seconds."""
-        super().__init__(shown_name(os.fspath(path)) if name is None else name)
-        self._path, self._speed, self._loop, self._clock = Path(path).absolute(), speed, loop, clock
+        """Open a recording by its path, or by `sample:`. `clock` returns seconds."""
+        super().__init__("sample" if recording == SAMPLE else shown_name(os.fspath(recording)))
+        self.is_endless = loop
+        self._path, self._speed, self._clock = path_of(recording).absolute(), speed, clock
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield each version when it is due, and the last one again each second."""
@@ -170,7 +182,7 @@ class Replay(Source):
                     freshness, is_first = published_now(as_of), before is None
                     yield self.derive(change.published, change.retracted, is_whole=is_first, freshness=freshness)
                     before = one.recorded_at
-            if not self._loop:
+            if not self.is_endless:
                 return
             due += LOOP_SECONDS / self._speed
 

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable
 from threading import Event
 from time import monotonic
-from typing import ClassVar, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -103,8 +103,11 @@ class Source(ABC):
     and the next version is derived from it. `rejected` is the number of records that were rejected so far.
     """
 
-    is_stream: ClassVar[bool] = False
-    """Whether it can be read only once, by one process, and ends."""
+    is_stream: bool = False
+    """Whether it can be read only once, by one process."""
+
+    is_endless: bool = False
+    """Whether it is a stream without an end, such as a replay in a loop."""
 
     def __init__(self, name: str) -> None:
         self.name = name
