@@ -303,8 +303,8 @@ class _Rows:
     """What rows contain: books, retracted pairs, and the invalid rows.
 
     `invalid` has the pair of each invalid row by its rowid; None if its name and its body do not agree on one.
-    `rejected` are those that were added, with the reason. `releases` is whether a row that was invalid is valid now,
-    and is of another pair than it seemed to be: a pair that was kept because of it may be gone.
+    `rejected` are those that were added, with the reason. `hides_removal` is whether a row names no pair, so that it may
+    retract any, or whether a row that was invalid is of another pair than it seemed to be.
     """
 
     def __init__(self, invalid: Mapping[int, Pair | None]) -> None:
@@ -312,7 +312,7 @@ class _Rows:
         self.retracted: list[Pair] = []
         self.invalid: dict[int, Pair | None] = dict(invalid)
         self.rejected: dict[int, str] = {}
-        self.releases: bool = False
+        self.hides_removal: bool = False
 
     def add(self, rowid: int, *row: Any) -> None:
         """Add a row."""
@@ -327,15 +327,16 @@ class _Rows:
         else:
             self.retracted.append(found)
         pair = found.pair if isinstance(found, OrderBook) else found
-        self.releases = self.releases or (was_invalid and pair != seemed)
+        self.hides_removal = self.hides_removal or (was_invalid and pair != seemed)
 
     def _reject(self, rowid: int, name: object, body: object, error: MarketIndexError) -> None:
         named = _pair_of(name)
         in_body = wire.pair_named_in(body) if type(body) is bytes and len(body) <= wire.MAX_ORDER_BOOK_BYTES else None
         self.rejected[rowid] = f"{named or safe_repr(name)} rejected: {error}"
-        # A row that names no pair is only counted (decision 24).
         if named or in_body:
             self.invalid[rowid] = None if named and in_body and named != in_body else named or in_body
+        else:
+            self.hides_removal = True  # otherwise it is only counted (decision 24)
 
 
 @final
@@ -408,7 +409,7 @@ class SqliteSource(Source):
                 if stop.is_set():
                     return None
                 found.add(*row)
-        if found.releases:
+        if resumes and found.hides_removal:
             self._position = None
             return self.read_from(connection, stop, progress, is_target=is_target)
         for rowid, reason in found.rejected.items():
@@ -510,6 +511,7 @@ class SqliteStore(Store):
                 # Another process may have been faster.
                 for statement in () if self._connection.is_store() else _SCHEMA:
                     sqlite.execute(statement)
+                sqlite.execute(f"PRAGMA user_version = {self._connection.signature}")
         sqlite.execute("PRAGMA journal_mode = WAL").fetchone()  # a copy may have another one
         sqlite.execute("PRAGMA wal_autocheckpoint = 0")
         sqlite.execute(f"PRAGMA synchronous = {synchronous}")
