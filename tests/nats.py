@@ -22,7 +22,8 @@ import nats
 from nats.aio.client import Client
 
 from market_index import Levels, OrderBook
-from market_index_feeds import Store, StoreError, open_store
+from market_index_feeds.nats import open_nats_store
+from market_index_feeds.store import Store, StoreError
 from tests.market_index_feeds import made_up
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -277,7 +278,7 @@ def opened(url: str) -> Store:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         try:
-            return open_store(url, wait=10)
+            return open_nats_store(url, wait=10)
         except StoreError:
             if time.monotonic() > deadline:
                 raise

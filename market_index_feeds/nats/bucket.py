@@ -14,7 +14,8 @@ import asyncio
 import json
 from asyncio import Future
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -153,6 +154,7 @@ class Bucket:
         self._page: _Page
         self._inbox = ""
         self._ended: Future[None]
+        self._closed: asyncio.Event
         self._problem = ""
 
     async def open(self, record_key: str, *, create: bool) -> None:
@@ -163,7 +165,7 @@ class Bucket:
             "republish": {"src": self._prefix + record_key, "dest": self._hints, "headers_only": True},
         }
         try:
-            config = (await self._ask("STREAM.INFO"))["config"]
+            config = (await self._content("STREAM.INFO"))["config"]
         except Rejected as error:
             if error.code != NO_BUCKET or not create:
                 raise
@@ -171,7 +173,7 @@ class Bucket:
         _require_last_values(config)
         missing = {name: value for name, value in wanted.items() if not config.get(name)}
         if missing:
-            await self._ask("STREAM.UPDATE", config | missing)
+            await self._content("STREAM.UPDATE", config | missing)
         await self.state()
 
     async def state(self) -> State:
@@ -179,7 +181,7 @@ class Bucket:
 
         Raises `Unreachable` or `Rejected`.
         """
-        answer = await self._ask("STREAM.INFO")
+        answer = await self._content("STREAM.INFO")
         if not answer.get("cluster", {"leader": "alone"}).get("leader"):
             # A server that lost its disk reports an empty bucket until it has found the others.
             raise Unreachable("the servers have not agreed who leads")
@@ -191,17 +193,23 @@ class Bucket:
         self.max_value_bytes = min(limits) - HEADER_BYTES
         return State(answer["created"], state["last_seq"], state["messages"], state["bytes"])
 
-    async def last(self, key: str) -> Message | None:
-        """Return the last message of a key, from the leader. Raises `Unreachable` or `Rejected`."""
-        try:
-            found = (await self._ask("STREAM.MSG.GET", {"last_by_subj": self._prefix + key}))["message"]
-        except Rejected as error:
-            if error.code != _NO_MESSAGE:
-                raise
-            return None
-        lines = str(b64decode(found.get("hdrs", "")), "utf-8", "replace").split("\r\n")[1:]
-        headers = {name: value.strip() for name, mark, value in (line.partition(":") for line in lines) if mark}
-        return _message(key, b64decode(found.get("data", "")), headers, found["seq"], found["time"])
+    async def last(self, keys: Iterable[str]) -> list[Message | None]:
+        """Return the last message of each key, from the leader. Raises `Unreachable` or `Rejected`."""
+        names = list(keys)
+        bodies = [{"last_by_subj": self._prefix + key} for key in names]
+        messages: list[Message | None] = []
+        for key, reply in zip(names, await self._ask("STREAM.MSG.GET", *bodies), strict=True):
+            try:
+                found = _content_of(reply)["message"]
+            except Rejected as error:
+                if error.code != _NO_MESSAGE:
+                    raise
+                messages.append(None)
+                continue
+            lines = str(b64decode(found.get("hdrs", "")), "utf-8", "replace").split("\r\n")[1:]
+            headers = {name: value.strip() for name, mark, value in (line.partition(":") for line in lines) if mark}
+            messages.append(_message(key, b64decode(found.get("data", "")), headers, found["seq"], found["time"]))
+        return messages
 
     async def read_page(self, after: int) -> tuple[list[Message], int]:
         """Return messages after a sequence, one of each key, and how many follow them. Raises `Unreachable`.
@@ -254,7 +262,7 @@ class Bucket:
         """Disconnect. Closing twice does no harm."""
         client, self._client = self._client, None
         if client is not None:
-            await _close(client)
+            await _close(client, self._closed)
 
     async def _create(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """Create the bucket, on three servers if there is a cluster. Return its configuration."""
@@ -270,22 +278,28 @@ class Bucket:
             "num_replicas": replicas or 3,
         }
         try:
-            answer = await self._ask("STREAM.CREATE", config)
+            answer = await self._content("STREAM.CREATE", config)
         except Rejected as error:
             if error.code != _NO_CLUSTER or replicas is not None:
                 raise
-            answer = await self._ask("STREAM.CREATE", config | {"num_replicas": 1})
+            answer = await self._content("STREAM.CREATE", config | {"num_replicas": 1})
         return dict(answer["config"])
 
-    async def _ask(self, request: str, body: object = None) -> Any:
-        """Return the answer of the JetStream API. Raises `Unreachable` or `Rejected`."""
+    async def _ask(self, request: str, *bodies: object) -> list[Msg]:
+        """Return the replies of the JetStream API to requests that are sent together. Raises `Unreachable`."""
         client = await self._connected()
-        data = b"" if body is None else json.dumps(body).encode()
-        asking = client.request(f"$JS.API.{request}.{self._stream}", data, _LIBRARY_SECONDS)
+        subject = f"$JS.API.{request}.{self._stream}"
+        texts = [json.dumps(body).encode() for body in bodies]
         try:
-            return _content_of(await self._answer(asking))
+            return await self._answer(
+                asyncio.gather(*[client.request(subject, text, _LIBRARY_SECONDS) for text in texts])
+            )
         except nats.errors.NoRespondersError:
             raise Unreachable("JetStream is not available") from None
+
+    async def _content(self, request: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return the content of the reply to a request. Raises `Unreachable` or `Rejected`."""
+        return _content_of((await self._ask(request, body or {}))[0])
 
     async def _answer(self, work: Awaitable[T], length: int = 0) -> T:
         """Await an answer to a request of some length. If there is none, the connection is closed."""
@@ -329,7 +343,7 @@ class Bucket:
         return client
 
     async def _connect(self) -> Client:
-        client, self._problem = Client(), ""
+        client, closed, self._problem = Client(), asyncio.Event(), ""
         self._ended = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(CONNECT_TO_ANY_SECONDS):
@@ -342,7 +356,7 @@ class Bucket:
                     connect_timeout=CONNECT_SECONDS,  # type: ignore[arg-type]  # fractions are accepted
                     ping_interval=_PING_SECONDS,
                     error_cb=partial(self._on_error, client),
-                    closed_cb=partial(self._on_closed, client),
+                    closed_cb=partial(self._on_closed, client, closed),
                     **connection_options(self._address),
                 )
                 self._inbox = client.new_inbox()
@@ -350,7 +364,7 @@ class Bucket:
                 if self._on_change is not None:
                     await client.subscribe(self._hints, cb=self._on_hint)
         except BaseException as error:
-            await _close(client)
+            await _close(client, closed)
             reason = self._problem or _reason(error)
             if not isinstance(error, Exception):
                 raise
@@ -359,14 +373,14 @@ class Bucket:
             raise NotConnected(reason) from None
         version = client.connected_server_version
         if (version.major, version.minor, version.patch) < OLDEST_VERSION:
-            await _close(client)
+            await _close(client, closed)
             oldest = ".".join(map(str, OLDEST_VERSION))
             raise Rejected(f"nats-server must have version {oldest} or later, got {safe_repr(str(version))}")
         if not self._address.is_secure:
             # The certificate of a server may not contain the address that it reports.
             found = [f"nats://{server.netloc}" for server in client.discovered_servers]
             self._servers = list(dict.fromkeys([*self._address.servers, *found]))
-        self._client, self._used_at, self._problem = client, monotonic(), ""
+        self._client, self._closed, self._used_at, self._problem = client, closed, monotonic(), ""
         self.connections += 1
         return client
 
@@ -392,20 +406,27 @@ class Bucket:
     async def _on_error(self, client: Client, error: Exception) -> None:
         if self._client in {None, client}:
             self._problem = self._problem or _reason(error)
-        await self._on_closed(client)
+        self._end(client)
 
-    async def _on_closed(self, client: Client) -> None:
+    async def _on_closed(self, client: Client, closed: asyncio.Event) -> None:
+        closed.set()
+        self._end(client)
+
+    def _end(self, client: Client) -> None:
         if client is self._client and not self._ended.done():
             self._problem = self._problem or "the connection was closed"
             self._ended.set_result(None)
 
 
-async def _close(client: Client) -> None:
-    """Close a connection. The library can wait for ever: after a failed handshake, or for a server that hangs."""
-    closing = asyncio.ensure_future(client.close())
-    closing.add_done_callback(lambda done: done.cancelled() or done.exception())
-    await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
-    closing.cancel()
+async def _close(client: Client, closed: asyncio.Event) -> None:
+    """Close a connection, or wait until the library has closed it.
+
+    The library can wait for ever: after a failed handshake, or for a server that hangs.
+    """
+    with suppress(TimeoutError, nats.errors.Error, OSError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await client.close()
+            await closed.wait()
 
 
 def _content_of(reply: Msg) -> Any:

@@ -157,7 +157,7 @@ class NatsStore(Store):
         """Read the position and the record of the bucket."""
         state = await self._bucket.state()
         # In this order: if the bucket is changed in between, the position is too old, and nothing can be written.
-        message = await self._bucket.last(RECORD_KEY)
+        (message,) = await self._bucket.last([RECORD_KEY])
         try:
             record = Record.of(message)
         except InvalidFreshness:
@@ -220,7 +220,7 @@ class NatsStore(Store):
         keys, stored = sorted(map(key_of, pairs)), []
         for start in range(0, len(keys), _MAX_REQUESTS):
             some = keys[start : start + _MAX_REQUESTS]
-            found = await asyncio.gather(*map(self._bucket.last, some))
+            found = await self._bucket.last(some)
             stored += [
                 key for key, last in zip(some, found, strict=True) if last is not None and last.value is not None
             ]
@@ -234,27 +234,28 @@ class NatsStore(Store):
             freshness = published_now(freshness.as_of)
         messages: Messages = [(key, b"", dict(DELETION)) for key in gone]
         messages += [(key_of(pair), value, {}) for pair, value in values.items()]
-        sequence, most = position.number, MAX_BATCH - 1
+        most = MAX_BATCH - 1
         while len(messages) > most:
             unfinished = Record(freshness.without_as_of(), is_unfinished=True, change=uuid4().hex)
-            sequence = await self._commit(messages[:most], unfinished, sequence)
+            position = await self._commit(messages[:most], unfinished, position)
             messages = messages[most:]
         record = Record(freshness, change=uuid4().hex)
-        position = Position(position.run, await self._commit(messages, record, sequence))
+        position = await self._commit(messages, record, position)
         self._stored = _Stored(position, record)
         return Receipt(position.number, len(values), len(gone), position)
 
-    async def _commit(self, messages: Messages, record: Record, expected: int) -> int:
-        """Store a batch with its record, if `expected` is the last sequence. Return the last sequence then.
+    async def _commit(self, messages: Messages, record: Record, position: Position) -> Position:
+        """Store a batch with its record, if this is the position of the bucket. Return the next position.
 
         Raises `Conflict`, `UnknownOutcome`, `Unreachable` or `Rejected`.
         """
         may_be_stored = False
 
-        async def attempt() -> int:
+        async def attempt() -> Position:
             nonlocal may_be_stored
             try:
-                return await self._bucket.commit([*messages, record.message()], expected)
+                sequence = await self._bucket.commit([*messages, record.message()], position.number)
+                return evolve(position, number=sequence)
             except NotStored:
                 raise
             except Unreachable:
@@ -265,8 +266,10 @@ class NatsStore(Store):
                     raise
             stored = await self._load()
             if stored.record.change == record.change:
-                return stored.position.number
-            if may_be_stored:
+                return stored.position
+            # Otherwise the bucket was rolled back or created again, without the change.
+            may_be_overwritten = stored.position.run == position.run and stored.position.number > position.number
+            if may_be_stored and may_be_overwritten:
                 raise UnknownOutcome(
                     f"{self.name} did not acknowledge a change, and others have changed it since: it may be lost"
                 )
