@@ -85,26 +85,15 @@ class ProxyAddress(click.ParamType[str]):
             )
 
 
-BLOCKS: Final = click.IntRange(0)
-HISTORY_HELP: Final = (
-    "How many blocks before the last one a rollback in a FEED of orders may go back. All of them are held in memory. "
-    "By default 2160."
-)
-SPEED: Final = click.FloatRange(0, min_open=True)
-SPEED_HELP: Final = "How many times as fast as it was recorded FEED is replayed. By default once."
 LOG_FORMAT: Final = click.Choice(LOG_FORMATS)
 LOG_FORMAT_HELP: Final = "Format of the log on standard error: lines of text, or one JSON object per line."
 LOG_LEVEL: Final = click.Choice(LOG_LEVELS)
 LOG_LEVEL_HELP: Final = "The least severe records that are logged. Libraries log only warnings and errors."
-LOOP_HELP: Final = "Replay FEED again after its end, without end."
 FEED: Final = click.argument("source", metavar="FEED")
 STORE: Final = click.argument("target", metavar="STORE")
 BASE: Final = click.argument("base", metavar="BASE")
 QUOTE: Final = click.argument("quote", metavar="QUOTE")
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the JSON of the read API.")
-HISTORY: Final = click.option("--history", default=None, metavar="N", type=BLOCKS, help=HISTORY_HELP)
-REPLAY_SPEED: Final = click.option("--speed", default=None, metavar="N", type=SPEED, help=SPEED_HELP)
-REPLAY_LOOP: Final = click.option("--loop", is_flag=True, help=LOOP_HELP)
 LOGGED_AS: Final = click.option(
     "--log-format", default="text", show_default=True, type=LOG_FORMAT, help=LOG_FORMAT_HELP
 )

@@ -11,15 +11,10 @@ import click
 from market_index import Tokens
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
 from market_index_cli.options import (
-    BLOCKS,
-    HISTORY_HELP,
     LOG_FORMAT,
     LOG_FORMAT_HELP,
     LOG_LEVEL,
     LOG_LEVEL_HELP,
-    LOOP_HELP,
-    SPEED,
-    SPEED_HELP,
     Host,
     Origin,
     ProxyAddress,
@@ -45,7 +40,7 @@ Examples:
   market-index serve books.ndjson --host 0.0.0.0 --port 9000
   producer | MARKET_INDEX_PORT=9000 market-index serve -
   market-index serve orders:events.ndjson --workers 2
-  market-index serve replay:recording.ndjson --loop
+  market-index serve "replay:recording.ndjson?speed=10&loop"
 
 \b
 Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opened,
@@ -78,23 +73,6 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     type=click.IntRange(1, 256),
     help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory. SIGHUP restarts "
     "them one after another, without a gap.",
-)
-@_option(
-    "--history",
-    metavar="N",
-    type=BLOCKS,
-    help=HISTORY_HELP,
-)
-@_option(
-    "--speed",
-    metavar="N",
-    type=SPEED,
-    help=SPEED_HELP,
-)
-@_option(
-    "--loop",
-    is_flag=True,
-    help=LOOP_HELP,
 )
 @_option(
     "--log-format",
@@ -220,9 +198,6 @@ def serve(
     path: Path | None,
     *,
     workers: int,
-    history: int | None,
-    speed: float | None,
-    loop: bool,
     log_format: str,
     log_level: str,
     access_log: bool,
@@ -257,9 +232,6 @@ def serve(
     limits = ClientLimits(head_timeout, keep_alive_timeout, send_timeout, max_connections or connections_allowed())
     settings = Settings(
         source,
-        history,
-        speed,
-        loop,
         log_format,
         log_level,
         access_log,

@@ -103,13 +103,14 @@ def _read(feed: Feed, base: str, quote: str, display: Display, show: Show) -> No
             found = feed.read_order_book(pair)
         except PairNotFound:
             reject_absent(base, quote, _all_pairs(feed), display)
-    show(found, feed.freshness)
+    show(found, MarketIndex().freshness if feed.version is None else feed.version.index.freshness)
 
 
 def _all_pairs(feed: Feed) -> MarketIndex:
     """Return all pairs of a feed of which one book was read. A source that can be read only once has them already."""
-    if feed.content.index or not feed.followed_by_many:
-        return feed.content.index
+    index = MarketIndex() if feed.version is None else feed.version.index
+    if index or not feed.followed_by_many:
+        return index
     with open_feed(feed.source) as again:
         return _all_of(again)
 

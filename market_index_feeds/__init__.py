@@ -16,6 +16,7 @@ True
 from market_index_feeds.errors import FeedError
 from market_index_feeds.feed import Feed
 from market_index_feeds.mirror import mirror
+from market_index_feeds.ndjson import Change, NdjsonStream
 from market_index_feeds.recording import Recorder, replay
 from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
 from market_index_feeds.sources import open_feed, open_lines, open_store
@@ -32,9 +33,11 @@ from market_index_feeds.store import (
 
 __all__ = [
     "BookTooLarge",
+    "Change",
     "Conflict",
     "Feed",
     "FeedError",
+    "NdjsonStream",
     "NoVersion",
     "Position",
     "Progress",

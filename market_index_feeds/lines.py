@@ -55,11 +55,13 @@ class Batch:
 
     `is_start`: whether they are the first ones of a file, so that what was read before belongs to other content.
     `is_caught_up`: whether there was nothing more to read. Then `tail` is the last line, if it has no newline yet.
+    `is_end`: whether no more lines follow.
     """
 
     lines: list[Line]
     is_start: bool = False
     is_caught_up: bool = True
+    is_end: bool = False
     tail: Line | None = None
     offset: int = 0
     size: int = 0
@@ -119,7 +121,8 @@ def follow(path: Path, stop: Event) -> Generator[Batch, None, None]:
                 offset += len(chunk)
                 size = max(os.fstat(file.fileno()).st_size, offset)
                 lines, is_caught_up = list(cutter.cut(chunk)), len(chunk) < CHUNK_BYTES
-                yield Batch(lines, is_start, is_caught_up, cutter.tail if is_caught_up else None, offset, size)
+                tail = cutter.tail if is_caught_up else None
+                yield Batch(lines, is_start, is_caught_up, tail=tail, offset=offset, size=size)
                 is_start = False
                 if is_caught_up:
                     stop.wait(POLL_SECONDS)
@@ -149,13 +152,12 @@ def read_stream(source: str | os.PathLike[str], stop: Event) -> Generator[Batch,
             )
             if is_caught_up:
                 idle_seconds, started_at = 0, monotonic()
-            if chunk == b"":
-                # At its end, the last line is as it is.
-                last = cutter.tail
-                lines += [] if last is None else [last]
-            yield Batch(lines, is_start, is_caught_up, offset=offset if size else 0, size=size)
+            is_end, last = chunk == b"", cutter.tail
+            if is_end and last is not None:
+                lines.append(last)
+            yield Batch(lines, is_start, is_caught_up, is_end, offset=offset if size else 0, size=size)
             is_start = False
-            if chunk == b"":
+            if is_end:
                 return
     finally:
         if not is_standard_input:

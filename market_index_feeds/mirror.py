@@ -34,7 +34,7 @@ def mirror(
     stop: Event | None = None,
     *,
     progress: Progress | None = None,
-    on_written: Callable[[Receipt], object] | None = None,
+    on_written: Callable[[Target, Receipt], object] | None = None,
 ) -> frozenset[Pair]:
     """Make a target equal to each version of a feed, until the feed ends or is closed.
 
@@ -74,10 +74,10 @@ def mirror(
                 stop.wait(backoff)
             else:
                 if failure is not None:
-                    LOG.info("%s: equal again to %s", copy.name, feed.source)
+                    LOG.info("%s: equal again to %s", copy.target.name, feed.source)
                 failure, backoff = None, 0.0
                 if receipt is not None and on_written is not None:
-                    on_written(receipt)
+                    on_written(copy.target, receipt)
     if failure is not None:
         raise failure
     return frozenset(copy.left_out)
@@ -94,8 +94,8 @@ class _Copy:
         self.is_new: bool = True
         self.left_out: dict[Pair, OrderBook] = {}
         self._open_target = open_target
-        self._target: Target | None = open_target()
-        self.name: str = self._target.name
+        self.target: Target = open_target()
+        self._is_open = True
         self._content: Version | None = None
         # The last index of the source, and all pairs that the source had so far.
         self._source_index = MarketIndex()
@@ -103,9 +103,8 @@ class _Copy:
 
     def close(self) -> None:
         """Close the target. The next `write` opens and reads it."""
-        if self._target is not None:
-            self._target.close()
-        self._target = self._content = None
+        self.target.close()
+        self._is_open, self._content = False, None
 
     def write(self, version: Version) -> Receipt | None:
         """Make the target equal to a version. Return None if it is equal already. Raises `StoreError`."""
@@ -135,12 +134,13 @@ class _Copy:
         return {pair: book for pair, book in self.left_out.items() if index.get(pair) is book}
 
     def _write(self, version: Version) -> Receipt | None:
-        target = self._target = self._target or self._open_target()
-        content = self._content
+        if not self._is_open:
+            self.target, self._is_open = self._open_target(), True
+        target, content = self.target, self._content
         if content is None:
             content = self._content = target.read()
         elif target.position != content.position:
-            raise Conflict(f"{self.name} was changed by another program")
+            raise Conflict(f"{target.name} was changed by another program")
         index, before = version.index, content.index
         left_out = self._still_left_out(index)
         changed, removed = index.changes_since(before)

@@ -83,13 +83,14 @@ class Change:
 
     `books` has the book of each pair, None for a pair that is retracted. `unfinished` has the pair of the last line, if
     that is not whole yet. `is_whole`: whether the lines begin a file or a stream, so that other pairs are not in it.
-    `freshness` is that of the last commit line, None if there is none.
+    `is_end`: whether no more lines follow. `freshness` is that of the last commit line, None if there is none.
     """
 
     books: dict[Pair, OrderBook | None] = field(factory=dict)
     invalid: set[Pair | None] = field(factory=set)
     unfinished: frozenset[Pair | None] = frozenset()
     is_whole: bool = False
+    is_end: bool = False
     freshness: Freshness | None = None
 
     def add_line(self, content: OrderBook | Pair | Invalid) -> None:
@@ -195,7 +196,7 @@ class LineSource(Source):
                     tail = batch.tail
                     unfinished = self._add_tail(commits, tail)
                 visible, commits.visible = commits.visible, Change()
-                visible.unfinished = unfinished
+                visible.unfinished, visible.is_end = unfinished, batch.is_end
                 self.uncommitted = 0 if commits.waiting is None else len(commits.waiting.books)
                 yield visible
 

@@ -49,7 +49,7 @@ TOTALS: Final = ("feed_rejected_records", "feed_retries", "process_cpu_seconds")
 
 GAUGES: Final = (
     "process_id", "process_start_time_seconds", "pairs", "crossed_pairs", "ready", "feed_revision", "feed_checked",
-    "feed_published", "feed_changed", "feed_current_rejections", "feed_retained", "waiting_requests",
+    "feed_published", "feed_changed", "feed_current_rejections", "waiting_requests",
     "open_connections", "max_connections", "workers",
 )  # fmt: skip
 

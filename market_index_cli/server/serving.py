@@ -37,9 +37,6 @@ class Settings:
     """The options of `serve` that every worker needs; picklable."""
 
     source: str
-    history: int | None
-    speed: float | None
-    loop: bool
     log_format: str
     log_level: str
     access_log: bool
@@ -87,7 +84,7 @@ def _log(settings: Settings) -> None:
 
 
 def _opened(settings: Settings) -> Feed:
-    return open_feed(settings.source, history=settings.history, speed=settings.speed, loop=settings.loop)
+    return open_feed(settings.source)
 
 
 def serve_as_worker(
@@ -147,7 +144,7 @@ def _serve(
     with short_pauses(feed.source), ended_by_signals(server.end, hang_up):
         with loading(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)
-        LOG.info("%s: %d pairs, %d %s rejected", feed.source, len(live.current), feed.rejected, feed.record)
+        LOG.info("%s: %d pairs, %d records rejected", feed.source, len(live.current), feed.rejected)
         with listen_errors(address_of(listener)):
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()

@@ -42,7 +42,7 @@ class FeedStatus(Protocol):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the content of the source is unknown until its publisher publishes again. There is a problem then."""
+        """Whether only the publisher of the source can end the problem."""
 
     @property
     def rejected(self) -> int:
@@ -50,15 +50,11 @@ class FeedStatus(Protocol):
 
     @property
     def current_rejections(self) -> int:
-        """The number of records that are currently rejected."""
+        """The number of pairs of which a record is invalid now."""
 
     @property
     def retries(self) -> int:
         """How often the source could not be read so far, and was tried again."""
-
-    @property
-    def retained_age(self) -> float | None:
-        """Seconds since the source last contained the oldest retained book; None if no book is retained."""
 
 
 @frozen(repr=False)
@@ -72,7 +68,6 @@ class _NoFeed:
     rejected: int = 0
     current_rejections: int = 0
     retries: int = 0
-    retained_age: float | None = None
 
     def __repr__(self) -> str:
         return "<no feed>"
@@ -154,7 +149,6 @@ def health_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
             "age_seconds": _rounded(feed.age),
             "problem": feed.problem,
             "current_rejections": feed.current_rejections,
-            "oldest_retained_seconds": _rounded(feed.retained_age),
             "process": os.getpid(),
         }
         return _response(health.failures(), status)
@@ -169,5 +163,5 @@ def _response(failed: list[str], status: dict[str, object]) -> JsonResponse:
     return JsonResponse(body, 503 if failed else 200, {"Cache-Control": "no-store"})
 
 
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None or not isfinite(seconds) else round(seconds, 3)
+def _rounded(seconds: float) -> float | None:
+    return round(seconds, 3) if isfinite(seconds) else None

@@ -42,7 +42,6 @@ _AGES: Final = {
     "market_index_feed_age_seconds": ("feed_checked", "Seconds since the feed was last healthy."),
     "market_index_feed_quiet_seconds": ("feed_published", "Seconds since the last message of the publisher."),
     "market_index_feed_unchanged_seconds": ("feed_changed", "Seconds since a book or a pair last changed."),
-    "market_index_feed_retained_seconds": ("feed_retained", "Seconds since the feed lacks the oldest retained book."),
 }
 """The same for ages. Their cells contain the monotonic time when they were 0."""
 

@@ -58,8 +58,6 @@ class Observation:
         counters.set_gauge("feed_published", now - feed.quiet_age)
         counters.set_gauge("feed_changed", now - feed.change_age)
         counters.set_gauge("feed_current_rejections", feed.current_rejections)
-        retained = feed.retained_age
-        counters.set_gauge("feed_retained", None if retained is None else now - retained)
 
     def _crossed_pairs(self, index: MarketIndex) -> int:
         changed, retracted = index.changes_since(self._seen)

@@ -226,14 +226,14 @@ class TestState:
 
     def test_the_feed(self, service: Service, feed: FeedState):
         feed.revision, feed.rejected, feed.current_rejections, feed.retries = 7, 5, 2, 3
-        feed.age, feed.quiet_age, feed.change_age, feed.retained_age = 10, 20, 30, 40
+        feed.age, feed.quiet_age, feed.change_age = 10, 20, 30
         samples = scrape(service)
         assert of_worker(samples, "market_index_feed_revision") == 7
         assert of_worker(samples, "market_index_feed_rejected_records_total") == 5
         assert of_worker(samples, "market_index_feed_current_rejections") == 2
         assert of_worker(samples, "market_index_feed_retries_total") == 3
         assert of_worker(samples, "market_index_ready") == 1
-        for name, age in (("age", 10), ("quiet", 20), ("unchanged", 30), ("retained", 40)):
+        for name, age in (("age", 10), ("quiet", 20), ("unchanged", 30)):
             found = of_worker(samples, f"market_index_feed_{name}_seconds")
             assert found is not None
             assert age <= found < age + DEADLINE_SECONDS
