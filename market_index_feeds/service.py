@@ -174,7 +174,7 @@ class ServiceSource(Source):
         self._received.clear()
         self._known = {pair: self._known[pair] for pair in pairs}
         if not pairs:
-            return NoVersion("lists no pair")
+            return NoVersion()
         found = self._known.values()
         freshness += [one.freshness for one in found]
         return self.derive(

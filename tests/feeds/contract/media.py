@@ -8,6 +8,7 @@ import pytest
 
 from tests.feeds.contract.lines import AppendedLines, OrderLines, PipedLines, RecordedLines, RenamedLines
 from tests.feeds.contract.medium import Can, Medium
+from tests.feeds.contract.services import PolledService
 from tests.feeds.contract.stores import SqliteFile
 
 MEDIA: Final[tuple[type[Medium], ...]] = (
@@ -17,6 +18,7 @@ MEDIA: Final[tuple[type[Medium], ...]] = (
     RecordedLines,
     OrderLines,
     SqliteFile,
+    PolledService,
 )
 
 
