@@ -22,8 +22,7 @@ import nats
 from nats.aio.client import Client
 
 from market_index import Levels, OrderBook
-from market_index_feeds.nats import open_nats_store
-from market_index_feeds.store import Store, StoreError
+from market_index_feeds import Store, StoreError, open_store
 from tests.market_index_feeds import made_up
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -217,6 +216,17 @@ def request(server: Server, subject: str, body: object) -> None:
     plain(server, work)
 
 
+def edit(server: Server, bucket: str, **settings: object) -> None:
+    """Change settings of a bucket, as `nats stream edit` does."""
+
+    async def work(client: Client) -> None:
+        config = json.loads((await client.request(f"$JS.API.STREAM.INFO.KV_{bucket}")).data)["config"]
+        answer = await client.request(f"$JS.API.STREAM.UPDATE.KV_{bucket}", json.dumps(config | settings).encode())
+        assert "error" not in json.loads(answer.data), answer.data
+
+    plain(server, work)
+
+
 def purge(server: Server, bucket: str) -> None:
     async def work(client: Client) -> None:
         await client.jetstream().purge_stream(f"KV_{bucket}")
@@ -278,7 +288,7 @@ def opened(url: str) -> Store:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         try:
-            return open_nats_store(url, wait=10)
+            return open_store(url, wait=10)
         except StoreError:
             if time.monotonic() > deadline:
                 raise

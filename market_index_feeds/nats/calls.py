@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -21,17 +22,22 @@ ELECTION_SECONDS: Final = 20.0
 """How long opening a bucket is retried while servers are reachable, but may still have to elect a leader."""
 
 
-def run(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work. Its event loop runs in this thread, and only until then.
+def blocking(call: Callable[[], T]) -> T:
+    """Return the result of a call that runs an event loop until it returns.
 
     If this thread runs another event loop, as that of a notebook does, the call gets a thread of its own.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return runner.run(work)
+        return call()
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(runner.run, work).result()
+        return thread.submit(call).result()
+
+
+def run(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of the work. The event loop of the runner runs only until then."""
+    return blocking(partial(runner.run, work))
 
 
 async def retried(work: Callable[[], Awaitable[T]], seconds: float, connect_seconds: float = inf) -> T:

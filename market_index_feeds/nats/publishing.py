@@ -28,7 +28,7 @@ from market_index import Freshness, InvalidFreshness, OrderBook, Pair, wire
 from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import MAX_BATCH, WRONG_SEQUENCE, NotStored, Rejected, Unreachable
-from market_index_feeds.nats.calls import CONNECT_SECONDS, ELECTION_SECONDS, retried, run
+from market_index_feeds.nats.calls import CONNECT_SECONDS, ELECTION_SECONDS, blocking, retried, run
 from market_index_feeds.nats.reading import NatsSource
 from market_index_feeds.nats.values import DELETION, RECORD_KEY, Record, key_of, value_of
 from market_index_feeds.opened import shown_name
@@ -122,7 +122,7 @@ class NatsStore(Store):
             if not self._is_closed:
                 self._is_closed = True
                 run(self._runner, self._bucket.close())
-                self._runner.close()
+                blocking(self._runner.close)
 
     def _run(self, work: Coroutine[Any, Any, T], action: str) -> T:
         with self._lock:

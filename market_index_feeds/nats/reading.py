@@ -18,6 +18,7 @@ A record that is not the last message shows that another program wrote a value: 
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections.abc import Generator
 from contextlib import suppress
 from threading import Event
@@ -28,7 +29,7 @@ from market_index import InvalidFreshness, MarketIndex, MarketIndexError, OrderB
 from market_index_feeds.errors import FeedError
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Bucket, Message, Rejected, State, Unreachable, shown_text
-from market_index_feeds.nats.calls import CONNECT_SECONDS, ELECTION_SECONDS, retried, run
+from market_index_feeds.nats.calls import CONNECT_SECONDS, ELECTION_SECONDS, blocking, retried, run
 from market_index_feeds.nats.values import RECORD_KEY, Record, book_of, pair_of
 from market_index_feeds.opened import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Position, Progress, Source, Version
@@ -52,6 +53,7 @@ class NatsSource(Source):
         self.record = Record()
         self.is_blank = True
         self._has_changed = asyncio.Event()
+        self._reading: Future[Version | NoVersion] | None = None
         # The last version that no unfinished change is a part of.
         self._whole: Version | None = None
         self._connection = 0
@@ -65,19 +67,22 @@ class NatsSource(Source):
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield the content, then that after each change. The first connection is retried for some seconds."""
-        with asyncio.Runner() as runner:
-            self._has_changed = asyncio.Event()
-            self._has_changed.set()
-            try:
-                while not stop.is_set():
-                    found = run(runner, self._next(stop, progress))
-                    if found is not None:
-                        yield found
-                        progress = None
-            except (Unreachable, Rejected) as error:
-                raise FeedError(str(error)) from None
-            finally:
-                run(runner, self.bucket.close())
+        runner = asyncio.Runner()
+        self._has_changed = asyncio.Event()
+        self._has_changed.set()
+        try:
+            while not stop.is_set():
+                found = run(runner, self._next(progress))
+                if found is not None:
+                    yield found
+                    progress = None
+                else:
+                    stop.wait(0)
+        except (Unreachable, Rejected) as error:
+            raise FeedError(str(error)) from None
+        finally:
+            run(runner, self._close())
+            blocking(runner.close)
 
     async def refresh(self, progress: Progress | None = None) -> Version:
         """Read what has changed, and return the content as a version: the same object if nothing has changed.
@@ -104,16 +109,21 @@ class NatsSource(Source):
                 await asyncio.sleep(_BEHIND_POLL_SECONDS)
         return self._apply()
 
-    async def _next(self, stop: Event, progress: Progress | None) -> Version | NoVersion | None:
-        """Return what the next change or check finds; None once `stop` is set."""
-        reading = asyncio.ensure_future(self._wait_and_read(progress))
-        while not reading.done():
-            await asyncio.wait({reading}, timeout=_STOP_POLL_SECONDS)
-            if stop.is_set():
-                reading.cancel()
-                await asyncio.wait({reading})
-                return None
+    async def _next(self, progress: Progress | None) -> Version | NoVersion | None:
+        """Return what the next change or check finds; None if it takes longer, so that the caller can stop."""
+        self._reading = reading = self._reading or asyncio.ensure_future(self._wait_and_read(progress))
+        await asyncio.wait({reading}, timeout=_STOP_POLL_SECONDS)
+        if not reading.done():
+            return None
+        self._reading = None
         return reading.result()
+
+    async def _close(self) -> None:
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            await asyncio.wait({reading})
+        await self.bucket.close()
 
     async def _wait_and_read(self, progress: Progress | None) -> Version | NoVersion:
         with suppress(TimeoutError):

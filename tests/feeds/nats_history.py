@@ -8,12 +8,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 from market_index import Freshness
-from market_index_feeds.errors import FeedError
-from market_index_feeds.feed import Feed
-from market_index_feeds.nats import open_nats_source, open_nats_store
-from market_index_feeds.nats.publishing import NatsStore
-from market_index_feeds.source import Version
-from market_index_feeds.store import StoreError
+from market_index_feeds import FeedError, Store, StoreError, Version, open_feed, open_store
 from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -33,7 +28,7 @@ class History:
         self.failures: list[str] = []
         self._wait = wait
         self._random = random.Random(seed)
-        self._store: NatsStore | None = None
+        self._store: Store | None = None
 
     @property
     def last(self) -> int:
@@ -44,7 +39,7 @@ class History:
         """Store one more change, whatever happens to the servers meanwhile."""
         number, before = len(self.contents), self.contents[-1]
         changed = {one: str(number) for one in self._random.sample(range(PAIRS), self._random.randrange(1, 6))}
-        gone = {one for one in self._random.sample(range(PAIRS), self._random.randrange(3))} - changed.keys()
+        gone = set(self._random.sample(range(PAIRS), self._random.randrange(3))) - changed.keys()
         is_whole = number == 1 or self._random.random() < 0.2
         content = changed if is_whole else {k: v for k, v in before.items() if k not in gone} | changed
         # Readers may see it before it is acknowledged.
@@ -52,7 +47,7 @@ class History:
         freshness, books = Freshness(str(number)), [book(one, spot) for one, spot in changed.items()]
         for attempt in range(1000):
             try:
-                self._store = self._store or open_nats_store(self.url, wait=self._wait)
+                self._store = self._store or open_store(self.url, wait=self._wait)
                 if attempt and self._store.read().index.as_of == str(number):
                     return
                 if is_whole:
@@ -74,7 +69,7 @@ class History:
 
     def read(self) -> int:
         """Return the number of the change that a new reader finds."""
-        feed = Feed(open_nats_source(self.url))
+        feed = open_feed(self.url)
         feed.read()
         assert feed.version is not None
         return self.check(feed.version)
@@ -88,7 +83,7 @@ class History:
             try:
                 while not stop.is_set():
                     try:
-                        for version in Feed(open_nats_source(self.url)).versions(stop):
+                        for version in open_feed(self.url).versions(stop):
                             number = self.check(version)
                             assert number >= seen[reader]
                             seen[reader] = number

@@ -7,20 +7,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from threading import Event
 
 import pytest
+from nats.aio.client import Client
 
 from market_index import Freshness, LiveIndex, MarketIndex
-from market_index_feeds.errors import FeedError
-from market_index_feeds.feed import Feed
-from market_index_feeds.nats import open_nats_source, open_nats_store
+from market_index_feeds import Conflict, FeedError, StoreError, open_feed, open_store
 from market_index_feeds.nats.values import key_of
-from market_index_feeds.store import Conflict, StoreError
 from tests import nats
 from tests.feeds.nats_history import History
 from tests.market_index_feeds.made_up import book, pair, spots
@@ -50,16 +47,15 @@ def test_a_killed_server_loses_no_change(server: nats.Server):
 def test_a_suspended_server_loses_no_change(server: nats.Server):
     history = History(server.bucket("books"), wait=0.3)
     history.publish()
+
+    def resume(failures: int) -> None:
+        eventually(lambda: len(history.failures) > failures)
+        server.send(signal.SIGCONT)
+
     with history.followed() as await_last:
         for _ in range(2):
             server.stop()
-            failures = len(history.failures)
-
-            def resume() -> None:
-                eventually(lambda: len(history.failures) > failures)
-                server.send(signal.SIGCONT)
-
-            resuming = in_thread(resume)
+            resuming = in_thread(partial(resume, len(history.failures)))
             for _ in range(10):
                 history.publish()
             resuming.join()
@@ -72,7 +68,7 @@ def test_late_readers_see_no_mixture(server: nats.Server):
 
     def publish() -> None:
         nonlocal number
-        with open_nats_store(server.bucket("books"), wait=10) as store:
+        with open_store(server.bucket("books"), wait=10) as store:
             while not ending.is_set():
                 store.update([book(one, number) for one in range(200)], freshness=Freshness(str(number)))
                 number += 1
@@ -82,7 +78,7 @@ def test_late_readers_see_no_mixture(server: nats.Server):
         eventually(lambda: number > 1)
         seen = set()
         for _ in range(30):
-            index = Feed(open_nats_source(server.bucket("books"))).read()
+            index = open_feed(server.bucket("books")).read()
             assert spots(index) == dict.fromkeys(range(200), index.as_of)
             seen.add(index.as_of)
     finally:
@@ -95,7 +91,7 @@ def test_publishers_that_compare_and_set_overwrite_nothing(server: nats.Server):
     url, conflicts = server.bucket("books"), [0, 0]
 
     def increment(publisher: int) -> None:
-        with open_nats_store(url, wait=10) as store:
+        with open_store(url, wait=10) as store:
             for _ in range(20):
                 while True:
                     before = store.read()
@@ -110,7 +106,7 @@ def test_publishers_that_compare_and_set_overwrite_nothing(server: nats.Server):
     threads = [in_thread(partial(increment, publisher)) for publisher in range(2)]
     for thread in threads:
         thread.join(DEADLINE_SECONDS)
-    assert spots(Feed(open_nats_source(url)).read()) == {1: "40"}
+    assert spots(open_feed(url).read()) == {1: "40"}
     assert sum(conflicts) > 0
 
 
@@ -118,10 +114,10 @@ PUBLISHER = """
 import sys
 from itertools import count
 from market_index import Freshness
-from market_index_feeds.nats import open_nats_store
+from market_index_feeds import open_store
 from tests.market_index_feeds.made_up import book
 
-with open_nats_store(sys.argv[1], wait=10) as store:
+with open_store(sys.argv[1], wait=10) as store:
     for number in count(int(sys.argv[2])):
         print(number, flush=True)
         books = [book(one, number) for one in range(2500 - number % 100)]
@@ -130,40 +126,44 @@ with open_nats_store(sys.argv[1], wait=10) as store:
 """Replaces 2,500 books, in three batches, again and again. Prints the number of each replacement before it begins."""
 
 
+def kill_after(server: nats.Server, process: subprocess.Popen[bytes], messages: int) -> None:
+    """Kill a publisher when it has sent so many messages."""
+
+    async def work(client: Client) -> None:
+        subscription = await client.subscribe("$KV.books.>")
+        for _ in range(messages):
+            await subscription.next_msg(DEADLINE_SECONDS)
+        process.kill()
+
+    nats.plain(server, work)
+
+
 @pytest.mark.thorough
 def test_a_publisher_that_is_killed_within_a_replacement_leaves_no_mixture(server: nats.Server):
-    url, first, randomly = server.bucket("books"), 1, random.Random(7)
-    unfinished = 0
+    url, first, randomly, live = server.bucket("books"), 1, random.Random(7), LiveIndex()
+    outcomes = []
 
     def check(index: MarketIndex) -> None:
         assert spots(index) == dict.fromkeys(range(2500 - int(index.as_of or 0) % 100), index.as_of)
 
-    live = LiveIndex()
-    feed = Feed(open_nats_source(url))
-    for _ in range(15):
-        with subprocess.Popen([sys.executable, "-c", PUBLISHER, url, str(first)], stdout=subprocess.PIPE) as process:
-            assert process.stdout
-            for line in process.stdout:
-                if int(line) >= first + 2:
-                    break
-            # At any moment of a replacement.
-            time.sleep(randomly.uniform(0, 0.4))
-            process.kill()
-            first = max([int(line), *map(int, process.stdout.read().split())]) + 1
-        if first < 8:
-            feed.start(live)
-        check(live.current)
-        late = Feed(open_nats_source(url))
-        try:
-            check(late.read())
-        except FeedError as error:
-            assert "not finished" in str(error)  # noqa: PT017  # it is one of two outcomes
-            unfinished += 1
-            with open_nats_store(url, wait=10) as store, pytest.raises(StoreError, match="replaced as a whole"):
-                store.publish(book(1, 1))
-        check(live.current)
-    feed.close()
-    assert unfinished > 0
+    with open_feed(url) as feed:
+        for kill in range(10):
+            command = [sys.executable, "-c", PUBLISHER, url, str(first)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+                kill_after(server, process, randomly.randrange(1, 7500) if kill else 2600)
+                assert process.stdout
+                first = max(map(int, process.stdout.read().split())) + 1
+            if kill == 0:
+                feed.start(live)
+            try:
+                check(open_feed(url).read())
+                outcomes.append("whole")
+            except FeedError as error:
+                outcomes.append(str(error))
+                with open_store(url, wait=10) as store, pytest.raises(StoreError, match="replaced as a whole"):
+                    store.publish(book(1, 1))
+            check(live.current)
+    assert {"whole", f"{url} contains no whole change: its last one is not finished"} == set(outcomes)
 
 
 def purge_one(server: nats.Server) -> dict[int, str | None]:
@@ -188,7 +188,7 @@ def wipe(server: nats.Server) -> None:
 
 def recreate(server: nats.Server) -> dict[int, str | None]:
     nats.delete(server, "books")
-    with open_nats_store(server.bucket("books"), wait=10) as store:
+    with open_store(server.bucket("books"), wait=10) as store:
         # The last sequence is the same as before.
         store.publish(book(3, 5), book(4, 5))
     return {3: "5", 4: "5"}
@@ -199,10 +199,10 @@ def test_readers_notice_what_happens_to_the_bucket(
     server: nats.Server, damage: Callable[[nats.Server], dict[int, str | None] | None]
 ):
     url, live = server.bucket("books"), LiveIndex()
-    with open_nats_store(url, wait=10) as store:
+    with open_store(url, wait=10) as store:
         store.publish(book(1, 1), book(2, 1))
         stored = store.read()
-        with Feed(open_nats_source(url)) as feed:
+        with open_feed(url) as feed:
             feed.start(live)
             expected = damage(server)
             if expected is not None:
@@ -214,7 +214,7 @@ def test_readers_notice_what_happens_to_the_bucket(
             if damage is recreate:
                 with pytest.raises(Conflict):
                     store.update([book(1, 2)], after=stored.position)
-            with open_nats_store(url, wait=10) as other:
+            with open_store(url, wait=10) as other:
                 other.publish(book(1, 9))
             eventually(lambda: spots(live) == (expected or {}) | {1: "9"})
             assert spots(store.read().index) == (expected or {}) | {1: "9"}
@@ -224,7 +224,7 @@ def test_readers_notice_what_happens_to_the_bucket(
 def test_readers_notice_a_rollback(server: nats.Server, tmp_path: Path):
     """The disk of the server is replaced by an older copy; then as many changes follow as were lost."""
     url, live = server.bucket("books"), LiveIndex()
-    with open_nats_store(url, wait=10) as store, Feed(open_nats_source(url)) as feed:
+    with open_store(url, wait=10) as store, open_feed(url) as feed:
         store.publish(book(1, 1))
         server.kill()
         shutil.copytree(server.folder / server.name, tmp_path / "copy")
@@ -284,7 +284,7 @@ def test_a_cluster_without_its_leader_loses_no_change(servers: list[nats.Server]
 def test_without_a_quorum_nothing_is_published_and_the_last_version_stays(servers: list[nats.Server]):
     nats.opened(servers[0].bucket("books")).close()
     url, live = f"nats://{','.join(server.address for server in servers)}/books", LiveIndex()
-    with open_nats_store(url, wait=1) as store, Feed(open_nats_source(url)) as feed:
+    with open_store(url, wait=1) as store, open_feed(url) as feed:
         store.publish(book(1, 1))
         feed.start(live)
         for server in servers[:2]:

@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from tests.feeds.contract.buckets import NatsBucket
 from tests.feeds.contract.lines import AppendedLines, OrderLines, PipedLines, RecordedLines, RenamedLines
 from tests.feeds.contract.medium import Can, Medium
 from tests.feeds.contract.services import PolledService
@@ -18,6 +19,7 @@ MEDIA: Final[tuple[type[Medium], ...]] = (
     RecordedLines,
     OrderLines,
     SqliteFile,
+    NatsBucket,
     PolledService,
 )
 
