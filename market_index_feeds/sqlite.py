@@ -39,7 +39,6 @@ from market_index import (
     Freshness,
     InvalidFreshness,
     InvalidOrderBook,
-    MarketIndex,
     MarketIndexError,
     OrderBook,
     Pair,
@@ -303,15 +302,15 @@ class _Rows:
     """What rows contain: books, retracted pairs, and the invalid rows.
 
     `invalid` has the pair of each invalid row by its rowid; None if its name and its body do not agree on one.
-    `rejected` are those that were added, with the reason. `hides_removal` is whether a row names no pair, so that it may
-    retract any, or whether a row that was invalid is of another pair than it seemed to be.
+    `rejected` are those that were added, with the reason. `hides_removal` is whether a row names no pair, so that it
+    may retract any, or whether a row that was invalid is of another pair than it seemed to be.
     """
 
     def __init__(self, invalid: Mapping[int, Pair | None]) -> None:
         self.books: list[OrderBook] = []
         self.retracted: list[Pair] = []
         self.invalid: dict[int, Pair | None] = dict(invalid)
-        self.rejected: dict[int, str] = {}
+        self.rejected: dict[int, tuple[str, MarketIndexError]] = {}
         self.hides_removal: bool = False
 
     def add(self, rowid: int, *row: Any) -> None:
@@ -332,7 +331,7 @@ class _Rows:
     def _reject(self, rowid: int, name: object, body: object, error: MarketIndexError) -> None:
         named = _pair_of(name)
         in_body = wire.pair_named_in(body) if type(body) is bytes and len(body) <= wire.MAX_ORDER_BOOK_BYTES else None
-        self.rejected[rowid] = f"{named or safe_repr(name)} rejected: {error}"
+        self.rejected[rowid] = f"row {named or safe_repr(name)}", error
         if named or in_body:
             self.invalid[rowid] = None if named and in_body and named != in_body else named or in_body
         else:
@@ -376,20 +375,6 @@ class SqliteSource(Source):
                     polls += 1
                     stop.wait(POLL_SECONDS)
 
-    def read_order_book(self, pair: Pair) -> Version:
-        """Return a version with the book of one pair, without reading the others."""
-        with self._open() as connection, connection.transaction("BEGIN") as sqlite:
-            if not connection.is_store():
-                return Version(MarketIndex())
-            rows = sqlite.execute(f"{_ROWS} WHERE pair = ?", (str(pair),)).fetchall()
-            change, is_damaged = _last_change(sqlite)
-        try:
-            found = [_content_of(*row) for _, *row in rows]
-        except MarketIndexError as error:
-            raise FeedError(f"row {pair}: {error}") from None
-        index = MarketIndex([book for book in found if isinstance(book, OrderBook)])
-        return Version(index.with_freshness(UNKNOWN if is_damaged else change.freshness))
-
     def read_from(
         self, connection: Connection, stop: Event, progress: Progress | None = None, *, is_target: bool = False
     ) -> Version | NoVersion | None:
@@ -404,17 +389,19 @@ class SqliteSource(Source):
             known = self._position if self._file == connection.file else None
             resumes = known is not None and _is_in_history(sqlite, known)
             found = _Rows(self._invalid if resumes else {})
-            after = known.number if known is not None and resumes else None
-            for row in _rows_after(sqlite, after, progress):
+            later = ("WHERE revision > ?", (known.number,)) if known is not None and resumes else ("", ())
+            for row in sqlite.execute(f"{_ROWS} {later[0]}", later[1]):
                 if stop.is_set():
                     return None
+                if progress is not None:
+                    progress(0, 0)
                 found.add(*row)
         if resumes and found.hides_removal:
             self._position = None
             return self.read_from(connection, stop, progress, is_target=is_target)
-        for rowid, reason in found.rejected.items():
+        for rowid, rejected in found.rejected.items():
             if self._file != connection.file or rowid not in self._invalid:
-                self.reject("row", reason)
+                self.reject(*rejected)
         self._file, self._position, self._invalid = connection.file, change.position, found.invalid
         invalid = set(found.invalid.values())
         if is_damaged:
@@ -438,24 +425,6 @@ class SqliteSource(Source):
     def _open(self) -> Iterator[Connection]:
         with _errors(self._path), closing(Connection(self._path, "ro", READ_WAIT_SECONDS)) as connection:
             yield connection
-
-
-def _rows_after(
-    sqlite: sqlite3.Connection, revision: int | None, progress: Progress | None
-) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of later revisions; all if it is None."""
-    if revision is not None:
-        yield from sqlite.execute(f"{_ROWS} WHERE revision > ?", (revision,))
-        return
-    total = 0
-    if progress is not None:
-        (total,) = sqlite.execute("SELECT CAST(total(length(body)) AS INTEGER) FROM books").fetchone()
-    done = 0
-    for row in sqlite.execute(_ROWS):
-        yield row
-        if progress is not None:
-            done += len(row[-1]) if type(row[-1]) is bytes else 0
-            progress(done, total)
 
 
 @final
@@ -495,13 +464,16 @@ class SqliteStore(Store):
             _require_store_name(self._path)
             # It reads nothing yet. Closing a connection that has read a log copies the log into the file.
             self._connection = Connection(self._path, "rwc" if make else "rw", self._wait)
-            with _closed_on_error(self._connection):
+            try:
                 # So another connection, which is read-only, checks whether it is the log of this file.
                 self._source = SqliteSource(self._path)
                 self._require_in_place()
                 self._prepare(synchronous)
                 self._checkpointer = Connection(self._path, "rw", self._wait)
                 self._require_in_place()
+            except BaseException:
+                self._connection.close()
+                raise
 
     def _prepare(self, synchronous: Synchronous) -> None:
         sqlite = self._connection.sqlite
@@ -600,29 +572,32 @@ class SqliteStore(Store):
         self, bodies: Mapping[str, bytes], freshness: Freshness | None, after: Position | None, *, keeps_as_of: bool
     ) -> Iterator[tuple[sqlite3.Connection, Position]]:
         """Make one change: the body writes rows at the position that is yielded. If it raises, nothing is written."""
-        with self._locked("was not written to"), self._connection.transaction("BEGIN IMMEDIATE") as sqlite:
-            self._checkpoint(16_384 + sum(map(len, bodies.values())))
-            last, is_damaged = _last_change(sqlite)
-            if after is not None and after != last.position:
-                raise Conflict(f"{self.name} was changed by another program: its revision is {last.position.number}")
-            number = last.position.number
-            freshness = freshness or Freshness(last.freshness.as_of if keeps_as_of and not is_damaged else None)
-            if freshness.published_at is None:
-                freshness = published_now(freshness.as_of)
-            change = _Change(Position(secrets.token_hex(8), number + 1), freshness)
-            yield sqlite, change.position
-            # Rows of later revisions are damaged.
-            sqlite.execute(
-                "DELETE FROM changes WHERE revision > ? OR revision <= ?", (number, number + 1 - MAX_CHANGES)
-            )
-            sqlite.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?)", change.row())
-            sqlite.execute(f"PRAGMA user_version = {self._connection.signature}")
-            self._require_in_place()
+        with self._locked("was not written to"):
+            self._move_log(16_384 + sum(map(len, bodies.values())))
+            with self._connection.transaction("BEGIN IMMEDIATE") as sqlite:
+                last, is_damaged = _last_change(sqlite)
+                if after is not None and after != last.position:
+                    raise Conflict(
+                        f"{self.name} was changed by another program: its revision is {last.position.number}"
+                    )
+                change = _Change(
+                    Position(secrets.token_hex(8), last.position.number + 1),
+                    _stamped(freshness, last.freshness.as_of if keeps_as_of and not is_damaged else None),
+                )
+                yield sqlite, change.position
+                # Rows of later revisions are damaged.
+                limits = last.position.number, change.position.number - MAX_CHANGES
+                sqlite.execute("DELETE FROM changes WHERE revision > ? OR revision <= ?", limits)
+                sqlite.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?)", change.row())
+                sqlite.execute(f"PRAGMA user_version = {self._connection.signature}")
+                self._require_in_place()
 
-    def _checkpoint(self, more_bytes: int) -> None:
-        """Move the log into the file if it is large enough. Called in a write transaction, so that nobody commits."""
+    def _move_log(self, more_bytes: int) -> None:
+        """Move the log into the file if it is large enough."""
         if self._log_bytes >= LOG_BYTES:
-            self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            # A transaction of its own: the next one begins the log anew only if all of it was moved before.
+            with self._connection.transaction("BEGIN IMMEDIATE"):
+                self._checkpointer.sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             self._log_bytes = 0
         self._log_bytes += more_bytes
 
@@ -662,6 +637,12 @@ class SqliteStore(Store):
         return StoreBusy(f"{self.name} {problem}: others have been writing for {self._wait:g} seconds")
 
 
+def _stamped(freshness: Freshness | None, as_of: str | None) -> Freshness:
+    """Return a freshness, by default with this `as_of`. Without a publish time, it gets the wall clock."""
+    freshness = freshness or Freshness(as_of)
+    return published_now(freshness.as_of) if freshness.published_at is None else freshness
+
+
 def _row(pair: str, revision: int, body: bytes | None) -> tuple[str, int, bytes, str | None]:
     return pair, revision, _digest(pair.encode(), revision, body), None if body is None else str(body, "ascii")
 
@@ -676,15 +657,6 @@ def _require_store_name(path: Path) -> None:
     if log.exists() and log.stat().st_size:
         # SQLite would remove it.
         raise FeedError(f"the file is missing, but its log ({log.name}) exists: put the file back, or remove the log")
-
-
-@contextmanager
-def _closed_on_error(connection: Connection) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        connection.close()
-        raise
 
 
 @contextmanager
