@@ -13,9 +13,11 @@ import asyncio
 import re
 import ssl
 from collections.abc import Collection, Coroutine, Generator, Iterable
-from contextlib import aclosing, suppress
+from concurrent.futures import wait
+from contextlib import aclosing, closing, suppress
 from importlib.metadata import version
-from threading import Event
+from itertools import takewhile
+from threading import Event, Thread
 from time import monotonic
 from typing import Any, Final, TypeVar, final
 from urllib.parse import urlencode
@@ -51,6 +53,9 @@ MAX_LIST_BYTES: Final = 8 * 1024 * 1024
 
 STOP_SECONDS: Final = 0.1
 """The maximum delay until a round notices that it is to stop."""
+
+CLOSE_SECONDS: Final = 1.0
+"""How long the end of a source waits for the end of its requests."""
 
 HEADERS: Final = {
     "User-Agent": f"market-index/{version('market-index')}",
@@ -118,37 +123,31 @@ class ServiceSource(Source):
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Poll the service once a second. A round of a service with many pairs takes longer."""
-        with asyncio.Runner() as runner:
-            transport = self._transport()
-            try:
-                while not stop.is_set():
-                    received = len(self._received)
-                    try:
-                        found = runner.run(_until(stop, self._round(transport, progress)))
-                    except _Overloaded:
-                        if self.last is not None or len(self._received) == received:
-                            raise
-                        # The first round continues after each pause: its caller waits for it.
-                        stop.wait(self._paused_until - monotonic())
-                        continue
-                    if found is None:
-                        return
-                    progress = None
-                    yield found
-                    stop.wait(POLL_SECONDS)
-            finally:
-                runner.run(transport.aclose())
+        transport = self._transport()
+        with closing(_LoopThread(transport)) as thread:
+            while not stop.is_set():
+                received = len(self._received)
+                try:
+                    found = thread.run(self._round(transport, progress), stop)
+                except _Overloaded:
+                    if self.last is not None or len(self._received) == received:
+                        raise
+                    # The first round continues after each pause: its caller waits for it.
+                    stop.wait(self._paused_until - monotonic())
+                    continue
+                if found is None:
+                    return
+                progress = None
+                yield found
+                stop.wait(POLL_SECONDS)
 
     def read_order_book(self, pair: Pair) -> Version:
         """Return a version with the book of one pair: one request."""
-
-        async def request() -> _Response:
-            async with self._transport() as transport:
-                return await self._get(transport, ORDER_BOOK, pair)
-
-        response = asyncio.run(request())
-        books = [] if response.status == 404 else [_book(response, pair)]
-        return Version(MarketIndex(books).with_freshness(response.freshness))
+        transport = self._transport()
+        with closing(_LoopThread(transport)) as thread:
+            response = thread.run(self._get(transport, ORDER_BOOK, pair), Event())
+        books = [] if response is None or response.status == 404 else [_book(response, pair)]
+        return Version(MarketIndex(books).with_freshness(UNKNOWN if response is None else response.freshness))
 
     def _transport(self) -> httpx.AsyncHTTPTransport:
         # Not a client: that takes twice as long, and has cookies, redirects, and the proxies of the environment.
@@ -201,10 +200,11 @@ class ServiceSource(Source):
         self, transport: httpx.AsyncHTTPTransport, pairs: Collection[Pair], progress: Progress | None
     ) -> set[Pair]:
         """Request the books of pairs, and return the pairs that are not found."""
-        remaining, missing = iter(pairs), set[Pair]()
+        remaining, missing, pauses = iter(pairs), set[Pair](), list[_Overloaded]()
 
         async def request_all() -> None:
-            for pair in remaining:
+            # After a pause that the service asks for, only what is in flight is received.
+            for pair in takewhile(lambda _: not pauses, remaining):
                 known = self._known.get(pair)
                 try:
                     response = await self._get(transport, ORDER_BOOK, pair, "" if known is None else known.etag)
@@ -213,6 +213,9 @@ class ServiceSource(Source):
                         continue
                     book = known.book if known is not None and response.status == 304 else _book(response, pair)
                     self._known[pair] = _Content(book, response.etag, response.freshness)
+                except _Overloaded as error:
+                    pauses.append(error)
+                    return
                 except _Invalid as error:
                     self._reject(pair, error)
                 self._received.add(pair)
@@ -225,6 +228,8 @@ class ServiceSource(Source):
                     tasks.create_task(request_all())
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
+        if pauses:
+            raise pauses[0]
         return missing
 
     def _reject(self, pair: Pair, reason: object) -> None:
@@ -268,15 +273,37 @@ class ServiceSource(Source):
         raise _Invalid(reason)
 
 
-async def _until(stop: Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return the result of a coroutine; None if `stop` is set before."""
-    task = asyncio.ensure_future(work)
-    while not (await asyncio.wait({task}, timeout=STOP_SECONDS))[0]:
-        if stop.is_set():
-            task.cancel()
-            await asyncio.wait({task})
-            return None
-    return task.result()
+class _LoopThread:
+    """An event loop in a thread of its own, because that of the caller may run another one, as a notebook does.
+
+    If a look-up of a host blocks the thread, neither the caller nor the end of the process waits for it.
+    """
+
+    def __init__(self, transport: httpx.AsyncHTTPTransport) -> None:
+        self._loop, self._closing, self._ended = asyncio.new_event_loop(), asyncio.Event(), Event()
+        Thread(target=self._serve, args=(transport,), name="requests", daemon=True).start()
+
+    def run(self, work: Coroutine[Any, Any, T], stop: Event) -> T | None:
+        """Return the result of a coroutine; None if `stop` is set before."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        while not wait([future], STOP_SECONDS).done:
+            if stop.is_set():
+                return None
+        return future.result()
+
+    def close(self) -> None:
+        """End all requests."""
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._ended.wait(CLOSE_SECONDS)
+
+    def _serve(self, transport: httpx.AsyncHTTPTransport) -> None:
+        async def serve() -> None:
+            async with transport:
+                await self._closing.wait()
+
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(serve())
+        self._ended.set()
 
 
 async def _body(response: httpx.Response, target: str, max_bytes: int) -> bytes:
