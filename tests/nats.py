@@ -216,6 +216,12 @@ def request(server: Server, subject: str, body: object) -> None:
     plain(server, work)
 
 
+def create(server: Server, bucket: str, **settings: object) -> None:
+    """Create an ordinary key-value bucket with these settings, as `nats stream add` does."""
+    stream = {"name": f"KV_{bucket}", "subjects": [f"$KV.{bucket}.>"], "max_msgs_per_subject": 1, "discard": "new"}
+    request(server, f"STREAM.CREATE.KV_{bucket}", stream | settings)
+
+
 def edit(server: Server, bucket: str, **settings: object) -> None:
     """Change settings of a bucket, as `nats stream edit` does."""
 

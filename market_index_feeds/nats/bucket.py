@@ -133,17 +133,17 @@ class _Page:
 
 
 class Bucket:
-    """A bucket. `on_change` is called soon after each change.
+    """A bucket. If there is an `on_change`, it is called soon after each change.
 
     `connections` counts the connections that were made. `max_value_bytes` is the size of the largest value that the
     servers accept, as far as it is known.
     """
 
-    def __init__(self, address: Address, on_change: Callable[[], None] | None = None) -> None:
+    def __init__(self, address: Address) -> None:
+        self.on_change: Callable[[], None] | None = None
         self.connections: int = 0
         self.max_value_bytes: int = 0
         self._address = address
-        self._on_change = on_change
         self._stream = f"KV_{address.bucket}"
         self._prefix = f"$KV.{address.bucket}."
         # The servers publish the headers of each record to this subject.
@@ -344,6 +344,7 @@ class Bucket:
 
     async def _connect(self) -> Client:
         client, closed, self._problem = Client(), asyncio.Event(), ""
+        options = connection_options(self._address)
         self._ended = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(CONNECT_TO_ANY_SECONDS):
@@ -357,11 +358,11 @@ class Bucket:
                     ping_interval=_PING_SECONDS,
                     error_cb=partial(self._on_error, client),
                     closed_cb=partial(self._on_closed, client, closed),
-                    **connection_options(self._address),
+                    **options,
                 )
                 self._inbox = client.new_inbox()
                 await client.subscribe(self._inbox, cb=self._on_page)
-                if self._on_change is not None:
+                if self.on_change is not None:
                     await client.subscribe(self._hints, cb=self._on_hint)
         except BaseException as error:
             await _close(client, closed)
@@ -371,11 +372,12 @@ class Bucket:
             if "authorization" in reason.lower() or "authentication" in reason.lower():
                 raise Rejected(f"the server rejects the credentials: {reason}") from None
             raise NotConnected(reason) from None
-        version = client.connected_server_version
-        if (version.major, version.minor, version.patch) < OLDEST_VERSION:
+        reported = client.connected_server_version
+        version = reported.major, reported.minor, reported.patch
+        if version < OLDEST_VERSION:
             await _close(client, closed)
-            oldest = ".".join(map(str, OLDEST_VERSION))
-            raise Rejected(f"nats-server must have version {oldest} or later, got {safe_repr(str(version))}")
+            oldest, got = (".".join(map(str, numbers)) for numbers in (OLDEST_VERSION, version))
+            raise Rejected(f"nats-server must have version {oldest} or later, got {got}")
         if not self._address.is_secure:
             # The certificate of a server may not contain the address that it reports.
             found = [f"nats://{server.netloc}" for server in client.discovered_servers]
@@ -400,8 +402,8 @@ class Bucket:
             page.pending.set_exception(Unreachable(f"status {status}: {shown_text(text)}"))
 
     async def _on_hint(self, _: Msg) -> None:
-        assert self._on_change is not None  # noqa: S101  # otherwise there is no subscription
-        self._on_change()
+        assert self.on_change is not None  # noqa: S101  # otherwise there is no subscription
+        self.on_change()
 
     async def _on_error(self, client: Client, error: Exception) -> None:
         if self._client in {None, client}:

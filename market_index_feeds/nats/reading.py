@@ -49,7 +49,7 @@ class NatsSource(Source):
 
     def __init__(self, address: Address) -> None:
         super().__init__(address.shown)
-        self.bucket = Bucket(address, self._on_change)
+        self.bucket = Bucket(address)
         self.record = Record()
         self.is_blank = True
         self._has_changed = asyncio.Event()
@@ -68,8 +68,9 @@ class NatsSource(Source):
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
         """Yield the content, then that after each change. The first connection is retried for some seconds."""
         runner = asyncio.Runner()
-        self._has_changed = asyncio.Event()
-        self._has_changed.set()
+        self._has_changed = has_changed = asyncio.Event()
+        has_changed.set()
+        self.bucket.on_change = has_changed.set
         try:
             while not stop.is_set():
                 found = run(runner, self._next(progress))
@@ -139,9 +140,6 @@ class NatsSource(Source):
         if not self.record.is_unfinished:
             self._whole = version
         return self._whole or NoVersion("contains no whole change: its last one is not finished")
-
-    def _on_change(self) -> None:
-        self._has_changed.set()
 
     async def _read_page(self) -> int:
         """Read the messages after the last one. Return how many follow them."""

@@ -150,7 +150,7 @@ def test_a_publisher_that_is_killed_within_a_replacement_leaves_no_mixture(serve
         for kill in range(10):
             command = [sys.executable, "-c", PUBLISHER, url, str(first)]
             with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-                kill_after(server, process, randomly.randrange(1, 7500) if kill else 2600)
+                kill_after(server, process, randomly.randrange(1, 7500) if kill else 2800)
                 assert process.stdout
                 first = max(map(int, process.stdout.read().split())) + 1
             if kill == 0:
