@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
@@ -32,9 +33,8 @@ from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
-from threading import Event
 from types import EllipsisType
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from attrs import frozen
 
@@ -80,6 +80,64 @@ _BOOK_KEYS: Final = frozenset({"bids", "asks", "as_of", "retract"})
 
 _ANY_PAIR: Final = Pair(AssetId(bytes(28), b""), ADA)
 """The pair with which the price of an order is checked whose own assets are not a pair."""
+
+
+@frozen
+class Place:
+    """An order is created, or replaced by its unfilled part.
+
+    `fault` is why it has no liquidity, None if it has. `order` is None if its assets are not a pair.
+    """
+
+    order_id: str
+    order: Order | None
+    fault: str | None = None
+
+
+@frozen
+class Remove:
+    """An order is consumed or cancelled."""
+
+    order_id: str
+
+
+@frozen
+class Spot:
+    """The last executed price of a pair. `fault` is why it is not known: its text is out of range."""
+
+    pair: Pair
+    price: Decimal | None
+    fault: str | None = None
+
+
+@frozen
+class Untrack:
+    """A pair without orders is no longer tracked."""
+
+    pair: Pair
+
+
+@frozen
+class Block:
+    """All events since the previous block become visible."""
+
+    text: str
+
+
+@frozen
+class Rollback:
+    """All events since a block are undone."""
+
+    text: str
+
+
+@frozen
+class Reset:
+    """The whole state follows."""
+
+
+_Values: TypeAlias = Mapping[str, object]
+Event: TypeAlias = Place | Remove | Spot | Untrack | Block | Rollback | Reset
 
 
 class Phase(Enum):
@@ -186,7 +244,7 @@ class Blocks:
         is_read = False
         try:
             if line.fault is None:
-                self._apply(_values(text), line.number)
+                self._apply(read_event(text), line.number)
                 is_read = True
         except MarketIndexError as error:
             reason = str(error)
@@ -208,51 +266,41 @@ class Blocks:
         self._blocks.clear()
         self._applied, self._pending = _EMPTY, _Pending()
 
-    def _apply(self, values: Mapping[str, object], number: int) -> None:
+    def _apply(self, event: Event, number: int) -> None:
         """Apply the next event. Raises `MarketIndexError`."""
-        kind = _kind(values)
-        if kind == "reset":
-            _require_true(values, kind)
+        if isinstance(event, Reset):
             self._start(Phase.RESETTING)
             self._lost = self._lost or f"its state is reset since line {number}"
             return
         if self.phase is Phase.UNKNOWN:
             return
         self._pending.events += 1
-        match kind:
-            case "place":
-                self._place(values, number)
-            case "remove":
-                self._pending.remove(_printable(values, "remove"), self._applied)
-            case "spot":
-                self._set_spot(values, number)
-            case "untrack":
-                self._untrack(values)
-            case "block":
-                self._commit(_block_text(values, "block"))
-            case _:
-                self._roll_back(_block_text(values, "rollback"))
+        match event:
+            case Place():
+                self._place(event, number)
+            case Remove():
+                self._pending.remove(event.order_id, self._applied)
+            case Spot():
+                self._set_spot(event, number)
+            case Untrack():
+                self._untrack(event.pair)
+            case Block():
+                self._commit(event.text)
+            case Rollback():  # pragma: no branch  # the last kind of event
+                self._roll_back(event.text)
 
-    def _place(self, values: Mapping[str, object], number: int) -> None:
-        order_id = _printable(values, "place")
-        order, fault = _offered(values)
-        if fault is not None:
-            self._reject(f"order {safe_repr(order_id)} of line {number}", f"it has no liquidity: {fault}")
-        self._pending.place(order_id, order)
+    def _place(self, event: Place, number: int) -> None:
+        if event.fault is not None:
+            self._reject(f"line {number}", f"order {safe_repr(event.order_id)} has no liquidity: {event.fault}")
+        self._pending.place(event.order_id, event.order)
 
-    def _set_spot(self, values: Mapping[str, object], number: int) -> None:
-        pair, spot = _pair(values), None
-        if values["spot"] is not None:
-            # An ask has the unit of a spot price, quote per base. A ratio that is not a price is rounded up.
-            order, fault = _order("spot", pair, Side.ASK, 0, _text(values, "spot"))
-            spot = None if order is None else order.level_price
-            if fault is not None:
-                self._reject(f"spot of line {number}", f"{pair} has no spot price: {fault}")
-        self._pending.set_spot(pair, spot)
+    def _set_spot(self, event: Spot, number: int) -> None:
+        if event.fault is not None:
+            self._reject(f"line {number}", f"{event.pair} has no spot price: {event.fault}")
+        self._pending.set_spot(event.pair, event.price)
 
-    def _untrack(self, values: Mapping[str, object]) -> None:
-        _require_true(values, "untrack")
-        pair, events = _pair(values), self._pending.events
+    def _untrack(self, pair: Pair) -> None:
+        events = self._pending.events
         applied, self._pending = self._pending.applied_to(self._applied), _Pending()
         self._pending.events = events
         self._applied = _State(applied.orders.untrack(pair), applied.unpaired)
@@ -279,15 +327,6 @@ class Blocks:
         self.visible, self._pending = self._applied.orders, _Pending()
 
 
-_KEYS: Final[Mapping[str, frozenset[str]]] = {
-    "place": frozenset({"place", "base", "quote", "offered", "amount", "price"}),
-    "remove": frozenset({"remove"}),
-    "spot": frozenset({"spot", "base", "quote"}),
-    "untrack": frozenset({"untrack", "base", "quote"}),
-    "block": frozenset({"block"}),
-    "rollback": frozenset({"rollback"}),
-    "reset": frozenset({"reset"}),
-}
 _SIDES: Final = {"base": Side.ASK, "quote": Side.BID}
 """The side of an order, by which asset it offers."""
 
@@ -303,7 +342,9 @@ class Orders(Source):
         self.is_stream = is_stream
         self._path, self._history = path, history
 
-    def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
+    def versions(
+        self, stop: threading.Event, progress: Progress | None = None
+    ) -> Generator[Version | NoVersion, None, None]:
         """Yield the state of the last block whenever all lines are read."""
         blocks = Blocks(self._history, self.reject)
         batches = read_stream(self._path, stop) if self.is_stream else follow(Path(self._path).absolute(), stop)
@@ -334,30 +375,69 @@ def _may_be_reset(text: bytes) -> bool:
     return b'"reset"' in text or b"\\" in text
 
 
-def _values(text: bytes) -> Mapping[str, object]:
-    """Decode a line. Raises `InvalidOrderBook`."""
+def read_event(text: bytes) -> Event:
+    """Decode a line, without its newline.
+
+    >>> read_event(b'{"remove": "51ab#0"}')
+    Remove(order_id='51ab#0')
+
+    Raises:
+        MarketIndexError: The line is malformed: an `InvalidOrderBook`, `InvalidAssetId` or `InvalidPrice`, with the key
+            and the value.
+    """
     if (commas := text.count(b",")) > _MAX_COMMAS:
         raise InvalidOrderBook(f"an event must have at most {_MAX_COMMAS} commas, got {commas}: {safe_repr(text)}")
-    return object_from_json(text)
+    values = object_from_json(text)
+    for kind, (keys, read) in _KINDS.items():
+        if kind in values:
+            if values.keys() != keys:
+                raise _wrong_keys(kind, keys, values)
+            return read(values)
+    raise InvalidOrderBook(f"must have one of the keys {', '.join(_KINDS)}, got {safe_repr(list(values))}")
 
 
-def _kind(values: Mapping[str, object]) -> str:
-    """Return the kind of an event. Raises `InvalidOrderBook`, also if it has not exactly the keys of its kind."""
-    for kind, keys in _KEYS.items():
-        if kind not in values:
-            continue
-        if values.keys() != keys:
-            if kind == "spot" and not _BOOK_KEYS.isdisjoint(values):
-                break
-            missing, unknown = sorted(keys - values.keys()), sorted(values.keys() - keys)
-            wrong = f"missing {', '.join(missing)}" if missing else f"unknown key {safe_repr(unknown[0])}"
-            raise InvalidOrderBook(f"{kind}: {wrong}")
-        return kind
+def _place(values: _Values) -> Place:
+    return Place(_printable(values, "place"), *_offered(values))
+
+
+def _spot(values: _Values) -> Spot:
+    pair = _pair(values)
+    if values["spot"] is None:
+        return Spot(pair, None)
+    # An ask has the unit of a spot price, quote per base. A ratio that is not a price is rounded up.
+    order, fault = _order("spot", pair, Side.ASK, 0, _text(values, "spot"))
+    return Spot(pair, None if order is None else order.level_price, fault)
+
+
+def _untrack(values: _Values) -> Untrack:
+    _require_true(values, "untrack")
+    return Untrack(_pair(values))
+
+
+def _reset(values: _Values) -> Reset:
+    _require_true(values, "reset")
+    return Reset()
+
+
+_KINDS: Final[Mapping[str, tuple[frozenset[str], Callable[[_Values], Event]]]] = {
+    "place": (frozenset({"place", "base", "quote", "offered", "amount", "price"}), _place),
+    "remove": (frozenset({"remove"}), lambda values: Remove(_printable(values, "remove"))),
+    "spot": (frozenset({"spot", "base", "quote"}), _spot),
+    "untrack": (frozenset({"untrack", "base", "quote"}), _untrack),
+    "block": (frozenset({"block"}), lambda values: Block(_block_text(values, "block"))),
+    "rollback": (frozenset({"rollback"}), lambda values: Rollback(_block_text(values, "rollback"))),
+    "reset": (frozenset({"reset"}), _reset),
+}
+
+
+def _wrong_keys(kind: str, keys: frozenset[str], values: _Values) -> InvalidOrderBook:
+    missing, unknown = sorted(keys - values.keys()), sorted(values.keys() - keys)
+    wrong = f"missing {', '.join(missing)}" if missing else f"unknown key {safe_repr(unknown[0])}"
     hint = "" if _BOOK_KEYS.isdisjoint(values) else " (an order book: omit orders: before the name of its file)"
-    raise InvalidOrderBook(f"must have one of the keys {', '.join(_KEYS)}, got {safe_repr(list(values))}{hint}")
+    return InvalidOrderBook(f"{kind}: {wrong}{hint}")
 
 
-def _offered(values: Mapping[str, object]) -> tuple[Order | None, str | None]:
+def _offered(values: _Values) -> tuple[Order | None, str | None]:
     """Return an order, None if its assets are not a pair, and why it has no liquidity, None if it has.
 
     Raises `MarketIndexError` if a value is malformed.
@@ -388,14 +468,14 @@ def _order(key: str, pair: Pair, side: Side, amount: int, price: str) -> tuple[O
         raise error.at(key) from None
 
 
-def _text(values: Mapping[str, object], key: str) -> str:
+def _text(values: _Values, key: str) -> str:
     value = values[key]
     if type(value) is not str:
         raise InvalidOrderBook(f"{key} must be a string, got {safe_repr(value)}")
     return value
 
 
-def _printable(values: Mapping[str, object], key: str) -> str:
+def _printable(values: _Values, key: str) -> str:
     text = _text(values, key)
     if not (1 <= len(text) <= MAX_TEXT_CHARACTERS and text.isascii() and text.isprintable()):
         raise InvalidOrderBook(
@@ -404,19 +484,19 @@ def _printable(values: Mapping[str, object], key: str) -> str:
     return text
 
 
-def _block_text(values: Mapping[str, object], key: str) -> str:
+def _block_text(values: _Values, key: str) -> str:
     text = _printable(values, key)
     if text != text.strip(" "):
         raise InvalidOrderBook(f"{key} must have no space at either end, got {safe_repr(text)}")
     return text
 
 
-def _require_true(values: Mapping[str, object], key: str) -> None:
+def _require_true(values: _Values, key: str) -> None:
     if values[key] is not True:
         raise InvalidOrderBook(f"{key} must be true, got {safe_repr(values[key])}")
 
 
-def _side(values: Mapping[str, object]) -> Side:
+def _side(values: _Values) -> Side:
     offered = values["offered"]
     if type(offered) is not str or offered not in _SIDES:
         raise InvalidOrderBook(f"offered must be 'base' or 'quote', got {safe_repr(offered)}")
@@ -435,7 +515,7 @@ def _amount(amount: object) -> int:
     return int(sign + (digits.lstrip("0") or "0")[:_AMOUNT_DIGITS])
 
 
-def _pair(values: Mapping[str, object]) -> Pair:
+def _pair(values: _Values) -> Pair:
     return _parsed_pair(_text(values, "base"), _text(values, "quote"))
 
 

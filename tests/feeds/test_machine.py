@@ -31,7 +31,9 @@ class Mirrored(RuleBasedStateMachine):
         self.target.too_large = TOO_LARGE
         self.read: dict[Pair, OrderBook] = {}
         self.read_as_of: str | None = None
-        self.written, self.written_as_of = dict(self.target.index), None
+        self.written: dict[Pair, OrderBook] = dict(self.target.index)
+        self.written_as_of: str | None = None
+        self.problem: tuple[str | None, bool] = (None, False)
         self.seen: set[Pair] = set()
         self.feed = Feed(self.source)
         self.source.read_in_thread(lambda: mirror(self.feed, lambda: self.target, Ticks()))
@@ -99,7 +101,7 @@ class Mirrored(RuleBasedStateMachine):
         elif source.no_version is not None:
             self.problem = source.no_version.reason, True
         else:
-            stays = self.read.keys() if None in source.invalid else source.invalid
+            stays = set[Pair | None](self.read) if None in source.invalid else source.invalid
             self.read = {one: found for one, found in self.read.items() if one in stays} | source.books
             self.read_as_of = None if source.invalid else source.freshness.as_of
             self.invalid = frozenset(source.invalid)
@@ -112,8 +114,8 @@ class Mirrored(RuleBasedStateMachine):
         removed = removed & self.seen if self.invalid else removed
         too_large = [one for one, found in self.read.items() if found.spot == TOO_LARGE]
         left_out = {one for one in too_large if self.written.get(one) != self.read[one]}
-        stays = {one: found for one, found in self.written.items() if one not in removed}
-        self.written = stays | {one: found for one, found in self.read.items() if one not in left_out}
+        kept = {one: found for one, found in self.written.items() if one not in removed}
+        self.written = kept | {one: found for one, found in self.read.items() if one not in left_out}
         self.written_as_of = None if left_out else self.read_as_of
 
     @invariant()

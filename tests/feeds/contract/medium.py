@@ -152,6 +152,10 @@ class Reader:
         """The content of the last version."""
         return content(self.versions[-1].index)
 
+    def problem(self) -> str | None:
+        """Return the problem of the feed."""
+        return self.feed.problem
+
     @property
     def books(self) -> dict[Pair, OrderBook]:
         """The books of the last version."""

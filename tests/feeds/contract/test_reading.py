@@ -180,9 +180,9 @@ def test_a_source_that_was_recreated_keeps_what_it_showed(medium: Medium):
         medium.reset()
         reader.until(lambda _: reader.feed.is_unknown)
         assert all(reader.pull() is before for _ in range(3))
-        assert reader.feed.problem is not None
+        assert reader.problem() is not None
         reader.until(medium.write(book(2, 3)))
-        assert (reader.books, reader.feed.problem) == ({TWO: book(2, 3)}, None)
+        assert (reader.books, reader.problem()) == ({TWO: book(2, 3)}, None)
 
 
 @law(Can.LIVE, Can.MANY, Can.RETRACT)
