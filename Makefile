@@ -63,7 +63,7 @@ test-all: .venv/check.installed browser ## run all tests with random examples (S
 	$(BIN)/coverage report
 
 test-faults: .venv/check.installed ## kill a publisher and a recorder 200 times, a server 30 times, and run the other faults
-	MARKET_INDEX_KILLS=200 MARKET_INDEX_SERVER_KILLS=30 MARKET_INDEX_OPERATIONS=250000 \
+	MARKET_INDEX_KILLS=200 MARKET_INDEX_OPERATIONS=250000 \
 	  $(BIN)/python -m pytest -m '' tests/faults tests/market_index/test_resting_orders_stream.py $(PYTEST)
 
 .venv/nox.installed: pyproject.toml | $(BIN)/python

@@ -146,22 +146,22 @@ def test_a_publisher_that_is_killed_within_a_replacement_leaves_no_mixture(serve
     def check(index: MarketIndex) -> None:
         assert spots(index) == dict.fromkeys(range(2500 - int(index.as_of or 0) % 100), index.as_of)
 
-    with open_feed(url) as feed:
-        for kill in range(10):
+    with open_store(url, wait=10) as store, open_feed(url) as feed:
+        store.replace([book(one, first) for one in range(2500 - first)], Freshness(str(first)))
+        feed.start(live)
+        for _ in range(10):
             command = [sys.executable, "-c", PUBLISHER, url, str(first)]
             with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-                kill_after(server, process, randomly.randrange(1, 7500) if kill else 2800)
+                kill_after(server, process, randomly.randrange(1, 7500))
                 assert process.stdout
                 first = max(map(int, process.stdout.read().split())) + 1
-            if kill == 0:
-                feed.start(live)
             try:
                 check(open_feed(url).read())
                 outcomes.append("whole")
             except FeedError as error:
                 outcomes.append(str(error))
-                with open_store(url, wait=10) as store, pytest.raises(StoreError, match="replaced as a whole"):
-                    store.publish(book(1, 1))
+                with open_store(url, wait=10) as other, pytest.raises(StoreError, match="replaced as a whole"):
+                    other.publish(book(1, 1))
             check(live.current)
     assert {"whole", f"{url} contains no whole change: its last one is not finished"} == set(outcomes)
 
