@@ -171,7 +171,7 @@ def replicas(server: Server, *, seconds: int) -> Iterator[Row]:
                 published += 100
             taken = time.perf_counter() - begun
             after = [int(asked(process).split()[0]) for process in processes]
-            last = store.revision
+            last = store.position.number
             deadline = time.monotonic() + 60
             while time.monotonic() < deadline:
                 reached = [int(asked(process).split()[1]) for process in processes]

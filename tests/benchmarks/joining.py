@@ -11,7 +11,7 @@ from attrs import frozen
 
 from market_index import OrderBook, wire
 from market_index_feeds import open_store
-from market_index_feeds.nats.records import key_of
+from market_index_feeds.nats.values import key_of
 from tests.benchmarks.books import books, renamed
 from tests.benchmarks.figures import Row, compared, retried
 from tests.benchmarks.seen import elsewhere, ended

@@ -32,10 +32,11 @@ BAD_STATUS = "Failed to load resource"
 
 HEARTBEATS = """
 import sys
+from market_index import Freshness
 from market_index_feeds import open_store
 with open_store(sys.argv[1]) as store:
     for slot, _ in enumerate(sys.stdin, 145_000_000):
-        store.update((), as_of=f"slot {slot}")
+        store.update((), freshness=Freshness(f"slot {slot}"))
         print(slot, flush=True)
 """
 """A publisher in a quiet market: for each line of its input it publishes a heartbeat, but no book."""
@@ -53,7 +54,7 @@ def store(tmp_path: Path) -> Path:
     """A store with the sample books."""
     path = tmp_path / "market.db"
     with open_store(path) as opened:
-        opened.update(sample(), as_of="slot 144999999")
+        opened.update(sample(), freshness=Freshness("slot 144999999"))
     return path
 
 
@@ -172,7 +173,7 @@ def test_a_feed_that_is_unreachable_is_stale_without_any_limit(browser: Browser)
 def test_a_store_that_was_never_published_into_is_not_live(browser: Browser, tmp_path: Path):
     with (
         open_store(tmp_path / "market.db") as store,
-        running(tmp_path, store.target, "--port", 0) as command,
+        running(tmp_path, store.name, "--port", 0) as command,
         visiting(browser, command.service.port, expected=BAD_STATUS) as visit,
     ):
         visit.open()

@@ -77,7 +77,7 @@ def test_a_price_is_shown_much_earlier_than_by_polling(browser: Browser, tmp_pat
     """From the return of `update` of a store, through the feed of a real command, to the text in the browser."""
     with (
         open_store(tmp_path / "market.db") as store,
-        running(tmp_path, store.target, "--port", 0) as command,
+        running(tmp_path, store.name, "--port", 0) as command,
         visiting(browser, command.service.port, expected="Failed to load resource") as visit,
     ):
         store.update([BOOK])

@@ -23,14 +23,13 @@ from market_index import (
     PairNotFound,
 )
 from market_index.errors import MAX_REPR_LENGTH, safe_repr
-from market_index_feeds import BooksRejected, FeedError, Receipt, StoreBusy, StoreError, Unacknowledged
+from market_index_feeds import BookTooLarge, Conflict, FeedError, StoreBusy, StoreError, UnknownOutcome
 
 PAIR = Pair(ADA, ADA)
 ERRORS = [
     *(kind("message") for kind in (MarketIndexError, InvalidAssetId, InvalidOrderBook, InvalidPairList, InvalidPrice)),
-    *(kind("message") for kind in (FeedError, StoreError, StoreBusy)),
-    Unacknowledged("message", (PAIR,)),
-    BooksRejected("message", (PAIR,), Receipt(3, published=2), "9 bytes"),
+    *(kind("message") for kind in (FeedError, StoreError, StoreBusy, Conflict, UnknownOutcome)),
+    BookTooLarge("message", (PAIR,)),
 ]
 
 

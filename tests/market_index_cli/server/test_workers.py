@@ -289,9 +289,6 @@ def serve_as_worker(store: Path, listener: socket.socket) -> object:
     """Serve in this process, because the coverage of a worker can be lost when it ends. Return the exit code."""
     settings = serving.Settings(
         str(store),
-        history=None,
-        speed=None,
-        loop=False,
         log_format="text",
         log_level="info",
         access_log=False,
