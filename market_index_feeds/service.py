@@ -128,7 +128,7 @@ class ServiceSource(Source):
             while not stop.is_set():
                 received = len(self._received)
                 try:
-                    found = thread.run(self._round(transport, progress), stop)
+                    found = thread.run(self._round(transport), stop, progress)
                 except _Overloaded:
                     if self.last is not None or len(self._received) == received:
                         raise
@@ -146,8 +146,9 @@ class ServiceSource(Source):
         transport = self._transport()
         with closing(_LoopThread(transport)) as thread:
             response = thread.run(self._get(transport, ORDER_BOOK, pair), Event())
-        books = [] if response is None or response.status == 404 else [_book(response, pair)]
-        return Version(MarketIndex(books).with_freshness(UNKNOWN if response is None else response.freshness))
+        if response is None or response.status == 404:
+            return Version(MarketIndex())
+        return Version(MarketIndex([_book(response, pair)]).with_freshness(response.freshness))
 
     def _transport(self) -> httpx.AsyncHTTPTransport:
         # Not a client: that takes twice as long, and has cookies, redirects, and the proxies of the environment.
@@ -157,13 +158,13 @@ class ServiceSource(Source):
             trust_env=False,
         )
 
-    async def _round(self, transport: httpx.AsyncHTTPTransport, progress: Progress | None) -> Version | NoVersion:
+    async def _round(self, transport: httpx.AsyncHTTPTransport) -> Version | NoVersion:
         """Request the list, and the books that this round has not received yet. Raises `FeedError`."""
         if monotonic() < self._paused_until:
             raise self._pause
         freshness = [await self._request_list(transport)]
         pairs = self._pairs
-        missing = await self._request_books(transport, [pair for pair in pairs if pair not in self._received], progress)
+        missing = await self._request_books(transport, [pair for pair in pairs if pair not in self._received])
         if missing:
             # The service may have dropped the pair between its list and its book. Then the next list lacks it.
             freshness.append(await self._request_list(transport))
@@ -196,9 +197,7 @@ class ServiceSource(Source):
             self._pairs, self._list_etag = pairs, response.etag
         return response.freshness
 
-    async def _request_books(
-        self, transport: httpx.AsyncHTTPTransport, pairs: Collection[Pair], progress: Progress | None
-    ) -> set[Pair]:
+    async def _request_books(self, transport: httpx.AsyncHTTPTransport, pairs: Collection[Pair]) -> set[Pair]:
         """Request the books of pairs, and return the pairs that are not found."""
         remaining, missing, pauses = iter(pairs), set[Pair](), list[_Overloaded]()
 
@@ -219,8 +218,6 @@ class ServiceSource(Source):
                 except _Invalid as error:
                     self._reject(pair, error)
                 self._received.add(pair)
-                if progress is not None:
-                    progress(0, 0)
 
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -283,12 +280,14 @@ class _LoopThread:
         self._loop, self._closing, self._ended = asyncio.new_event_loop(), asyncio.Event(), Event()
         Thread(target=self._serve, args=(transport,), name="requests", daemon=True).start()
 
-    def run(self, work: Coroutine[Any, Any, T], stop: Event) -> T | None:
-        """Return the result of a coroutine; None if `stop` is set before."""
+    def run(self, work: Coroutine[Any, Any, T], stop: Event, progress: Progress | None = None) -> T | None:
+        """Return the result of a coroutine; None if `stop` is set before. `progress` is called meanwhile."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         while not wait([future], STOP_SECONDS).done:
             if stop.is_set():
                 return None
+            if progress is not None:
+                progress(0, 0)
         return future.result()
 
     def close(self) -> None:
@@ -298,8 +297,12 @@ class _LoopThread:
 
     def _serve(self, transport: httpx.AsyncHTTPTransport) -> None:
         async def serve() -> None:
-            async with transport:
-                await self._closing.wait()
+            await self._closing.wait()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await transport.aclose()
 
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(serve())
