@@ -1,6 +1,6 @@
 """Buckets of NATS JetStream, for publishing and following. It needs the extra `nats`.
 
-A change is one atomic batch of messages, whose last one is the record of the bucket. Readers read pages of the stream
+A change is one atomic batch of messages; the headers of the last one are its record. Readers read pages of the stream
 by direct requests, which no commit interrupts.
 """
 

@@ -14,7 +14,7 @@ import asyncio
 import json
 from asyncio import Future
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -56,7 +56,7 @@ Its event loop did not run meanwhile, so it has noticed nothing.
 MAX_BATCH: Final = 1000
 """How many messages the servers accept in one batch."""
 
-HEADER_BYTES: Final = 512
+HEADER_BYTES: Final = 4096
 """An upper bound of the headers of a message, which count as a part of it."""
 
 # Error codes of the servers.
@@ -146,7 +146,7 @@ class Bucket:
         self._address = address
         self._stream = f"KV_{address.bucket}"
         self._prefix = f"$KV.{address.bucket}."
-        # The servers publish the headers of each record to this subject.
+        # Publishers send an empty message to this subject after each change.
         self._hints = f"market-index.{address.bucket}"
         self._servers = list(address.servers)
         self._client: Client | None = None
@@ -157,13 +157,13 @@ class Bucket:
         self._closed: asyncio.Event
         self._problem = ""
 
-    async def open(self, record_key: str, *, create: bool) -> None:
+    def subject(self, key: str) -> str:
+        """Return the subject of the messages of a key."""
+        return f"{self._prefix}{key}"
+
+    async def open(self, *, create: bool) -> None:
         """Create a missing bucket, and let an existing one accept batches. Raises `Unreachable` or `Rejected`."""
-        wanted = {
-            "allow_atomic": True,
-            "allow_direct": True,
-            "republish": {"src": self._prefix + record_key, "dest": self._hints, "headers_only": True},
-        }
+        wanted = {"allow_atomic": True, "allow_direct": True}
         try:
             config = (await self._content("STREAM.INFO"))["config"]
         except Rejected as error:
@@ -193,12 +193,13 @@ class Bucket:
         self.max_value_bytes = min(limits) - HEADER_BYTES
         return State(answer["created"], state["last_seq"], state["messages"], state["bytes"])
 
-    async def last(self, keys: Iterable[str]) -> list[Message | None]:
-        """Return the last message of each key, from the leader. Raises `Unreachable` or `Rejected`."""
-        names = list(keys)
-        bodies = [{"last_by_subj": self._prefix + key} for key in names]
+    async def find(self, *queries: Mapping[str, Any]) -> list[Message | None]:
+        """Return the message that each query finds, such as `{"seq": 7}`, from the leader.
+
+        Raises `Unreachable` or `Rejected`.
+        """
         messages: list[Message | None] = []
-        for key, reply in zip(names, await self._ask("STREAM.MSG.GET", *bodies), strict=True):
+        for reply in await self._ask("STREAM.MSG.GET", *queries):
             try:
                 found = _content_of(reply)["message"]
             except Rejected as error:
@@ -208,7 +209,8 @@ class Bucket:
                 continue
             lines = str(b64decode(found.get("hdrs", "")), "utf-8", "replace").split("\r\n")[1:]
             headers = {name: value.strip() for name, mark, value in (line.partition(":") for line in lines) if mark}
-            messages.append(_message(key, b64decode(found.get("data", "")), headers, found["seq"], found["time"]))
+            key, value = found["subject"].removeprefix(self._prefix), b64decode(found.get("data", ""))
+            messages.append(_message(key, value, headers, found["seq"], found["time"]))
         return messages
 
     async def read_page(self, after: int) -> tuple[list[Message], int]:
@@ -253,10 +255,14 @@ class Bucket:
 
         length = sum(len(value) for _, value, _ in messages)
         try:
-            return int(_content_of(await self._answer(send(), length))["seq"])
+            sequence = int(_content_of(await self._answer(send(), length))["seq"])
         except nats.errors.NoRespondersError:
             await self.state()  # raises Rejected if the bucket is gone
             raise NotStored("no server stores its messages") from None
+        with suppress(nats.errors.Error, OSError):
+            await client.publish(self._hints)
+            await asyncio.sleep(0)  # the library sends it in another task, before the event loop stops
+        return sequence
 
     async def close(self) -> None:
         """Disconnect. Closing twice does no harm."""

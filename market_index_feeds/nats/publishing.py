@@ -1,12 +1,14 @@
-"""The store in a bucket: each change is one atomic batch of messages, whose last one is the record of the bucket.
+"""The store in a bucket: each change is one atomic batch of messages. The headers of the last one are its record.
 
 Theory of operation
 ===================
 
 A batch expects the last sequence of the bucket, so it is stored only if no other change was stored before it. If the
 reply is lost, the same batch is sent again. At most one of the two is stored. If the second is rejected, the record of
-the bucket shows by its random id that the first was stored. If another publisher has overwritten the record, that is
-not known any more: `UnknownOutcome`.
+the last message shows by its random id that the first was stored. After a change of another publisher, that is not
+known any more: `UnknownOutcome`.
+
+A change of one book is one plain message, which takes the servers a fraction of the time of a batch.
 
 The servers accept 1,000 messages in a batch. A larger change is several batches, and the records of all but the last
 one are marked as unfinished: readers show no content as long as that is so. If the publisher ends in between, the
@@ -30,7 +32,7 @@ from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import MAX_BATCH, WRONG_SEQUENCE, NotStored, Rejected, Unreachable
 from market_index_feeds.nats.calls import CONNECT_SECONDS, ELECTION_SECONDS, blocking, retried, run
 from market_index_feeds.nats.reading import NatsSource
-from market_index_feeds.nats.values import DELETION, RECORD_KEY, Record, key_of, value_of
+from market_index_feeds.nats.values import DELETION, HEARTBEAT_KEY, Record, key_of, value_of
 from market_index_feeds.opened import shown_name
 from market_index_feeds.source import Position, Version
 from market_index_feeds.store import (
@@ -78,7 +80,7 @@ class NatsStore(Store):
 
     def open(self, *, create: bool) -> None:
         """Connect, and create the bucket if it does not exist. Raises `StoreError`."""
-        opening = retried(lambda: self._bucket.open(RECORD_KEY, create=create), ELECTION_SECONDS, CONNECT_SECONDS)
+        opening = retried(lambda: self._bucket.open(create=create), ELECTION_SECONDS, CONNECT_SECONDS)
         try:
             self._run(opening, "cannot be opened")
         except BaseException:
@@ -103,7 +105,7 @@ class NatsStore(Store):
         *,
         after: Position | None = None,
     ) -> Receipt:
-        """Retract pairs and store books. More than 999 are several batches, and readers wait for the last one."""
+        """Retract pairs and store books. More than 1,000 are several batches, and readers wait for the last one."""
         by_pair = books_by_pair(books)
         pairs = checked_pairs(retract) - by_pair.keys()
         values = self._values(by_pair)
@@ -156,14 +158,11 @@ class NatsStore(Store):
     async def _load(self) -> _Stored:
         """Read the position and the record of the bucket."""
         state = await self._bucket.state()
-        # In this order: if the bucket is changed in between, the position is too old, and nothing can be written.
-        (message,) = await self._bucket.last([RECORD_KEY])
+        (message,) = await self._bucket.find({"seq": state.sequence}) if state.sequence else [None]
         try:
             record = Record.of(message)
         except InvalidFreshness:
             record = Record()
-        if message is not None and message.sequence != state.sequence:
-            record = evolve(record, freshness=Freshness())
         return _Stored(Position(state.created, state.sequence), record)
 
     async def _update(
@@ -176,7 +175,7 @@ class NatsStore(Store):
             self._stored = None
             if after is None and stored.record.is_unfinished:
                 raise StoreError(
-                    f"{self.name} must be replaced as a whole, because its last change of more than {MAX_BATCH - 1} "
+                    f"{self.name} must be replaced as a whole, because its last change of more than {MAX_BATCH} "
                     "books was not finished (publish --replace, or a relay)"
                 )
             if after not in {None, stored.position}:
@@ -220,7 +219,7 @@ class NatsStore(Store):
         keys, stored = sorted(map(key_of, pairs)), []
         for start in range(0, len(keys), _MAX_REQUESTS):
             some = keys[start : start + _MAX_REQUESTS]
-            found = await self._bucket.last(some)
+            found = await self._bucket.find(*[{"last_by_subj": self._bucket.subject(key)} for key in some])
             stored += [
                 key for key, last in zip(some, found, strict=True) if last is not None and last.value is not None
             ]
@@ -234,11 +233,11 @@ class NatsStore(Store):
             freshness = published_now(freshness.as_of)
         messages: Messages = [(key, b"", dict(DELETION)) for key in gone]
         messages += [(key_of(pair), value, {}) for pair, value in values.items()]
-        most = MAX_BATCH - 1
-        while len(messages) > most:
+        messages = messages or [(HEARTBEAT_KEY, b"", {})]
+        while len(messages) > MAX_BATCH:
             unfinished = Record(freshness.without_as_of(), is_unfinished=True, change=uuid4().hex)
-            position = await self._commit(messages[:most], unfinished, position)
-            messages = messages[most:]
+            position = await self._commit(messages[:MAX_BATCH], unfinished, position)
+            messages = messages[MAX_BATCH:]
         record = Record(freshness, change=uuid4().hex)
         position = await self._commit(messages, record, position)
         self._stored = _Stored(position, record)
@@ -250,11 +249,13 @@ class NatsStore(Store):
         Raises `Conflict`, `UnknownOutcome`, `Unreachable` or `Rejected`.
         """
         may_be_stored = False
+        key, value, headers = messages[-1]
+        batch = [*messages[:-1], (key, value, headers | record.headers())]
 
         async def attempt() -> Position:
             nonlocal may_be_stored
             try:
-                sequence = await self._bucket.commit([*messages, record.message()], position.number)
+                sequence = await self._bucket.commit(batch, position.number)
                 return evolve(position, number=sequence)
             except NotStored:
                 raise

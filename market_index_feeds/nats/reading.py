@@ -12,7 +12,8 @@ the one that was read, and, if both are equal, there are as many messages as key
 created again, rolled back or purged, and all of it is read again. So it is after each connection, because sequences
 repeat after a rollback. A message that was read before is not decoded again.
 
-A record that is not the last message shows that another program wrote a value: then the freshness is not known.
+The headers of the last message are the record of the last change. If it has none, another program wrote it, and the
+freshness is not known.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from market_index_feeds.errors import FeedError
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Bucket, Message, Rejected, State, Unreachable, shown_text
 from market_index_feeds.nats.calls import CONNECT_SECONDS, ELECTION_SECONDS, blocking, retried, run
-from market_index_feeds.nats.values import RECORD_KEY, Record, book_of, pair_of
+from market_index_feeds.nats.values import HEARTBEAT_KEY, Record, book_of, pair_of
 from market_index_feeds.opened import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Position, Progress, Source, Version
 
@@ -59,6 +60,7 @@ class NatsSource(Source):
         self._connection = 0
         self._created = ""
         self._sequence = self._length = 0
+        self._last: Message | None = None
         # The messages of the last version, and those that were read since then, or since the start of the bucket.
         self._applied: dict[str, tuple[int, str]] = {}
         self._read: dict[str, Message] = {}
@@ -95,7 +97,8 @@ class NatsSource(Source):
             state = await self.bucket.state()
             if self._connection != self.bucket.connections or not self._leads_to(state):
                 self._connection, self._created = self.bucket.connections, state.created
-                self._sequence, self._length, self._read, self._is_from_start = 0, 0, {}, True
+                self._sequence, self._length, self._last = 0, 0, None
+                self._read, self._is_from_start = {}, True
             if not state.messages:
                 self._sequence = state.sequence
             elif self._sequence < state.sequence and await self._read_page():
@@ -108,6 +111,10 @@ class NatsSource(Source):
                 if monotonic() > deadline:
                     raise Unreachable("the servers do not agree on what is stored")
                 await asyncio.sleep(_BEHIND_POLL_SECONDS)
+                (last,) = await self.bucket.find({"last_by_subj": self.bucket.subject(">")})
+                if last is not None and last.sequence == self._sequence:
+                    # Nothing is behind: the last message was purged.
+                    self._sequence = state.sequence
         return self._apply()
 
     async def _next(self, progress: Progress | None) -> Version | NoVersion | None:
@@ -145,7 +152,7 @@ class NatsSource(Source):
         """Read the messages after the last one. Return how many follow them."""
         messages, pending = await self.bucket.read_page(self._sequence)
         for message in messages:
-            self._read[message.key] = message
+            self._read[message.key] = self._last = message
             self._sequence = message.sequence
         self._length += sum(len(message.value or b"") for message in messages)
         return pending
@@ -165,13 +172,12 @@ class NatsSource(Source):
         if not self._read and not self._is_from_start and self.last is not None:
             return self.last
         position = Position(self._created, self._sequence)
-        self.is_blank = self._is_from_start and not self._read.keys() - {RECORD_KEY}
+        self.is_blank = self._is_from_start and not self._read.keys() - {HEARTBEAT_KEY}
         if self.is_blank:
             return Version(MarketIndex(), position=position)
         books, gone = [], set[str]()
         if self._is_from_start:
             gone = self._applied.keys() - self._read.keys()
-            self.record = Record() if RECORD_KEY in gone else self.record
             for key in gone:
                 del self._applied[key]
         for key, message in self._read.items():
@@ -179,21 +185,19 @@ class NatsSource(Source):
                 continue
             self._applied[key] = message.identity
             self._invalid.pop(key, None)
-            if key == RECORD_KEY:
-                self.record = self._record_of(message)
-            elif message.value is None:
+            if message.value is None:
                 gone.add(key)
-            else:
+            elif key != HEARTBEAT_KEY:
                 books += self._books_of(key, message.value)
         for key in gone:
             self._invalid.pop(key, None)
         self._read, self._is_from_start = {}, False
-        is_known = self._applied.get(RECORD_KEY, (0, ""))[0] == self._sequence and not self.record.is_unfinished
+        self.record = self._last_record()
         return self.derive(
             books,
             [pair for pair in map(pair_of, gone) if pair is not None],
             invalid=self._invalid.values(),
-            freshness=self.record.freshness if is_known else UNKNOWN,
+            freshness=UNKNOWN if self.record.is_unfinished else self.record.freshness,
             position=position,
         )
 
@@ -208,11 +212,14 @@ class NatsSource(Source):
             self._invalid[key] = pair
         return []
 
-    def _record_of(self, message: Message) -> Record:
+    def _last_record(self) -> Record:
+        """Return the record of the last message; nothing is known if that was purged, or is invalid."""
+        if self._last is None or self._last.sequence != self._sequence:
+            return Record()
         try:
-            return Record.of(message)
+            return Record.of(self._last)
         except InvalidFreshness as error:
-            self.reject(f"value {RECORD_KEY}", error)
+            self.reject(f"record {self._sequence}", error)
             return Record()
 
 

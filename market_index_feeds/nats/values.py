@@ -1,4 +1,4 @@
-"""Keys and values of a bucket: the book of a pair under its key, and the record of the last change under `_record`."""
+"""Keys, values and headers of a bucket: the book of a pair under its key, and the record of a change in headers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ except ImportError:  # there is no wheel of it for this platform
 else:
     _deflated = isal_zlib.compress
 
-RECORD_KEY: Final = "_record"
-"""The key of the record. It has no dot, so it names no pair, and a filter such as `*.ADA` skips it."""
+HEARTBEAT_KEY: Final = "_heartbeat"
+"""The key of a change without books. It has no dot, so it names no pair, and a filter such as `*.ADA` skips it."""
 
 DELETION: Final = {"KV-Operation": "DEL"}
 """The headers of a message that deletes its key."""
 
+_FRESHNESS_HEADER: Final = "Market-Index-Freshness"
 _CHANGE_HEADER: Final = "Market-Index-Change"
 _UNFINISHED_HEADER: Final = "Market-Index-Unfinished"
 
@@ -39,7 +40,7 @@ _KEY: Final = re.compile(r"(ADA|[0-9a-f]{56}-[0-9a-f]{0,64})\.(ADA|[0-9a-f]{56}-
 
 @frozen
 class Record:
-    """The last message of each batch. `change` is a random identifier of the batch.
+    """What the headers of the last message of each batch say: the freshness of all books, and a random id of the batch.
 
     `is_unfinished`: more batches of the same change follow. Until then, the bucket contains a mixture.
     """
@@ -48,18 +49,18 @@ class Record:
     is_unfinished: bool = False
     change: str = ""
 
-    def message(self) -> tuple[str, bytes, dict[str, str]]:
-        """Return the key, the value and the headers of its message."""
-        headers = {_CHANGE_HEADER: self.change} | ({_UNFINISHED_HEADER: "1"} if self.is_unfinished else {})
-        return RECORD_KEY, freshness_to_json(self.freshness), headers
+    def headers(self) -> dict[str, str]:
+        """Return the headers."""
+        freshness = {_FRESHNESS_HEADER: freshness_to_json(self.freshness).decode(), _CHANGE_HEADER: self.change}
+        return freshness | ({_UNFINISHED_HEADER: "1"} if self.is_unfinished else {})
 
     @classmethod
     def of(cls, message: Message | None) -> Record:
-        """Return the record of a message; nothing is known if there is none. Raises `InvalidFreshness`."""
-        if message is None or message.value is None:
-            return cls()
-        freshness = freshness_from_json(message.value)
-        return cls(freshness, _UNFINISHED_HEADER in message.headers, message.headers.get(_CHANGE_HEADER, ""))
+        """Return the record of a message; nothing is known if another program wrote it. Raises `InvalidFreshness`."""
+        headers = {} if message is None else message.headers
+        text = headers.get(_FRESHNESS_HEADER)
+        freshness = UNKNOWN if text is None else freshness_from_json(text.encode(errors="replace"))
+        return cls(freshness, _UNFINISHED_HEADER in headers, headers.get(_CHANGE_HEADER, ""))
 
 
 def key_of(pair: Pair) -> str:

@@ -166,9 +166,14 @@ def test_a_publisher_that_is_killed_within_a_replacement_leaves_no_mixture(serve
     assert {"whole", f"{url} contains no whole change: its last one is not finished"} == set(outcomes)
 
 
-def purge_one(server: nats.Server) -> dict[int, str | None]:
+def purge_first(server: nats.Server) -> dict[int, str | None]:
     nats.request(server, "STREAM.PURGE.KV_books", {"filter": f"$KV.books.{key_of(pair(1))}"})
     return {2: "1"}
+
+
+def purge_last(server: nats.Server) -> dict[int, str | None]:
+    nats.request(server, "STREAM.PURGE.KV_books", {"filter": f"$KV.books.{key_of(pair(2))}"})
+    return {1: "1"}
 
 
 def purge_all(server: nats.Server) -> None:
@@ -194,7 +199,7 @@ def recreate(server: nats.Server) -> dict[int, str | None]:
     return {3: "5", 4: "5"}
 
 
-@pytest.mark.parametrize("damage", [purge_one, purge_all, delete, wipe, recreate])
+@pytest.mark.parametrize("damage", [purge_first, purge_last, purge_all, delete, wipe, recreate])
 def test_readers_notice_what_happens_to_the_bucket(
     server: nats.Server, damage: Callable[[nats.Server], dict[int, str | None] | None]
 ):
