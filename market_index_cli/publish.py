@@ -14,7 +14,7 @@ from attrs import define, field
 
 from market_index import Freshness, OrderBook, Pair
 from market_index_cli.console import counted, loading_progress
-from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, NoOrderBook, feed_errors
+from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, FeedFailed, NoOrderBook, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.options import STORE, WAIT, AsOf
 from market_index_feeds import (
@@ -232,11 +232,17 @@ class _Lines:
         """Yield the changes of the lines, and show progress."""
         lines = self.lines
         with loading_progress(lines.name) as progress, closing(lines.changes(Event(), progress)) as changes:
-            for change in changes:
+            while (change := self._next(changes)) is not None:
                 if change.freshness is not None and self.as_of is not None:
                     raise click.UsageError(f"{lines.name} sets the as_of of its books: omit --as-of")
                 self.invalid = self.invalid.difference(change.books) | change.invalid
                 yield change
+
+    def _next(self, changes: Iterator[Change]) -> Change | None:
+        try:
+            return next(changes, None)
+        except OSError as error:
+            raise FeedFailed(f"{self.lines.name} cannot be read: {error.strerror or error}") from None
 
     def _write(self, write: Callable[..., Receipt], books: Collection[OrderBook], freshness: Freshness | None) -> None:
         """Write books, but leave out those above a limit of the store, and an as_of that may not be true then."""

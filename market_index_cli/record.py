@@ -43,7 +43,8 @@ def record(source: str, recording: str, *, log_format: str, log_level: str) -> N
     """
     is_other = "://" in recording or recording.startswith(("orders:", "replay:", "sample:", "-"))
     if is_other or Path(recording).suffix in _STORES:
-        raise click.UsageError(f"FILE must be a file of lines such as recording.ndjson, got {recording}")
+        given = "a URL" if "://" in recording else recording
+        raise click.UsageError(f"FILE must be a file of lines such as recording.ndjson, got {given}")
     log_with_times(log_format, log_level)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (

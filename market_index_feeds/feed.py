@@ -241,8 +241,7 @@ class Feed(Closeable):
             except Exception as error:  # noqa: BLE001  # `_fail` logs it
                 self._fail(error)
             else:
-                if not self.is_unknown:
-                    self._report("has ended", is_unknown=True)
+                self._end()
                 return
             if self.version is not None:
                 yield self.version
@@ -298,10 +297,17 @@ class Feed(Closeable):
         problem = f"{'cannot be read' if is_expected else 'unexpected error'}: {reason_of(error)}"
         if not is_expected and problem != self.problem:
             LOG.error("%s: unexpected error", self.source, exc_info=error)
-        is_first = self.version is None and self.problem is None
-        self._report(problem, is_unknown=self._source.is_stream)
-        if is_first or self._source.is_stream:
+        if self.version is None and self.problem is None:
             raise self._unreadable(error) from error
+        self._report(problem, is_unknown=self._source.is_stream)
+        if self._source.is_stream:
+            raise self._unreadable(error) from error
+
+    def _end(self) -> None:
+        """Report that the source has ended for good, unless there is a problem that says why."""
+        if not self.is_unknown and not self._stop.is_set():
+            LOG.info("%s: has ended", self.source)
+            self.problem, self.is_unknown = "has ended", True
 
     def _unreadable(self, error: Exception) -> FeedError:
         return FeedError(f"{self.source} cannot be read: {reason_of(error)}")

@@ -19,6 +19,7 @@ from market_index_feeds.ndjson import NdjsonFile, NdjsonStream
 from market_index_feeds.opened import shown_name
 from market_index_feeds.orders import DEFAULT_HISTORY, Orders
 from market_index_feeds.recording import SAMPLE, Replay, path_of
+from market_index_feeds.regular_files import open_without_waiting
 from market_index_feeds.source import Source
 from market_index_feeds.sqlite import WAIT_SECONDS, SqliteSource, SqliteStore, Synchronous, is_sqlite
 from market_index_feeds.store import Store, StoreError
@@ -65,13 +66,14 @@ def open_lines(source: str | os.PathLike[str]) -> NdjsonStream:
         FeedError: It cannot be opened, or is not a file of order books.
     """
     name = os.fspath(source)
-    if name.startswith((ORDERS, REPLAY, SAMPLE)) or "://" in name:
-        raise FeedError(f"{shown_name(name)} cannot be opened: it must be a file with one order book per line")
-    if name != STANDARD_INPUT and is_sqlite(name):
-        raise FeedError(
-            f"{shown_name(name)} cannot be opened: it must be a file with one order book per line, got a store"
-        )
-    _mode(name)
+    is_other = name.startswith((ORDERS, REPLAY, SAMPLE)) or "://" in name
+    if is_other or (name != STANDARD_INPUT and is_sqlite(name)):
+        raise FeedError(f"{shown_name(name)} cannot be opened: it must be a file of order books, one per line")
+    if stat.S_ISREG(_mode(name)):
+        try:
+            os.close(open_without_waiting(name, os.O_RDONLY))
+        except OSError as error:
+            raise FeedError(f"{shown_name(name)} cannot be opened: {reason_of(error)}") from None
     return NdjsonStream(name)
 
 

@@ -696,7 +696,8 @@ def is_sqlite(path: str) -> bool:
                 connection.execute("PRAGMA application_id")
                 return True
     except sqlite3.Error as error:
-        return _code(error) != sqlite3.SQLITE_NOTADB
+        # What cannot be read is described better by what reads lines.
+        return _code(error) not in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN}
     except (FeedError, OSError, ValueError):
         pass
     return False
