@@ -137,6 +137,16 @@ class TestDamagedRows:
             reader.until(lambda version: not version.invalid)
             assert spots(reader.index) == {2: "2", 3: "3", 9: "9"}
 
+    def test_a_name_that_is_no_text_is_not_that_of_a_pair(self, filled: Path):
+        """Otherwise a change of the pair would add a second valid row."""
+        plain(filled, "UPDATE books SET pair = CAST(pair AS BLOB) WHERE pair = ?", str(ONE))
+        with open_store(filled) as store:
+            store.publish(book(1, 9))
+            version = store.read()
+            assert (spots(version.index), version.invalid) == (CONTENT | {1: "9"}, frozenset({ONE}))
+            store.replace([book(1, 9)])
+            assert (spots(store.read().index), store.read().invalid) == ({1: "9"}, frozenset())
+
     def test_a_row_that_names_no_pair_is_only_counted(self, filled: Path):
         with Reader(open_feed(filled)) as reader:
             reader.pull()
