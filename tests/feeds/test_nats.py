@@ -11,14 +11,27 @@ import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
+from uuid import uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from market_index import Freshness, InvalidOrderBook, LiveIndex, MarketIndexError, OrderBook, Pair, strategies, wire
+from market_index import (
+    Freshness,
+    InvalidOrderBook,
+    LiveIndex,
+    MarketIndex,
+    MarketIndexError,
+    OrderBook,
+    Pair,
+    strategies,
+    wire,
+)
 from market_index_feeds import (
     BookTooLarge,
     FeedError,
@@ -166,7 +179,8 @@ USERS = """
     authorization { users: [
         { user: publisher, password: "s3cret" }
         { user: reader, password: "s3cret", permissions: {
-            publish: ["$JS.API.STREAM.INFO.KV_books", "$JS.API.DIRECT.GET.KV_books"]
+            publish: ["$JS.API.STREAM.INFO.KV_books", "$JS.API.STREAM.MSG.GET.KV_books",
+                      "$JS.API.DIRECT.GET.KV_books"]
             subscribe: ["_INBOX.>", "market-index.books"] } }
     ] }
 """
@@ -427,6 +441,20 @@ class TestChanges:
             )
             eventually(lambda: spots(live) == {1: "6", 2: "6"} and live.current.as_of == "slot 3")
             eventually(lambda: late.problem is None)
+
+    @settings(max_examples=8)
+    @given(index=strategies.market_indexes())
+    def test_a_bucket_between_two_files_changes_nothing(
+        self, nats_server: nats.Server, tmp_path_factory: pytest.TempPathFactory, index: MarketIndex
+    ):
+        folder = tmp_path_factory.mktemp("mirrored")
+        names = [str(folder / "one.db"), nats_server.bucket(f"m{uuid4().hex}"), str(folder / "two.db")]
+        with open_store(names[0]) as store:
+            store.replace([book(1, 1), *index.values()], Freshness("slot 1"))
+        for source, target in pairwise(names):
+            stop = Event()
+            mirror(open_feed(source), partial(open_store, target), stop, on_written=lambda *_, stop=stop: stop.set())
+        assert [open_feed(name).read() for name in names[1:]] == [open_feed(names[0]).read()] * 2
 
     def test_thousands_of_books_are_one_version(self, bucket: str):
         seen, stop = list[int](), Event()
