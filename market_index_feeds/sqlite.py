@@ -36,6 +36,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 from attrs import frozen
 
 from market_index import (
+    AssetId,
     Freshness,
     InvalidFreshness,
     InvalidOrderBook,
@@ -44,7 +45,6 @@ from market_index import (
     Pair,
     wire,
 )
-from market_index.assets import AssetId
 from market_index.errors import safe_repr
 from market_index.freshness import format_time, parse_time
 from market_index_feeds.errors import FeedError, reason_of
