@@ -235,23 +235,19 @@ class Bucket:
             Unreachable: They may be stored, now or later.
         """
         client = await self._connected()
-        batch, last = uuid4().hex, len(messages)
+        headers = [dict(given) for _, _, given in messages]
+        headers[0]["Nats-Expected-Last-Sequence"] = str(expected)
+        if len(messages) > 1:
+            batch = uuid4().hex
+            for number, one in enumerate(headers, 1):
+                one |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            headers[-1]["Nats-Batch-Commit"] = "1"
 
         async def send() -> Msg:
-            reply = None
-            for number, (key, value, headers) in enumerate(messages, 1):
-                if number == 1:
-                    headers = headers | {"Nats-Expected-Last-Sequence": str(expected)}  # noqa: PLW2901
-                if last > 1:
-                    headers = headers | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}  # noqa: PLW2901
-                if number < last:
-                    await client.publish(self._prefix + key, value, headers=headers)
-                    continue
-                if last > 1:
-                    headers["Nats-Batch-Commit"] = "1"
-                reply = await client.request(self._prefix + key, value, _LIBRARY_SECONDS, headers=headers)
-            assert reply is not None  # noqa: S101  # there is a message
-            return reply
+            for (key, value, _), one in zip(messages[:-1], headers, strict=False):
+                await client.publish(self.subject(key), value, headers=one)
+            key, value, _ = messages[-1]
+            return await client.request(self.subject(key), value, _LIBRARY_SECONDS, headers=headers[-1])
 
         length = sum(len(value) for _, value, _ in messages)
         try:

@@ -15,7 +15,7 @@ from market_index_feeds.nats.bucket import NotConnected, Unreachable
 
 T = TypeVar("T")
 
-CONNECT_SECONDS: Final = 5.0
+UNREACHABLE_SECONDS: Final = 5.0
 """How long opening a bucket is retried while no server is reachable."""
 
 ELECTION_SECONDS: Final = 20.0
@@ -40,10 +40,10 @@ def run(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
     return blocking(partial(runner.run, work))
 
 
-async def retried(work: Callable[[], Awaitable[T]], seconds: float, connect_seconds: float = inf) -> T:
+async def retried(work: Callable[[], Awaitable[T]], seconds: float, unreachable_seconds: float = inf) -> T:
     """Return the result of the work, retried with backoff while it raises `Unreachable`, for some seconds.
 
-    While no server is reachable, `connect_seconds` is the limit, if it is shorter.
+    While no server is reachable, `unreachable_seconds` is the limit, if it is shorter.
 
     Raises the last `Unreachable`, and any other error.
     """
@@ -53,7 +53,7 @@ async def retried(work: Callable[[], Awaitable[T]], seconds: float, connect_seco
             return await work()
         except Unreachable as error:
             backoff = next_backoff(backoff)
-            limit = min(seconds, connect_seconds) if isinstance(error, NotConnected) else seconds
+            limit = min(seconds, unreachable_seconds) if isinstance(error, NotConnected) else seconds
             if monotonic() + backoff > began + limit:
                 raise
             await asyncio.sleep(backoff)

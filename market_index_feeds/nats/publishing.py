@@ -30,7 +30,7 @@ from market_index import Freshness, InvalidFreshness, OrderBook, Pair, wire
 from market_index_feeds.errors import reason_of
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import MAX_BATCH, WRONG_SEQUENCE, NotStored, Rejected, Unreachable
-from market_index_feeds.nats.calls import CONNECT_SECONDS, ELECTION_SECONDS, blocking, retried, run
+from market_index_feeds.nats.calls import ELECTION_SECONDS, UNREACHABLE_SECONDS, blocking, retried, run
 from market_index_feeds.nats.reading import NatsSource
 from market_index_feeds.nats.values import DELETION, HEARTBEAT_KEY, Record, key_of, value_of
 from market_index_feeds.opened import shown_name
@@ -80,7 +80,7 @@ class NatsStore(Store):
 
     def open(self, *, create: bool) -> None:
         """Connect, and create the bucket if it does not exist. Raises `StoreError`."""
-        opening = retried(lambda: self._bucket.open(create=create), ELECTION_SECONDS, CONNECT_SECONDS)
+        opening = retried(lambda: self._bucket.open(create=create), ELECTION_SECONDS, UNREACHABLE_SECONDS)
         try:
             self._run(opening, "cannot be opened")
         except BaseException:

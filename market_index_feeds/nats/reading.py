@@ -30,7 +30,7 @@ from market_index import InvalidFreshness, MarketIndex, MarketIndexError, OrderB
 from market_index_feeds.errors import FeedError
 from market_index_feeds.nats.address import Address
 from market_index_feeds.nats.bucket import Bucket, Message, Rejected, State, Unreachable, shown_text
-from market_index_feeds.nats.calls import CONNECT_SECONDS, ELECTION_SECONDS, blocking, retried, run
+from market_index_feeds.nats.calls import ELECTION_SECONDS, UNREACHABLE_SECONDS, blocking, retried, run
 from market_index_feeds.nats.values import HEARTBEAT_KEY, Record, book_of, pair_of
 from market_index_feeds.opened import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Position, Progress, Source, Version
@@ -138,7 +138,7 @@ class NatsSource(Source):
             await asyncio.wait_for(self._has_changed.wait(), CHECK_SECONDS)
         self._has_changed.clear()
         if self.last is None:
-            version = await retried(lambda: self.refresh(progress), ELECTION_SECONDS, CONNECT_SECONDS)
+            version = await retried(lambda: self.refresh(progress), ELECTION_SECONDS, UNREACHABLE_SECONDS)
         else:
             version = await self.refresh()
         if self.is_blank:

@@ -57,7 +57,7 @@ def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("market_index_feeds.nats.bucket.REQUEST_SECONDS", 0.3)
     monkeypatch.setattr("market_index_feeds.nats.bucket.CONNECT_SECONDS", 0.3)
     for module in ("reading", "publishing"):
-        monkeypatch.setattr(f"market_index_feeds.nats.{module}.CONNECT_SECONDS", 0.3)
+        monkeypatch.setattr(f"market_index_feeds.nats.{module}.UNREACHABLE_SECONDS", 0.3)
         monkeypatch.setattr(f"market_index_feeds.nats.{module}.ELECTION_SECONDS", 0.3)
 
 

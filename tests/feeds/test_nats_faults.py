@@ -205,7 +205,8 @@ def test_readers_notice_what_happens_to_the_bucket(
 ):
     url, live = server.bucket("books"), LiveIndex()
     with open_store(url, wait=10) as store:
-        store.publish(book(1, 1), book(2, 1))
+        store.update([book(1, 1)], freshness=Freshness("slot 1"))
+        store.update([book(2, 1)], freshness=Freshness("slot 2"))
         stored = store.read()
         with open_feed(url) as feed:
             feed.start(live)
@@ -213,6 +214,7 @@ def test_readers_notice_what_happens_to_the_bucket(
             if expected is not None:
                 eventually(lambda: spots(live) == expected)
                 assert spots(store.read().index) == expected
+                assert live.current.as_of == ("slot 2" if damage is purge_first else None)
             else:
                 eventually(lambda: feed.problem)
                 assert spots(live) == {1: "1", 2: "1"}
