@@ -76,12 +76,18 @@ class NoVersion:
 class Source(ABC):
     """A medium that is read. One thread at a time iterates over `versions`, but not always the same thread.
 
-    A medium is a class with one generator. This one yields the content of a folder with a file for each book:
+    To add a medium, write a class with one generator, and let `sources.py` open it by a name. `reject` counts and logs
+    a record, and `derive` applies the rules of this module. `Feed` does the rest: it calls `versions` again after an
+    error, logs, and reports health. This medium is a folder with a file for each order book:
 
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from market_index import MarketIndexError, wire
+    >>> from market_index_feeds import Feed
     >>> class Folder(Source):
     ...     def __init__(self, path):
     ...         super().__init__(f"folder:{path}")
-    ...         self.path = path
+    ...         self.path = Path(path)
     ...
     ...     def versions(self, stop, progress=None):
     ...         while not stop.is_set():
@@ -93,11 +99,12 @@ class Source(ABC):
     ...                 except MarketIndexError as error:
     ...                     invalid.add(wire.pair_named_in(text))
     ...                     self.reject(file.name, error)
-    ...             yield self.derive(books, invalid=invalid, is_whole=True) if books or invalid else NoVersion()
+    ...             yield self.derive(books, invalid=invalid, is_whole=True) if books else NoVersion()
     ...             stop.wait(0.1)
-
-    The rest is inherited: `reject` counts and logs, and `derive` applies the rules of this module. The feed opens the
-    source again after an error, and waits between attempts; see `Feed`.
+    >>> with TemporaryDirectory() as path:
+    ...     _ = Path(path, "one.json").write_text('{"base": "ADA", "quote": "%s:", "spot": "0.5"}' % ("00" * 28))
+    ...     Feed(Folder(path)).read()
+    <MarketIndex: 1 pairs>
 
     `name` is its name in messages, without credentials. `last` is the last version; it is kept when the source fails,
     and the next version is derived from it. `rejected` is the number of records that were rejected so far.

@@ -231,7 +231,12 @@ class TestStart:
 
     def test_a_feed_that_is_closed_while_it_is_loaded_raises(self, source: ScriptedSource):
         reading, go = Event(), Event()
-        source.pause = lambda: (reading.set(), go.wait())  # type: ignore[method-assign,assignment,return-value]
+
+        def pause() -> None:
+            reading.set()
+            go.wait()
+
+        source.pause = pause  # type: ignore[method-assign]  # of this object
         feed, live = Feed(source), LiveIndex()
         raised: list[FeedError] = []
 

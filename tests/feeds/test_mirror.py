@@ -51,6 +51,7 @@ def mirroring() -> Iterator[Mirroring]:
     mirroring.source.end()
 
 
+@pytest.mark.decision(34)
 def test_each_version_that_differs_is_one_transaction(mirroring: Mirroring):
     mirroring.target.update([book(2, 2), book(3, 3)])
     mirroring.start()
@@ -98,6 +99,7 @@ def test_errors_are_logged_once_and_the_target_is_opened_again(mirroring: Mirror
     assert mirroring.target.reads == 2
 
 
+@pytest.mark.decision(34)
 def test_a_book_above_a_limit_is_logged_once_and_returned(mirroring: Mirroring, caplog: pytest.LogCaptureFixture):
     mirroring.target.too_large = 3
     mirroring.start()

@@ -153,10 +153,12 @@ class TestReplay:
         return Feed(Replay(path, speed=2, loop=True, clock=lambda: self.now))
 
     def test_changes_are_due_after_the_time_between_them_divided_by_the_speed(self, feed: Feed):
+        test = self
+
         class Clock(Ticks):
-            def wait(stop, timeout: float | None = None) -> bool:  # noqa: N805  # `self` is the test
-                self.waits.append(timeout or 0)
-                self.now += timeout or 0
+            def wait(self, timeout: float | None = None) -> bool:
+                test.waits.append(timeout or 0)
+                test.now += timeout or 0
                 return super().wait(timeout)
 
         shown = []

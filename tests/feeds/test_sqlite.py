@@ -225,6 +225,7 @@ class TestOtherFileAtThePath:
         new.rename(path)
         return path
 
+    @pytest.mark.decision(33)
     def test_a_log_of_another_file_is_refused_until_it_is_removed(self, mixed: Path, live: LiveIndex):
         log = Path(f"{mixed}-wal")
         before = mixed.read_bytes(), log.read_bytes()
@@ -256,6 +257,7 @@ class TestOtherFileAtThePath:
         plain(copy, f"PRAGMA {remedy}")
         assert read(copy) == {1: "1"}
 
+    @pytest.mark.decision(33)
     def test_a_reader_follows_a_file_that_is_renamed_over_it_once_its_publishers_have_ended(
         self, filled: Path, tmp_path: Path, live: LiveIndex
     ):

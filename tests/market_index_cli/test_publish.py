@@ -160,6 +160,7 @@ def test_a_closed_standard_output_is_exit_code_1_without_a_message(store: Path):
     assert len(open_feed(store).read()) == 13
 
 
+@pytest.mark.decision(35)
 def test_retract_lines_retract_their_pairs(store: Path, lines: Path):
     lines.write_text(line(1) + line(2) + line(3))
     invoke("publish", store, lines)
@@ -192,6 +193,7 @@ def test_replace_makes_the_file_the_whole_of_the_store(store: Path, lines: Path)
         (retract_line(pair(1)).decode(), "must contain an order book, got none: nothing was changed"),
     ],
 )
+@pytest.mark.decision(35)
 def test_input_with_an_invalid_line_or_without_a_book_replaces_nothing(store: Path, content: str, reason: str):
     """A producer that died at its start must not retract all pairs."""
     invoke("publish", store, SAMPLE)
@@ -264,6 +266,7 @@ def test_a_book_above_the_limit_is_left_out(store: Path, lines: Path, monkeypatc
 class TestOrders:
     """Events of orders are the whole content of the store."""
 
+    @pytest.mark.decision(35)
     def test_they_are_published_to_their_end(self, store: Path, lines: Path):
         with open_store(store) as other:
             other.publish(book(9, 9))

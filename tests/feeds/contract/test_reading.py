@@ -90,6 +90,7 @@ def test_a_heartbeat_changes_only_the_publish_time(medium: Medium):
 
 
 @law(Can.LIVE, Can.REPLACE)
+@pytest.mark.decision(27)
 def test_replaced_content_is_never_mixed(medium: Medium):
     with Reader(medium.feed()) as reader:
         reader.until(medium.write(*[book(number, 1) for number in range(1, 50)]))
@@ -104,6 +105,7 @@ def test_replaced_content_is_never_mixed(medium: Medium):
 
 
 @law(Can.LIVE, Can.NAMED)
+@pytest.mark.decision(24)
 def test_an_invalid_record_keeps_the_book_of_its_pair(medium: Medium, caplog: pytest.LogCaptureFixture):
     with Reader(medium.feed()) as reader:
         reader.until(medium.write(book(1, 1), book(2, 1), freshness=Freshness("slot 1")))
@@ -132,6 +134,7 @@ def test_a_reader_that_has_no_valid_book_of_an_invalid_record_lacks_the_pair(med
 
 
 @law(Can.LIVE, Can.UNNAMED)
+@pytest.mark.decision(27)
 def test_a_record_whose_pair_cannot_be_read_removes_no_pair(medium: Medium):
     with Reader(medium.feed()) as reader:
         reader.until(medium.write(book(1, 1), book(2, 1), freshness=Freshness("slot 1")))
@@ -161,6 +164,7 @@ def test_an_unreadable_source_keeps_its_version_until_it_is_read_again(medium: M
 
 
 @law(Can.LIVE, Can.BLANK)
+@pytest.mark.decision(31)
 def test_a_source_into_which_nothing_was_published_has_no_version(medium: Medium):
     with pytest.raises(FeedError, match=r"contains no order book|its state is not known yet"):
         medium.feed().read()
@@ -173,6 +177,7 @@ def test_a_source_into_which_nothing_was_published_has_no_version(medium: Medium
 
 
 @law(Can.LIVE, Can.BLANK)
+@pytest.mark.decision(31)
 def test_a_source_that_was_recreated_keeps_what_it_showed(medium: Medium):
     with Reader(medium.feed()) as reader:
         reader.until(medium.write(book(1, 1), book(2, 2)))
