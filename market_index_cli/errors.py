@@ -25,7 +25,7 @@ EXIT_LISTEN: Final = 4
 """The server cannot listen on the address."""
 
 EXIT_REJECTED: Final = 5
-"""A record was rejected; all others were processed."""
+"""A record was rejected; all others were processed, unless the command replaces the content of a store."""
 
 _SERVER_PACKAGES: Final = {"anyio", "httptools", "starlette", "uvicorn"}
 

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, nullcontext, suppress
 from functools import partial
+from threading import Event
 from typing import Any
 
 import click
 from attrs import define, field
 
-from market_index import Freshness, Pair
+from market_index import Freshness, OrderBook, Pair
 from market_index_cli.console import counted, loading_progress
-from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, NoOrderBook, feed_errors
+from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, FeedFailed, NoOrderBook, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.options import STORE, WAIT, AsOf
-from market_index_feeds import BooksRejected, Feed, Receipt, Store, Update, is_sqlite, open_feed, open_store
+from market_index_feeds import (
+    BookTooLarge,
+    Change,
+    NdjsonStream,
+    Receipt,
+    Store,
+    Target,
+    mirror,
+    open_feed,
+    open_lines,
+    open_store,
+)
 
 
 @click.command(
@@ -68,176 +79,184 @@ def publish(
 ) -> None:
     """Publish order books into STORE: those of BOOKS, a file with one per line, or - for standard input.
 
-    If STORE does not exist, it is created. A file is published in one change, and a stream as its lines arrive. An
-    invalid line is rejected, with its number and the reason, and does not affect the others. With --replace, no pair is
-    retracted then. If BOOKS has no order book, nothing is replaced.
+    If STORE does not exist, it is created. A file is published in one change, and a stream as its lines arrive. Each
+    book replaces that of its pair, a retract line, {"retract": true, "base": …, "quote": …}, removes its pair, and no
+    other pair changes. An invalid line is rejected, with its number and the reason, and does not affect the others. But
+    with --replace, nothing is changed then, nor if BOOKS has no order book.
 
-    A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the books before it in one change. After the first
-    one, books wait for the next commit line. A retract line, {"retract": true, "base": …, "quote": …}, retracts a pair.
-    If BOOKS contains events of orders (orders:events.ndjson, or orders:-), the first block retracts all pairs that it
-    does not name. Commits or blocks that arrive together are one change. If BOOKS is a recording to replay
-    (replay:recording.ndjson), each change is published when it is due. Without BOOKS, a heartbeat is published into an
-    existing STORE: it shows that the publisher is alive.
+    A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the lines before it in one change. After the first
+    one, lines wait for the next commit line.
+
+    Events of orders (orders:events.ndjson, or orders:-) and recordings (replay:recording.ndjson) are the whole content
+    of STORE, at each block, and whenever a change is due. Blocks that arrive together are one change.
+
+    Without BOOKS, a heartbeat is published into an existing STORE: it shows that the publisher is alive.
     """
-    if books is not None:
-        _require_lines(books)
-    elif replace:
-        raise click.UsageError("--replace requires BOOKS")
+    is_state = books is not None and books.startswith(("orders:", "replay:", "sample:"))
+    _require_usage(books, is_state=is_state, replace=replace, as_of=as_of)
     # SIGTERM acts like Ctrl-C, so that publish reports what it has published.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     log_plainly()
+    open_target = partial(open_store, target, wait=wait, synchronous=synchronous, make=books is not None)
     with feed_errors():
-        feed = None if books is None else open_feed(books, follow=False)
-        is_endless = feed is not None and feed.is_endless
-        if replace and is_endless:
-            raise click.UsageError("--replace requires BOOKS with an end: omit the loop")
-        with (
-            # A loop has no other end.
-            suppress(KeyboardInterrupt) if is_endless else nullcontext(),
-            open_store(target, wait=wait, synchronous=synchronous, make=feed is not None) as store,
-        ):
-            if feed is None:
-                receipt = store.update((), as_of=as_of)
-                click.echo(f"{store.target}: heartbeat published, revision {receipt.revision}")
-            else:
-                _publish_all(_Publication(store, feed, as_of), replace=replace)
+        if books is None:
+            with open_target() as store:
+                receipt = store.update((), freshness=None if as_of is None else Freshness(as_of))
+                click.echo(f"{store.name}: heartbeat published, revision {receipt.revision}")
+        elif is_state:
+            _mirror(books, open_target)
+        else:
+            lines = open_lines(books)
+            with open_target() as store:
+                _Lines(lines, store, as_of, store.position.number).publish(replace=replace)
 
 
-def _require_lines(books: str) -> None:
-    if books.startswith(("orders:", "replay:", "sample:")):
-        return
-    if "://" in books:
-        raise click.UsageError("BOOKS must be a file with one order book per line, or - for standard input, got a URL")
-    if books != "-" and is_sqlite(books):
+def _require_usage(books: str | None, *, is_state: bool, replace: bool, as_of: str | None) -> None:
+    """Raise `click.UsageError` if the options do not go with the books."""
+    if replace and (books is None or is_state):
+        raise click.UsageError("--replace requires BOOKS, a file with one order book per line, or -")
+    if as_of is not None and is_state:
+        raise click.UsageError(f"{books} sets the as_of of its books: omit --as-of")
+    if books is not None and not is_state and "://" in books:
         raise click.UsageError(
-            f"BOOKS must be a file with one order book per line, or - for standard input, got a store: {books} "
-            "(STORE comes first: market-index publish market.db books.ndjson)"
+            "BOOKS must be a file with one order book per line, or - for standard input, got a URL (market-index relay "
+            "follows it)"
         )
 
 
 @define
-class _Publication:
-    """The books of a feed that are published into a store, and what the summary says of it."""
+class _Summary:
+    """What was published."""
 
-    store: Store
-    feed: Feed
-    as_of: str | None
     published: int = 0
     retracted: int = 0
     changes: int = 0
-    pairs: set[Pair] = field(factory=set)
-    rejected_lines: int = 0
-    rejected_books: int = 0
-    has_as_of: bool = False
-    hides_as_of: bool = False
-    unknown: str | None = None
 
-    def updates(self) -> Iterator[Update]:
-        """Yield the updates of the feed as they arrive, show progress on a terminal, and count rejected lines."""
-        with loading_progress(self.feed.source) as progress:
-            for update in self.feed.updates(progress):
-                if update.is_loading:
-                    self.rejected_lines += len(update.rejected)
-                else:
-                    self.unknown = update.unknown
-                    yield update
-
-    def freshness(self, given: Freshness | None) -> Freshness:
-        """Return the freshness to store: the given one, by default with the wall clock; no as_of if it may be wrong."""
-        if given is not None and self.as_of is not None:
-            raise click.UsageError(f"{self.feed.source} sets the as_of of its books: omit --as-of")
-        as_of = self.as_of if given is None else given.as_of
-        self.has_as_of = as_of is not None
-        self.hides_as_of = self.has_as_of and bool(self.feed.content.coverage.invalid)
-        as_of = None if self.hides_as_of else as_of
-        published_at = None if given is None else given.published_at
-        return Freshness(as_of, published_at or datetime.now(UTC))
-
-    def write(self, write: Callable[[], Receipt]) -> Receipt:
-        """Write, print which books were not accepted, and return the receipt."""
-        try:
-            receipt = write()
-        except BooksRejected as error:
-            receipt = error.receipt
-            self.rejected_books += len(error.pairs)
-            click.echo(str(error), err=True)
+    def add(self, receipt: Receipt) -> None:
+        """Add a change."""
         self.published += receipt.published
         self.retracted += receipt.retracted
         self.changes += bool(receipt.published)
-        self.pairs.update(receipt.pairs)
-        return receipt
 
-    @property
-    def summary(self) -> str:
-        """What was published and retracted: the books, and if a pair got several of them, also pairs and changes."""
-        books, pairs = counted(self.published, "order book"), counted(len(self.pairs), "pair")
-        published = f"{books} published"
-        if self.published > len(self.pairs):
-            published = f"{books} of {pairs} published in {counted(self.changes, 'change')}"
-        return f"{published}, {counted(self.retracted, 'pair')} retracted" if self.retracted else published
+    def __str__(self) -> str:
+        text = f"{counted(self.published, 'order book')} published"
+        if self.changes > 1:
+            text = f"{text} in {self.changes} changes"
+        return f"{text}, {counted(self.retracted, 'pair')} retracted" if self.retracted else text
 
 
-def _publish_all(publication: _Publication, *, replace: bool) -> None:
-    feed = publication.feed
-    try:
-        (_replace if replace else _publish)(publication)
-    finally:
-        if publication.rejected_lines:
-            click.echo(f"{feed.source}: {counted(publication.rejected_lines, 'line')} rejected", err=True)
-    if publication.hides_as_of:
-        click.echo(f"{publication.store.target}: as_of not recorded, because of what was rejected", err=True)
-    elif publication.has_as_of and publication.rejected_books:
-        click.echo(
-            f"{publication.store.target}: as_of not recorded while an older book of a rejected pair is stored", err=True
-        )
-    if publication.rejected_lines or publication.rejected_books or publication.unknown is not None:
-        raise SystemExit(EXIT_REJECTED)
+def _mirror(books: str, open_target: Callable[[], Store]) -> None:
+    """Make a store equal to each version of a feed until that ends, and report it."""
+    summary, last = _Summary(), None
+
+    def on_written(target: Target, receipt: Receipt) -> None:
+        nonlocal last
+        summary.add(receipt)
+        last = f"{target.name}: {summary}, revision {receipt.revision}"
+
+    with (
+        open_feed(books, follow=False) as feed,
+        # A loop has no other end.
+        suppress(KeyboardInterrupt) if feed.is_endless else nullcontext(),
+        loading_progress(feed.source) as progress,
+    ):
+        try:
+            left_out = mirror(feed, open_target, progress=progress, on_written=on_written)
+        finally:
+            if last is not None:
+                click.echo(last)
+        is_whole = feed.version is not None and feed.problem == "has ended"
+        if not is_whole:
+            click.echo(f"{feed.source} {feed.problem}", err=True)
+        if not is_whole or left_out or feed.rejected:
+            raise SystemExit(EXIT_REJECTED)
 
 
-def _publish(publication: _Publication) -> None:
-    store, feed = publication.store, publication.feed
-    receipt, named_all, ended = Receipt(store.revision), False, False
-    try:
-        for update in publication.updates():
-            freshness, is_last = None, publication.as_of is not None and not update.has_more
-            if is_last:
-                _require_books(feed, or_retraction=True)
-            if is_last or update.freshness is not None:
-                freshness = publication.freshness(update.freshness)
-            if feed.content.coverage.names_all_pairs and not named_all:
-                # The stored books may be those of another stream, or of an earlier run of the producer.
-                named_all = True
-                write = partial(store.replace, feed.content.index.values())
-            elif update.books or update.removed or freshness is not None:
-                write = partial(store.update, update.books, update.removed)
-            else:
-                continue
-            receipt = publication.write(partial(write, freshness=freshness))
-        ended = True
-    finally:
-        if ended or publication.published or publication.retracted:
-            click.echo(f"{store.target}: {publication.summary}, revision {receipt.revision}")
+@define
+class _Lines:
+    """The lines of order books that are published into a store."""
 
+    lines: NdjsonStream
+    store: Store
+    as_of: str | None
+    revision: int
+    summary: _Summary = field(factory=_Summary)
+    invalid: set[Pair | None] = field(factory=set)
+    left_out: set[Pair] = field(factory=set)
+    hides_as_of: bool = False
 
-def _replace(publication: _Publication) -> None:
-    store, feed = publication.store, publication.feed
-    given: Freshness | None = None
-    for update in publication.updates():
-        given = given if update.freshness is None else update.freshness
-    _require_books(feed)
-    content = feed.content
-    retract = content.coverage.retracted if content.coverage.invalid else None
-    freshness = publication.freshness(given)
-    receipt = publication.write(lambda: store.replace(content.index.values(), retract, freshness=freshness))
-    kept = f", {len(receipt.kept)} kept because of rejected lines" if receipt.kept else ""
-    click.echo(
-        f"{store.target}: {counted(feed.books, 'order book')}, of which {receipt.published} are new, "
-        f"{counted(receipt.retracted, 'pair')} retracted{kept}, revision {receipt.revision}"
-    )
+    def publish(self, *, replace: bool) -> None:
+        """Publish the lines, and report what was published and what was not."""
+        lines, has_ended = self.lines, False
+        try:
+            (self._replace if replace else self._publish)()
+            has_ended = True
+        finally:
+            if has_ended or self.summary.published or self.summary.retracted:
+                click.echo(f"{self.store.name}: {self.summary}, revision {self.revision}")
+            if lines.rejected:
+                click.echo(f"{lines.name}: {counted(lines.rejected, 'line')} rejected", err=True)
+        if lines.uncommitted:
+            waiting = counted(lines.uncommitted, "pair")
+            click.echo(f"{lines.name} ended while lines of {waiting} waited for a commit line", err=True)
+        if self.hides_as_of:
+            click.echo(f"{self.store.name}: as_of not recorded, because of what was rejected", err=True)
+        if lines.rejected or lines.uncommitted or self.left_out:
+            raise SystemExit(EXIT_REJECTED)
 
+    def _publish(self) -> None:
+        has_changes = False
+        for change in self._changes():
+            has_changes = has_changes or bool(change.books)
+            freshness = change.freshness
+            if change.is_end and self.as_of is not None:
+                if not has_changes:
+                    raise self._no_books()
+                freshness = Freshness(self.as_of)
+            if change.books or freshness is not None:
+                self._write(partial(self.store.update, retract=change.retracted), change.published, freshness)
 
-def _require_books(feed: Feed, *, or_retraction: bool = False) -> None:
-    coverage = feed.content.coverage
-    # An empty state of the orders is valid.
-    if not feed.books and not coverage.is_complete and not (or_retraction and coverage.retracted):
-        raise NoOrderBook(f"{feed.source} must contain an order book, got none: nothing was changed")
+    def _replace(self) -> None:
+        content, freshness = dict[Pair, OrderBook | None](), None if self.as_of is None else Freshness(self.as_of)
+        for change in self._changes():
+            content |= change.books
+            freshness = freshness if change.freshness is None else change.freshness
+        books = [book for book in content.values() if book is not None]
+        if self.lines.rejected:
+            raise NoOrderBook(f"{self.lines.name} must have no invalid line to replace a store: nothing was changed")
+        if not books:
+            raise self._no_books()
+        self._write(self.store.replace, books, freshness)
+
+    def _changes(self) -> Iterator[Change]:
+        """Yield the changes of the lines, and show progress."""
+        lines = self.lines
+        with loading_progress(lines.name) as progress, closing(lines.changes(Event(), progress)) as changes:
+            while (change := self._next(changes)) is not None:
+                if change.freshness is not None and self.as_of is not None:
+                    raise click.UsageError(f"{lines.name} sets the as_of of its books: omit --as-of")
+                self.invalid = self.invalid.difference(change.books) | change.invalid
+                yield change
+
+    def _next(self, changes: Iterator[Change]) -> Change | None:
+        try:
+            return next(changes, None)
+        except OSError as error:
+            raise FeedFailed(f"{self.lines.name} cannot be read: {error.strerror or error}") from None
+
+    def _write(self, write: Callable[..., Receipt], books: Collection[OrderBook], freshness: Freshness | None) -> None:
+        """Write books, but leave out those above a limit of the store, and an as_of that may not be true then."""
+        self.hides_as_of = bool(freshness and freshness.as_of and (self.invalid or self.left_out))
+        known = freshness.without_as_of() if freshness is not None and self.hides_as_of else freshness
+        try:
+            receipt = write(books, freshness=known)
+        except BookTooLarge as error:
+            click.echo(f"{error}; leaving it out", err=True)
+            self.left_out.update(error.pairs)
+            self._write(write, [book for book in books if book.pair not in error.pairs], freshness)
+        else:
+            self.summary.add(receipt)
+            self.revision = receipt.revision
+
+    def _no_books(self) -> NoOrderBook:
+        return NoOrderBook(f"{self.lines.name} must contain an order book, got none: nothing was changed")

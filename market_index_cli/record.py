@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
 import click
 
 from market_index_cli.errors import EXIT_FEED, feed_errors
-from market_index_cli.loading import loading
-from market_index_cli.logs import LOG, errors_logged, log_with_times
+from market_index_cli.logs import errors_logged, log_with_times
 from market_index_cli.options import FEED, LOGGED_AS, LOGGED_FROM
-from market_index_cli.signals import ended_by_signals
-from market_index_feeds import Recorder, is_sqlite, open_feed
-from market_index_feeds.opened import shown_name
+from market_index_cli.relay import mirror_logged
+from market_index_feeds import Recorder, open_feed
+
+_STORES: Final = {".db", ".sqlite", ".sqlite3"}
 
 
 @click.command(
@@ -33,16 +38,19 @@ def record(source: str, recording: str, *, log_format: str, log_level: str) -> N
 
     FILE is a file of lines. Each change ends with a commit line, which has the time of its recording. So FILE is a FEED
     at every moment: serve FILE shows its last state, and serve replay:FILE shows all of them, one after the other. A
-    recording that exists is continued: what follows its last commit line is cut off, and the whole content of FEED is
-    written again. Any other file that exists is an error.
+    recording that exists is continued: what follows its last commit line is cut off, and then it gets what has changed
+    since. Any other file that exists is an error.
     """
-    if "://" in recording or recording.startswith(("orders:", "replay:", "sample:", "-")) or is_sqlite(recording):
-        raise click.UsageError(f"FILE must be a file of lines such as recording.ndjson, got {shown_name(recording)}")
+    is_other = "://" in recording or recording.startswith(("orders:", "replay:", "sample:", "-"))
+    if is_other or Path(recording).suffix in _STORES:
+        given = "a URL" if "://" in recording else recording
+        raise click.UsageError(f"FILE must be a file of lines such as recording.ndjson, got {given}")
     log_with_times(log_format, log_level)
-    with errors_logged(instead_of_printed=log_format == "json"), feed_errors(), open_feed(source) as feed:
-        recorder = Recorder(feed, recording)
-        with ended_by_signals(recorder.close):
-            with loading(feed.source, lambda: recorder.is_closing) as progress:
-                recorder.start(progress)
-            LOG.info("recording %s into %s: %d pairs", feed.source, recording, len(recorder.live.current))
-            recorder.run()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with (
+        errors_logged(instead_of_printed=log_format == "json"),
+        feed_errors(),
+        suppress(KeyboardInterrupt),
+        open_feed(source) as feed,
+    ):
+        mirror_logged("recording", feed, lambda: Recorder(recording))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
 import click
 
 from market_index_cli.errors import EXIT_FEED, feed_errors
 from market_index_cli.loading import loading
 from market_index_cli.logs import LOG, errors_logged, log_with_times
 from market_index_cli.options import FEED, LOGGED_AS, LOGGED_FROM, STORE, WAIT
-from market_index_cli.signals import ended_by_signals
-from market_index_feeds import Relay, open_feed, open_store
+from market_index_feeds import Feed, Receipt, Target, mirror, open_feed, open_store
 
 
 @click.command(
@@ -19,7 +22,8 @@ Example:
   market-index relay market.db nats://127.0.0.1:4222/books
 
 \b
-Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED or STORE cannot be opened.""",
+Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED or STORE cannot be opened,
+or a stream has failed.""",
 )
 @FEED
 @STORE
@@ -27,18 +31,42 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED or STORE cannot
 @LOGGED_AS
 @LOGGED_FROM
 def relay(source: str, target: str, *, wait: float, log_format: str, log_level: str) -> None:
-    """Follow FEED and publish its books into STORE, until a signal ends the relay.
+    """Follow FEED and make STORE equal to each version of it, until a signal ends the relay.
 
-    At the start and after every interruption, the whole of STORE is made the same as FEED: a pair that FEED does not
-    name is retracted, unless FEED is not complete or contains an invalid record. No other program may publish into
-    STORE. While the servers of STORE do not answer, the relay retries.
+    A pair that FEED does not have is retracted; while a record of FEED is invalid, only if FEED had it before. No other
+    program may publish into STORE. While STORE cannot be written, the relay retries. A stream of order books is
+    published, not relayed.
     """
     log_with_times(log_format, log_level)
-    with errors_logged(instead_of_printed=log_format == "json"), feed_errors(), open_feed(source) as feed:
-        relaying = Relay(feed, lambda: open_store(target, wait=wait))
-        with ended_by_signals(relaying.close):
-            with loading(feed.source, lambda: relaying.is_closing) as progress:
-                receipt = relaying.start(progress)
-            state = f"{len(relaying.live.current)} pairs, revision {receipt.revision}"
-            LOG.info("relaying %s into %s: %s", feed.source, relaying.target, state)
-            relaying.run()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with (
+        errors_logged(instead_of_printed=log_format == "json"),
+        feed_errors(),
+        suppress(KeyboardInterrupt),
+        open_feed(source) as feed,
+    ):
+        if not feed.followed_by_many and not source.startswith(("orders:", "replay:", "sample:")):
+            raise click.UsageError(
+                f"FEED must have all pairs of STORE, got a stream of order books: use market-index publish {target} "
+                f"{source}"
+            )
+        mirror_logged("relaying", feed, lambda: open_store(target, wait=wait))
+
+
+def mirror_logged(verb: str, feed: Feed, open_target: Callable[[], Target]) -> None:
+    """Make a target equal to a feed until an exception ends it, and log when it is equal for the first time."""
+    with ExitStack() as stack:
+        progress = stack.enter_context(loading(feed.source))
+        is_first = True
+
+        def on_written(target: Target, receipt: Receipt) -> None:
+            nonlocal is_first
+            if is_first:
+                is_first = False
+                stack.close()
+                pairs = 0 if feed.version is None else len(feed.version.index)
+                LOG.info(
+                    "%s %s into %s: %d pairs, revision %d", verb, feed.source, target.name, pairs, receipt.revision
+                )
+
+        mirror(feed, open_target, progress=progress, on_written=on_written)

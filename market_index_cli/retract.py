@@ -9,7 +9,7 @@ from market_index_cli.logs import log_plainly
 from market_index_cli.names import exact_pair, pair_of
 from market_index_cli.options import BASE, QUOTE, STORE, WAIT
 from market_index_cli.tokens import Display
-from market_index_feeds import open_feed, open_store
+from market_index_feeds import open_store
 
 
 @click.command(
@@ -29,8 +29,8 @@ def retract(target: str, base: str, quote: str, *, wait: float) -> None:
     """
     log_plainly()
     with feed_errors(), open_store(target, wait=wait, make=False) as store:
-        pair = exact_pair(base, quote) or pair_of(base, quote, open_feed(target).read(), Display())
+        pair = exact_pair(base, quote) or pair_of(base, quote, store.read().index, Display())
         receipt = store.retract(pair)
     if not receipt.retracted:
         raise PairAbsent(f"Pair {pair} not found")
-    click.echo(f"{store.target}: {pair} retracted, revision {receipt.revision}")
+    click.echo(f"{store.name}: {pair} retracted, revision {receipt.revision}")

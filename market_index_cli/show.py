@@ -109,13 +109,18 @@ def _find(source: str, base: str, quote: str, display: Display) -> tuple[OrderBo
     if pair is not None:
         with open_feed(source) as feed:
             try:
-                return feed.read_order_book(pair), feed.freshness
+                return feed.read_order_book(pair), _index(feed).freshness
             except PairNotFound:
-                index = feed.content.index
+                index = _index(feed)
     if not index:
         with open_feed(source) as feed:
             index = _read(feed)
     return index.order_book(pair_of(base, quote, index, display)), index.freshness
+
+
+def _index(feed: Feed) -> MarketIndex:
+    """Return what a feed has read so far."""
+    return MarketIndex() if feed.version is None else feed.version.index
 
 
 def _read(feed: Feed) -> MarketIndex:

@@ -1,40 +1,58 @@
 """Sources and stores of order books.
 
 A `Feed` reads the books of a file, a stream, a store or another service into a `LiveIndex`, and follows their changes.
-A `Store` saves the books that are published into it. A `Relay` copies a feed into a store. A `Recorder` writes the
-changes of a feed into a file, and `replay` reads them.
+A `Store` saves the books that are published into it. `mirror` makes a store or a recording equal to each version of a
+feed, and `replay` reads a recording.
 
 >>> from market_index import LiveIndex
 >>> from market_index_feeds import open_feed
 >>> live = LiveIndex()
->>> with open_feed("docs/samples/order-books.ndjson") as feed:
+>>> with open_feed("sample:") as feed:
 ...     feed.start(live)
->>> len(live.current) == feed.books > 0
+>>> len(live.current) > 0
 True
 """
 
 from market_index_feeds.errors import FeedError
 from market_index_feeds.feed import Feed
-from market_index_feeds.medium import Progress, Update
-from market_index_feeds.relay import Relay
-from market_index_feeds.sources import Recorder, is_sqlite, open_feed, open_store, replay
-from market_index_feeds.store import BooksRejected, Receipt, Store, StoreBusy, StoreError, Unacknowledged
+from market_index_feeds.mirror import mirror
+from market_index_feeds.ndjson import Change, NdjsonStream
+from market_index_feeds.recording import Recorder, replay
+from market_index_feeds.source import NoVersion, Position, Progress, Source, Version
+from market_index_feeds.sources import open_feed, open_lines, open_store
+from market_index_feeds.store import (
+    BookTooLarge,
+    Conflict,
+    Receipt,
+    Store,
+    StoreBusy,
+    StoreError,
+    Target,
+    UnknownOutcome,
+)
 
 __all__ = [
-    "BooksRejected",
+    "BookTooLarge",
+    "Change",
+    "Conflict",
     "Feed",
     "FeedError",
+    "NdjsonStream",
+    "NoVersion",
+    "Position",
     "Progress",
     "Receipt",
     "Recorder",
-    "Relay",
+    "Source",
     "Store",
     "StoreBusy",
     "StoreError",
-    "Unacknowledged",
-    "Update",
-    "is_sqlite",
+    "Target",
+    "UnknownOutcome",
+    "Version",
+    "mirror",
     "open_feed",
+    "open_lines",
     "open_store",
     "replay",
 ]

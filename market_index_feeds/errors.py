@@ -1,4 +1,4 @@
-"""The errors of feeds, and the text of an error in messages."""
+"""The error of feeds, and the text of an error in messages."""
 
 from __future__ import annotations
 
@@ -6,18 +6,7 @@ from market_index import MarketIndexError
 
 
 class FeedError(MarketIndexError):
-    """The source of a feed cannot be opened or read, or its kind is not known."""
-
-
-class Unavailable(Exception):
-    """A `Source` cannot be read now. The feed tries again.
-
-    `reason` completes the message "market.db cannot be read: ...".
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A source cannot be opened or read now, or its kind is not known."""
 
 
 def reason_of(error: BaseException) -> str:

@@ -47,7 +47,6 @@ GAUGES: Final = {
     "feed_healthy_timestamp_seconds": "Unix time when the feed was last healthy; 0: never.",
     "feed_published_timestamp_seconds": "Unix time of the last message of the publisher; 0: never.",
     "feed_changed_timestamp_seconds": "Unix time when a book or a pair last changed; 0: never.",
-    "feed_retained_timestamp_seconds": "Unix time since when the feed lacks the oldest retained book.",
     "feed_rejected_records": "Records of the feed that were rejected.",
     "feed_current_rejections": "Records that are rejected now.",
     "feed_retries": "How often the feed could not be read and was tried again.",

@@ -42,7 +42,7 @@ class FeedStatus(Protocol):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the content of the source is unknown until its publisher publishes again. There is a problem then."""
+        """Whether only the publisher of the source can end the problem."""
 
     @property
     def rejected(self) -> int:
@@ -50,15 +50,11 @@ class FeedStatus(Protocol):
 
     @property
     def current_rejections(self) -> int:
-        """The number of records that are currently rejected."""
+        """The number of pairs of which a record is invalid now."""
 
     @property
     def retries(self) -> int:
         """How often the source could not be read so far, and was tried again."""
-
-    @property
-    def retained_age(self) -> float | None:
-        """Seconds since the source last contained the oldest retained book; None if no book is retained."""
 
 
 @define
@@ -135,7 +131,6 @@ def health_routes(live: LiveIndex, health: Health) -> list[ExactRoute]:
             "age_seconds": None if feed is None else _rounded(feed.age),
             "problem": None if feed is None else feed.problem,
             "current_rejections": 0 if feed is None else feed.current_rejections,
-            "oldest_retained_seconds": None if feed is None else _rounded(feed.retained_age),
             "process": os.getpid(),
         }
         return _response(request, health.failures(), status)
@@ -150,5 +145,5 @@ def _response(request: Request, failed: list[str], status: dict[str, object]) ->
     return text_response(request.scope, 503 if failed else 200, text, (*JSON_FIELDS, *NOT_STORED))
 
 
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None or not isfinite(seconds) else round(seconds, 3)
+def _rounded(seconds: float) -> float | None:
+    return round(seconds, 3) if isfinite(seconds) else None

@@ -97,8 +97,6 @@ class MetricsCollector(Collector):
         counters.set_gauge("feed_healthy_timestamp_seconds", _time_before(feed.age))
         counters.set_gauge("feed_published_timestamp_seconds", _time_before(feed.quiet_age))
         counters.set_gauge("feed_changed_timestamp_seconds", _time_before(feed.change_age))
-        retained = feed.retained_age
-        counters.set_gauge("feed_retained_timestamp_seconds", None if retained is None else _time_before(retained))
         counters.set_gauge("feed_rejected_records", feed.rejected)
         counters.set_gauge("feed_current_rejections", feed.current_rejections)
         counters.set_gauge("feed_retries", feed.retries)

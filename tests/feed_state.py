@@ -18,4 +18,3 @@ class FeedState:
     rejected: int = 0
     current_rejections: int = 0
     retries: int = 0
-    retained_age: float | None = None

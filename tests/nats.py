@@ -216,6 +216,23 @@ def request(server: Server, subject: str, body: object) -> None:
     plain(server, work)
 
 
+def create(server: Server, bucket: str, **settings: object) -> None:
+    """Create an ordinary key-value bucket with these settings, as `nats stream add` does."""
+    stream = {"name": f"KV_{bucket}", "subjects": [f"$KV.{bucket}.>"], "max_msgs_per_subject": 1, "discard": "new"}
+    request(server, f"STREAM.CREATE.KV_{bucket}", stream | settings)
+
+
+def edit(server: Server, bucket: str, **settings: object) -> None:
+    """Change settings of a bucket, as `nats stream edit` does."""
+
+    async def work(client: Client) -> None:
+        config = json.loads((await client.request(f"$JS.API.STREAM.INFO.KV_{bucket}")).data)["config"]
+        answer = await client.request(f"$JS.API.STREAM.UPDATE.KV_{bucket}", json.dumps(config | settings).encode())
+        assert "error" not in json.loads(answer.data), answer.data
+
+    plain(server, work)
+
+
 def purge(server: Server, bucket: str) -> None:
     async def work(client: Client) -> None:
         await client.jetstream().purge_stream(f"KV_{bucket}")

@@ -29,7 +29,7 @@ BROKEN: dict[Rule, dict[str, str]] = {
         "market_index.wire": "__all__ = ['read']",
     },
     rules.private_names: {"market_index_cli.a": "from market_index_http.app import _routes"},
-    rules.media: {"market_index_feeds.nats.watch": "from market_index_feeds.sqlite.file import Lock"},
+    rules.media: {"market_index_feeds.nats.watch": "from market_index_feeds.sqlite import SqliteStore"},
     rules.cycles: {
         "market_index.a": "import market_index.b",
         "market_index.b": "def f():\n    from market_index import a",

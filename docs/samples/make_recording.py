@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from market_index import ADA, Freshness, MarketIndex, OrderBook, Pair
+from market_index import ADA, Freshness, MarketIndex, OrderBook, Pair, wire
+from market_index.wire import format_time
 from market_index_feeds import open_feed
-from market_index_feeds.ndjson.recorder import change_lines
 
 # The market of each token of the sample, and the power of ten that its prices are multiplied by.
 MARKETS = {
@@ -50,6 +50,16 @@ def traded(before: OrderBook, after: OrderBook) -> Decimal | None:
     if before.best_ask and (not after.best_ask or after.best_ask.price > before.best_ask.price):
         return before.best_ask.price
     return before.spot
+
+
+def change_lines(before: MarketIndex, after: MarketIndex, recorded_at: datetime) -> bytes:
+    """Return the lines of a change, with its commit line; empty if there is none. No pair is removed."""
+    books, _ = after.changes_since(before)
+    if not books:
+        return b""
+    freshness = {"as_of": after.as_of, "published_at": after.published_at and format_time(after.published_at)}
+    commit = json.dumps({**freshness, "recorded_at": format_time(recorded_at)}, separators=(",", ":")).encode()
+    return b"\n".join([*map(wire.order_book_to_json, books), commit, b""])
 
 
 def main(stream: str) -> None:

@@ -139,7 +139,7 @@ def _serve(
     with ended_by_signals(server.end):
         with loading(feed.source, lambda: server.should_exit) as progress:
             feed.start(live, progress)
-        LOG.info("%s: %d pairs, %d %s rejected", feed.source, len(live.current), feed.rejected, feed.record)
+        LOG.info("%s: %d pairs, %d records rejected", feed.source, len(live.current), feed.rejected)
         with listen_errors(url_of(listener)):
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()

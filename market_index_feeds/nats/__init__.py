@@ -1,6 +1,10 @@
-"""Buckets of NATS JetStream, for publishing and following. It needs the extra `nats`."""
+"""Buckets of NATS JetStream, for publishing and following. It needs the extra `nats`.
 
-from market_index_feeds.nats.source import open_nats_source
-from market_index_feeds.nats.store import open_nats_store
+A change is one atomic batch of messages; the headers of the last one are its record. Readers read pages of the stream
+by direct requests, which no commit interrupts.
+"""
+
+from market_index_feeds.nats.publishing import open_nats_store
+from market_index_feeds.nats.reading import open_nats_source
 
 __all__ = ["open_nats_source", "open_nats_store"]

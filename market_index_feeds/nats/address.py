@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -26,7 +25,7 @@ class Address:
     """A bucket, the servers to connect to first, and the credentials, which no message shows.
 
     `shown` is the URL as messages show it. `replicas` is the number of servers that store a new bucket; None: three in
-    a cluster, otherwise one.
+    a cluster, otherwise one. `certificates` are files in PEM: the authorities, the certificate and its key.
     """
 
     shown: str
@@ -78,20 +77,6 @@ class Address:
                 _path(environment.get("NATS_KEY")),
             ),
         )
-
-    def tls(self) -> ssl.SSLContext | None:
-        """Return the context with authorities and client certificate; None if TLS is left to the server.
-
-        Raises `OSError` if a file cannot be read or has wrong content.
-        """
-        authorities, certificate, key = self.certificates
-        if not self.is_secure and authorities is certificate is None:
-            # Loading the default authorities takes 10 ms.
-            return None
-        context = ssl.create_default_context(cafile=authorities)
-        if certificate is not None:
-            context.load_cert_chain(certificate, key)
-        return context
 
 
 def _split(url: str) -> SplitResult:

@@ -1,89 +1,460 @@
-"""A bucket as its servers report it: its state, and its messages."""
+"""A bucket: the requests that read and write it, over one connection at a time.
+
+It is the one module that uses the client library, which only connects, sends and delivers. Its reconnection is off,
+because it would send later what its caller has given up. Any problem ends the connection, and the next request makes a
+new one.
+
+A reader asks for pages of the messages after a sequence (`$JS.API.DIRECT.GET`). The server reads a page while no batch
+is committed. Consumers are not isolated in this way: they deliver mixtures of two batches.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from asyncio import Future
 from base64 import b64decode
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any, Final, TypeVar
+from uuid import uuid4
 
-from attrs import frozen
+import nats.errors
+from attrs import field, frozen
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
-from market_index_feeds.nats.errors import Misconfigured, Unanswered, shown_text
+from market_index.errors import safe_repr
+from market_index_feeds.errors import reason_of
+from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.credentials import connection_options
 
-OPERATION_HEADER: Final = "KV-Operation"
-_MARKER_HEADER: Final = "Nats-Marker-Reason"
+T = TypeVar("T")
+
+OLDEST_VERSION: Final = 2, 12, 2
+"""The oldest version of the servers. 2.12.0 has atomic batches, but deadlocks if pages are read beside them."""
+
+CONNECT_SECONDS: Final = 2.0
+"""Timeout of each step of connecting to a server."""
+
+CONNECT_TO_ANY_SECONDS: Final = 5.0
+"""Timeout of connecting to one of several servers."""
+
+REQUEST_SECONDS: Final = 2.0
+"""Timeout of a request, without the time that its messages take on the slowest link."""
+
+SLOWEST_BYTES_PER_SECOND: Final = 1_000_000
+
+IDLE_SECONDS: Final = 1.0
+"""After this time without a request, a connection is checked before it is used.
+
+Its event loop did not run meanwhile, so it has noticed nothing.
+"""
+
+MAX_BATCH: Final = 1000
+"""How many messages the servers accept in one batch."""
+
+HEADER_BYTES: Final = 4096
+"""An upper bound of the headers of a message, which count as a part of it."""
+
+# Error codes of the servers.
+NO_BUCKET: Final = 10059
+WRONG_SEQUENCE: Final = {10071, 10164}
+_NO_CLUSTER: Final = 10074
+_NO_MESSAGE: Final = 10037
+_STORE_FAILED: Final = 10077  # its status is 503, but trying again does not help: the bucket is full
+_RETRYABLE: Final = {10176, 10210}  # a batch is incomplete; there are too many unfinished batches
+
+_CLOSE_SECONDS: Final = 0.2
+_PING_SECONDS: Final = 30
+_LIBRARY_SECONDS: Final = 600  # timeouts of the library, which ours precede
+_PAGE: Final = {"batch": 2048, "max_bytes": 2 * 1024 * 1024}
+_MAX_TEXT_LENGTH: Final = 400  # a permission violation shows a key
 _NANOSECONDS: Final = 1_000_000_000
 
 
-@frozen
-class BucketState:
-    """A bucket at one moment: its creation time, the sequence of its last message, its number of keys, its bytes.
+class Unreachable(Exception):
+    """No server answered. Trying again may help."""
 
-    A deleted key counts as long as the message that deleted it is stored.
+
+class NotStored(Unreachable):
+    """A server could not store a change, and will not store it later. Trying again may help."""
+
+
+class NotConnected(NotStored):
+    """No server is reachable, so nothing was sent."""
+
+
+class Rejected(Exception):
+    """A server rejects a request, or cannot be used. Trying again does not help."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@frozen
+class State:
+    """A bucket as its leader reports it: its time of creation, its last sequence, its numbers of messages and bytes.
+
+    A deleted key counts, because a message deletes it.
     """
 
     created: str
-    last_sequence: int
-    keys: int
+    sequence: int
+    messages: int
     length: int
 
 
-@frozen(slots=True, eq=False)
+@frozen(eq=False)
 class Message:
-    """The message stored under a key. `value` is None if it deleted the key; `time` is in nanoseconds, wall clock."""
+    """The message stored under a key. `value` is None if it deletes the key."""
 
     key: str
     value: bytes | None
     headers: Mapping[str, str]
     sequence: int
-    time: int
+    time: str
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """It differs between any two messages of a key. The time is necessary: sequences repeat after a rollback."""
+        return self.sequence, self.time
 
 
-def stream_name(bucket: str) -> str:
-    """Return the name of the stream that stores a bucket."""
-    return f"KV_{bucket}"
+@frozen(eq=False)
+class _Page:
+    """The messages of a page; `pending` is how many messages follow it."""
+
+    messages: list[Message] = field(factory=list)
+    pending: Future[int] = field(factory=lambda: asyncio.get_running_loop().create_future())
 
 
-def key_prefix(bucket: str) -> str:
-    """Return what precedes a key in the subject of its messages."""
-    return f"$KV.{bucket}."
+class Bucket:
+    """A bucket. If there is an `on_change`, it is called soon after each change.
 
-
-def configuration(bucket: str, replicas: int) -> dict[str, object]:
-    """Return the configuration of the stream of a new bucket."""
-    return {
-        "name": stream_name(bucket),
-        "subjects": [f"{key_prefix(bucket)}>"],
-        "max_msgs_per_subject": 1,
-        "storage": "file",
-        "discard": "new",
-        "allow_rollup_hdrs": True,
-        "deny_delete": True,
-        "allow_direct": True,
-        "num_replicas": replicas,
-    }
-
-
-def state_of(answer: Mapping[str, Any]) -> BucketState:
-    """Return the state that a server reports.
-
-    Raises:
-        Unanswered: The server cannot know it.
-        Misconfigured: The bucket does not store exactly the last value of each key.
+    `connections` counts the connections that were made. `max_value_bytes` is the size of the largest value that the
+    servers accept, as far as it is known.
     """
-    if not answer.get("cluster", {"leader": "alone"}).get("leader"):
-        # A server that lost its disk reports an empty bucket until it has found the others.
-        raise Unanswered("the servers have not agreed who leads")
-    _require_last_values(answer["config"])
-    state = answer["state"]
-    return BucketState(answer["created"], state["last_seq"], state.get("num_subjects", 0), state["bytes"])
+
+    def __init__(self, address: Address) -> None:
+        self.on_change: Callable[[], None] | None = None
+        self.connections: int = 0
+        self.max_value_bytes: int = 0
+        self._address = address
+        self._stream = f"KV_{address.bucket}"
+        self._prefix = f"$KV.{address.bucket}."
+        # Publishers send an empty message to this subject after each change.
+        self._hints = f"market-index.{address.bucket}"
+        self._servers = list(address.servers)
+        self._client: Client | None = None
+        self._used_at = 0.0
+        self._page: _Page
+        self._inbox = ""
+        self._ended: Future[None]
+        self._closed: asyncio.Event
+        self._problem = ""
+
+    def subject(self, key: str) -> str:
+        """Return the subject of the messages of a key."""
+        return f"{self._prefix}{key}"
+
+    async def open(self, *, create: bool) -> None:
+        """Create a missing bucket, and let an existing one accept batches. Raises `Unreachable` or `Rejected`."""
+        wanted = {"allow_atomic": True, "allow_direct": True}
+        try:
+            config = (await self._content("STREAM.INFO"))["config"]
+        except Rejected as error:
+            if error.code != NO_BUCKET or not create:
+                raise
+            config = await self._create(wanted)
+        _require_last_values(config)
+        missing = {name: value for name, value in wanted.items() if not config.get(name)}
+        if missing:
+            await self._content("STREAM.UPDATE", config | missing)
+        await self.state()
+
+    async def state(self) -> State:
+        """Return the state of the bucket. So each reader and publisher also checks its configuration.
+
+        Raises `Unreachable` or `Rejected`.
+        """
+        answer = await self._content("STREAM.INFO")
+        if not answer.get("cluster", {"leader": "alone"}).get("leader"):
+            # A server that lost its disk reports an empty bucket until it has found the others.
+            raise Unreachable("the servers have not agreed who leads")
+        config, state = answer["config"], answer["state"]
+        _require_last_values(config)
+        if not config.get("allow_direct"):
+            raise Rejected(f"the bucket must allow direct reads; run: nats stream edit {self._stream} --allow-direct")
+        limits = [size for size in (config["max_msg_size"], (await self._connected()).max_payload) if size > 0]
+        self.max_value_bytes = min(limits) - HEADER_BYTES
+        return State(answer["created"], state["last_seq"], state["messages"], state["bytes"])
+
+    async def find(self, *queries: Mapping[str, Any]) -> list[Message | None]:
+        """Return the message that each query finds, such as `{"seq": 7}`, from the leader.
+
+        Raises `Unreachable` or `Rejected`.
+        """
+        messages: list[Message | None] = []
+        for reply in await self._ask("STREAM.MSG.GET", *queries):
+            try:
+                found = _content_of(reply)["message"]
+            except Rejected as error:
+                if error.code != _NO_MESSAGE:
+                    raise
+                messages.append(None)
+                continue
+            lines = str(b64decode(found.get("hdrs", "")), "utf-8", "replace").split("\r\n")[1:]
+            headers = {name: value.strip() for name, mark, value in (line.partition(":") for line in lines) if mark}
+            key, value = found["subject"].removeprefix(self._prefix), b64decode(found.get("data", ""))
+            messages.append(_message(key, value, headers, found["seq"], found["time"]))
+        return messages
+
+    async def read_page(self, after: int) -> tuple[list[Message], int]:
+        """Return messages after a sequence, one of each key, and how many follow them. Raises `Unreachable`.
+
+        If none follow, the messages are those of one moment between two changes.
+        """
+        client = await self._connected()
+        page = self._page = _Page()
+        body = json.dumps({"seq": after + 1, "next_by_subj": f"{self._prefix}>", **_PAGE}).encode()
+        await self._answer(client.publish(f"$JS.API.DIRECT.GET.{self._stream}", body, self._inbox))
+        pending = await self._answer(page.pending)
+        return page.messages, pending
+
+    async def commit(self, messages: Sequence[tuple[str, bytes, dict[str, str]]], expected: int) -> int:
+        """Store all messages or none, if `expected` is the last sequence. Return the sequence of the last message.
+
+        Raises:
+            NotStored: They are not stored.
+            Rejected: They are not stored, and trying again does not help; with a code of `WRONG_SEQUENCE` because of
+                another change.
+            Unreachable: They may be stored, now or later.
+        """
+        client = await self._connected()
+        headers = [dict(given) for _, _, given in messages]
+        headers[0]["Nats-Expected-Last-Sequence"] = str(expected)
+        if len(messages) > 1:
+            batch = uuid4().hex
+            for number, one in enumerate(headers, 1):
+                one |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            headers[-1]["Nats-Batch-Commit"] = "1"
+
+        async def send() -> Msg:
+            for (key, value, _), one in zip(messages[:-1], headers, strict=False):
+                await client.publish(self.subject(key), value, headers=one)
+            key, value, _ = messages[-1]
+            return await client.request(self.subject(key), value, _LIBRARY_SECONDS, headers=headers[-1])
+
+        length = sum(len(value) for _, value, _ in messages)
+        try:
+            sequence = int(_content_of(await self._answer(send(), length))["seq"])
+        except nats.errors.NoRespondersError:
+            await self.state()  # raises Rejected if the bucket is gone
+            raise NotStored("no server stores its messages") from None
+        with suppress(nats.errors.Error, OSError):
+            await client.publish(self._hints)
+            await asyncio.sleep(0)  # the library sends it in another task, before the event loop stops
+        return sequence
+
+    async def close(self) -> None:
+        """Disconnect. Closing twice does no harm."""
+        client, self._client = self._client, None
+        if client is not None:
+            await _close(client, self._closed)
+
+    async def _create(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Create the bucket, on three servers if there is a cluster. Return its configuration."""
+        replicas = self._address.replicas
+        config = wanted | {
+            "name": self._stream,
+            "subjects": [f"{self._prefix}>"],
+            "max_msgs_per_subject": 1,
+            "storage": "file",
+            "discard": "new",
+            "allow_rollup_hdrs": True,
+            "deny_delete": True,
+            "num_replicas": replicas or 3,
+        }
+        try:
+            answer = await self._content("STREAM.CREATE", config)
+        except Rejected as error:
+            if error.code != _NO_CLUSTER or replicas is not None:
+                raise
+            answer = await self._content("STREAM.CREATE", config | {"num_replicas": 1})
+        return dict(answer["config"])
+
+    async def _ask(self, request: str, *bodies: object) -> list[Msg]:
+        """Return the replies of the JetStream API to requests that are sent together. Raises `Unreachable`."""
+        client = await self._connected()
+        subject = f"$JS.API.{request}.{self._stream}"
+        texts = [json.dumps(body).encode() for body in bodies]
+        try:
+            return await self._answer(
+                asyncio.gather(*[client.request(subject, text, _LIBRARY_SECONDS) for text in texts])
+            )
+        except nats.errors.NoRespondersError:
+            raise Unreachable("JetStream is not available") from None
+
+    async def _content(self, request: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return the content of the reply to a request. Raises `Unreachable` or `Rejected`."""
+        return _content_of((await self._ask(request, body or {}))[0])
+
+    async def _answer(self, work: Awaitable[T], length: int = 0) -> T:
+        """Await an answer to a request of some length. If there is none, the connection is closed."""
+        seconds = REQUEST_SECONDS + length / SLOWEST_BYTES_PER_SECOND
+        task = asyncio.ensure_future(work)
+        # The library may swallow a cancellation, and raise later.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        either: list[Future[Any]] = [task, self._ended]
+        try:
+            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            await self.close()
+            raise
+        self._used_at = monotonic()
+        problem = self._problem or f"no answer within {seconds:.3g} seconds"
+        if task.done():
+            try:
+                return task.result()
+            except nats.errors.NoRespondersError:
+                raise
+            except (nats.errors.Error, OSError) as error:
+                problem = self._problem or _reason(error)
+        task.cancel()
+        await self.close()
+        if "permissions violation" in problem.lower():
+            raise Rejected(problem)
+        raise Unreachable(problem)
+
+    async def _connected(self) -> Client:
+        """Return the client, a new one if the last connection has ended. Raises `NotConnected` or `Rejected`."""
+        client = self._client
+        if client is not None and not self._ended.done() and monotonic() > self._used_at + IDLE_SECONDS:
+            try:
+                await self._answer(client.flush())
+            except (Unreachable, Rejected):
+                client = None
+        if client is None or self._ended.done():
+            await self.close()
+            client = await self._connect()
+        return client
+
+    async def _connect(self) -> Client:
+        client, closed, self._problem = Client(), asyncio.Event(), ""
+        options = connection_options(self._address)
+        self._ended = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(CONNECT_TO_ANY_SECONDS):
+                await client.connect(
+                    self._servers,
+                    name="market-index",
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    connect_timeout=CONNECT_SECONDS,  # type: ignore[arg-type]  # fractions are accepted
+                    ping_interval=_PING_SECONDS,
+                    error_cb=partial(self._on_error, client),
+                    closed_cb=partial(self._on_closed, client, closed),
+                    **options,
+                )
+                self._inbox = client.new_inbox()
+                await client.subscribe(self._inbox, cb=self._on_page)
+                if self.on_change is not None:
+                    await client.subscribe(self._hints, cb=self._on_hint)
+        except BaseException as error:
+            await _close(client, closed)
+            reason = self._problem or _reason(error)
+            if not isinstance(error, Exception):
+                raise
+            if "authorization" in reason.lower() or "authentication" in reason.lower():
+                raise Rejected(f"the server rejects the credentials: {reason}") from None
+            raise NotConnected(reason) from None
+        reported = client.connected_server_version
+        version = reported.major, reported.minor, reported.patch
+        if version < OLDEST_VERSION:
+            await _close(client, closed)
+            oldest, got = (".".join(map(str, numbers)) for numbers in (OLDEST_VERSION, version))
+            raise Rejected(f"nats-server must have version {oldest} or later, got {got}")
+        if not self._address.is_secure:
+            # The certificate of a server may not contain the address that it reports.
+            found = [f"nats://{server.netloc}" for server in client.discovered_servers]
+            self._servers = list(dict.fromkeys([*self._address.servers, *found]))
+        self._client, self._closed, self._used_at, self._problem = client, closed, monotonic(), ""
+        self.connections += 1
+        return client
+
+    async def _on_page(self, delivery: Msg) -> None:
+        headers = delivery.headers or {}
+        page, status = self._page, headers.get("Status")
+        before = page.messages[-1].sequence if page.messages else 0
+        if page.pending.done() or int(headers.get("Nats-Last-Sequence", before)) != before:
+            raise nats.errors.Error("a message of a page was delivered twice, or not at all")
+        if status is None:
+            key, sequence = headers["Nats-Subject"].removeprefix(self._prefix), int(headers["Nats-Sequence"])
+            page.messages.append(_message(key, delivery.data, headers, sequence, headers["Nats-Time-Stamp"]))
+        elif status in {"204", "404"}:  # the end of the page; no message follows
+            page.pending.set_result(int(headers.get("Nats-Num-Pending", "0")))
+        else:
+            text = headers.get("Description", "no server has the bucket")
+            page.pending.set_exception(Unreachable(f"status {status}: {shown_text(text)}"))
+
+    async def _on_hint(self, _: Msg) -> None:
+        assert self.on_change is not None  # noqa: S101  # otherwise there is no subscription
+        self.on_change()
+
+    async def _on_error(self, client: Client, error: Exception) -> None:
+        if self._client in {None, client}:
+            self._problem = self._problem or _reason(error)
+        self._end(client)
+
+    async def _on_closed(self, client: Client, closed: asyncio.Event) -> None:
+        closed.set()
+        self._end(client)
+
+    def _end(self, client: Client) -> None:
+        if client is self._client and not self._ended.done():
+            self._problem = self._problem or "the connection was closed"
+            self._ended.set_result(None)
+
+
+async def _close(client: Client, closed: asyncio.Event) -> None:
+    """Close a connection, or wait until the library has closed it.
+
+    The library can wait for ever: after a failed handshake, or for a server that hangs.
+    """
+    with suppress(TimeoutError, nats.errors.Error, OSError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await client.close()
+            await closed.wait()
+
+
+def _content_of(reply: Msg) -> Any:
+    """Return the content of an answer. Raises `NotStored` or `Rejected` if it is an error."""
+    answer = json.loads(reply.data)
+    if "error" not in answer:
+        return answer
+    error = answer["error"]
+    code, text = error.get("err_code", 0), shown_text(str(error.get("description")))
+    if code in _RETRYABLE or (error.get("code") == 503 and code != _STORE_FAILED):
+        raise NotStored(text)
+    raise Rejected("there is no such bucket" if code == NO_BUCKET else text, code)
+
+
+def _message(key: str, value: bytes, headers: Mapping[str, str], sequence: int, time: str) -> Message:
+    is_deletion = headers.get("KV-Operation") in {"DEL", "PURGE"} or "Nats-Marker-Reason" in headers
+    return Message(key, None if is_deletion else value, headers, sequence, time)
 
 
 def _require_last_values(config: Mapping[str, Any]) -> None:
-    """Raise `Misconfigured` unless a bucket stores the last value of each key until it is overwritten or deleted.
+    """Raise `Rejected` unless a bucket stores the last value of each key until it is overwritten or deleted.
 
-    With a history, the deletion of a key's last message makes an older value the last one, which no watch notices.
-    With the other settings, the servers acknowledge values and delete them later.
+    With a history, the deletion of a key's last message makes an older value the last one, which nobody notices. With
+    the other settings, the servers acknowledge values and delete them later.
     """
     options: dict[str, str] = {}
     if config["max_msgs_per_subject"] != 1:
@@ -96,25 +467,16 @@ def _require_last_values(config: Mapping[str, Any]) -> None:
         limits = [name for name in ("max_bytes", "max_msgs") if config[name] > 0]
         options |= {f"{name} {config[name]}": "--discard=new" for name in limits}
     if options:
-        raise Misconfigured(
+        raise Rejected(
             f"the bucket must store the last value of each key, and nothing else, got {', '.join(options)}; "
             f"run: nats stream edit {shown_text(config['name'])} {' '.join(dict.fromkeys(options.values()))}"
         )
 
 
-def message_of(found: Mapping[str, Any], prefix: str) -> Message:
-    """Return the message that a server's answer contains. The answer has no time that compares with a delivery's."""
-    headers = _headers(b64decode(found.get("hdrs", "")))
-    value = None if is_deletion(headers) else b64decode(found.get("data", ""))
-    return Message(found["subject"].removeprefix(prefix), value, headers, found["seq"], 0)
+def shown_text(text: str) -> str:
+    """Return the text of a server for a message: escaped and cut if it is long, or contains control characters."""
+    return text if text.isprintable() and len(text) <= _MAX_TEXT_LENGTH else safe_repr(text)
 
 
-def is_deletion(headers: Mapping[str, str]) -> bool:
-    """Return whether a message with these headers deletes its key."""
-    return headers.get(OPERATION_HEADER) in {"DEL", "PURGE"} or _MARKER_HEADER in headers
-
-
-def _headers(text: bytes) -> dict[str, str]:
-    """Return the headers of a stored message: a line with the version, then one line a header."""
-    lines = str(text, "utf-8", "replace").split("\r\n")[1:]
-    return {name.strip(): value.strip() for name, mark, value in (line.partition(":") for line in lines) if mark}
+def _reason(error: BaseException) -> str:
+    return shown_text(reason_of(error).removeprefix("nats: ").strip("'"))

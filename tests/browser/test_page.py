@@ -10,7 +10,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from market_index import ADA, LiveIndex, OrderBook, Pair, Token, Tokens, format_price
+from market_index import ADA, Freshness, LiveIndex, OrderBook, Pair, Token, Tokens, format_price
 from market_index_cli.tokens import ticker
 from market_index_feeds import open_store
 from tests.browser.visit import ladder_rows, set_hidden, visited, visiting
@@ -242,14 +242,14 @@ def test_whole_units_are_those_of_the_registry_until_the_visitor_wants_the_small
 def test_a_retracted_pair_and_a_silent_publisher_are_reported_until_they_return(browser: Browser, tmp_path: Path):
     with (
         open_store(tmp_path / "market.db") as store,
-        running(tmp_path, store.target, "--port", 0, "--max-quiet", 3, "--max-wait", 1) as command,
+        running(tmp_path, store.name, "--port", 0, "--max-quiet", 3, "--max-wait", 1) as command,
         visiting(browser, command.service.port, expected=BAD_STATUS) as visit,
     ):
 
         def becomes(label: str, *, publishing: bool) -> None:
             def is_labelled() -> bool:
                 if publishing:
-                    store.update((), as_of="slot 145000000")
+                    store.update((), freshness=Freshness("slot 145000000"))
                 visit.poll()
                 return visit.page.text_content("#connection") == label
 

@@ -122,7 +122,7 @@ def test_the_alerts_name_metrics_and_labels_that_exist():
     counters = Counters()
     for name in ("open_connections", "max_connections", "workers"):
         counters.set_gauge(name, 1)
-    app = create_app(LiveIndex(), health=Health(FeedState(revision=1, retained_age=1)), metrics=counters)
+    app = create_app(LiveIndex(), health=Health(FeedState(revision=1)), metrics=counters)
     values: dict[str, dict[str, set[str]]] = {}
     for family in text_string_to_metric_families(request(app, "/metrics").body.decode()):
         for sample in family.samples:

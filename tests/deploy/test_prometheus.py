@@ -59,10 +59,6 @@ FIRING: dict[str, tuple[dict[str, str], int, int, str]] = {
         {'market_index_feed_published_timestamp_seconds{worker="0"}': "-60+15x4 0+15x30"},
         120, 135, "the publisher last published 1m 15s ago",
     ),
-    "MarketIndexBooksRetained": (
-        {'market_index_feed_retained_timestamp_seconds{worker="0"}': "_x5 14+15x30"},
-        120, 135, "a book is served that the feed has lacked for 1m 1s",
-    ),
     "MarketIndexRecordsRejected": (
         {'market_index_feed_current_rejections{worker="1"}': "0x4 2x60"},
         360, 375, "2 records are rejected; the log names them",

@@ -1,4 +1,4 @@
-"""Publishers and servers that are killed at random times. `make test-faults` kills more of them."""
+"""Publishers that are killed at random times. `make test-faults` kills more of them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,10 @@ import pytest
 
 from market_index import LiveIndex
 from market_index_feeds import Feed, open_feed
-from tests import nats
-from tests.faults import replication
 from tests.faults.killed_publisher import KilledPublisher
-from tests.faults.replication import Publisher, read_spots
-from tests.market_index_feeds.made_up import spots
 from tests.waiting import eventually
 
 PUBLISHER_KILLS = int(os.environ.get("MARKET_INDEX_KILLS", "12"))
-SERVER_KILLS = int(os.environ.get("MARKET_INDEX_SERVER_KILLS", "3"))
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(PUBLISHER_KILLS, marks=pytest.mark.thorough, id="many")])
@@ -49,25 +44,3 @@ def test_a_killed_publisher_loses_no_acknowledged_change(tmp_path: Path, kills: 
         assert publisher.generation > kills // 4, "most publishers must publish before they are killed"
         publisher.publish()
         eventually(lambda: publisher.is_shown_by(live))
-
-
-@pytest.mark.thorough
-def test_a_reader_shows_the_content_of_a_restarted_server(tmp_path: Path):
-    """If a server loses an acknowledged change, every reader must drop it."""
-    with nats.served(tmp_path / "alone") as server:
-        publisher = Publisher(server.bucket("books"))
-        publisher.start()
-        eventually(lambda: len(publisher.acknowledged) == replication.PAIRS)
-        live = LiveIndex()
-        with open_feed(publisher.url) as feed:
-            feed.start(live)
-            for _ in range(SERVER_KILLS):
-                server.kill()
-                server.start()
-                server.wait()
-                sent = publisher.sent
-                eventually(lambda sent=sent: min(publisher.acknowledged.values()) > sent)  # type: ignore[misc]  # a default has no type
-            publisher.end()
-            stored = read_spots(publisher.url)
-            assert {number: int(spot or 0) for number, spot in stored.items()} == publisher.acknowledged
-            eventually(lambda: spots(live) == stored)

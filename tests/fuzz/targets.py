@@ -34,7 +34,7 @@ from market_index.levels import Levels
 from market_index.prices import parse_price, parse_prices
 from market_index.wire import parse_time
 from market_index_feeds.opened import without_credentials
-from market_index_feeds.orders.events import read_event
+from market_index_feeds.orders import read_event
 from market_index_http import create_app
 from tests.fuzz import grammar, request_grammar
 

@@ -14,7 +14,8 @@ from market_index.strategies import market_indexes
 from market_index.wire import freshness_to_json
 from market_index_feeds import open_feed, open_store
 from tests.command import SAMPLE, invoke, line, run
-from tests.market_index_feeds.ndjson.lines import commit, retraction
+from tests.feeds.contract.lines import commit_line, retract_line
+from tests.market_index_feeds.made_up import pair
 
 TIMES = st.datetimes(timezones=st.just(UTC))
 
@@ -30,7 +31,7 @@ def test_the_books_are_in_ledger_order_before_a_commit_line():
 
 
 @settings(max_examples=30)
-@given(market_indexes(max_pairs=4), TIMES)
+@given(market_indexes(min_pairs=1, max_pairs=4), TIMES)
 def test_a_dump_that_is_published_into_an_empty_store_is_dumped_again_as_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory, index: MarketIndex, time: datetime
 ):
@@ -46,7 +47,9 @@ def test_a_dump_that_is_published_into_an_empty_store_is_dumped_again_as_the_sam
 
 
 def test_a_rejected_record_is_exit_code_5_after_the_output(lines: Path):
-    lines.write_bytes((line(1) + line(2)).encode() + retraction(1) + b"nonsense\n" + commit("slot 1"))
+    lines.write_bytes(
+        (line(1) + line(2)).encode() + retract_line(pair(1)) + b"nonsense\n" + commit_line(Freshness("slot 1"))
+    )
     done = invoke("dump", lines)
     assert done.returncode == 5
     assert done.stdout == line(2) + freshness_to_json(Freshness()).decode() + "\n"
@@ -58,8 +61,8 @@ def test_a_feed_that_cannot_be_opened_is_exit_code_3():
     assert done.stderr == "Error: nowhere.db cannot be opened: No such file or directory\n"
 
 
-def test_a_content_that_is_not_known_is_exit_code_5(tmp_path: Path):
+def test_a_source_without_a_version_is_exit_code_3(tmp_path: Path):
     blank = tmp_path / "blank.ndjson"
     blank.touch()
     done = invoke("dump", blank)
-    assert (done.returncode, done.stdout) == (5, '{"as_of":null,"published_at":null}\n')
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", f"Error: {blank} contains no order book\n")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index.freshness import parse_time
+from market_index.wire import parse_time
 from market_index_cli.logs import JsonFormatter, TextFormatter, errors_logged, printable
 from tests.command import SAMPLE, invoke, running
 from tests.service import Client

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click import unstyle
 
-from market_index import LiveIndex, wire
+from market_index import Freshness, LiveIndex, wire
 from market_index_feeds import open_feed, open_store
 from market_index_http import create_app
 from tests.command import BOOK, COMMAND, LINES, SAMPLE, invoke, read_all, run
@@ -163,7 +163,8 @@ def test_a_pipe_that_is_closed_early_is_no_error(store: Path):
 def test_a_terminal_shows_how_fresh_the_books_of_a_store_are(store: Path):
     commands = (("pairs", store), ("book", store, "ADA", IUSD))
     with open_store(store) as opened:
-        opened.update(map(wire.order_book_from_json, SAMPLE.read_bytes().splitlines()), as_of="slot 145000000")
+        books = map(wire.order_book_from_json, SAMPLE.read_bytes().splitlines())
+        opened.update(books, freshness=Freshness("slot 145000000"))
     for command in commands:
         *_, as_of, published = map(unstyle, on_terminal(*command, columns=100))
         assert as_of == "as of slot 145000000"

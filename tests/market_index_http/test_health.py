@@ -34,7 +34,7 @@ def service(feed: FeedState) -> Iterator[Service]:
 
 
 def test_it_reports_the_pairs_and_the_feed(service: Service, feed: FeedState):
-    feed.revision, feed.age, feed.current_rejections, feed.retained_age = 7, 1.23456, 2, 98.76543
+    feed.revision, feed.age, feed.current_rejections = 7, 1.23456, 2
     feed.quiet_age, feed.change_age = 2.5, 3.5
     answer = service.request("/healthz")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
@@ -49,7 +49,6 @@ def test_it_reports_the_pairs_and_the_feed(service: Service, feed: FeedState):
         "age_seconds": 1.235,
         "problem": None,
         "current_rejections": 2,
-        "oldest_retained_seconds": 98.765,
         "process": os.getpid(),
     }
 

@@ -146,14 +146,14 @@ class TestState:
 
     def test_the_feed(self, service: Service, feed: FeedState):
         feed.revision, feed.rejected, feed.current_rejections, feed.retries = 7, 5, 2, 3
-        feed.age, feed.quiet_age, feed.change_age, feed.retained_age = 10, 20, inf, 40
+        feed.age, feed.quiet_age, feed.change_age = 10, 20, inf
         before, samples, after = time(), scrape(service), time()
         found = {name: of_worker(samples, f"feed_{name}") for name in ("revision", "current_rejections")}
         assert found == {"revision": 7, "current_rejections": 2}
         assert of_worker(samples, "feed_rejected_records_total") == 5
         assert of_worker(samples, "feed_retries_total") == 3
         assert of_worker(samples, "ready") == 1
-        for name, age in (("healthy", 10), ("published", 20), ("retained", 40)):
+        for name, age in (("healthy", 10), ("published", 20)):
             assert before <= (of_worker(samples, f"feed_{name}_timestamp_seconds") or 0) + age <= after
         assert of_worker(samples, "feed_changed_timestamp_seconds") == 0, "never"
         feed.age = 61
@@ -179,7 +179,7 @@ class TestState:
 
     def test_what_is_not_known_has_no_sample(self, live: LiveIndex, service: Service):
         samples = scrape(service)
-        for name in ("feed_revision", "feed_retained_timestamp_seconds", "open_connections", "max_connections"):
+        for name in ("feed_revision", "open_connections", "max_connections"):
             assert of_worker(samples, name) is None
         for health, ready in ((None, None), (Health(), 0)):
             samples = samples_of_text(request(create_app(live, health=health, metrics=True), "/metrics").body.decode())
@@ -274,7 +274,7 @@ DOCUMENTED = re.compile(r"^\| `(\w+)` \| ([^|]*) \| (counter|gauge) \|", re.MULT
 
 
 def test_the_docs_list_each_metric_with_its_labels_and_its_type(service: Service, feed: FeedState):
-    feed.revision, feed.retained_age = 1, 1
+    feed.revision = 1
     counters = Counters()
     for name in ("open_connections", "max_connections", "workers"):
         counters.set_gauge(name, 1)

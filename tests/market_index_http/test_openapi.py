@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from market_index import AssetId, LiveIndex, MarketIndex, OrderBook, format_price, wire
+from market_index import AssetId, Freshness, LiveIndex, MarketIndex, OrderBook, format_price, wire
 from market_index.strategies import (
     asset_ids,
     invalid_asset_id_texts,
@@ -41,8 +41,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("openapi")
     with open_store(folder / "market.db") as store:
         books = map(wire.order_book_from_json, SAMPLE.read_bytes().splitlines())
-        store.update(books, as_of="slot 145000000")
-    with running(folder, store.target, "--port", 0) as command:
+        store.update(books, freshness=Freshness("slot 145000000"))
+    with running(folder, store.name, "--port", 0) as command:
         yield command.service
 
 

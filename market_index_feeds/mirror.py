@@ -1,0 +1,164 @@
+"""Makes a target equal to each version of a feed: the loop of a relay and of a recorder (decision 34).
+
+A mirror reads its target once. Then it writes the difference between what the target contains and the next version, in
+one transaction. At each version, so at least every two seconds, it compares the position of the target with that of its
+last change, to find other writers. After their changes, and after an error, it reads the target again.
+
+A version may lack a pair because its record is invalid. So while a record is invalid, the mirror retracts only pairs
+that it has seen in the source. The others stay in the target, and in the difference to the next version.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from threading import Event
+from typing import Final
+
+from market_index import MarketIndex, OrderBook, Pair
+from market_index_feeds.backoff import next_backoff
+from market_index_feeds.feed import Feed
+from market_index_feeds.source import Progress, Version
+from market_index_feeds.store import BookTooLarge, Conflict, Receipt, Store, StoreError, Target
+
+LOG: Final = logging.getLogger(__name__)
+
+MAX_CONFLICTS: Final = 10
+"""How often a mirror reads its target again for one version. Then it waits, as after an error."""
+
+
+def mirror(
+    feed: Feed,
+    open_target: Callable[[], Target],
+    stop: Event | None = None,
+    *,
+    progress: Progress | None = None,
+    on_written: Callable[[Target, Receipt], object] | None = None,
+) -> frozenset[Pair]:
+    """Make a target equal to each version of a feed, until the feed ends or is closed.
+
+    The target is a store or a `Recorder`. It must have no other publisher: a mirror undoes what others change. A book
+    above a limit of the target is left out, and logged. Meanwhile the as_of of the target is not known. After an error,
+    the target is opened again.
+
+    Args:
+        feed: A feed that was not started.
+        open_target: Opens the target, which the mirror closes.
+        stop: Ends the mirror once it is set. A signal handler must not set it, because the code that it interrupts may
+            hold the lock of the event. Let it raise an exception, such as `KeyboardInterrupt`.
+        progress: Called while the source is loaded.
+        on_written: Called after the first version, and after each further one that differs from the target.
+
+    Returns:
+        The pairs whose current books are left out.
+
+    Raises:
+        FeedError: The source cannot be read at the first attempt, or a stream cannot be read.
+        StoreError: The target cannot be opened, read or written at the first attempt, or when the feed ends. Between
+            these, errors are logged, and the next version is written.
+    """
+    stop = stop or Event()
+    copy, failure, backoff = _Copy(open_target), None, 0.0
+    with closing(copy), closing(feed.versions(stop, progress)) as versions:
+        for version in versions:
+            try:
+                receipt = copy.write(version)
+            except StoreError as error:
+                if copy.is_new:
+                    raise
+                if str(error) != str(failure):
+                    LOG.warning("%s; retrying", error)
+                copy.close()
+                failure, backoff = error, next_backoff(backoff)
+                stop.wait(backoff)
+            else:
+                if failure is not None:
+                    LOG.info("%s: equal again to %s", copy.target.name, feed.source)
+                failure, backoff = None, 0.0
+                if receipt is not None and on_written is not None:
+                    on_written(copy.target, receipt)
+    if failure is not None:
+        raise failure
+    return frozenset(copy.left_out)
+
+
+class _Copy:
+    """A target, and what it contains.
+
+    `is_new`: whether nothing was written yet. `left_out` has the books that exceed a limit of the target, which keeps
+    the earlier books of their pairs, if any.
+    """
+
+    def __init__(self, open_target: Callable[[], Target]) -> None:
+        self.is_new: bool = True
+        self.left_out: dict[Pair, OrderBook] = {}
+        self._open_target = open_target
+        self.target: Target = open_target()
+        self._is_open = True
+        self._content: Version | None = None
+        # The last index of the source, and all pairs that the source had so far.
+        self._source_index = MarketIndex()
+        self._seen: set[Pair] = set()
+
+    def close(self) -> None:
+        """Close the target. The next `write` opens and reads it."""
+        self.target.close()
+        self._is_open, self._content = False, None
+
+    def write(self, version: Version) -> Receipt | None:
+        """Make the target equal to a version. Return None if it is equal already. Raises `StoreError`."""
+        changed, _ = version.index.changes_since(self._source_index)
+        self._seen.update([book.pair for book in changed])
+        self._source_index = version.index
+        conflicts = 0
+        while True:
+            try:
+                receipt = self._write(version)
+            except Conflict as error:
+                conflicts += 1
+                if conflicts == MAX_CONFLICTS:
+                    raise
+                LOG.warning("%s; making it equal again", error)
+                self._content = None
+            except BookTooLarge as error:
+                if not self.left_out.keys() >= set(error.pairs):
+                    LOG.warning("%s; leaving it out", error)
+                self.left_out |= {pair: version.index[pair] for pair in error.pairs}
+            else:
+                self.left_out = self._still_left_out(version.index)
+                self.is_new = False
+                return receipt
+
+    def _still_left_out(self, index: MarketIndex) -> dict[Pair, OrderBook]:
+        return {pair: book for pair, book in self.left_out.items() if index.get(pair) is book}
+
+    def _write(self, version: Version) -> Receipt | None:
+        if not self._is_open:
+            self.target, self._is_open = self._open_target(), True
+        target, content = self.target, self._content
+        if content is None:
+            content = self._content = target.read()
+        elif target.position != content.position:
+            raise Conflict(f"{target.name} was changed by another program")
+        index, before = version.index, content.index
+        left_out = self._still_left_out(index)
+        changed, removed = index.changes_since(before)
+        books = [book for book in changed if book.pair not in left_out and before.get(book.pair) != book]
+        retract = [pair for pair in removed if pair in self._seen] if version.invalid else list(removed)
+        freshness = index.freshness.without_as_of() if left_out else index.freshness
+        is_equal = not left_out and len(retract) == len(removed)
+        if is_equal and content.invalid and isinstance(target, Store):
+            receipt: Receipt | None = target.replace(index.values(), freshness)
+        elif books or retract or freshness != before.freshness:
+            receipt = target.update(books, retract, freshness, after=content.position)
+        elif self.is_new and content.position is not None:
+            receipt = Receipt(content.position.number, position=content.position)
+        else:
+            receipt = None
+        # Derived from the index of the source, so that the next difference costs only what changes.
+        stay = [before[pair] for pair in set(removed).difference(retract).union(left_out) if pair in before]
+        after = index.without(*left_out).with_books(*stay).with_freshness(freshness)
+        position = content.position if receipt is None else receipt.position
+        self._content = Version(after, frozenset() if is_equal else content.invalid, position)
+        return receipt

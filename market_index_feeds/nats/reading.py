@@ -1,0 +1,234 @@
+"""Reads a bucket: asks for what follows the last message that was read, and for the whole if that does not fit.
+
+Theory of operation
+===================
+
+The servers store the last message of each key. A page without messages after it completes the content of one moment
+between two changes. The pages may come from several servers of a cluster, and some may be behind. So the leader is
+asked for its last sequence before each page, and the last page must reach it: then no page before it is newer.
+
+The content follows from what was read as long as the bucket has the same creation time, the last sequence is not below
+the one that was read, and, if both are equal, there are as many messages as keys were read. Otherwise the bucket was
+created again, rolled back or purged, and all of it is read again. So it is after each connection, because sequences
+repeat after a rollback. A message that was read before is not decoded again.
+
+The headers of the last message are the record of the last change. If it has none, another program wrote it, and the
+freshness is not known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Generator
+from contextlib import suppress
+from threading import Event
+from time import monotonic
+from typing import Final
+
+from market_index import InvalidFreshness, MarketIndex, MarketIndexError, OrderBook, Pair
+from market_index_feeds.errors import FeedError
+from market_index_feeds.nats.address import Address
+from market_index_feeds.nats.bucket import Bucket, Message, Rejected, State, Unreachable, shown_text
+from market_index_feeds.nats.calls import ELECTION_SECONDS, UNREACHABLE_SECONDS, blocking, retried, run
+from market_index_feeds.nats.values import HEARTBEAT_KEY, Record, book_of, pair_of
+from market_index_feeds.opened import shown_name
+from market_index_feeds.source import UNKNOWN, NoVersion, Position, Progress, Source, Version
+
+CHECK_SECONDS: Final = 1.0
+"""Interval between two comparisons with the bucket if no change wakes the reader."""
+
+BEHIND_SECONDS: Final = 1.0
+"""How long servers may be behind the leader."""
+
+_BEHIND_POLL_SECONDS: Final = 0.005
+_STOP_POLL_SECONDS: Final = 0.1
+
+
+class NatsSource(Source):
+    """A bucket. `record` is that of its last change, and `is_blank` whether nothing was ever published into it."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address.shown)
+        self.bucket = Bucket(address)
+        self.record = Record()
+        self.is_blank = True
+        self._has_changed = asyncio.Event()
+        self._reading: Future[Version | NoVersion] | None = None
+        # The last version that no unfinished change is a part of.
+        self._whole: Version | None = None
+        self._connection = 0
+        self._created = ""
+        self._sequence = self._length = 0
+        self._last: Message | None = None
+        # The messages of the last version, and those that were read since then, or since the start of the bucket.
+        self._applied: dict[str, tuple[int, str]] = {}
+        self._read: dict[str, Message] = {}
+        self._is_from_start = True
+        self._invalid: dict[str, Pair] = {}
+
+    def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
+        """Yield the content, then that after each change. The first connection is retried for some seconds."""
+        runner = asyncio.Runner()
+        self._has_changed = has_changed = asyncio.Event()
+        has_changed.set()
+        self.bucket.on_change = has_changed.set
+        try:
+            while not stop.is_set():
+                found = run(runner, self._next(progress))
+                if found is not None:
+                    yield found
+                    progress = None
+                else:
+                    stop.wait(0)
+        except (Unreachable, Rejected) as error:
+            raise FeedError(str(error)) from None
+        finally:
+            run(runner, self._close())
+            blocking(runner.close)
+
+    async def refresh(self, progress: Progress | None = None) -> Version:
+        """Read what has changed, and return the content as a version: the same object if nothing has changed.
+
+        Raises `Unreachable` or `Rejected`. What was read so far is not read again.
+        """
+        deadline, is_read = monotonic() + BEHIND_SECONDS, False
+        while not is_read:
+            state = await self.bucket.state()
+            if self._connection != self.bucket.connections or not self._leads_to(state):
+                self._connection, self._created = self.bucket.connections, state.created
+                self._sequence, self._length, self._last = 0, 0, None
+                self._read, self._is_from_start = {}, True
+            if not state.messages:
+                self._sequence = state.sequence
+            elif self._sequence < state.sequence and await self._read_page():
+                if progress is not None:
+                    progress(min(self._length, state.length), state.length)
+                deadline = monotonic() + BEHIND_SECONDS
+                continue
+            is_read = self._sequence > state.sequence or self._is_same(state)
+            if not is_read:
+                if monotonic() > deadline:
+                    raise Unreachable("the servers do not agree on what is stored")
+                await asyncio.sleep(_BEHIND_POLL_SECONDS)
+                (last,) = await self.bucket.find({"last_by_subj": self.bucket.subject(">")})
+                if last is not None and last.sequence == self._sequence:
+                    # Nothing is behind: the last message was purged.
+                    self._sequence = state.sequence
+        return self._apply()
+
+    async def _next(self, progress: Progress | None) -> Version | NoVersion | None:
+        """Return what the next change or check finds; None if it takes longer, so that the caller can stop."""
+        self._reading = reading = self._reading or asyncio.ensure_future(self._wait_and_read(progress))
+        await asyncio.wait({reading}, timeout=_STOP_POLL_SECONDS)
+        if not reading.done():
+            return None
+        self._reading = None
+        return reading.result()
+
+    async def _close(self) -> None:
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            await asyncio.wait({reading})
+        await self.bucket.close()
+
+    async def _wait_and_read(self, progress: Progress | None) -> Version | NoVersion:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._has_changed.wait(), CHECK_SECONDS)
+        self._has_changed.clear()
+        if self.last is None:
+            version = await retried(lambda: self.refresh(progress), ELECTION_SECONDS, UNREACHABLE_SECONDS)
+        else:
+            version = await self.refresh()
+        if self.is_blank:
+            self._whole = None
+            return NoVersion()
+        if not self.record.is_unfinished:
+            self._whole = version
+        return self._whole or NoVersion("contains no whole change: its last one is not finished")
+
+    async def _read_page(self) -> int:
+        """Read the messages after the last one. Return how many follow them."""
+        messages, pending = await self.bucket.read_page(self._sequence)
+        for message in messages:
+            self._read[message.key] = self._last = message
+            self._sequence = message.sequence
+        self._length += sum(len(message.value or b"") for message in messages)
+        return pending
+
+    def _leads_to(self, state: State) -> bool:
+        """Whether what was read is the first part of what is stored now."""
+        return state.created == self._created and (state.sequence > self._sequence or self._is_same(state))
+
+    def _is_same(self, state: State) -> bool:
+        """Whether what was read is all that is stored now."""
+        before = {} if self._is_from_start else self._applied
+        keys = len(before) + sum(key not in before for key in self._read)
+        return state.sequence == self._sequence and state.messages == keys
+
+    def _apply(self) -> Version:
+        """Return the version that follows from the messages that were read."""
+        if not self._read and not self._is_from_start and self.last is not None:
+            return self.last
+        position = Position(self._created, self._sequence)
+        self.is_blank = self._is_from_start and not self._read.keys() - {HEARTBEAT_KEY}
+        if self.is_blank:
+            return Version(MarketIndex(), position=position)
+        books, gone = [], set[str]()
+        if self._is_from_start:
+            gone = self._applied.keys() - self._read.keys()
+            for key in gone:
+                del self._applied[key]
+        for key, message in self._read.items():
+            if self._applied.get(key) == message.identity:
+                continue
+            self._applied[key] = message.identity
+            self._invalid.pop(key, None)
+            if message.value is None:
+                gone.add(key)
+            elif key != HEARTBEAT_KEY:
+                books += self._books_of(key, message.value)
+        for key in gone:
+            self._invalid.pop(key, None)
+        self._read, self._is_from_start = {}, False
+        self.record = self._last_record()
+        return self.derive(
+            books,
+            [pair for pair in map(pair_of, gone) if pair is not None],
+            invalid=self._invalid.values(),
+            freshness=UNKNOWN if self.record.is_unfinished else self.record.freshness,
+            position=position,
+        )
+
+    def _books_of(self, key: str, value: bytes) -> list[OrderBook]:
+        """Return the book of a value; none if the value is invalid."""
+        try:
+            return [book_of(key, value)]
+        except MarketIndexError as error:
+            self.reject(f"value {shown_text(key)}", error)
+        pair = pair_of(key)
+        if pair is not None:
+            self._invalid[key] = pair
+        return []
+
+    def _last_record(self) -> Record:
+        """Return the record of the last message; nothing is known if that was purged, or is invalid."""
+        if self._last is None or self._last.sequence != self._sequence:
+            return Record()
+        try:
+            return Record.of(self._last)
+        except InvalidFreshness as error:
+            self.reject(f"record {self._sequence}", error)
+            return Record()
+
+
+def open_nats_source(source: str) -> NatsSource:
+    """Open a bucket for following. It is connected to when the feed is started.
+
+    Raises `FeedError` if it is not the URL of a bucket.
+    """
+    try:
+        return NatsSource(Address.parse(source))
+    except ValueError as error:
+        raise FeedError(f"{shown_name(source)} cannot be opened: {error}") from None

@@ -1,0 +1,249 @@
+"""Files and streams of order books, one per line, in the JSON of the order-book endpoint.
+
+A later line replaces an earlier one of the same pair. A retract line removes its pair. A commit line states the
+freshness of the lines before it. Before the first one, lines are visible as they are read. Afterwards, they are visible
+with the next commit line, in one change. An invalid commit line is only counted: the next one commits what it would
+have.
+
+The last line of a file counts without its newline if it is whole, because no prefix of a JSON object is one. Otherwise
+it is invalid until its rest is appended.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+from typing import Final, TypeAlias, final
+
+from attrs import define, field, frozen
+
+from market_index import Freshness, InvalidFreshness, MarketIndexError, OrderBook, Pair, wire
+from market_index.wire import (
+    CommitLine,
+    commit_from_json,
+    is_commit,
+    is_retraction,
+    object_from_json,
+    retraction_from_json,
+)
+from market_index_feeds.lines import STANDARD_INPUT, Batch, Line, follow, read_stream
+from market_index_feeds.opened import shown_name
+from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Source, Version
+
+_EVENT_KEYS: Final = frozenset({"place", "remove", "untrack", "block", "rollback", "reset"})
+
+
+@frozen
+class Invalid:
+    """A line that is rejected: the pair that it names, None if none can be read, and the reason."""
+
+    pair: Pair | None
+    reason: str
+    is_commit: bool = False
+
+
+Content: TypeAlias = OrderBook | Pair | CommitLine | Invalid
+"""The content of a line. A `Pair` is retracted."""
+
+
+def read_line(line: Line) -> Content | None:
+    """Return the content of a line; None if it is blank."""
+    text = line.text
+    if line.fault is not None:
+        return Invalid(None, line.fault)
+    if not text.strip():
+        return None
+    try:
+        if is_commit(text):
+            return commit_from_json(text)
+        return retraction_from_json(text) if is_retraction(text) else wire.order_book_from_json(text)
+    except InvalidFreshness as error:
+        return Invalid(None, str(error), is_commit=True)
+    except MarketIndexError as error:
+        reason = str(error)
+    # The decoded value is released with the error, so that it is not in memory twice.
+    hint = " (an event of orders: type orders: before the name of its file)" if _is_event(text) else ""
+    return Invalid(wire.pair_named_in(text), reason + hint)
+
+
+def _is_event(text: bytes) -> bool:
+    try:
+        return not _EVENT_KEYS.isdisjoint(object_from_json(text))
+    except MarketIndexError:
+        return False
+
+
+@define(eq=False)
+class Change:
+    """What some lines change: the last valid line of each pair, and the lines that are invalid after it.
+
+    `books` has the book of each pair, None for a pair that is retracted. `unfinished` has the pair of the last line, if
+    that is not whole yet. `is_whole`: whether the lines begin a file or a stream, so that other pairs are not in it.
+    `is_end`: whether no more lines follow. `freshness` is that of the last commit line, None if there is none.
+    """
+
+    books: dict[Pair, OrderBook | None] = field(factory=dict)
+    invalid: set[Pair | None] = field(factory=set)
+    unfinished: frozenset[Pair | None] = frozenset()
+    is_whole: bool = False
+    is_end: bool = False
+    freshness: Freshness | None = None
+
+    def add_line(self, content: OrderBook | Pair | Invalid) -> None:
+        """Add the content of the next line."""
+        if isinstance(content, Invalid):
+            if not content.is_commit:
+                self.invalid.add(content.pair)
+            return
+        pair, book = (content, None) if isinstance(content, Pair) else (content.pair, content)
+        self.books[pair] = book
+        self.invalid.discard(pair)
+
+    def add(self, later: Change) -> None:
+        """Add what later lines change."""
+        self.books |= later.books
+        self.invalid = self.invalid.difference(later.books) | later.invalid
+        self.unfinished = later.unfinished
+        self.freshness = self.freshness if later.freshness is None else later.freshness
+
+    @property
+    def published(self) -> list[OrderBook]:
+        """The books."""
+        return [book for book in self.books.values() if book is not None]
+
+    @property
+    def retracted(self) -> list[Pair]:
+        """The pairs that are retracted."""
+        return [pair for pair, book in self.books.items() if book is None]
+
+
+class _Commits:
+    """The lines that are visible, and those that wait for a commit line; None before the first commit line."""
+
+    def __init__(self, *, is_whole: bool = False) -> None:
+        self.visible: Change = Change(is_whole=is_whole)
+        self.waiting: Change | None = None
+
+    def add(self, content: Content) -> None:
+        """Add the content of the next line."""
+        if isinstance(content, CommitLine):
+            if self.waiting is not None:
+                self.visible.add(self.waiting)
+            self.visible.freshness, self.waiting = content.freshness, Change()
+        else:
+            (self.visible if self.waiting is None else self.waiting).add_line(content)
+
+
+class LineSource(Source):
+    """Lines of order books: `changes` is what they say, and `versions` is the content that follows from that.
+
+    `uncommitted` is the number of pairs whose lines wait for a commit line.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.uncommitted: int = 0
+        self._invalid: set[Pair | None] = set()
+        self._freshness = UNKNOWN
+
+    @abstractmethod
+    def _batches(self, stop: Event) -> Generator[Batch, None, None]:
+        """Yield the lines. Raises `OSError`."""
+
+    def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
+        """Yield a version after each change, and after each check that finds none."""
+        start: Change | None = None
+        with closing(self.changes(stop, progress)) as changes:
+            for change in changes:
+                if start is not None and not change.is_whole:
+                    start.add(change)
+                    change = start  # noqa: PLW2901  # all lines since the start
+                # An unfinished line may be of any pair, which the whole content may lack once it is finished.
+                is_open = change.is_whole and (not change.books or None in change.unfinished)
+                start = change if is_open else None
+                if change.is_whole and not change.books:
+                    yield NoVersion("contains no valid order book" if change.invalid else "contains no order book")
+                else:
+                    yield self._after(change)
+        if self.is_stream and self.uncommitted:
+            yield NoVersion(f"ended while lines of {self.uncommitted} pairs waited for a commit line")
+
+    def changes(self, stop: Event, progress: Progress | None = None) -> Generator[Change, None, None]:
+        """Yield what became visible since the last change, whenever all lines are read; empty if nothing did.
+
+        Raises `OSError`.
+        """
+        commits, tail, unfinished = _Commits(), None, frozenset[Pair | None]()
+        with closing(self._batches(stop)) as batches:
+            for batch in batches:
+                if batch.is_start:
+                    commits, tail, unfinished = _Commits(is_whole=True), None, frozenset()
+                for line in batch.lines:
+                    content = read_line(line)
+                    if isinstance(content, Invalid):
+                        self.reject(f"line {line.number}", content.reason)
+                    if content is not None:
+                        commits.add(content)
+                if progress is not None:
+                    progress(batch.offset, batch.size)
+                if not batch.is_caught_up:
+                    continue
+                if batch.tail != tail:
+                    tail = batch.tail
+                    unfinished = self._add_tail(commits, tail)
+                visible, commits.visible = commits.visible, Change()
+                visible.unfinished, visible.is_end = unfinished, batch.is_end
+                self.uncommitted = 0 if commits.waiting is None else len(commits.waiting.books)
+                yield visible
+
+    def _add_tail(self, commits: _Commits, tail: Line | None) -> frozenset[Pair | None]:
+        """Add the last line, which has no newline, if it is whole. Otherwise return its pair, if it is not waiting."""
+        content = None if tail is None else read_line(tail)
+        if isinstance(content, Invalid):
+            return frozenset({content.pair}) if commits.waiting is None else frozenset()
+        if content is not None:
+            # It is added again once it has its newline, which changes nothing.
+            commits.add(content)
+        return frozenset()
+
+    def _after(self, change: Change) -> Version:
+        """Return the version after a change."""
+        if change.is_whole:
+            self._invalid, self._freshness = change.invalid, UNKNOWN
+        else:
+            self._invalid = self._invalid.difference(change.books) | change.invalid
+        self._freshness = self._freshness if change.freshness is None else change.freshness
+        invalid = self._invalid | change.unfinished
+        return self.derive(
+            change.published, change.retracted, invalid=invalid, is_whole=change.is_whole, freshness=self._freshness
+        )
+
+
+@final
+class NdjsonFile(LineSource):
+    """A file of lines that is followed."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(shown_name(os.fspath(path)))
+        self._path = Path(path).absolute()
+
+    def _batches(self, stop: Event) -> Generator[Batch, None, None]:
+        return follow(self._path, stop)
+
+
+@final
+class NdjsonStream(LineSource):
+    """Standard input (`-`), a pipe, or a file that is read once to its end."""
+
+    is_stream = True
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__("standard input" if path == STANDARD_INPUT else shown_name(os.fspath(path)))
+        self._path = path
+
+    def _batches(self, stop: Event) -> Generator[Batch, None, None]:
+        return read_stream(self._path, stop)

@@ -1,0 +1,534 @@
+"""Files and streams of events of orders, one JSON object per line. docs/order-events.md is the specification.
+
+Theory of operation
+===================
+
+    UNKNOWN ──reset──▶ RESETTING ──block──▶ KNOWN ──reset──▶ RESETTING
+       ▲                   │                  │
+       └──── a line that is malformed or contradicts the state ────┘
+
+- UNKNOWN: all events are skipped until the next reset. A file may start with a reset, or in the middle of events.
+- RESETTING: a new state is read, up to its first block.
+- KNOWN: the net effect of events is collected. A block applies it, and makes it visible atomically.
+
+A wrong book is worse than an old one: after a line that is malformed or contradicts the state, no later event is
+reliable, so events are skipped until the producer sends its whole state again.
+
+An order whose numbers or assets are well-formed but impossible is no fault of the producer: anyone can place it on the
+ledger. It is counted, and kept without liquidity, so that it can be replaced and removed.
+
+The state of a block is an immutable value that shares its unchanged parts with the state before. So many states need
+little memory, and a rollback only selects one of them. A version has the state of the last block, and its index.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from types import EllipsisType
+from typing import Final, TypeAlias, final
+
+from attrs import frozen
+
+from market_index import (
+    ADA,
+    AssetId,
+    InvalidAssetId,
+    InvalidOrderBook,
+    InvalidPrice,
+    MarketIndexError,
+    Order,
+    Pair,
+    PriceOutOfRange,
+    RestingOrders,
+    Side,
+)
+from market_index.errors import safe_repr
+from market_index.wire import Number, object_from_json
+from market_index_feeds.lines import STANDARD_INPUT, Line, follow, read_stream
+from market_index_feeds.opened import shown_name
+from market_index_feeds.source import NoVersion, Progress, Source, Version
+
+DEFAULT_HISTORY: Final = 2160
+"""How many blocks before the last one a rollback may go back by default: no rollback of Cardano exceeds it."""
+
+MAX_TEXT_CHARACTERS: Final = 200
+"""The maximum length of an order id, and of the text of a block."""
+
+_AMOUNT_DIGITS: Final = 50
+"""The first digits of an amount, which suffice: from 10^49 on, an offer pays for more than 2^64-1 at every price."""
+
+_MAX_COMMAS: Final = MAX_TEXT_CHARACTERS + 5
+"""The commas of an event: 5 between its 6 keys, and others only in its id. More would be slow to decode."""
+
+_MAX_CACHED_PAIRS: Final = 262_144
+
+# `\Z`, because `$` also matches before a newline. Possessive, so that the time is linear in the length.
+_amount_parts: Final = re.compile(r"(-?)([0-9]++)\Z").match
+# Any number of bytes in hex: lengths are checked later.
+_is_asset: Final = re.compile(r"(?:ADA|(?:[0-9A-Fa-f]{2})*+:(?:[0-9A-Fa-f]{2})*+)\Z").match
+
+_BOOK_KEYS: Final = frozenset({"bids", "asks", "as_of", "retract"})
+
+_ANY_PAIR: Final = Pair(AssetId(bytes(28), b""), ADA)
+"""The pair with which the price of an order is checked whose own assets are not a pair."""
+
+
+@frozen
+class Place:
+    """An order is created, or replaced by its unfilled part.
+
+    `fault` is why it has no liquidity, None if it has. `order` is None if its assets are not a pair.
+    """
+
+    order_id: str
+    order: Order | None
+    fault: str | None = None
+
+
+@frozen
+class Remove:
+    """An order is consumed or cancelled."""
+
+    order_id: str
+
+
+@frozen
+class Spot:
+    """The last executed price of a pair. `fault` is why it is not known: its text is out of range."""
+
+    pair: Pair
+    price: Decimal | None
+    fault: str | None = None
+
+
+@frozen
+class Untrack:
+    """A pair without orders is no longer tracked."""
+
+    pair: Pair
+
+
+@frozen
+class Block:
+    """All events since the previous block become visible."""
+
+    text: str
+
+
+@frozen
+class Rollback:
+    """All events since a block are undone."""
+
+    text: str
+
+
+@frozen
+class Reset:
+    """The whole state follows."""
+
+
+_Values: TypeAlias = Mapping[str, object]
+Event: TypeAlias = Place | Remove | Spot | Untrack | Block | Rollback | Reset
+
+
+class Phase(Enum):
+    """The phases of a feed of orders, and what they wait for; see the module docstring."""
+
+    UNKNOWN = "a reset"
+    RESETTING = "the first block after its reset"
+    KNOWN = "a block"
+
+
+@frozen
+class _State:
+    """The orders at one moment, and the ids of those whose assets are not a pair."""
+
+    orders: RestingOrders
+    unpaired: frozenset[str] = frozenset()
+
+
+_EMPTY: Final = _State(RestingOrders())
+
+
+class _Pending:
+    """The net effect of events that no block has committed yet. `events` is their number."""
+
+    def __init__(self) -> None:
+        self.events: int = 0
+        # Ellipsis for an order whose assets are not a pair, None for one that is removed.
+        self._orders: dict[str, Order | EllipsisType | None] = {}
+        self._spots: dict[Pair, Decimal | None] = {}
+        # The pairs of orders that later events removed or replaced. They are tracked nevertheless.
+        self._pairs: set[Pair] = set()
+
+    def place(self, order_id: str, order: Order | None) -> None:
+        """Place or replace an order; None for one whose assets are not a pair."""
+        self._withdraw(order_id)
+        self._orders[order_id] = ... if order is None else order
+
+    def remove(self, order_id: str, before: _State) -> None:
+        """Remove an order. Raises `InvalidOrderBook` if there is none with this id."""
+        if order_id in self._orders:
+            is_there = self._orders[order_id] is not None
+        else:
+            is_there = order_id in before.orders or order_id in before.unpaired
+        if not is_there:
+            raise InvalidOrderBook(f"cannot remove order {safe_repr(order_id)}: there is no such order")
+        self._withdraw(order_id)
+        self._orders[order_id] = None
+
+    def _withdraw(self, order_id: str) -> None:
+        if isinstance(order := self._orders.get(order_id), Order):
+            self._pairs.add(order.pair)
+
+    def set_spot(self, pair: Pair, spot: Decimal | None) -> None:
+        """Set the last executed price of a pair."""
+        self._spots[pair] = spot
+
+    def applied_to(self, before: _State, as_of: str | None = None) -> _State:
+        """Return the state after the events, which follow the state `before`."""
+        spots: dict[Pair, Decimal | None] = {pair: None for pair in self._pairs if pair not in before.orders.index}
+        placed = {order_id: order for order_id, order in self._orders.items() if isinstance(order, Order)}
+        removed = [order_id for order_id in self._orders if order_id not in placed]
+        orders = before.orders.apply(placed, removed, spots | self._spots, as_of, missing_ok=True)
+        added = [order_id for order_id, order in self._orders.items() if order is ...]
+        if not (added or before.unpaired):
+            return _State(orders)
+        return _State(orders, before.unpaired.difference(self._orders).union(added))
+
+
+@final
+class Blocks:
+    """The states of the orders in one file or stream: the visible one, and those of the retained blocks.
+
+    `visible` is the state of the last block, also while the state is not known. `reject` is called for each line that
+    is rejected, with the reason.
+    """
+
+    def __init__(self, history: int, reject: Callable[[str, object], None]) -> None:
+        """`history` is how many blocks before the last one a rollback may go back."""
+        self.phase: Phase = Phase.UNKNOWN
+        self.visible: RestingOrders = _EMPTY.orders
+        self._lost: str | None = "its state is not known yet"
+        self._max_blocks = history + 1
+        self._reject = reject
+        self._blocks: OrderedDict[str, _State] = OrderedDict()
+        # The state of the last block, or a later one if pending events had to be applied.
+        self._applied, self._pending = _EMPTY, _Pending()
+
+    @property
+    def problem(self) -> str | None:
+        """Why the state is not known, and which event makes it known again; None if it is known."""
+        return None if self._lost is None else f"{self._lost}; waiting for {self.phase.value}"
+
+    @property
+    def pending(self) -> int:
+        """The number of events after the last block."""
+        return self._pending.events
+
+    def read(self, line: Line) -> None:
+        """Read the next line."""
+        text = line.text
+        if not (text.strip() or line.fault) or (self.phase is Phase.UNKNOWN and not _may_be_reset(text)):
+            return
+        reason = line.fault or "unexpected error"
+        is_read = False
+        try:
+            if line.fault is None:
+                self._apply(read_event(text), line.number)
+                is_read = True
+        except MarketIndexError as error:
+            reason = str(error)
+        finally:
+            # Also after an unexpected error: the line may have taken effect in part.
+            if not is_read:
+                self._reject_line(line.number, reason)
+
+    def _reject_line(self, number: int, reason: str) -> None:
+        """Reject a line. The first rejected line is the reason why the state is not known."""
+        self._reject(f"line {number}", reason)
+        if self.phase is not Phase.UNKNOWN:
+            self._lost = f"its state is unknown since line {number}: {reason}"
+            self._start(Phase.UNKNOWN)
+
+    def _start(self, phase: Phase) -> None:
+        """Start a phase without a state: forget all states but the visible one."""
+        self.phase = phase
+        self._blocks.clear()
+        self._applied, self._pending = _EMPTY, _Pending()
+
+    def _apply(self, event: Event, number: int) -> None:
+        """Apply the next event. Raises `MarketIndexError`."""
+        if isinstance(event, Reset):
+            self._start(Phase.RESETTING)
+            self._lost = self._lost or f"its state is reset since line {number}"
+            return
+        if self.phase is Phase.UNKNOWN:
+            return
+        self._pending.events += 1
+        match event:
+            case Place():
+                self._place(event, number)
+            case Remove():
+                self._pending.remove(event.order_id, self._applied)
+            case Spot():
+                self._set_spot(event, number)
+            case Untrack():
+                self._untrack(event.pair)
+            case Block():
+                self._commit(event.text)
+            case Rollback():  # pragma: no branch  # the last kind of event
+                self._roll_back(event.text)
+
+    def _place(self, event: Place, number: int) -> None:
+        if event.fault is not None:
+            self._reject(f"line {number}", f"order {safe_repr(event.order_id)} has no liquidity: {event.fault}")
+        self._pending.place(event.order_id, event.order)
+
+    def _set_spot(self, event: Spot, number: int) -> None:
+        if event.fault is not None:
+            self._reject(f"line {number}", f"{event.pair} has no spot price: {event.fault}")
+        self._pending.set_spot(event.pair, event.price)
+
+    def _untrack(self, pair: Pair) -> None:
+        events = self._pending.events
+        applied, self._pending = self._pending.applied_to(self._applied), _Pending()
+        self._pending.events = events
+        self._applied = _State(applied.orders.untrack(pair), applied.unpaired)
+
+    def _commit(self, text: str) -> None:
+        if text in self._blocks:
+            raise InvalidOrderBook(f"the text of a block must not repeat, got {safe_repr(text)} again")
+        self._blocks[text] = self._applied = self._pending.applied_to(self._applied, text)
+        if len(self._blocks) > self._max_blocks:
+            self._blocks.popitem(last=False)
+        self.phase, self._lost = Phase.KNOWN, None
+        self._show()
+
+    def _roll_back(self, text: str) -> None:
+        if text not in self._blocks:
+            raise InvalidOrderBook(f"block {safe_repr(text)} must be retained for a rollback to it")
+        while next(reversed(self._blocks)) != text:
+            self._blocks.popitem()
+        self._applied = self._blocks[text]
+        self._show()
+
+    def _show(self) -> None:
+        """Make the applied state visible, and drop pending events."""
+        self.visible, self._pending = self._applied.orders, _Pending()
+
+
+_SIDES: Final = {"base": Side.ASK, "quote": Side.BID}
+"""The side of an order, by which asset it offers."""
+
+
+@final
+class Orders(Source):
+    """Events of orders in a file, which is followed, or in a stream: standard input (`-`), a pipe, or a file."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], history: int = DEFAULT_HISTORY, *, is_stream: bool = False
+    ) -> None:
+        super().__init__("standard input" if path == STANDARD_INPUT else shown_name(os.fspath(path)))
+        self.is_stream = is_stream
+        self._path, self._history = path, history
+
+    def versions(
+        self, stop: threading.Event, progress: Progress | None = None
+    ) -> Generator[Version | NoVersion, None, None]:
+        """Yield the state of the last block whenever all lines are read."""
+        blocks = Blocks(self._history, self.reject)
+        batches = read_stream(self._path, stop) if self.is_stream else follow(Path(self._path).absolute(), stop)
+        with closing(batches):
+            for batch in batches:
+                if batch.is_start:
+                    blocks = Blocks(self._history, self.reject)
+                for line in batch.lines:
+                    blocks.read(line)
+                if progress is not None:
+                    progress(batch.offset, batch.size)
+                if batch.is_caught_up:
+                    yield self._version(blocks)
+        if self.is_stream and blocks.pending and blocks.problem is None:
+            yield NoVersion(f"ended while {blocks.pending} events waited for a block")
+
+    def _version(self, blocks: Blocks) -> Version | NoVersion:
+        if blocks.problem is not None:
+            return NoVersion(blocks.problem)
+        orders = blocks.visible
+        if self.last is None or self.last.orders is not orders:
+            self.last = Version(orders.index, orders=orders)
+        return self.last
+
+
+def _may_be_reset(text: bytes) -> bool:
+    """Whether a line may be a reset. Other lines are skipped without decoding."""
+    return b'"reset"' in text or b"\\" in text
+
+
+def read_event(text: bytes) -> Event:
+    """Decode a line, without its newline.
+
+    >>> read_event(b'{"remove": "51ab#0"}')
+    Remove(order_id='51ab#0')
+
+    Raises:
+        MarketIndexError: The line is malformed: an `InvalidOrderBook`, `InvalidAssetId` or `InvalidPrice`, with the key
+            and the value.
+    """
+    if (commas := text.count(b",")) > _MAX_COMMAS:
+        raise InvalidOrderBook(f"an event must have at most {_MAX_COMMAS} commas, got {commas}: {safe_repr(text)}")
+    values = object_from_json(text)
+    for kind, (keys, read) in _KINDS.items():
+        if kind in values:
+            if values.keys() != keys:
+                raise _wrong_keys(kind, keys, values)
+            return read(values)
+    raise InvalidOrderBook(f"must have one of the keys {', '.join(_KINDS)}, got {safe_repr(list(values))}")
+
+
+def _place(values: _Values) -> Place:
+    return Place(_printable(values, "place"), *_offered(values))
+
+
+def _spot(values: _Values) -> Spot:
+    pair = _pair(values)
+    if values["spot"] is None:
+        return Spot(pair, None)
+    # An ask has the unit of a spot price, quote per base. A ratio that is not a price is rounded up.
+    order, fault = _order("spot", pair, Side.ASK, 0, _text(values, "spot"))
+    return Spot(pair, None if order is None else order.level_price, fault)
+
+
+def _untrack(values: _Values) -> Untrack:
+    _require_true(values, "untrack")
+    return Untrack(_pair(values))
+
+
+def _reset(values: _Values) -> Reset:
+    _require_true(values, "reset")
+    return Reset()
+
+
+_KINDS: Final[Mapping[str, tuple[frozenset[str], Callable[[_Values], Event]]]] = {
+    "place": (frozenset({"place", "base", "quote", "offered", "amount", "price"}), _place),
+    "remove": (frozenset({"remove"}), lambda values: Remove(_printable(values, "remove"))),
+    "spot": (frozenset({"spot", "base", "quote"}), _spot),
+    "untrack": (frozenset({"untrack", "base", "quote"}), _untrack),
+    "block": (frozenset({"block"}), lambda values: Block(_block_text(values, "block"))),
+    "rollback": (frozenset({"rollback"}), lambda values: Rollback(_block_text(values, "rollback"))),
+    "reset": (frozenset({"reset"}), _reset),
+}
+
+
+def _wrong_keys(kind: str, keys: frozenset[str], values: _Values) -> InvalidOrderBook:
+    missing, unknown = sorted(keys - values.keys()), sorted(values.keys() - keys)
+    wrong = f"missing {', '.join(missing)}" if missing else f"unknown key {safe_repr(unknown[0])}"
+    hint = "" if _BOOK_KEYS.isdisjoint(values) else " (an order book: omit orders: before the name of its file)"
+    return InvalidOrderBook(f"{kind}: {wrong}{hint}")
+
+
+def _offered(values: _Values) -> tuple[Order | None, str | None]:
+    """Return an order, None if its assets are not a pair, and why it has no liquidity, None if it has.
+
+    Raises `MarketIndexError` if a value is malformed.
+    """
+    side, amount, price = _side(values), _amount(values["amount"]), _text(values, "price")
+    assets = _text(values, "base"), _text(values, "quote")
+    try:
+        pair = _parsed_pair(*assets)
+    except (InvalidAssetId, InvalidOrderBook) as error:
+        if not all(map(_is_asset, assets)):
+            raise
+        _order("price", _ANY_PAIR, side, 0, price)
+        return None, str(error)
+    order, fault = _order("price", pair, side, max(amount, 0), price)
+    if fault is None and amount < 0:
+        fault = f"amount must be 0 or more, got {safe_repr(values['amount'])}"
+    return order if fault is None else Order(pair, side, "1", 0), fault
+
+
+def _order(key: str, pair: Pair, side: Side, amount: int, price: str) -> tuple[Order | None, str | None]:
+    """Return an order, or None and why its price is out of range. Raises `InvalidPrice` for a malformed one."""
+    try:
+        offered = pair.base if side is Side.ASK else pair.quote
+        return Order.from_offer(pair, offered=offered, amount=amount, price=price), None
+    except PriceOutOfRange as error:
+        return None, str(error)
+    except InvalidPrice as error:
+        raise error.at(key) from None
+
+
+def _text(values: _Values, key: str) -> str:
+    value = values[key]
+    if type(value) is not str:
+        raise InvalidOrderBook(f"{key} must be a string, got {safe_repr(value)}")
+    return value
+
+
+def _printable(values: _Values, key: str) -> str:
+    text = _text(values, key)
+    if not (1 <= len(text) <= MAX_TEXT_CHARACTERS and text.isascii() and text.isprintable()):
+        raise InvalidOrderBook(
+            f"{key} must be 1 to {MAX_TEXT_CHARACTERS} printable ASCII characters, got {safe_repr(text)}"
+        )
+    return text
+
+
+def _block_text(values: _Values, key: str) -> str:
+    text = _printable(values, key)
+    if text != text.strip(" "):
+        raise InvalidOrderBook(f"{key} must have no space at either end, got {safe_repr(text)}")
+    return text
+
+
+def _require_true(values: _Values, key: str) -> None:
+    if values[key] is not True:
+        raise InvalidOrderBook(f"{key} must be true, got {safe_repr(values[key])}")
+
+
+def _side(values: _Values) -> Side:
+    offered = values["offered"]
+    if type(offered) is not str or offered not in _SIDES:
+        raise InvalidOrderBook(f"offered must be 'base' or 'quote', got {safe_repr(offered)}")
+    return _SIDES[offered]
+
+
+def _amount(amount: object) -> int:
+    """Return an amount. Only the first digits of a huge one are converted, because all would take long."""
+    if type(amount) is int:
+        return amount
+    text = amount.text if isinstance(amount, Number) else amount
+    parts = _amount_parts(text) if type(text) is str else None
+    if parts is None:
+        raise InvalidOrderBook(f"amount must be a whole number, or a string of its digits, got {safe_repr(amount)}")
+    sign, digits = parts.groups()
+    return int(sign + (digits.lstrip("0") or "0")[:_AMOUNT_DIGITS])
+
+
+def _pair(values: _Values) -> Pair:
+    return _parsed_pair(_text(values, "base"), _text(values, "quote"))
+
+
+@lru_cache(maxsize=_MAX_CACHED_PAIRS)
+def _parsed_pair(base: str, quote: str) -> Pair:
+    pair = Pair(_asset("base", base), _asset("quote", quote))
+    if pair.base == pair.quote:
+        raise InvalidOrderBook(f"base and quote must be different assets, got {safe_repr(base)} twice")
+    return pair
+
+
+def _asset(key: str, text: str) -> AssetId:
+    try:
+        return AssetId.parse(text)
+    except InvalidAssetId as error:
+        raise error.at(key) from None

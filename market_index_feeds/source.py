@@ -1,0 +1,198 @@
+"""What all media have in common: a `Source` yields whole versions of its content, each derived from the last one.
+
+Nothing tracks what a version lacks. These rules decide what a version contains:
+
+- It has exactly the pairs of the content, so a pair that the content lacks is not in it.
+- An invalid record is rejected, counted and logged. Its pair keeps the last valid book that this source has read. An
+  invalid record whose pair cannot be read may be of any pair, so no pair is missed while there is one.
+- While a record is invalid, the as_of is not known.
+- A book that is equal to the one before is the same object, and content that is equal is the same version.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Generator, Iterable
+from threading import Event
+from time import monotonic
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from market_index import Freshness, MarketIndex, OrderBook, Pair, RestingOrders
+
+LOG: Final = logging.getLogger(__name__)
+
+LOGGED_PER_MINUTE: Final = 20
+"""How many rejected records of one source are logged per minute. All are counted."""
+
+UNKNOWN: Final = Freshness()
+"""The freshness of books of which nothing is known."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""A callback while a source is loaded. Its arguments are the bytes read and the bytes in total; 0 and 0 if not known.
+
+An exception that it raises ends the loading.
+"""
+
+
+@frozen
+class Position:
+    """Where a store is: a number that increases with each change, and the `run` of changes that it counts.
+
+    The numbers of different runs, as of a store and of its restored copy, do not compare.
+    """
+
+    run: str
+    number: int
+
+
+@frozen(eq=False)
+class Version:
+    """What a source contains at one moment. Compared by identity.
+
+    `index` has the valid books, with their freshness. `invalid` has the pairs of the invalid records, and None if there
+    is one whose pair cannot be read. `position` is None if the medium is not a store. `orders` are those behind the
+    index, None if the medium does not have them.
+    """
+
+    index: MarketIndex
+    invalid: frozenset[Pair | None] = frozenset()
+    position: Position | None = None
+    orders: RestingOrders | None = None
+
+
+@frozen
+class NoVersion:
+    """Why a source has no version now, and only its publisher can change that (decision 31).
+
+    `reason` completes the message "market.db contains no order book".
+    """
+
+    reason: str = "contains no order book"
+
+
+class Source(ABC):
+    """A medium that is read. One thread at a time iterates over `versions`, but not always the same thread.
+
+    To add a medium, write a class with one generator, and let `sources.py` open it by a name. `reject` counts and logs
+    a record, and `derive` applies the rules of this module. `Feed` does the rest: it calls `versions` again after an
+    error, logs, and reports health. This medium is a folder with a file for each order book:
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from market_index import MarketIndexError, wire
+    >>> from market_index_feeds import Feed
+    >>> class Folder(Source):
+    ...     def __init__(self, path):
+    ...         super().__init__(f"folder:{path}")
+    ...         self.path = Path(path)
+    ...
+    ...     def versions(self, stop, progress=None):
+    ...         while not stop.is_set():
+    ...             books, invalid = [], set()
+    ...             for file in sorted(self.path.iterdir()):
+    ...                 text = file.read_bytes()
+    ...                 try:
+    ...                     books.append(wire.order_book_from_json(text))
+    ...                 except MarketIndexError as error:
+    ...                     invalid.add(wire.pair_named_in(text))
+    ...                     self.reject(file.name, error)
+    ...             yield self.derive(books, invalid=invalid, is_whole=True) if books else NoVersion()
+    ...             stop.wait(0.1)
+    >>> with TemporaryDirectory() as path:
+    ...     _ = Path(path, "one.json").write_text('{"base": "ADA", "quote": "%s:", "spot": "0.5"}' % ("00" * 28))
+    ...     Feed(Folder(path)).read()
+    <MarketIndex: 1 pairs>
+
+    `name` is its name in messages, without credentials. `last` is the last version; it is kept when the source fails,
+    and the next version is derived from it. `rejected` is the number of records that were rejected so far.
+    """
+
+    is_stream: bool = False
+    """Whether it can be read only once, by one process."""
+
+    is_endless: bool = False
+    """Whether it is a stream without an end, such as a replay in a loop."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.last: Version | None = None
+        self.rejected: int = 0
+        self._minute_ends_at, self._logged = 0.0, 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    @abstractmethod
+    def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
+        """Yield the content, then each later version; the same object again for a check that finds no change.
+
+        It yields at least once a second. Each version is derived from the content at the time when it is asked for, so
+        a slow caller gets fewer versions. Every wait is `stop.wait`. The generator returns soon after `stop` is set. If
+        it returns before, the source has ended for good. Closing the generator releases what it has open. `progress` is
+        called while the first version is read.
+
+        A `NoVersion` is for what only the publisher can end. For what may end by itself, it raises `FeedError` or
+        `OSError`: the text of the error completes the message "market.db cannot be read: ...". The feed calls
+        `versions` again after a backoff.
+        """
+
+    def read_order_book(self, pair: Pair) -> Version | None:
+        """Return a version with the book of one pair, without reading the others; None if the medium cannot do that.
+
+        If the source does not have the pair, the version has no book. Raises `FeedError` or `OSError` if the source
+        cannot be read.
+        """
+        del pair
+        return None
+
+    def reject(self, record: str, reason: object) -> None:
+        """Count and log a record that is not valid. `record` is its place: `line 7`, `row ADA/...`."""
+        self.rejected += 1
+        if monotonic() >= self._minute_ends_at:
+            self.log_unlogged()
+            self._minute_ends_at, self._logged = monotonic() + 60, 0
+        self._logged += 1
+        if self._logged <= LOGGED_PER_MINUTE:
+            LOG.warning("%s: %s rejected: %s", self.name, record, reason)
+
+    def log_unlogged(self) -> None:
+        """Log how many records were rejected beyond those that were logged."""
+        if self._logged > LOGGED_PER_MINUTE:
+            LOG.warning("%s: %d more records rejected", self.name, self._logged - LOGGED_PER_MINUTE)
+            self._logged = LOGGED_PER_MINUTE
+
+    def derive(
+        self,
+        books: Iterable[OrderBook],
+        retracted: Iterable[Pair] = (),
+        *,
+        invalid: Collection[Pair | None] = (),
+        is_whole: bool = False,
+        freshness: Freshness = UNKNOWN,
+        position: Position | None = None,
+    ) -> Version:
+        """Return the version that follows `last`, and remember it as `last`; `last` itself if nothing differs.
+
+        Args:
+            books: The whole content, or what changed since `last`. If a pair repeats, its last book wins.
+            retracted: The pairs that are removed, after the books are stored.
+            invalid: The pairs of all records that are invalid now, None for one whose pair cannot be read.
+            is_whole: Whether `books` is the whole content: the other pairs of `last` are removed, but not those of
+                invalid records, and none if the pair of an invalid record cannot be read.
+            freshness: That of the whole content.
+            position: The position of the store.
+        """
+        before = MarketIndex() if self.last is None else self.last.index
+        by_pair = {book.pair: book for book in books}
+        gone = list(retracted)
+        if is_whole and None not in invalid:
+            gone += [pair for pair in before if pair not in by_pair and pair not in invalid]
+        index = before.with_books(*[book for pair, book in by_pair.items() if before.get(pair) != book]).without(*gone)
+        index = index.with_freshness(freshness.without_as_of() if invalid else freshness)
+        last = self.last
+        if last is None or index is not last.index or position != last.position or last.invalid != frozenset(invalid):
+            last = self.last = Version(index, frozenset(invalid), position)
+        return last

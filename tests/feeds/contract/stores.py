@@ -1,0 +1,87 @@
+"""Stores in the contract."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from market_index import Freshness, OrderBook, Pair, wire
+from market_index_feeds import Receipt, Store, Version, open_store
+from tests.feeds.contract.medium import Can, Fence, Medium
+from tests.market_index_feeds.made_up import pair as made_up_pair
+
+STORE = frozenset(Can)
+"""A store can do everything."""
+
+
+class StoreMedium(Medium):
+    """A store that is opened for each change."""
+
+    can = STORE
+
+    def write(self, *books: OrderBook, retract: tuple[Pair, ...] = (), freshness: Freshness | None = None) -> Fence:
+        return self._change(lambda store: store.update(books, retract, freshness))
+
+    def replace(self, *books: OrderBook, freshness: Freshness | None = None) -> Fence:
+        return self._change(lambda store: store.replace(books, freshness))
+
+    def store(self) -> Store:
+        return open_store(self.name)
+
+    def _change(self, change: Callable[[Store], Receipt]) -> Fence:
+        with self.store() as store:
+            position = change(store).position
+        assert position is not None
+
+        def is_reached(version: Version) -> bool:
+            return version.position is not None and version.position.number >= position.number
+
+        return is_reached
+
+
+class SqliteFile(StoreMedium):
+    """A store in a file."""
+
+    def __init__(self, path: Path, request: pytest.FixtureRequest) -> None:
+        super().__init__(path, request)
+        self.file = path / "market.db"
+        self.store().close()
+
+    @property
+    def name(self) -> str:
+        return str(self.file)
+
+    def spoil(self, pair: Pair | None) -> Fence:
+        # As a change, because a reader reads only the rows of later revisions. A row whose name and book contradict
+        # each other may be of either pair.
+        named, contained = (pair, pair) if pair is not None else (made_up_pair(97), made_up_pair(98))
+        self._execute(
+            "INSERT INTO books VALUES (?, (SELECT max(revision) FROM changes) + 1, x'00', ?) "
+            "ON CONFLICT (pair) DO UPDATE SET digest = x'00', revision = excluded.revision",
+            str(named),
+            wire.order_book_to_json(OrderBook(contained)).decode(),
+        )
+        return lambda version: pair in version.invalid
+
+    def hide(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            if (file := Path(f"{self.file}{suffix}")).exists():
+                file.rename(self.path / f"away{suffix}")
+
+    def show(self) -> None:
+        for suffix in ("-shm", "-wal", ""):
+            if (file := self.path / f"away{suffix}").exists():
+                file.rename(f"{self.file}{suffix}")
+
+    def reset(self) -> None:
+        with open_store(self.path / "new.db"):
+            pass
+        (self.path / "new.db").rename(self.file)
+
+    def _execute(self, statement: str, *values: object) -> None:
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute(statement, values)

@@ -1,0 +1,175 @@
+"""A source and a store in memory, whose content, errors and limits a test sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from threading import Event, Semaphore, Thread
+
+from market_index import Freshness, MarketIndex, OrderBook, Pair
+from market_index_feeds import (
+    BookTooLarge,
+    Conflict,
+    NoVersion,
+    Position,
+    Progress,
+    Receipt,
+    Source,
+    Store,
+    StoreError,
+    UnknownOutcome,
+    Version,
+)
+from tests.waiting import DEADLINE_SECONDS
+
+
+class ScriptedSource(Source):
+    """A source that reads `books`, `invalid` and `freshness` at each check.
+
+    It raises `error`, yields `no_version`, or ends if `has_ended`.
+    """
+
+    def __init__(self, name: str = "scripted") -> None:
+        super().__init__(name)
+        self.books: dict[Pair, OrderBook] = {}
+        self.invalid: set[Pair | None] = set()
+        self.freshness = Freshness()
+        self.error: Exception | None = None
+        self.no_version: NoVersion | None = None
+        self.has_ended = False
+        self.reads = 0
+
+    def publish(self, *books: OrderBook, as_of: str | None = None) -> None:
+        """Add books, and set the as_of."""
+        self.books |= {book.pair: book for book in books}
+        self.freshness = Freshness(as_of)
+
+    def pause(self) -> None:
+        """Wait until the next check."""
+
+    def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
+        self.reads += 1
+        while not stop.is_set():
+            self.pause()
+            if self.error is not None:
+                raise self.error
+            if self.has_ended or stop.is_set():
+                return
+            if self.no_version is not None:
+                yield self.no_version
+            else:
+                yield self.derive(self.books.values(), invalid=self.invalid, is_whole=True, freshness=self.freshness)
+            stop.wait(0.1)
+
+
+class SteppedSource(ScriptedSource):
+    """A scripted source that is read by another thread, one check at a time."""
+
+    def __init__(self, name: str = "stepped") -> None:
+        super().__init__(name)
+        self._go, self._done = Semaphore(0), Semaphore(0)
+        self._thread: Thread | None = None
+        self.raised: BaseException | None = None
+
+    def read_in_thread(self, work: Callable[[], object]) -> None:
+        """Start the work that reads this source, up to its first check."""
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001  # `step` raises it
+                self.raised = error
+            finally:
+                self._done.release()
+
+        self._thread = Thread(target=run, daemon=True)
+        self._thread.start()
+        self._await()
+
+    def step(self) -> None:
+        """Let one check happen, and wait until its version was used."""
+        self._go.release()
+        self._await()
+
+    def end(self) -> None:
+        """End the work: the source ends."""
+        self.has_ended, self.error = True, None
+        self._go.release()
+        if self._thread is not None:
+            self._thread.join(DEADLINE_SECONDS)
+
+    def pause(self) -> None:
+        """Report that the last check is over, and wait for the next one."""
+        self._done.release()
+        self._go.acquire()
+
+    def _await(self) -> None:
+        assert self._done.acquire(timeout=DEADLINE_SECONDS)
+        if self.raised is not None:
+            raise self.raised
+
+
+class MemoryStore(Store):
+    """A store in memory, opened several times. Books with a spot price of `too_large` are not accepted.
+
+    `failure` is what the next calls do: raise an error, or do not tell whether they wrote.
+    """
+
+    def __init__(self, name: str = "memory") -> None:
+        super().__init__(name)
+        self.index = MarketIndex()
+        self.number = 0
+        self.invalid: frozenset[Pair | None] = frozenset()
+        self.too_large: int | None = None
+        self.failure: str | None = None
+        self.reads = self.updates = self.closed = 0
+        self.on_update: Callable[[], None] | None = None
+
+    @property
+    def position(self) -> Position:
+        self._require_working()
+        return Position("memory", self.number)
+
+    def read(self) -> Version:
+        self._require_working()
+        self.reads += 1
+        return Version(self.index, self.invalid, Position("memory", self.number))
+
+    def update(
+        self,
+        books: Iterable[OrderBook],
+        retract: Iterable[Pair] = (),
+        freshness: Freshness | None = None,
+        *,
+        after: Position | None = None,
+    ) -> Receipt:
+        self._require_working()
+        books, gone = list(books), [pair for pair in retract if pair in self.index]
+        if self.on_update is not None:
+            self.on_update()
+        if after not in {None, Position("memory", self.number)}:
+            raise Conflict(f"{self.name} was changed")
+        if too_large := tuple(book.pair for book in books if book.spot == self.too_large):
+            raise BookTooLarge(f"{self.name}: the book of {too_large[0]} is too large", too_large)
+        if self.failure != "lost":
+            self.index = self.index.without(*gone).with_books(*books)
+            self.index = self.index if freshness is None else self.index.with_freshness(freshness)
+            self.number += 1
+            self.updates += 1
+        if self.failure in {"lost", "written"}:
+            raise UnknownOutcome(f"{self.name} did not answer")
+        return Receipt(self.number, len(books), len(gone), Position("memory", self.number))
+
+    def replace(self, books: Iterable[OrderBook], freshness: Freshness | None = None) -> Receipt:
+        books = list(books)
+        receipt = self.update(
+            books, [pair for pair in self.index if pair not in {book.pair for book in books}], freshness
+        )
+        self.invalid = frozenset()
+        return receipt
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def _require_working(self) -> None:
+        if self.failure == "failing":
+            raise StoreError(f"{self.name} does not work")

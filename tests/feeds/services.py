@@ -1,0 +1,92 @@
+"""Services for feeds: a real uvicorn, and an app in front of it that changes its responses."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs
+
+import uvicorn
+
+from market_index import AssetId, LiveIndex, Pair
+from market_index_http import create_app
+from tests.waiting import DEADLINE_SECONDS, eventually
+
+App: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
+Answer: TypeAlias = tuple[int, dict[str, str], bytes]
+"""A status, headers and a body."""
+
+
+class Front:
+    """An app that serves a live index, or the answers that are set in advance.
+
+    `answers` maps a pair, or None for the pair list, to an answer, or to a function that is called before the usual
+    response is sent, and may return an answer. `everything` replaces all responses. `requests` has the pair and the
+    headers of each request.
+    """
+
+    def __init__(self, live: LiveIndex) -> None:
+        self._app: App = create_app(live)
+        self.answers: dict[Pair | None, Answer | Callable[[], Answer | None]] = {}
+        self.everything: Answer | None = None
+        self.requests: list[tuple[Pair | None, dict[str, str]]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        query = parse_qs(scope["query_string"].decode())
+        pair = Pair(*(AssetId.parse(query[name][0]) for name in ("base", "quote"))) if query else None
+        self.requests.append((pair, {name.decode(): value.decode() for name, value in scope["headers"]}))
+        found = self.everything or self.answers.get(pair)
+        answer = found() if callable(found) else found
+        if answer is None:
+            await self._app(scope, receive, send)
+            return
+        status, headers, body = answer
+        coded = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": coded})
+        await send({"type": "http.response.body", "body": body})
+
+
+@contextmanager
+def served(app: App) -> Iterator[str]:
+    """Serve an app on a free port of this machine. Yield its base URL."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1))
+    thread = Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    try:
+        eventually(lambda: server.started)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(DEADLINE_SECONDS)
+        listener.close()
+
+
+@contextmanager
+def sending(respond: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Accept connections, and call a function for each one, in a thread. Yield the base URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:  # it is closed
+                    return
+                Thread(target=answer, args=(connection,), daemon=True).start()
+
+        def answer(connection: socket.socket) -> None:
+            with connection:
+                connection.settimeout(DEADLINE_SECONDS)
+                try:
+                    connection.recv(65536)
+                    respond(connection)
+                except OSError:  # the client has closed it
+                    pass
+
+        Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)

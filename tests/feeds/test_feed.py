@@ -1,0 +1,282 @@
+"""What a feed adds to its source: retries, figures of health, logs, the live index, and its end."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from math import inf
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from market_index import Freshness, LiveIndex, PairNotFound
+from market_index_feeds import FeedError, NoVersion, open_feed
+from market_index_feeds.feed import MAX_TIMES, Feed
+from tests.feeds.contract.lines import book_line, spoiled_line
+from tests.feeds.contract.medium import Reader, Ticks
+from tests.feeds.scripted import ScriptedSource
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.waiting import DEADLINE_SECONDS, eventually
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+class Clocks:
+    """Both clocks of a feed; each wait takes as long as it says."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def feed(self, source: ScriptedSource) -> Feed:
+        return Feed(source, clock=lambda: self.seconds, wall_clock=lambda: NOW + timedelta(seconds=self.seconds))
+
+
+@pytest.fixture
+def source() -> ScriptedSource:
+    source = ScriptedSource()
+    source.publish(book(1, 1))
+    return source
+
+
+class TestHealth:
+    """Ages, by injected clocks."""
+
+    def test_nothing_is_known_before_the_first_version(self, source: ScriptedSource):
+        feed = Feed(source)
+        assert (feed.age, feed.quiet_age, feed.change_age, feed.revision, feed.version) == (inf, inf, inf, None, None)
+        assert (feed.current_rejections, feed.orders, repr(feed)) == (0, None, "<Feed of scripted>")
+
+    def test_the_age_is_that_of_the_last_check_that_succeeded(self, source: ScriptedSource):
+        clocks = Clocks()
+        with Reader(clocks.feed(source)) as reader:
+            reader.pull()
+            clocks.seconds = 5
+            reader.pull()
+            assert reader.feed.age == 0
+            source.error = FeedError("it is away")
+            clocks.seconds = 8
+            reader.pull()
+            assert reader.feed.age == 3
+            source.error = None
+            reader.pull()
+            assert reader.feed.age == 0
+
+    def test_a_version_without_a_publish_time_is_a_publication(self, source: ScriptedSource):
+        clocks = Clocks()
+        with Reader(clocks.feed(source)) as reader:
+            reader.pull()
+            clocks.seconds = 5
+            reader.pull()
+            assert (reader.feed.quiet_age, reader.feed.change_age) == (5, 5)
+            source.publish(book(1, 1), as_of="slot 2")
+            reader.pull()
+            assert (reader.feed.quiet_age, reader.feed.change_age) == (0, 5)
+            source.publish(book(1, 2), as_of="slot 2")
+            reader.pull()
+            assert (reader.feed.quiet_age, reader.feed.change_age) == (0, 0)
+
+    def test_a_publish_time_counts_once_among_the_last_ones(self, source: ScriptedSource):
+        """Two replicas of a service alternate between two times, while nothing is published."""
+        clocks = Clocks()
+        with Reader(clocks.feed(source)) as reader:
+            for round_ in range(4):
+                source.freshness = Freshness(None, NOW + timedelta(milliseconds=round_ % 2))
+                reader.pull()
+                clocks.seconds += 1
+            assert reader.feed.quiet_age == pytest.approx(3, abs=0.01)
+            for number in range(MAX_TIMES):
+                source.freshness = Freshness(None, NOW + timedelta(seconds=number + 10))
+                reader.pull()
+            clocks.seconds += 7
+            assert reader.feed.quiet_age == 7
+            source.freshness = Freshness(None, NOW)
+            reader.pull()
+            assert reader.feed.quiet_age == 0
+
+    def test_a_publication_before_it_could_be_read_is_as_old_as_the_wall_clocks_say(self, source: ScriptedSource):
+        clocks = Clocks()
+        clocks.seconds = 100
+        source.freshness = Freshness(None, NOW + timedelta(seconds=60))
+        with Reader(clocks.feed(source)) as reader:
+            reader.pull()
+            assert (reader.feed.quiet_age, reader.feed.change_age) == (40, 40)
+            source.error = OSError(5, "it is broken")
+            reader.pull()
+            source.error, clocks.seconds = None, 200
+            source.freshness = Freshness(None, NOW + timedelta(seconds=150))
+            reader.pull()
+            assert reader.feed.quiet_age == 50
+            # Clocks that are set back do not make the last publication older.
+            source.freshness = Freshness(None, NOW - timedelta(days=1))
+            source.error = OSError(5, "it is broken")
+            reader.pull()
+            source.error = None
+            reader.pull()
+            assert reader.feed.quiet_age == 50
+
+    def test_only_invalid_records_are_a_problem_of_the_publisher(self, source: ScriptedSource):
+        source.books, source.invalid = {}, {pair(1)}
+        with Reader(Feed(source)) as reader:
+            reader.pull()
+            assert (reader.feed.problem, reader.feed.is_unknown) == ("contains no valid order book", True)
+            source.publish(book(2, 2))
+            reader.pull()
+            assert (reader.problem(), reader.feed.is_unknown, reader.feed.current_rejections) == (None, False, 1)
+
+
+class TestErrors:
+    """Retries and logs."""
+
+    def test_the_first_attempt_raises(self, source: ScriptedSource, caplog: pytest.LogCaptureFixture):
+        source.error = OSError(5, "Input/output error")
+        feed, live = Feed(source), LiveIndex()
+        with pytest.raises(FeedError, match=r"^scripted cannot be read: Input/output error$"):
+            feed.start(live)
+        with pytest.raises(FeedError, match=r"^scripted cannot be read: Input/output error$"):
+            next(Feed(source).versions())
+        assert (len(live.current), caplog.messages) == (0, [])
+
+    def test_each_problem_is_logged_once(self, source: ScriptedSource, caplog: pytest.LogCaptureFixture):
+        with caplog.at_level(logging.INFO), Reader(Feed(source)) as reader:
+            first = reader.pull()
+            source.error = FeedError("it is away")
+            assert [reader.pull() for _ in range(3)] == [first] * 3
+            source.error = ValueError("a defect")
+            assert reader.pull() is first
+            source.error = None
+            source.no_version = NoVersion("contains nothing")
+            reader.pull()
+            source.no_version = None
+            reader.pull()
+        assert [record.message.partition(" after ")[0] for record in caplog.records] == [
+            "scripted: cannot be read: it is away; keeping its 1 pairs",
+            "scripted: unexpected error",
+            "scripted: unexpected error: a defect; keeping its 1 pairs",
+            "scripted: contains nothing; keeping its 1 pairs",
+            "scripted: recovered",
+        ]
+        assert [record.exc_info is not None for record in caplog.records] == [False, True, False, False, False]
+        assert (reader.feed.retries, source.reads) == (4, 5)
+
+    def test_a_stream_that_fails_is_not_read_again(self, source: ScriptedSource):
+        source.is_stream = True
+        with Reader(Feed(source)) as reader:
+            reader.pull()
+            source.error = OSError(5, "it is broken")
+            with pytest.raises(FeedError, match="scripted cannot be read: it is broken"):
+                reader.pull()
+            assert (reader.feed.is_unknown, source.reads) == (True, 1)
+
+    def test_a_source_that_ends_says_why(self, source: ScriptedSource):
+        with Reader(Feed(source)) as reader:
+            reader.pull()
+            source.has_ended = True
+            assert (reader.end(), reader.feed.is_unknown) == ("has ended", True)
+
+    def test_rejected_records_beyond_twenty_are_counted(self, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+        path = tmp_path / "books.ndjson"
+        path.write_bytes(book_line(book(1)) + spoiled_line(None) * 25)
+        feed = open_feed(path)
+        feed.read()
+        assert feed.rejected == 25
+        assert caplog.messages[0].startswith(f"{path}: line 2 rejected: must be ")
+        assert caplog.messages[20:] == [f"{path}: 5 more records rejected"]
+
+
+class TestStart:
+    """The thread that shows versions."""
+
+    def test_another_writer_of_the_live_index_is_a_problem_and_is_undone(
+        self, source: ScriptedSource, caplog: pytest.LogCaptureFixture
+    ):
+        live = LiveIndex([book(9)])
+        with Feed(source) as feed:
+            feed.start(live)
+            assert spots(live) == {1: "1"}
+            live.publish(book(2, 2))
+            eventually(lambda: spots(live) == {1: "1"})
+            message = "scripted: its live index was changed by another writer, which a feed undoes; keeping its 1 pairs"
+            eventually(lambda: message in caplog.messages)
+            eventually(lambda: feed.problem is None)
+
+    def test_it_returns_at_a_source_without_a_version(self, source: ScriptedSource):
+        source.no_version, live = NoVersion("contains nothing"), LiveIndex()
+        with Feed(source) as feed:
+            feed.start(live)
+            assert (feed.problem, feed.is_unknown, len(live.current)) == ("contains nothing", True, 0)
+            source.no_version = None
+            live.wait(after=live.current, timeout=DEADLINE_SECONDS)
+            assert spots(live) == {1: "1"}
+
+    def test_an_error_after_the_start_raises_nothing(self, source: ScriptedSource):
+        live = LiveIndex()
+        with Feed(source) as feed:
+            feed.start(live)
+            source.error = OSError(5, "it is broken")
+            eventually(lambda: feed.problem == "cannot be read: it is broken")
+            assert spots(live) == {1: "1"}
+
+    def test_what_progress_raises_ends_the_start(self, tmp_path: Path):
+        path = tmp_path / "books.ndjson"
+        path.write_bytes(book_line(book(1)))
+
+        def interrupt(done: int, total: int) -> None:
+            raise SystemExit(done == total)
+
+        live = LiveIndex()
+        with open_feed(path) as feed, pytest.raises(SystemExit):
+            feed.start(live, interrupt)
+        assert len(live.current) == 0
+
+    def test_a_feed_that_is_closed_while_it_is_loaded_raises(self, source: ScriptedSource):
+        reading, go = Event(), Event()
+
+        def pause() -> None:
+            reading.set()
+            go.wait()
+
+        source.pause = pause  # type: ignore[method-assign]  # of this object
+        feed, live = Feed(source), LiveIndex()
+        raised: list[FeedError] = []
+
+        def start() -> None:
+            with pytest.raises(FeedError) as error:
+                feed.start(live)
+            raised.append(error.value)
+
+        thread = Thread(target=start)
+        thread.start()
+        reading.wait()
+        feed.close()
+        go.set()
+        thread.join()
+        assert "closed while it was loaded" in str(raised[0])
+        assert len(live.current) == 0
+
+    def test_it_is_started_or_read_once(self, source: ScriptedSource):
+        feed = Feed(source)
+        assert spots(feed.read()) == {1: "1"}
+        for again in (feed.read, feed.versions, lambda: feed.start(LiveIndex())):
+            with pytest.raises(RuntimeError, match="once"):
+                again()
+
+    def test_it_needs_a_live_index(self, source: ScriptedSource):
+        with pytest.raises(TypeError, match="live must be a LiveIndex"):
+            Feed(source).start("live")  # type: ignore[arg-type]  # deliberately
+
+
+def test_a_source_that_yields_nothing_cannot_be_read(source: ScriptedSource):
+    source.no_version = NoVersion("contains nothing")
+    with pytest.raises(FeedError, match=r"^scripted contains nothing$"):
+        Feed(source).read()
+
+
+def test_one_book_is_read_as_part_of_all_if_the_medium_cannot_do_else(source: ScriptedSource):
+    assert Feed(source).read_order_book(pair(1)) == book(1, 1)
+    with pytest.raises(PairNotFound):
+        Feed(source).read_order_book(pair(2))
+
+
+def test_the_iterator_ends_with_its_stop_event(source: ScriptedSource):
+    assert len(list(Feed(source).versions(Ticks(limit=4)))) == 4

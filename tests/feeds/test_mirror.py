@@ -1,0 +1,175 @@
+"""What a mirror reports, and how it ends. Any history of it is compared with a model in `test_machine.py`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from market_index import Freshness, LiveIndex
+from market_index_feeds import Feed, FeedError, Receipt, StoreError, Target, mirror, open_feed, open_store
+from tests.feeds.contract.medium import Ticks
+from tests.feeds.scripted import MemoryStore, SteppedSource
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.waiting import eventually, in_thread
+
+
+class Mirroring:
+    """A mirror in a thread, one version at a time."""
+
+    def __init__(self) -> None:
+        self.source, self.target = SteppedSource(), MemoryStore()
+        self.source.publish(book(1, 1), as_of="slot 1")
+        self.receipts: list[Receipt] = []
+        self.left_out: frozenset[object] = frozenset()
+        self.opened = 0
+
+    def open(self) -> Target:
+        self.opened += 1
+        if self.target.failure == "failing":
+            raise StoreError("memory cannot be opened")
+        return self.target
+
+    def start(self) -> None:
+        self.source.read_in_thread(self.run)
+
+    def run(self) -> None:
+        def on_written(target: Target, receipt: Receipt) -> None:
+            assert target is self.target
+            self.receipts.append(receipt)
+
+        self.left_out = mirror(Feed(self.source), self.open, Ticks(), on_written=on_written)
+
+
+@pytest.fixture
+def mirroring() -> Iterator[Mirroring]:
+    mirroring = Mirroring()
+    yield mirroring
+    mirroring.source.end()
+
+
+@pytest.mark.decision(34)
+def test_each_version_that_differs_is_one_transaction(mirroring: Mirroring):
+    mirroring.target.update([book(2, 2), book(3, 3)])
+    mirroring.start()
+    mirroring.source.step()
+    mirroring.source.step()
+    mirroring.source.publish(book(1, 2), book(4, 4), as_of="slot 2")
+    mirroring.source.step()
+    assert [(one.published, one.retracted) for one in mirroring.receipts] == [(1, 2), (2, 0)]
+    assert (mirroring.target.reads, mirroring.target.updates, mirroring.opened) == (1, 3, 1)
+    assert mirroring.target.index.as_of == "slot 2"
+
+
+def test_the_first_version_is_reported_also_if_the_target_is_equal(mirroring: Mirroring):
+    mirroring.target.update([book(1, 1)], freshness=Freshness("slot 1"))
+    mirroring.start()
+    mirroring.source.step()
+    mirroring.source.step()
+    assert mirroring.receipts == [Receipt(1)]
+    assert mirroring.target.updates == 1
+
+
+def test_invalid_records_of_the_target_are_removed(mirroring: Mirroring):
+    mirroring.target.invalid = frozenset({None})
+    mirroring.start()
+    mirroring.source.step()
+    assert (mirroring.target.invalid, spots(mirroring.target.index)) == (frozenset(), {1: "1"})
+
+
+def test_errors_are_logged_once_and_the_target_is_opened_again(mirroring: Mirroring, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
+    mirroring.start()
+    mirroring.source.step()
+    mirroring.target.failure = "failing"
+    for spot in range(2, 5):
+        mirroring.source.publish(book(1, spot))
+        mirroring.source.step()
+    mirroring.target.failure = None
+    mirroring.source.step()
+    assert spots(mirroring.target.index) == {1: "4"}
+    assert caplog.messages == [
+        "memory does not work; retrying",
+        "memory cannot be opened; retrying",
+        "memory: equal again to stepped",
+    ]
+    assert mirroring.target.reads == 2
+
+
+@pytest.mark.decision(34)
+def test_a_book_above_a_limit_is_logged_once_and_returned(mirroring: Mirroring, caplog: pytest.LogCaptureFixture):
+    mirroring.target.too_large = 3
+    mirroring.start()
+    mirroring.source.publish(book(2, 2), book(1, 3), as_of="slot 2")
+    mirroring.source.step()
+    assert (spots(mirroring.target.index), mirroring.target.index.as_of) == ({2: "2"}, None)
+    mirroring.source.publish(book(2, 4), as_of="slot 3")
+    mirroring.source.step()
+    assert spots(mirroring.target.index) == {2: "4"}
+    mirroring.source.end()
+    assert mirroring.left_out == {pair(1)}
+    assert caplog.messages == [f"memory: the book of {pair(1)} is too large; leaving it out"]
+
+
+def test_a_target_that_always_conflicts_is_tried_again_later(mirroring: Mirroring, caplog: pytest.LogCaptureFixture):
+    mirroring.start()
+    mirroring.source.step()
+
+    def interfere() -> None:
+        mirroring.target.number += 1
+
+    mirroring.target.on_update = interfere
+    mirroring.source.publish(book(1, 2))
+    mirroring.source.step()
+    mirroring.target.on_update = None
+    mirroring.source.step()
+    assert spots(mirroring.target.index) == {1: "2"}
+    assert caplog.messages.count("memory was changed; making it equal again") == 9
+    assert "memory was changed; retrying" in caplog.messages
+
+
+def test_the_first_error_is_raised(mirroring: Mirroring):
+    mirroring.target.failure = "failing"
+    with pytest.raises(StoreError, match="memory cannot be opened"):
+        mirroring.run()
+    mirroring.target.failure = None
+    mirroring.source.error = FeedError("it is away")
+    mirroring.start()
+    with pytest.raises(FeedError, match="stepped cannot be read: it is away"):
+        mirroring.source.step()
+    assert mirroring.target.closed == 1
+
+
+def test_a_failure_at_the_end_of_the_source_is_raised(mirroring: Mirroring):
+    mirroring.start()
+    mirroring.source.step()
+    mirroring.target.failure = "failing"
+    mirroring.source.publish(book(1, 2))
+    mirroring.source.step()
+    mirroring.source.end()
+    assert isinstance(mirroring.source.raised, StoreError)
+
+
+def test_two_mirrors_in_a_row_carry_every_change(tmp_path: Path):
+    names = [tmp_path / f"{number}.db" for number in range(3)]
+    stores = [open_store(name) for name in names]
+    feeds = [open_feed(name) for name in names[:2]]
+    threads = [
+        in_thread(partial(mirror, feed, partial(open_store, name))) for feed, name in zip(feeds, names[1:], strict=True)
+    ]
+    stores[0].update([book(1, 1), book(2, 1)], freshness=Freshness("slot 1"))
+    live = LiveIndex()
+    with open_feed(names[2]) as seen:
+        seen.start(live)
+        eventually(lambda: (spots(live), live.current.as_of) == ({1: "1", 2: "1"}, "slot 1"))
+        stores[0].update([book(1, 2)], [pair(2)], Freshness("slot 2"))
+        eventually(lambda: (spots(live), live.current.as_of) == ({1: "2"}, "slot 2"))
+    for feed in feeds:
+        feed.close()
+    for thread in threads:
+        thread.join()
+    for store in stores:
+        store.close()

@@ -1,0 +1,558 @@
+"""What only buckets of NATS have: URLs, credentials, settings, values, batches, and lost replies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+import sys
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from threading import Event
+from uuid import uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from market_index import (
+    Freshness,
+    InvalidOrderBook,
+    LiveIndex,
+    MarketIndex,
+    MarketIndexError,
+    OrderBook,
+    Pair,
+    strategies,
+    wire,
+)
+from market_index_feeds import (
+    BookTooLarge,
+    FeedError,
+    StoreError,
+    UnknownOutcome,
+    mirror,
+    open_feed,
+    open_store,
+)
+from market_index_feeds.nats import values
+from market_index_feeds.nats.address import Address
+from tests import links, nats, nats_security
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
+
+LARGE = OrderBook.from_levels(pair(1), bids=[(f"0.{number:06}", number) for number in range(1, 500)])
+KEY = re.compile(r"[-/_=a-zA-Z0-9][-/_=.a-zA-Z0-9]*[-/_=a-zA-Z0-9]")
+
+
+@pytest.fixture
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that do not answer are given up soon."""
+    monkeypatch.setattr("market_index_feeds.nats.bucket.REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr("market_index_feeds.nats.bucket.CONNECT_SECONDS", 0.3)
+    for module in ("reading", "publishing"):
+        monkeypatch.setattr(f"market_index_feeds.nats.{module}.UNREACHABLE_SECONDS", 0.3)
+        monkeypatch.setattr(f"market_index_feeds.nats.{module}.ELECTION_SECONDS", 0.3)
+
+
+@pytest.fixture
+def live() -> LiveIndex:
+    return LiveIndex()
+
+
+class TestUrls:
+    def test_credentials_come_from_the_url_or_the_usual_variables(self, tmp_path: Path):
+        url = "nats://h/b"
+        creds = str(tmp_path / "x.creds")
+        for given_url, environment, expected in [
+            (url, {}, (None, None, None, None)),
+            ("nats://me:p%40ss@h/b", {"NATS_USER": "you", "NATS_CREDS": creds}, ("me", "p@ss", None, None)),
+            ("nats://s3cret@h/b", {}, (None, None, "s3cret", None)),
+            ("nats://me:0ne-pass@h,me:0ne-pass@i:5/b", {}, ("me", "0ne-pass", None, None)),
+            (url, {"NATS_USER": "me", "NATS_PASSWORD": "pass"}, ("me", "pass", None, None)),
+            (url, {"NATS_USER": "token"}, (None, None, "token", None)),
+            (url, {"NATS_TOKEN": "token", "NATS_USER": "me", "NATS_PASSWORD": "x"}, (None, None, "token", None)),
+            (url, {"NATS_CREDS": creds}, (None, None, None, Path(creds))),
+            (f"{url}?creds={creds}", {"NATS_CREDS": "other"}, (None, None, None, Path(creds))),
+        ]:
+            address = Address.parse(given_url, environment)
+            assert (address.user, address.password, address.token, address.creds) == expected
+            assert address.servers[0] == "nats://h:4222"
+            assert not re.search("p@ss|p%40ss|s3cret|0ne-pass", repr(address) + address.shown)
+
+    def test_several_servers_and_replicas(self):
+        address = Address.parse("TLS://a,[::1]:4333/b_-1?replicas=5", {})
+        assert (address.servers, address.is_secure, address.replicas) == (("tls://a:4222", "tls://[::1]:4333"), True, 5)
+
+    @pytest.mark.parametrize(
+        ("url", "reason"),
+        [
+            ("nats://h", "a bucket must follow the servers"),
+            ("nats://h/a.b", "got 'a.b'"),
+            ("nats://h,/b", "a server must be a host such as 127.0.0.1:4222, got ''"),
+            ("nats://h:0/b", "a port must be a number from 1 to 65535, got '0'"),
+            ("nats://h:²/b", "a port must be a number from 1 to 65535, got '²'"),
+            ("nats://[::1/b", "must be a URL"),
+            ("nats://h/b?replicas=6", "replicas must be a number from 1 to 5, got '6'"),
+            ("nats://h/b#c", "the URL must not have a fragment: '#c'"),
+            ("nats://me:s3/cret@h/b", "%2F %3F %23 %40"),
+            ("nats://me:s3?cret@h/b", "%2F %3F %23 %40"),
+            ("nats://me:s3#cret@h/b", "%2F %3F %23 %40"),
+            ("nats://me:s3cret@h:s3cret/b", "a port must be"),
+            (" nats://me:s3cret@h/b", "nats or tls, got ' nats'"),
+            ("nats://h/b?password=s3cret", "options are creds and replicas, got 'password'"),
+        ],
+    )
+    def test_an_invalid_url_is_one_error_without_credentials(self, url: str, reason: str):
+        for work, kind in ((open_feed, FeedError), (open_store, StoreError)):
+            with pytest.raises(kind, match=re.escape(reason)) as raised:
+                work(url)
+            assert "me:" not in str(raised.value)
+            assert reason == "a port must be" or "cret" not in str(raised.value)
+
+
+class TestValues:
+    @given(strategies.pairs())
+    def test_a_key_is_of_the_alphabet_and_names_its_pair(self, one: Pair):
+        assert KEY.fullmatch(values.key_of(one))
+        assert values.pair_of(values.key_of(one)) == one
+
+    @given(st.text(alphabet="AD.-0a/", max_size=70))
+    def test_a_key_that_names_a_pair_is_the_key_of_that_pair(self, key: str):
+        named = values.pair_of(key)
+        assert named is None or values.key_of(named) == key
+
+    @pytest.mark.parametrize("key", ["ADA.ada", "", f"ADA.{'0' * 56}", f"ADA.{'0' * 56}-0", f"ADA.{'A' * 56}-"])
+    def test_a_key_of_no_pair_is_recognized(self, key: str):
+        assert values.pair_of(key) is None
+
+    @given(strategies.order_books())
+    def test_a_value_is_the_book_and_no_longer_than_its_text(self, one: OrderBook):
+        key, value, text = values.key_of(one.pair), values.value_of(one), wire.order_book_to_json(one)
+        assert len(value) <= len(text)
+        # Other programs may deflate it or not.
+        for some in (value, text, zlib.compress(text, 9)):
+            assert values.book_of(key, some) == one
+
+    def test_damaged_and_hostile_values_are_rejected(self):
+        key, value = values.key_of(pair(1)), values.value_of(LARGE)
+        assert len(value) < len(wire.order_book_to_json(LARGE)) / 3
+        longest = wire.order_book_to_json(book(1, 1)).ljust(wire.MAX_ORDER_BOOK_BYTES)
+        assert values.book_of(key, longest) == values.book_of(key, zlib.compress(longest)) == book(1, 1)
+        for damaged, reason in [
+            (value[:-1], "must end where the value ends"),
+            (value + b"x", "must end where the value ends"),
+            (value[:2] + b"\xff" * 20, "cannot be inflated: Error -3"),
+            (values.value_of(book(2, 1)), "the book of the pair of its key"),
+            (longest + b" ", "must have at most 16777216 bytes of JSON, got more"),
+            (zlib.compress(longest + b" "), "must have at most 16777216 bytes of JSON, got more"),
+        ]:
+            with pytest.raises(InvalidOrderBook, match=reason):
+                values.book_of(key, damaged)
+
+    def test_a_small_value_that_inflates_to_much_takes_little_memory(self):
+        """65 kB of deflated JSON took 1.8 GB when they were decoded."""
+        value = zlib.compress(b"[" + b"[]," * (20 * 1024 * 1024) + b"[]]")
+        tracemalloc.start()
+        try:
+            with pytest.raises(InvalidOrderBook, match="must have at most 16777216 bytes of JSON"):
+                values.book_of(values.key_of(pair(1)), value)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 3 * wire.MAX_ORDER_BOOK_BYTES
+
+    @given(st.binary(max_size=200))
+    def test_only_errors_of_the_library_are_raised(self, value: bytes):
+        for some in (value, zlib.compress(value)):
+            with pytest.raises(MarketIndexError):
+                values.book_of("ADA.ADA", some)
+
+
+USERS = """
+    authorization { users: [
+        { user: publisher, password: "s3cret" }
+        { user: reader, password: "s3cret", permissions: {
+            publish: ["$JS.API.STREAM.INFO.KV_books", "$JS.API.STREAM.MSG.GET.KV_books",
+                      "$JS.API.DIRECT.GET.KV_books"]
+            subscribe: ["_INBOX.>", "market-index.books"] } }
+    ] }
+"""
+"""A publisher, and a reader with the permissions that docs/scaling.md recommends."""
+
+
+class TestCredentials:
+    def test_wrong_credentials_are_rejected_and_no_credentials_are_shown(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: LiveIndex, caplog: pytest.LogCaptureFixture
+    ):
+        caplog.set_level(logging.DEBUG)
+        with nats.served(tmp_path / "closed", USERS) as server:
+            address = server.url.removeprefix("nats://")
+            for url in (f"{server.url}/books", f"nats://publisher:wrong-s3cret@{address}/books"):
+                for work in (open_store, lambda url: open_feed(url).read()):
+                    with pytest.raises((StoreError, FeedError), match="rejects the credentials") as raised:
+                        work(url)
+                    assert "s3cret" not in str(raised.value)
+            reader = f"nats://reader:s3cret@{address}/books"
+            with open_store(f"nats://publisher:s3cret@{address}/books") as store, open_feed(reader) as feed:
+                store.publish(book(1, 1))
+                feed.start(live)
+                store.publish(book(1, 2))
+                eventually(lambda: spots(live) == {1: "2"})
+                monkeypatch.setenv("NATS_USER", "reader")
+                monkeypatch.setenv("NATS_PASSWORD", "s3cret")
+                with pytest.raises(
+                    StoreError, match="cannot be opened: permissions violation for publish"
+                ) as forbidden:
+                    open_store(f"{server.url}/others")
+                server.reload(USERS.replace('reader, password: "s3cret"', 'reader, password: "other"'))
+                eventually(lambda: "rejects the credentials" in (feed.problem or ""))
+                server.reload(USERS)
+                store.publish(book(1, 3))
+                eventually(lambda: spots(live) == {1: "3"})
+                assert "s3cret" not in "".join([repr(store), repr(feed), str(forbidden.value), caplog.text])
+
+    def test_tokens_and_files_of_credentials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        with nats.served(tmp_path / "token", 'authorization { token: "s3cret" }') as server:
+            monkeypatch.setenv("NATS_TOKEN", "s3cret")
+            open_store(f"{server.url}/books").close()
+            monkeypatch.delenv("NATS_TOKEN")
+        configuration, creds = nats_security.accounts(tmp_path)
+        with nats.served(tmp_path / "jwt", configuration) as server:
+            with pytest.raises(StoreError, match="rejects the credentials"):
+                open_store(f"{server.url}/books")
+            open_store(f"{server.url}/books?creds={creds}").close()
+
+    @pytest.mark.usefixtures("short_timeouts")
+    def test_tls_with_certificates_of_both_sides(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        with nats.served(tmp_path / "tls", nats_security.certified(tmp_path, "verify: true")) as server:
+            url = f"tls://localhost:{server.port}/books"
+            with pytest.raises(StoreError, match="certificate verify failed"):
+                open_store(url)
+            monkeypatch.setenv("NATS_CA", str(tmp_path / "ca.pem"))
+            with pytest.raises(StoreError, match="cannot be opened"):
+                open_store(url)
+            monkeypatch.setenv("NATS_CERT", str(tmp_path / "client.pem"))
+            with open_store(url) as store:
+                store.publish(book(1, 1))
+            assert spots(open_feed(url).read()) == {1: "1"}
+            with pytest.raises(FeedError, match=r"certificate verify failed|match"):
+                open_feed(f"tls://127.0.0.1:{server.port}/books").read()
+        monkeypatch.setenv("NATS_CA", str(tmp_path / "nowhere.pem"))
+        with pytest.raises(FeedError, match="cannot be read: No such file or directory"):
+            open_feed(url).read()
+
+    @pytest.mark.usefixtures("short_timeouts")
+    @pytest.mark.parametrize("given", ["me:s3cret@", "s3cret@", "creds"])
+    @pytest.mark.parametrize("offer", ["", ',"tls_available":true'])
+    def test_no_credentials_are_sent_without_tls(self, tmp_path: Path, given: str, offer: str):
+        userinfo, query = (given, "") if given != "creds" else ("", f"?creds={nats_security.accounts(tmp_path)[1]}")
+        heard: list[bytes] = []
+        info = (
+            f'INFO {{"server_id":"x","version":"2.15.0","headers":true,"nonce":"abc","auth_required":true{offer}}}\r\n'
+        )
+        with (
+            links.listening(info.encode(), heard) as port,
+            pytest.raises(FeedError, match="server does not require TLS; no credentials were sent"),
+        ):
+            open_feed(f"tls://{userinfo}127.0.0.1:{port}/books{query}").read()
+        assert b"".join(heard) == b""
+
+
+@contextmanager
+def talking(sent: bytes) -> Iterator[int]:
+    """Open a port that sends this on each connection, and keeps it open."""
+    connections = list[socket.socket]()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connections.append(listener.accept()[0])
+                    connections[-1].sendall(sent)
+
+        serving = in_thread(serve)
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        serving.join(DEADLINE_SECONDS)
+    for connection in connections:
+        connection.close()
+
+
+class TestOpening:
+    @pytest.mark.usefixtures("short_timeouts")
+    def test_servers_that_cannot_be_used(self, tmp_path: Path):
+        info = b'INFO {"server_id":"x","version":"%s","headers":true,"max_payload":1048576}\r\nPONG\r\n'
+        for sent, reason in [
+            (info % b"2.12.1", "nats-server must have version 2.12.2 or later, got 2.12.1"),
+            (b"HTTP/1.1 400 Bad Request\r\n\r\n", "INFO"),
+            (b"-ERR '\x1b]0;owned\x07'\r\n", "INFO"),
+        ]:
+            with talking(sent) as port:
+                for work in (open_store, lambda url: open_feed(url).read()):
+                    with pytest.raises((StoreError, FeedError), match=re.escape(reason)) as raised:
+                        work(f"nats://127.0.0.1:{port}/books")
+                    assert str(raised.value).isprintable()
+        with pytest.raises(FeedError, match=r"/books cannot be read: .*Connect call failed"):
+            open_feed(f"nats://127.0.0.1:{nats.spare_port()}/books").read()
+        with (
+            nats.served(tmp_path / "core", jetstream=False) as server,
+            pytest.raises(StoreError, match="cannot be opened: JetStream is not available"),
+        ):
+            open_store(f"{server.url}/books")
+
+    def test_opening_is_retried_until_the_server_is_up(self, tmp_path: Path, live: LiveIndex):
+        server = nats.Server(tmp_path / "late")
+        url = f"nats://127.0.0.1:1,{server.address}/books"
+        starting = in_thread(server.start)
+        try:
+            with open_store(url) as store:
+                store.publish(book(1, 1))
+            with open_feed(url) as feed:
+                feed.start(live)
+                assert spots(live) == {1: "1"}
+        finally:
+            starting.join()
+            server.kill()
+
+    @pytest.mark.parametrize(
+        ("settings", "given", "remedy"),
+        [
+            ({"max_bytes": 5000, "discard": "old"}, "max_bytes 5000", "--discard=new"),
+            ({"max_msgs_per_subject": 5}, "max_msgs_per_subject 5", "--max-msgs-per-subject=1"),
+            ({"max_age": 3_600_000_000_000}, "max_age 3600 s", "--max-age=0s"),
+            ({"retention": "interest"}, "retention interest", "--retention=limits"),
+        ],
+    )
+    def test_a_bucket_must_store_exactly_the_last_value_of_each_key(
+        self, bucket: str, nats_server: nats.Server, settings: dict[str, object], given: str, remedy: str
+    ):
+        """The servers would acknowledge books and delete them later, or show an older book once the last is deleted."""
+        name = nats.name_of(bucket)
+        nats.create(nats_server, name, **settings)
+        reason = re.escape(
+            f"the bucket must store the last value of each key, and nothing else, got {given}; "
+            f"run: nats stream edit KV_{name} {remedy}"
+        )
+        with pytest.raises(StoreError, match=f"cannot be opened: {reason}$"):
+            open_store(bucket)
+        with pytest.raises(FeedError, match=f"cannot be read: {reason}$"):
+            open_feed(bucket).read()
+
+    def test_an_ordinary_bucket_is_made_to_accept_batches(self, bucket: str, nats_server: nats.Server):
+        nats.create(nats_server, nats.name_of(bucket), allow_direct=False)
+        with pytest.raises(FeedError, match=f"run: nats stream edit KV_{nats.name_of(bucket)} --allow-direct"):
+            open_feed(bucket).read()
+        with open_store(bucket) as store:
+            store.publish(book(1, 1), book(2, 1))
+        assert spots(open_feed(bucket).read()) == {1: "1", 2: "1"}
+
+    def test_a_missing_bucket(self, bucket: str):
+        with pytest.raises(FeedError, match="cannot be read: there is no such bucket"):
+            open_feed(bucket).read()
+        with pytest.raises(StoreError, match="cannot be opened: there is no such bucket"):
+            open_store(bucket, make=False)
+        with pytest.raises(StoreError, match="replicas > 1 not supported in non-clustered mode"):
+            open_store(f"{bucket}?replicas=3")
+
+    def test_a_missing_extra_is_named(self, monkeypatch: pytest.MonkeyPatch):
+        for name in [
+            name for name in sys.modules if name.partition(".")[0] == "nats" or "market_index_feeds.nats" in name
+        ]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, "nats", None)
+        for work, kind in ((open_feed, FeedError), (open_store, StoreError)):
+            with pytest.raises(kind, match=r"the extra nats must be installed \(pip install 'market-index\[nats\]'\)"):
+                work("nats://me:s3cret@127.0.0.1/books")
+
+    def test_inside_a_running_event_loop(self, bucket: str):
+        """As in a notebook."""
+
+        async def work() -> dict[int, str | None]:
+            with open_store(bucket) as store:
+                store.publish(book(1, 1))
+            return spots(open_feed(bucket).read())
+
+        assert asyncio.run(work()) == {1: "1"}
+
+
+class TestChanges:
+    def test_each_change_wakes_the_readers(self, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("market_index_feeds.nats.reading.CHECK_SECONDS", 10 * DEADLINE_SECONDS)
+        with open_store(bucket) as store, open_feed(bucket) as feed:
+            store.publish(book(1, 1))
+            feed.start(live)
+            for spot in range(2, 20):
+                store.publish(*[book(number, spot) for number in range(1, spot % 3 + 2)])
+                eventually(lambda spot=spot: spots(live)[1] == str(spot))
+
+    def test_values_of_other_programs(self, bucket: str, nats_server: nats.Server, live: LiveIndex):
+        """They make the as_of unknown until the next change; a key of no pair is only counted."""
+        name = nats.name_of(bucket)
+        with open_store(bucket) as store, open_feed(bucket) as feed:
+            store.update([book(1, 1)], freshness=Freshness("slot 1"))
+            feed.start(live)
+            nats.put(nats_server, name, values.key_of(pair(2)), wire.order_book_to_json(book(2, 5)))
+            eventually(lambda: spots(live) == {1: "1", 2: "5"} and live.current.as_of is None)
+            store.update([book(1, 2)])
+            eventually(lambda: spots(live)[1] == "2")
+            assert live.current.as_of is None
+            store.update([], freshness=Freshness("slot 2"))
+            eventually(lambda: live.current.as_of == "slot 2")
+            nats.put(nats_server, name, "nonsense", b"nonsense")
+            nats.put(nats_server, name, values.HEARTBEAT_KEY, b"", {"Market-Index-Freshness": "nonsense"})
+            eventually(lambda: feed.rejected == 2 and live.current.as_of is None)
+            assert not feed.current_rejections
+            store.update([], freshness=Freshness("slot 3"))
+            eventually(lambda: live.current.as_of == "slot 3")
+
+    def test_an_unfinished_change_is_not_shown_until_the_bucket_is_replaced(
+        self, bucket: str, nats_server: nats.Server, live: LiveIndex, tmp_path: Path
+    ):
+        with open_store(bucket) as store, open_feed(bucket) as feed, open_feed(bucket) as late:
+            store.update([book(1, 1)], freshness=Freshness("slot 1"))
+            feed.start(live)
+            shown = live.current
+            unfinished = {"Market-Index-Unfinished": "1", "Market-Index-Freshness": '{"as_of":"slot 2"}'}
+            changed = wire.order_book_to_json(book(1, 5))
+            nats.put(nats_server, nats.name_of(bucket), values.key_of(pair(1)), changed, unfinished)
+            mixture = store.read()
+            assert mixture.position is not None
+            assert (mixture.invalid, mixture.index.as_of) == ({None}, None)
+            late.start(LiveIndex())
+            assert late.problem == "contains no whole change: its last one is not finished"
+            with pytest.raises(StoreError, match="must be replaced as a whole"):
+                store.publish(book(2, 1))
+            assert live.current is shown
+            with open_store(tmp_path / "market.db") as source:
+                source.replace([book(1, 6), book(2, 6)], Freshness("slot 3"))
+            copied = Event()
+            mirror(
+                open_feed(tmp_path / "market.db"),
+                lambda: open_store(bucket),
+                copied,
+                on_written=lambda *_: copied.set(),
+            )
+            eventually(lambda: spots(live) == {1: "6", 2: "6"} and live.current.as_of == "slot 3")
+            eventually(lambda: late.problem is None)
+
+    @settings(max_examples=8)
+    @given(index=strategies.market_indexes())
+    def test_a_bucket_between_two_files_changes_nothing(
+        self, nats_server: nats.Server, tmp_path_factory: pytest.TempPathFactory, index: MarketIndex
+    ):
+        folder = tmp_path_factory.mktemp("mirrored")
+        names = [str(folder / "one.db"), nats_server.bucket(f"m{uuid4().hex}"), str(folder / "two.db")]
+        with open_store(names[0]) as store:
+            store.replace([book(1, 1), *index.values()], Freshness("slot 1"))
+        for source, target in pairwise(names):
+            stop = Event()
+            mirror(open_feed(source), partial(open_store, target), stop, on_written=lambda *_, stop=stop: stop.set())
+        assert [open_feed(name).read() for name in names[1:]] == [open_feed(names[0]).read()] * 2
+
+    def test_thousands_of_books_are_one_version(self, bucket: str):
+        seen, stop = list[int](), Event()
+        with open_store(bucket) as store, open_feed(bucket) as feed:
+            store.publish(book(1, 1))
+            following = in_thread(lambda: seen.extend(len(version.index) for version in feed.versions(stop)))
+            eventually(lambda: seen)
+            assert store.replace(map(book, range(2500), [1] * 2500)).published == 2499
+            assert store.update(map(book, range(999), [2] * 999), map(pair, range(1000, 3000))).retracted == 1500
+            assert spots(store.read().index) == dict.fromkeys(range(999), "2") | {999: "1"}
+            eventually(lambda: seen[-1] == 1000)
+            stop.set()
+            following.join(DEADLINE_SECONDS)
+        assert set(seen) <= {1, 2500, 1000}
+
+    def test_books_and_buckets_that_are_too_large(self, bucket: str, nats_server: nats.Server):
+        nats.create(nats_server, nats.name_of(bucket), max_msg_size=6584, max_bytes=20_000, discard="new")
+        with open_store(bucket, wait=0.1) as store:
+            store.publish(book(2, 1))
+            large = OrderBook.from_levels(pair(1), bids=[(f"0.{n**9:028}", n) for n in range(1, 200)])
+            with pytest.raises(BookTooLarge, match="must have at most 2488 bytes, deflated, got") as raised:
+                store.publish(book(2, 2), large)
+            assert raised.value.pairs == (pair(1),)
+            with pytest.raises(StoreError, match="maximum bytes exceeded") as full:
+                store.publish(*[book(number, 3) for number in range(2, 500)])
+            assert type(full.value) is StoreError
+            assert spots(store.read().index) == {2: "1"}
+            store.publish(book(2, 4))
+            assert spots(open_feed(bucket).read()) == {2: "4"}
+
+    def test_a_deleted_bucket_is_an_error(self, bucket: str, nats_server: nats.Server):
+        with open_store(bucket) as store:
+            store.publish(book(1, 1))
+            nats.delete(nats_server, nats.name_of(bucket))
+            with pytest.raises(StoreError, match="was not written to: there is no such bucket"):
+                store.publish(book(1, 2))
+        with pytest.raises(StoreError, match="is closed"):
+            store.publish(book(1, 2))
+
+
+@contextmanager
+def lossy_link(server: nats.Server) -> Iterator[tuple[str, Event]]:
+    """A server behind a link that loses each answer, and the connection, while the event is not set."""
+    is_up = Event()
+    is_up.set()
+
+    def back(_: bytes) -> None:
+        if not is_up.is_set():
+            raise OSError
+
+    with links.linked(server.port, lambda chunk: None, back) as port:
+        yield f"nats://127.0.0.1:{port}", is_up
+
+
+@pytest.mark.usefixtures("short_timeouts")
+class TestLostReplies:
+    def test_the_record_shows_that_a_change_was_stored(self, bucket: str, nats_server: nats.Server):
+        self.publish_without_reply(bucket, nats_server, wait=10)
+
+    def test_a_change_of_another_publisher_makes_the_outcome_unknown(self, bucket: str, nats_server: nats.Server):
+        def publish_another() -> None:
+            with open_store(bucket) as other:
+                other.publish(book(1, 3))
+
+        with pytest.raises(UnknownOutcome, match="others have changed it since"):
+            self.publish_without_reply(bucket, nats_server, wait=10, meanwhile=publish_another)
+        assert spots(open_feed(bucket).read()) == {1: "3", 2: "2"}
+
+    def test_a_change_that_is_not_acknowledged_in_time_has_an_unknown_outcome(
+        self, bucket: str, nats_server: nats.Server
+    ):
+        with pytest.raises(UnknownOutcome, match=r"did not acknowledge a change within 0\.1 seconds"):
+            self.publish_without_reply(bucket, nats_server, wait=0.1, is_repaired=False)
+
+    def publish_without_reply(
+        self,
+        bucket: str,
+        server: nats.Server,
+        *,
+        wait: float,
+        meanwhile: Callable[[], object] = lambda: None,
+        is_repaired: bool = True,
+    ) -> None:
+        """Publish over a link that loses the reply, and is repaired once the change is stored."""
+        with lossy_link(server) as (url, is_up), open_store(f"{url}/{nats.name_of(bucket)}", wait=wait) as store:
+            before = store.publish(book(1, 1)).revision
+            is_up.clear()
+
+            def repair() -> None:
+                eventually(lambda: nats.length_of(server, nats.name_of(bucket)) > before)
+                meanwhile()
+                if is_repaired:
+                    is_up.set()
+
+            repairing = in_thread(repair)
+            try:
+                assert store.publish(book(1, 2), book(2, 2)).revision == before + 2
+            finally:
+                repairing.join()
+                is_up.set()
+            assert spots(store.read().index) == {1: "2", 2: "2"}

@@ -1,0 +1,315 @@
+"""Failures of servers and publishers: each version that a reader shows is exactly what one change left."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+import pytest
+from nats.aio.client import Client
+
+from market_index import Freshness, LiveIndex, MarketIndex
+from market_index_feeds import Conflict, FeedError, StoreError, open_feed, open_store
+from market_index_feeds.nats.values import key_of
+from tests import nats
+from tests.feeds.nats_history import History
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[nats.Server]:
+    """A server for one test, which may change or kill it."""
+    with nats.served(tmp_path / "own") as server:
+        yield server
+
+
+def test_a_killed_server_loses_no_change(server: nats.Server):
+    history = History(server.bucket("books"))
+    history.publish()
+    with history.followed() as await_last:
+        for number in range(60):
+            if number % 15 == 10:
+                server.kill()
+                server.start()
+            history.publish()
+        await_last()
+    assert history.read() == history.last
+
+
+def test_a_suspended_server_loses_no_change(server: nats.Server):
+    history = History(server.bucket("books"), wait=0.3)
+    history.publish()
+
+    def resume(failures: int) -> None:
+        eventually(lambda: len(history.failures) > failures)
+        server.send(signal.SIGCONT)
+
+    with history.followed() as await_last:
+        for _ in range(2):
+            server.stop()
+            resuming = in_thread(partial(resume, len(history.failures)))
+            for _ in range(10):
+                history.publish()
+            resuming.join()
+            await_last()
+
+
+def test_late_readers_see_no_mixture(server: nats.Server):
+    """Consumers of the servers deliver mixtures: 81 of 321 readers that joined during batches of 200 saw one."""
+    number, ending = 1, Event()
+
+    def publish() -> None:
+        nonlocal number
+        with open_store(server.bucket("books"), wait=10) as store:
+            while not ending.is_set():
+                store.update([book(one, number) for one in range(200)], freshness=Freshness(str(number)))
+                number += 1
+
+    publishing = in_thread(publish)
+    try:
+        eventually(lambda: number > 1)
+        seen = set()
+        for _ in range(30):
+            index = open_feed(server.bucket("books")).read()
+            assert spots(index) == dict.fromkeys(range(200), index.as_of)
+            seen.add(index.as_of)
+    finally:
+        ending.set()
+        publishing.join(DEADLINE_SECONDS)
+    assert len(seen) > 1
+
+
+def test_publishers_that_compare_and_set_overwrite_nothing(server: nats.Server):
+    url, conflicts = server.bucket("books"), [0, 0]
+
+    def increment(publisher: int) -> None:
+        with open_store(url, wait=10) as store:
+            for _ in range(20):
+                while True:
+                    before = store.read()
+                    spot = int(spots(before.index).get(1) or 0) + 1
+                    try:
+                        store.update([book(1, spot)], after=before.position)
+                    except Conflict:
+                        conflicts[publisher] += 1
+                    else:
+                        break
+
+    threads = [in_thread(partial(increment, publisher)) for publisher in range(2)]
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+    assert spots(open_feed(url).read()) == {1: "40"}
+    assert sum(conflicts) > 0
+
+
+PUBLISHER = """
+import sys
+from itertools import count
+from market_index import Freshness
+from market_index_feeds import open_store
+from tests.market_index_feeds.made_up import book
+
+with open_store(sys.argv[1], wait=10) as store:
+    for number in count(int(sys.argv[2])):
+        print(number, flush=True)
+        books = [book(one, number) for one in range(2500 - number % 100)]
+        store.replace(books, Freshness(str(number)))
+"""
+"""Replaces 2,500 books, in three batches, again and again. Prints the number of each replacement before it begins."""
+
+
+def kill_after(server: nats.Server, process: subprocess.Popen[bytes], messages: int) -> None:
+    """Kill a publisher when it has sent so many messages."""
+
+    async def work(client: Client) -> None:
+        subscription = await client.subscribe("$KV.books.>")
+        for _ in range(messages):
+            await subscription.next_msg(DEADLINE_SECONDS)
+        process.kill()
+
+    nats.plain(server, work)
+
+
+@pytest.mark.thorough
+def test_a_publisher_that_is_killed_within_a_replacement_leaves_no_mixture(server: nats.Server):
+    url, first, randomly, live = server.bucket("books"), 1, random.Random(7), LiveIndex()
+    outcomes = []
+
+    def check(index: MarketIndex) -> None:
+        assert spots(index) == dict.fromkeys(range(2500 - int(index.as_of or 0) % 100), index.as_of)
+
+    with open_store(url, wait=10) as store, open_feed(url) as feed:
+        store.replace([book(one, first) for one in range(2500 - first)], Freshness(str(first)))
+        feed.start(live)
+        for _ in range(10):
+            command = [sys.executable, "-c", PUBLISHER, url, str(first)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+                kill_after(server, process, randomly.randrange(1, 7500))
+                assert process.stdout
+                first = max(map(int, process.stdout.read().split())) + 1
+            try:
+                check(open_feed(url).read())
+                outcomes.append("whole")
+            except FeedError as error:
+                outcomes.append(str(error))
+                with open_store(url, wait=10) as other, pytest.raises(StoreError, match="replaced as a whole"):
+                    other.publish(book(1, 1))
+            check(live.current)
+    assert {"whole", f"{url} contains no whole change: its last one is not finished"} == set(outcomes)
+
+
+def purge_first(server: nats.Server) -> dict[int, str | None]:
+    nats.request(server, "STREAM.PURGE.KV_books", {"filter": f"$KV.books.{key_of(pair(1))}"})
+    return {2: "1"}
+
+
+def purge_last(server: nats.Server) -> dict[int, str | None]:
+    nats.request(server, "STREAM.PURGE.KV_books", {"filter": f"$KV.books.{key_of(pair(2))}"})
+    return {1: "1"}
+
+
+def purge_all(server: nats.Server) -> None:
+    nats.purge(server, "books")
+
+
+def delete(server: nats.Server) -> None:
+    nats.delete(server, "books")
+
+
+def wipe(server: nats.Server) -> None:
+    server.kill()
+    server.empty()
+    server.start()
+    server.wait()
+
+
+def recreate(server: nats.Server) -> dict[int, str | None]:
+    nats.delete(server, "books")
+    with open_store(server.bucket("books"), wait=10) as store:
+        # The last sequence is the same as before.
+        store.publish(book(3, 5), book(4, 5))
+    return {3: "5", 4: "5"}
+
+
+@pytest.mark.parametrize("damage", [purge_first, purge_last, purge_all, delete, wipe, recreate])
+def test_readers_notice_what_happens_to_the_bucket(
+    server: nats.Server, damage: Callable[[nats.Server], dict[int, str | None] | None]
+):
+    url, live = server.bucket("books"), LiveIndex()
+    with open_store(url, wait=10) as store:
+        store.update([book(1, 1)], freshness=Freshness("slot 1"))
+        store.update([book(2, 1)], freshness=Freshness("slot 2"))
+        stored = store.read()
+        with open_feed(url) as feed:
+            feed.start(live)
+            expected = damage(server)
+            if expected is not None:
+                eventually(lambda: spots(live) == expected)
+                assert spots(store.read().index) == expected
+                assert live.current.as_of == ("slot 2" if damage is purge_first else None)
+            else:
+                eventually(lambda: feed.problem)
+                assert spots(live) == {1: "1", 2: "1"}
+            if damage is recreate:
+                with pytest.raises(Conflict):
+                    store.update([book(1, 2)], after=stored.position)
+            with open_store(url, wait=10) as other:
+                other.publish(book(1, 9))
+            eventually(lambda: spots(live) == (expected or {}) | {1: "9"})
+            assert spots(store.read().index) == (expected or {}) | {1: "9"}
+            eventually(lambda: feed.problem is None)
+
+
+def test_readers_notice_a_rollback(server: nats.Server, tmp_path: Path):
+    """The disk of the server is replaced by an older copy; then as many changes follow as were lost."""
+    url, live = server.bucket("books"), LiveIndex()
+    with open_store(url, wait=10) as store, open_feed(url) as feed:
+        store.publish(book(1, 1))
+        server.kill()
+        shutil.copytree(server.folder / server.name, tmp_path / "copy")
+        server.start()
+        server.wait()
+        feed.start(live)
+        store.publish(book(1, 2), book(2, 2))
+        eventually(lambda: spots(live) == {1: "2", 2: "2"})
+        server.kill()
+        server.empty()
+        (tmp_path / "copy").rename(server.folder / server.name)
+        server.start()
+        server.wait()
+        store.publish(book(1, 3), book(3, 3))
+        eventually(lambda: spots(live) == {1: "3", 3: "3"})
+        assert spots(store.read().index) == {1: "3", 3: "3"}
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[list[nats.Server]]:
+    """A cluster for one test."""
+    with nats.cluster(tmp_path / "three") as servers:
+        yield servers
+
+
+def leader_of(servers: list[nats.Server]) -> nats.Server:
+    names = set[str]()
+    eventually(lambda: names.add(nats.leader_of(servers[0], "books")) or names - {""})
+    return next(server for server in servers if server.name in names)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("fault", ["killed", "emptied", "suspended"])
+def test_a_cluster_without_its_leader_loses_no_change(servers: list[nats.Server], fault: str):
+    nats.opened(servers[0].bucket("books")).close()
+    history = History(f"nats://{','.join(server.address for server in servers)}/books", wait=2)
+    history.publish()
+    with history.followed(3) as await_last:
+        for _ in range(2):
+            leader = leader_of(servers)
+            leader.stop() if fault == "suspended" else leader.kill()
+            if fault == "emptied":
+                leader.empty()
+            for _ in range(30):
+                history.publish()
+            await_last()
+            leader.send(signal.SIGCONT) if fault == "suspended" else leader.start()
+            leader.wait()
+            for _ in range(30):
+                history.publish()
+            eventually(lambda leader=leader: leader.name in nats.current_of(leader, "books"))
+        await_last()
+    assert history.read() == history.last
+
+
+@pytest.mark.thorough
+def test_without_a_quorum_nothing_is_published_and_the_last_version_stays(servers: list[nats.Server]):
+    nats.opened(servers[0].bucket("books")).close()
+    url, live = f"nats://{','.join(server.address for server in servers)}/books", LiveIndex()
+    with open_store(url, wait=1) as store, open_feed(url) as feed:
+        store.publish(book(1, 1))
+        feed.start(live)
+        for server in servers[:2]:
+            server.kill()
+        with pytest.raises(StoreError):
+            store.publish(book(1, 2))
+        eventually(lambda: feed.problem)
+        assert spots(live) == {1: "1"}
+        for server in servers[:2]:
+            server.start()
+        # The change that was not acknowledged may be stored now.
+        eventually(lambda: succeeds(lambda: store.publish(book(2, 3))))
+        eventually(lambda: spots(live).get(2) == "3" and feed.problem is None)
+
+
+def succeeds(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except StoreError:
+        return False
+    return True

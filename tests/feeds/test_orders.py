@@ -1,0 +1,356 @@
+"""The visible state of the orders, compared with a model of plain dictionaries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import LiveIndex, Order, OrderBook, Pair, RestingOrders, Side
+from market_index.stateful import Offer, indexer_machine
+from market_index_feeds import Feed, FeedError, Recorder, mirror, open_feed, replay
+from market_index_feeds.lines import MAX_LINE_BYTES, LineCutter
+from market_index_feeds.orders import Blocks, Phase
+from tests.feeds.contract.medium import Reader, Ticks
+from tests.market_index_feeds.made_up import pair, spots
+from tests.market_index_feeds.orders.lines import RESET, block, event, place, remove, rollback, spot, untrack
+from tests.market_index_feeds.orders.model import EVENTS, Book, Model, books_of
+from tests.waiting import eventually
+
+SNEK = str(pair(1).base)
+
+
+class Lines:
+    """Blocks that read lines, and what they reject."""
+
+    def __init__(self, history: int = 3) -> None:
+        self.rejected: list[tuple[str, str]] = []
+        self.blocks = Blocks(history, lambda place, reason: self.rejected.append((place, str(reason))))
+        self._cutter = LineCutter()
+
+    def read(self, *lines: bytes) -> None:
+        for line in self._cutter.cut(b"".join(lines)):
+            self.blocks.read(line)
+
+    def problem(self) -> str | None:
+        """Why the state is not known."""
+        return self.blocks.problem
+
+    @property
+    def shown(self) -> dict[int, Book]:
+        return books_of(self.blocks.visible.index)
+
+    @property
+    def as_of(self) -> str | None:
+        return self.blocks.visible.index.as_of
+
+    def amounts(self, number: int = 1) -> dict[int, int]:
+        """The asks of a pair: price -> amount."""
+        return {int(price): amount for price, amount in self.shown[number][1].items()}
+
+
+class TestBlocks:
+    """Effects of a block."""
+
+    def test_events_are_visible_from_their_block_on(self):
+        lines = Lines()
+        lines.read(RESET, place("a"), place("b", amount=5, price="3"), spot(2, "0.5"))
+        assert (lines.shown, lines.blocks.pending) == ({}, 3)
+        lines.read(block("slot 1"))
+        assert lines.shown == {1: ({}, {2: 10, 3: 5}, None), 2: ({}, {}, Fraction(1, 2))}
+        assert (lines.as_of, lines.blocks.pending) == ("slot 1", 0)
+
+    def test_placing_an_id_again_replaces_the_order(self):
+        lines = Lines()
+        lines.read(RESET, place("a"), place("b"), place("b", amount=5), block("1"), place("a", amount=3))
+        assert lines.amounts() == {2: 15}
+        lines.read(block("2"))
+        assert lines.amounts() == {2: 8}
+
+    def test_an_order_can_be_removed_and_placed_in_one_block_in_any_order(self):
+        lines = Lines()
+        lines.read(RESET, place("a"), block("1"), remove("a"), place("a", amount=1), remove("a"), place("a", amount=2))
+        lines.read(place("b"), remove("b"), block("2"))
+        assert (lines.amounts(), lines.blocks.phase) == ({2: 2}, Phase.KNOWN)
+
+    def test_a_pair_is_tracked_until_it_is_untracked(self):
+        lines = Lines()
+        lines.read(RESET, place("a"), spot(2, "1"), block("1"), remove("a"), block("2"))
+        assert set(lines.shown) == {1, 2}
+        lines.read(spot(1, "7"), untrack(1), untrack(9), untrack(2), place("b", 2))
+        assert (set(lines.shown), lines.blocks.pending) == ({1, 2}, 5)
+        lines.read(block("3"))
+        assert lines.shown == {2: ({}, {2: 10}, None)}
+
+    def test_the_pair_of_an_order_that_is_removed_before_its_block_is_tracked(self):
+        lines = Lines()
+        lines.read(RESET, spot(3, "7"), block("1"), place("a"), remove("a"), place("b", 2), place("b", 3), block("2"))
+        assert lines.shown == {1: ({}, {}, None), 2: ({}, {}, None), 3: ({}, {2: 10}, Fraction(7))}
+
+    def test_a_reset_forgets_all_at_its_block(self):
+        lines = Lines()
+        lines.read(RESET, place("a"), place("b", 2), block("1"), RESET, place("c", 2, amount=1))
+        assert (set(lines.shown), lines.blocks.phase) == ({1, 2}, Phase.RESETTING)
+        assert lines.blocks.problem == "its state is reset since line 5; waiting for the first block after its reset"
+        lines.read(block("1"))
+        assert lines.shown == {2: ({}, {2: 1}, None)}
+
+
+class TestRollbacks:
+    """Effects of a rollback."""
+
+    def test_a_rollback_is_visible_immediately_and_discards_events(self):
+        lines = Lines()
+        lines.read(RESET, place("a"), block("1"), place("b"), block("2"), place("c", 2), block("3"), place("d", 3))
+        lines.read(rollback("1"))
+        assert (lines.shown, lines.as_of) == ({1: ({}, {2: 10}, None)}, "1")
+        lines.read(place("b", amount=1), block("2"))
+        assert (lines.amounts(), lines.as_of) == ({2: 11}, "2")
+
+    @pytest.mark.parametrize("history", [0, 1, 3])
+    def test_history_is_the_number_of_retained_blocks_before_the_last_one(self, history: int):
+        lines = Lines(history)
+        lines.read(RESET, *(line for number in range(9) for line in (place(f"{number}"), block(f"{number}"))))
+        lines.read(rollback(f"{8 - history}"))
+        assert (lines.amounts(), lines.blocks.phase) == ({2: 10 * (9 - history)}, Phase.KNOWN)
+        lines.read(rollback(f"{7 - history}"))
+        assert (lines.amounts(), lines.blocks.phase) == ({2: 10 * (9 - history)}, Phase.UNKNOWN)
+
+
+class TestImpossibleOrders:
+    """Anyone can place an impossible order on the ledger. It must not stop a market."""
+
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            event(place="a", base="ADA", quote="ADA", offered="base", amount=1, price="1"),
+            event(place="a", base="00:", quote="ADA", offered="base", amount=1, price="1"),
+            place("a", amount=-1),
+            place("a", price="0"),
+        ],
+    )
+    def test_it_replaces_its_order_and_can_be_replaced_removed_and_rolled_back(self, odd: bytes):
+        lines = Lines()
+        lines.read(RESET, place("a"), place("b"), block("1"), odd, block("2"))
+        assert (lines.blocks.problem, lines.shown) == (None, {1: ({}, {2: 10}, None)})
+        assert [place for place, _ in lines.rejected] == ["line 5"]
+        lines.read(place("a", amount=7), block("3"), odd, block("4"), remove("a"), block("5"))
+        assert (lines.blocks.problem, lines.shown) == (None, {1: ({}, {2: 10}, None)})
+        lines.read(rollback("3"))
+        assert lines.shown == {1: ({}, {2: 17}, None)}
+        lines.read(rollback("2"), remove("a"), block("6"), remove("a"))
+        assert "cannot remove order 'a': there is no such order" in str(lines.blocks.problem)
+
+    def test_the_reason_is_logged(self):
+        lines = Lines()
+        lines.read(RESET, place("a", price="1/0"), spot(2, "-1"), block("1"))
+        assert lines.rejected == [
+            ("line 2", "order 'a' has no liquidity: a ratio must have a denominator above 0, got '1/0'"),
+            ("line 3", f"{pair(2)} has no spot price: a ratio must be above 0, got '-1'"),
+        ]
+        assert lines.shown == {1: ({}, {}, None), 2: ({}, {}, None)}
+
+
+BEFORE = (RESET, place("a"), block("1"), place("b"), block("2"))
+
+
+def fail(*_: object, **__: object) -> None:
+    raise RuntimeError("a defect")
+
+
+class TestUnknown:
+    """Lines that make the state unknown, and lines that are read afterwards."""
+
+    @pytest.mark.parametrize(
+        ("line", "reason"),
+        [
+            (b"nonsense\n", "must be JSON, but is not at character 0: Expecting value: 'nonsense'"),
+            (b"x" * (MAX_LINE_BYTES + 1) + b"\n", f"must have at most {MAX_LINE_BYTES} bytes"),
+            (remove("c"), "cannot remove order 'c': there is no such order"),
+            (remove("a") + remove("a"), "cannot remove order 'a': there is no such order"),
+            (place("c") + remove("c") + remove("c"), "cannot remove order 'c': there is no such order"),
+            (untrack(1), f"{SNEK}/ADA must have no orders to be untracked, got 2"),
+            (place("c", 2) + untrack(2), f"{pair(2)} must have no orders to be untracked, got 1"),
+            (block("1"), "the text of a block must not repeat, got '1' again"),
+            (rollback("3"), "block '3' must be retained for a rollback to it"),
+            (RESET + place("c") + rollback("1"), "block '1' must be retained for a rollback to it"),
+        ],
+    )
+    def test_a_malformed_or_inconsistent_line_keeps_the_last_block_until_a_reset(self, line: bytes, reason: str):
+        lines = Lines()
+        lines.read(*BEFORE, line)
+        number = 5 + line.count(b"\n")
+        assert lines.rejected == [(f"line {number}", reason)]
+        lost = f"its state is unknown since line {number}: {reason}"
+        assert (lines.blocks.phase, lines.blocks.problem) == (Phase.UNKNOWN, f"{lost}; waiting for a reset")
+        lines.read(place("c"), b"nonsense\n", block("3"), rollback("1"))
+        assert (lines.amounts(), lines.as_of, lines.blocks.pending, len(lines.rejected)) == ({2: 20}, "2", 0, 1)
+        lines.read(RESET, place("d", amount=1))
+        assert lines.blocks.problem == f"{lost}; waiting for the first block after its reset"
+        assert (lines.amounts(), lines.as_of) == ({2: 20}, "2")
+        lines.read(block("1"))
+        assert (lines.amounts(), lines.as_of, lines.problem()) == ({2: 1}, "1", None)
+
+    def test_a_malformed_reset_is_reported_but_the_first_reason_stays(self):
+        lines = Lines()
+        lines.read(*BEFORE, b"nonsense\n")
+        problem = lines.blocks.problem
+        lines.read(b'{"reset":1}\n')
+        assert lines.rejected[1:] == [("line 7", "reset must be true, got 1")]
+        assert lines.blocks.problem == problem
+
+    def test_an_unexpected_error_makes_the_state_unknown(self, monkeypatch: pytest.MonkeyPatch):
+        lines = Lines()
+        lines.read(*BEFORE)
+        with monkeypatch.context() as broken:
+            broken.setattr(RestingOrders, "apply", fail)
+            with pytest.raises(RuntimeError):
+                lines.read(place("c"), block("3"))
+        assert lines.blocks.problem == "its state is unknown since line 7: unexpected error; waiting for a reset"
+        lines.read(block("4"))
+        assert (lines.amounts(), lines.as_of) == ({2: 20}, "2")
+
+    def test_lines_before_the_first_reset_are_ignored(self):
+        lines = Lines()
+        assert lines.problem() == "its state is not known yet; waiting for a reset"
+        lines.read(place("reset"), block("1"), b"half a line\n", b'{"re\\u0073et":true}\n', b" \r\n", block("1"))
+        assert (lines.problem(), lines.as_of, len(lines.rejected), len(lines.shown)) == (None, "1", 0, 0)
+
+
+@given(st.lists(st.lists(EVENTS, max_size=12), max_size=12), st.integers(0, 3))
+def test_what_is_visible_equals_the_model(batches: list[list[bytes]], history: int):
+    lines, model = Lines(history), Model(history)
+    for batch in [[RESET], *batches]:
+        for line in batch:
+            lines.read(line)
+            model.apply(line)
+            assert (lines.shown, lines.as_of) == (model.visible.books, model.as_of)
+            assert (lines.blocks.phase is Phase.UNKNOWN) == (model.working is None)
+
+
+HISTORY = 3
+
+
+class FedIndexer:
+    """The lines that a producer writes for each step."""
+
+    def __init__(self) -> None:
+        self._lines = Lines(HISTORY)
+        self._write(reset=True)
+
+    def place(self, order_id: str, offer: Offer) -> None:
+        price = f"{offer.price.numerator}/{offer.price.denominator}"
+        offered = "base" if offer.offered == offer.pair.base else "quote"
+        self._write(offer.pair, place=order_id, offered=offered, amount=str(offer.amount), price=price)
+
+    def remove(self, order_id: str) -> None:
+        self._write(remove=order_id)
+
+    def set_spot(self, pair: Pair, spot: Decimal | None) -> None:
+        self._write(pair, spot=None if spot is None else format(spot, "f"))
+
+    def untrack(self, pair: Pair) -> None:
+        self._write(pair, untrack=True)
+
+    def commit(self, block: str) -> None:
+        self._write(block=block)
+
+    def roll_back(self, block: str) -> None:
+        self._write(rollback=block)
+
+    def order_books(self) -> Mapping[Pair, OrderBook]:
+        assert self._lines.blocks.phase is not Phase.UNKNOWN
+        return self._lines.blocks.visible.index
+
+    def _write(self, pair: Pair | None = None, **event: object) -> None:
+        if pair is not None:
+            event |= {"base": str(pair.base), "quote": str(pair.quote)}
+        self._lines.read(json.dumps(event).encode() + b"\n")
+
+
+TestFedIndexer = indexer_machine(FedIndexer, max_history=HISTORY).TestCase
+
+
+# Feeds
+
+
+def events_in(folder: Path, *lines: bytes) -> Path:
+    path = folder / "events.ndjson"
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def append(path: Path, *lines: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(b"".join(lines))
+
+
+def test_the_orders_are_those_behind_the_index(tmp_path: Path):
+    path = events_in(tmp_path, RESET, place("a"), block("1"))
+    live = LiveIndex()
+    with open_feed(f"orders:{path}") as feed:
+        feed.start(live)
+        assert feed.orders is not None
+        assert feed.orders.index is live.current
+        assert dict(feed.orders) == {"a": Order(pair(1), Side.ASK, "2", 10)}
+        append(path, place("b", price="3"), block("2"))
+        eventually(lambda: live.current.as_of == "2")
+        assert feed.version is not None
+        assert feed.version.orders is feed.orders
+        assert list(feed.orders.at(pair(1), Side.ASK, "3")) == ["b"]
+
+
+def test_blocks_that_arrive_together_are_one_version(tmp_path: Path):
+    path = events_in(tmp_path, RESET, place("a"), block("1"))
+    with Reader(open_feed(f"orders:{path}")) as reader:
+        reader.pull()
+        append(path, place("b"), block("2"), place("c"), block("3"), place("d"))
+        reader.until(lambda version: version.index.as_of == "3")
+        assert [version.index.as_of for version in reader.versions] == ["1", "3"]
+
+
+def test_a_contradiction_is_a_problem_until_the_next_reset(tmp_path: Path):
+    path = events_in(tmp_path, RESET, place("a"), block("1"))
+    with Reader(open_feed(f"orders:{path}")) as reader:
+        before = reader.pull()
+        append(path, remove("z"), block("2"))
+        reader.until(lambda _: reader.feed.is_unknown)
+        assert reader.pull() is before
+        assert "cannot remove order 'z': there is no such order; waiting for a reset" in str(reader.problem())
+        append(path, RESET, place("b"), block("1"))
+        reader.until(lambda version: version is not before)
+        assert (reader.problem(), reader.feed.rejected) == (None, 1)
+
+
+def test_a_file_that_is_read_once_reports_events_without_a_block(tmp_path: Path):
+    path = events_in(tmp_path, RESET, place("a"), block("1"), place("b"))
+    with Reader(open_feed(f"orders:{path}", follow=False)) as reader:
+        assert reader.end() == "ended while 1 events waited for a block"
+        assert reader.index.as_of == "1"
+    append(path, block("2"))
+    with Reader(open_feed(f"orders:{path}", follow=False)) as reader:
+        assert reader.end() == "has ended"
+        assert reader.index.as_of == "2"
+
+
+def test_order_books_are_no_events(tmp_path: Path):
+    path = events_in(tmp_path, b'{"base":"ADA","quote":"%s","spot":null,"bids":[],"asks":[]}\n' % SNEK.encode())
+    feed: Feed = open_feed(f"orders:{path}")
+    with pytest.raises(FeedError, match="its state is not known yet; waiting for a reset"):
+        feed.read()
+    path.write_bytes(RESET + path.read_bytes())
+    with pytest.raises(FeedError, match="an order book: omit orders: before the name of its file"):
+        open_feed(f"orders:{path}").read()
+
+
+def test_orders_can_be_recorded(tmp_path: Path):
+    path = events_in(tmp_path, RESET, place("a"), block("1"))
+    recording = tmp_path / "recording.ndjson"
+    mirror(open_feed(f"orders:{path}", follow=False), lambda: Recorder(recording), Ticks())
+    assert [(spots(index), index.as_of) for _, index in replay(recording)] == [({1: None}, "1")]

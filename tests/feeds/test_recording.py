@@ -1,0 +1,230 @@
+"""Recordings: what a recorder writes, a killed one leaves, and a replay yields."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from market_index import Freshness, LiveIndex
+from market_index.wire import format_time
+from market_index_feeds import Conflict, FeedError, Recorder, StoreError, mirror, open_feed, replay
+from market_index_feeds.feed import Feed
+from market_index_feeds.recording import Replay
+from tests.feeds.contract.lines import book_line, retract_line
+from tests.feeds.contract.medium import Reader, Ticks
+from tests.feeds.scripted import SteppedSource
+from tests.market_index_feeds.made_up import book, pair, spots
+
+START: Final = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def recorded(seconds: float, as_of: str | None = None) -> bytes:
+    """Return a commit line that was recorded so many seconds after `START`."""
+    time = format_time(START + timedelta(seconds=seconds))
+    return json.dumps({"as_of": as_of, "recorded_at": time}).encode() + b"\n"
+
+
+def replayed(path: Path) -> list[tuple[float, dict[int, str | None], str | None]]:
+    """Return the seconds since `START`, the spots and the as_of after each change."""
+    return [((time - START).total_seconds(), spots(index), index.as_of) for time, index in replay(path)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "recording.ndjson"
+
+
+@pytest.fixture
+def clock() -> Iterator[datetime]:
+    return (START + timedelta(seconds=number) for number in range(100))
+
+
+class TestRecorder:
+    """What it writes."""
+
+    def test_each_version_is_a_change_with_the_time_of_its_recording(self, path: Path, clock: Iterator[datetime]):
+        source = SteppedSource()
+        source.publish(book(1, 1), book(2, 2), as_of="slot 1")
+        source.read_in_thread(lambda: mirror(Feed(source), lambda: Recorder(path, clock=lambda: next(clock)), Ticks()))
+        source.step()
+        source.step()
+        source.publish(book(2, 3), as_of="slot 2")
+        source.step()
+        source.books.pop(pair(1))
+        source.step()
+        source.end()
+        assert replayed(path) == [
+            (0, {1: "1", 2: "2"}, "slot 1"),
+            (1, {1: "1", 2: "3"}, "slot 2"),
+            (2, {2: "3"}, "slot 2"),
+        ]
+
+    def test_a_recording_is_continued_with_the_difference(self, path: Path):
+        unfinished = book_line(book(3, 3)) + b'{"base":"half'
+        path.write_bytes(book_line(book(1, 1)) + book_line(book(2, 2)) + recorded(0) + unfinished)
+        source = SteppedSource()
+        source.publish(book(2, 2), book(3, 9))
+        source.read_in_thread(lambda: mirror(Feed(source), lambda: Recorder(path), Ticks()))
+        source.step()
+        source.end()
+        assert [spots(index) for _, index in replay(path)] == [{1: "1", 2: "2"}, {2: "2", 3: "9"}]
+        assert path.read_bytes().count(str(pair(2).base).encode()) == 1
+
+    def test_a_new_file_appears_with_its_first_change(self, path: Path):
+        with Recorder(path) as recorder:
+            assert (dict(recorder.read().index), recorder.position.number, path.exists()) == ({}, 0, False)
+            receipt = recorder.update([book(1, 1)], [pair(2)])
+            assert (receipt.published, receipt.position) == (1, recorder.position)
+        assert [one.name for one in path.parent.iterdir()] == [path.name]
+        assert spots(open_feed(path).read()) == {1: "1"}
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            (book_line(book(1)), "it must contain a commit line with recorded_at, got none"),
+            (b"# Notes\n", "line 1 rejected: must be JSON"),
+            (b'{"as_of":null}\n', "line 1 rejected: recorded_at: missing"),
+            (b"", "it must contain a commit line with recorded_at, got none"),
+        ],
+    )
+    def test_a_file_that_is_no_recording_stays_as_it_is(self, path: Path, content: bytes, reason: str):
+        path.write_bytes(content)
+        with Recorder(path) as recorder, pytest.raises(StoreError) as raised:
+            recorder.read()
+        assert f"{path} must be a recording, or a new file: {reason}" in str(raised.value)
+        assert path.read_bytes() == content
+
+    def test_only_one_recorder_has_a_file_open(self, path: Path):
+        path.write_bytes(book_line(book(1)) + recorded(0))
+        with Recorder(path), pytest.raises(StoreError, match="another recorder has it open"):
+            Recorder(path)
+        Recorder(path).close()
+
+    def test_a_file_that_another_program_changes_or_removes_is_not_written(self, path: Path):
+        path.write_bytes(book_line(book(1)) + recorded(0))
+        with Recorder(path) as recorder:
+            recorder.read()
+            with path.open("ab") as other:
+                other.write(b"\n")
+            with pytest.raises(Conflict):
+                recorder.update([book(2)])
+            recorder.read()
+            recorder.update([book(2)])
+            path.unlink()
+            with pytest.raises(StoreError, match="was removed or replaced while it was recorded"):
+                recorder.update([book(3)])
+        assert not path.exists()
+
+    def test_a_full_disk_leaves_all_changes_before(self):
+        recorder = Recorder("/dev/shm/new")
+        with pytest.raises(StoreError, match="its folder must exist"):
+            Recorder("/dev/nowhere/new")
+        recorder.close()
+
+    @pytest.mark.parametrize("kind", ["pipe", "folder"])
+    def test_it_must_be_a_regular_file(self, path: Path, kind: str):
+        os.mkfifo(path) if kind == "pipe" else path.mkdir()
+        with pytest.raises(StoreError, match="cannot be recorded into"):
+            Recorder(path)
+
+
+class TestReplay:
+    """The source of a replay."""
+
+    @pytest.fixture
+    def feed(self, path: Path) -> Feed:
+        path.write_bytes(
+            book_line(book(1, 1))
+            + book_line(book(2, 2))
+            + recorded(0, "slot 1")
+            + retract_line(pair(1))
+            + recorded(5, "slot 2")
+            + recorded(4, "slot 3")
+        )
+        self.now = 0.0
+        self.waits: list[float] = []
+        return Feed(Replay(path, speed=2, loop=True, clock=lambda: self.now))
+
+    def test_changes_are_due_after_the_time_between_them_divided_by_the_speed(self, feed: Feed):
+        test = self
+
+        class Clock(Ticks):
+            def wait(self, timeout: float | None = None) -> bool:
+                test.waits.append(timeout or 0)
+                test.now += timeout or 0
+                return super().wait(timeout)
+
+        shown = []
+        versions = feed.versions(Clock())
+        for _ in range(9):
+            version = next(versions)
+            shown.append((self.now, spots(version.index), version.index.as_of))
+        assert shown[0] == (0, {1: "1", 2: "2"}, "slot 1")
+        assert [one for one in shown if one[2] == "slot 2"][-1] == (2.5, {2: "2"}, "slot 2")
+        assert next(one for one in shown if one[2] == "slot 3") == (2.5, {2: "2"}, "slot 3")
+        assert max(self.waits) <= 1
+        # The next round begins with its whole content.
+        assert (3.0, {1: "1", 2: "2"}, "slot 1") in shown
+        assert feed.is_endless
+        assert not feed.followed_by_many
+        feed.close()
+
+    def test_it_ends_without_a_loop(self, path: Path, feed: Feed):
+        with Reader(Feed(Replay(path, speed=1e9))) as reader:
+            assert reader.end() == "has ended"
+            assert spots(reader.index) == {2: "2"}
+
+    def test_it_is_published_now(self, path: Path, feed: Feed):
+        before = datetime.now(UTC)
+        with open_feed(f"replay:{path}?speed=1e9") as opened:
+            opened.start(LiveIndex())
+            assert opened.version is not None
+            published_at = opened.version.index.published_at
+        assert published_at is not None
+        assert abs((published_at - before).total_seconds()) < 3600
+
+    def test_an_invalid_line_ends_it(self, path: Path, feed: Feed):
+        path.write_bytes(path.read_bytes() + b"nonsense\n" + recorded(9))
+        with Reader(Feed(Replay(path, speed=1e9))) as reader, pytest.raises(FeedError, match="line 7 rejected"):
+            reader.end()
+
+
+def test_what_follows_the_last_commit_line_is_no_change(path: Path):
+    path.write_bytes(book_line(book(1, 1)) + recorded(1, "a") + book_line(book(1, 2)))
+    assert replayed(path) == [(1, {1: "1"}, "a")]
+
+
+def test_a_compressed_recording_is_replayed(tmp_path: Path):
+    path = tmp_path / "recording.ndjson.gz"
+    path.write_bytes(gzip.compress(book_line(book(1, 1)) + recorded(1)))
+    assert [found for _, found, _ in replayed(path)] == [{1: "1"}]
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(FeedError, match="cannot be replayed: "):
+        list(replay(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it must contain a commit line with recorded_at"),
+        (recorded(0) + b"nonsense\n", "line 2 rejected: must be JSON"),
+        (b'{"as_of":null}\n', "line 1 rejected: recorded_at: missing"),
+    ],
+)
+def test_a_file_that_is_no_recording_cannot_be_replayed(path: Path, content: bytes, reason: str):
+    path.write_bytes(content)
+    with pytest.raises(FeedError, match=reason):
+        list(replay(path))
+
+
+def test_a_recorded_freshness_is_that_of_the_source(path: Path):
+    with Recorder(path) as recorder:
+        recorder.update([book(1)], freshness=Freshness("slot 1", START))
+    assert [index.freshness for _, index in replay(path)] == [Freshness("slot 1", START)]

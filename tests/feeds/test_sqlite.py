@@ -1,0 +1,632 @@
+"""The store in a SQLite file: what other media do not have. The laws of all stores are in `contract`."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from market_index import Freshness, LiveIndex, OrderBook, wire
+from market_index.errors import safe_repr
+from market_index_feeds import FeedError, StoreBusy, StoreError, open_feed, open_store
+from market_index_feeds import sqlite as module
+from market_index_feeds.sqlite import SqliteStore, is_sqlite
+from tests.feeds.contract.medium import Reader
+from tests.market_index_feeds.made_up import book, pair, spots
+from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
+
+ONE, TWO, THREE = pair(1), pair(2), pair(3)
+CONTENT = {1: "1", 2: "2", 3: "3"}
+VALUES = (None, -1, 0, 1 << 62, 0.5, "", "late", b"", b"\xff\0", str(TWO), str(pair(9)))
+BOOK_COLUMNS = "pair", "revision", "digest", "body"
+CHANGE_COLUMNS = "revision", "token", "as_of", "published_at", "digest"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "market.db"
+
+
+@pytest.fixture
+def filled(path: Path) -> Path:
+    """A store of three books in two changes, without a log."""
+    with open_store(path, synchronous="normal") as store:
+        store.publish(book(1, 7), book(2, 2))
+        store.update([book(1, 1), book(3, 3)], freshness=Freshness("slot 1"))
+    return path
+
+
+def plain(path: Path, statement: str, *parameters: object) -> list[tuple[object, ...]]:
+    """Run a statement with the plain sqlite3 module, and return its rows."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(statement, parameters).fetchall()
+
+
+def forge(path: Path, name: str, body: str | None) -> None:
+    """Write a row as a store does, with a valid digest."""
+    ((revision,),) = plain(path, "SELECT max(revision) FROM changes")
+    assert isinstance(revision, int)
+    text = None if body is None else body.encode()
+    row = name, revision, module._digest(name.encode(), revision, text), body
+    plain(path, "INSERT OR REPLACE INTO books (pair, revision, digest, body) VALUES (?, ?, ?, ?)", *row)
+
+
+def read(path: Path) -> dict[int, str | None]:
+    return spots(open_feed(path).read())
+
+
+class TestDamagedRows:
+    @pytest.mark.parametrize("column", BOOK_COLUMNS)
+    @pytest.mark.parametrize("value", VALUES, ids=safe_repr)
+    def test_a_damaged_book_is_invalid_until_it_is_replaced(self, filled: Path, column: str, value: object):
+        with Reader(open_feed(filled)) as follower:
+            follower.pull()
+            with suppress(sqlite3.IntegrityError):
+                plain(filled, f"UPDATE books SET {column} = ? WHERE pair = ?", value, str(ONE))
+            is_damaged = spots(follower.index) != CONTENT or not plain(
+                filled, "SELECT 1 FROM books WHERE pair = ? AND body = ?", str(ONE), wire.order_book_to_json(book(1, 1))
+            )
+            with Reader(open_feed(filled)) as late, open_store(filled, synchronous="normal") as store:
+                version = late.pull()
+                assert {1: "1"} | spots(version.index) == CONTENT
+                if 1 not in spots(version.index):
+                    assert version.index.as_of is None
+                    assert version.invalid <= {ONE, None}
+                    assert version.invalid
+                    assert late.feed.rejected == 1
+                assert is_damaged or version.invalid or spots(version.index) == CONTENT
+                for reader in (follower, late):
+                    reader.until(lambda _: True)
+                receipt = store.replace([book(1, 1), book(3, 3)], Freshness("slot 2"))
+                for reader in (follower, late):
+                    reader.until(lambda version: version.position == receipt.position)
+                    assert spots(reader.index) == {1: "1", 3: "3"}
+                    assert (reader.index.as_of, reader.versions[-1].invalid) == ("slot 2", frozenset())
+
+    @pytest.mark.parametrize("column", CHANGE_COLUMNS)
+    @pytest.mark.parametrize("value", VALUES, ids=safe_repr)
+    def test_without_a_valid_row_of_the_last_change_its_freshness_is_not_known(
+        self, filled: Path, column: str, value: object
+    ):
+        newest = "rowid = (SELECT max(revision) FROM changes)"
+        try:
+            plain(filled, f"UPDATE changes SET {column} = ? WHERE {newest}", value)
+        except sqlite3.IntegrityError:
+            return
+        with Reader(open_feed(filled)) as reader, open_store(filled, synchronous="normal") as store:
+            version = reader.pull()
+            assert spots(reader.index) == CONTENT
+            is_hidden = (
+                column == "revision" and isinstance(value, int) and value < 1
+            )  # the first change is the last one
+            assert is_hidden or (reader.index.as_of, version.invalid) == (None, frozenset({None}))
+            receipt = store.update([book(2, 5)])
+            reader.until(lambda version: version.position == receipt.position)
+            assert (spots(reader.index), reader.index.as_of) == (CONTENT | {2: "5"}, None)
+            assert reader.versions[-1].invalid == frozenset()
+
+    def test_a_damaged_tombstone_retracts_nothing(self, filled: Path):
+        with Reader(open_feed(filled)) as reader, open_store(filled) as store:
+            reader.pull()
+            plain(filled, "UPDATE books SET body = NULL, revision = 3 WHERE pair = ?", str(ONE))
+            reader.until(lambda version: ONE in version.invalid)
+            assert spots(reader.index) == CONTENT
+            assert store.retract(ONE).retracted == 0
+            reader.until(lambda version: not version.invalid)
+            assert spots(reader.index) == {2: "2", 3: "3"}
+
+    def test_a_name_and_a_book_that_contradict_each_other_may_be_of_any_pair(self, filled: Path):
+        with Reader(open_feed(filled)) as reader:
+            reader.pull()
+            plain(filled, "UPDATE books SET pair = ?, revision = 3 WHERE pair = ?", str(pair(9)), str(ONE))
+            reader.until(lambda version: None in version.invalid)
+            assert spots(reader.index) == CONTENT
+            with open_store(filled) as store:
+                store.publish(book(9, 9))  # into the damaged row: the row of the first pair is gone
+            reader.until(lambda version: not version.invalid)
+            assert spots(reader.index) == {2: "2", 3: "3", 9: "9"}
+
+    def test_a_name_that_is_no_text_is_not_that_of_a_pair(self, filled: Path):
+        """Otherwise a change of the pair would add a second valid row."""
+        plain(filled, "UPDATE books SET pair = CAST(pair AS BLOB) WHERE pair = ?", str(ONE))
+        with open_store(filled) as store:
+            store.publish(book(1, 9))
+            version = store.read()
+            assert (spots(version.index), version.invalid) == (CONTENT | {1: "9"}, frozenset({ONE}))
+            store.replace([book(1, 9)])
+            assert (spots(store.read().index), store.read().invalid) == ({1: "9"}, frozenset())
+
+    def test_a_row_that_names_no_pair_is_only_counted(self, filled: Path):
+        with Reader(open_feed(filled)) as reader:
+            reader.pull()
+            plain(filled, "INSERT INTO books VALUES ('nonsense', 3, x'00', '{}'), ('NONSENSE', 3, x'00', NULL)")
+            reader.until(lambda _: reader.feed.rejected == 2)
+            assert (spots(reader.index), reader.index.as_of) == (CONTENT, "slot 1")
+            assert reader.versions[-1].invalid == frozenset()
+
+    @pytest.mark.parametrize(
+        ("body", "reason"),
+        [
+            ('{"bids": 7}', "base"),
+            (wire.order_book_to_json(book(2, 2)).decode(), "the book of the pair of its row"),
+            (wire.order_book_to_json(book(1, 1)).decode() + " " * 1000, "at most 500 bytes"),
+        ],
+    )
+    def test_a_valid_digest_does_not_make_a_book(
+        self, filled: Path, body: str, reason: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("market_index.wire.MAX_ORDER_BOOK_BYTES", 500)
+        forge(filled, str(ONE), body)
+        feed = open_feed(filled)
+        assert (spots(feed.read()), feed.current_rejections) == ({2: "2", 3: "3"}, 1)
+        assert f"row {ONE} rejected: " in caplog.text
+        assert reason in caplog.text
+
+    def test_a_store_whose_rows_are_all_invalid_has_no_version(self, filled: Path, live: LiveIndex):
+        plain(filled, "UPDATE books SET digest = x'00'")
+        with pytest.raises(FeedError, match="contains no valid order book"):
+            open_feed(filled).read()
+        with open_feed(filled) as feed:
+            feed.start(live)
+            assert (len(live.current), feed.is_unknown) == (0, True)
+            with open_store(filled) as store:
+                assert store.read().invalid == {ONE, TWO, THREE}
+                store.publish(book(2, 4))
+            eventually(lambda: spots(live) == {2: "4"})
+
+    @pytest.mark.parametrize("flips", [150, pytest.param(1500, marks=pytest.mark.thorough)])
+    def test_a_flipped_bit_never_shows_a_book_that_was_not_published(self, filled: Path, tmp_path: Path, flips: int):
+        randomly, copy, outcomes = random.Random(flips), tmp_path / "copy.db", set[str]()
+        content = filled.read_bytes()
+        for _ in range(flips):
+            at, bit = randomly.randrange(len(content)), 1 << randomly.randrange(8)
+            copy.write_bytes(content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :])
+            try:
+                feed = open_feed(copy)
+                found = feed.read()
+                assert spots(found).items() <= CONTENT.items() | {(1, "7")}, (at, bit)
+                assert found.as_of in {"slot 1", None}
+                outcomes.add("equal" if spots(found) == CONTENT else "lacks")
+            except FeedError:
+                outcomes.add("unreadable")
+            with suppress(StoreError), open_store(copy, synchronous="normal") as store:
+                store.replace([book(4, 4)], Freshness("slot 4"))
+                assert spots(store.read().index) == {4: "4"}
+        assert "equal" in outcomes
+
+
+class TestOtherFileAtThePath:
+    @pytest.fixture(params=["an older copy", "another store", "a short history"])
+    def mixed(self, path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+        """A store that was renamed over that of a killed publisher, beside its log."""
+        new = tmp_path / "new.db"
+        with open_store(path, synchronous="normal") as store:
+            for spot in range(1, 200 if request.param == "a short history" else 3):
+                store.publish(*[book(number, spot) for number in range(1, 40)])
+        if request.param == "an older copy":
+            shutil.copyfile(path, new)
+        else:
+            with open_store(new, synchronous="normal") as store:
+                store.replace([book(number, 500) for number in range(1, 40)])
+        killed = get_context("fork").Process(target=publish_and_die, args=(path,))
+        killed.start()
+        killed.join()
+        new.rename(path)
+        return path
+
+    @pytest.mark.decision(33)
+    def test_a_log_of_another_file_is_refused_until_it_is_removed(self, mixed: Path, live: LiveIndex):
+        log = Path(f"{mixed}-wal")
+        before = mixed.read_bytes(), log.read_bytes()
+        for use in (lambda: open_feed(mixed), lambda: open_store(mixed)):
+            with pytest.raises(
+                (FeedError, StoreError), match=r"market.db-wal\) belongs to another file.*remove the log"
+            ):
+                use()
+        assert (mixed.read_bytes(), log.read_bytes()) == before
+        log.unlink()
+        Path(f"{mixed}-shm").unlink()
+        assert set(read(mixed).values()) <= {"2", "500"}
+        assert len(read(mixed)) == 39
+        with open_store(mixed) as store, open_feed(mixed) as feed:
+            store.publish(book(1, 9))  # its log belongs to this file
+            feed.start(live)
+            assert spots(live)[1] == "9"
+
+    def test_a_copy_with_its_log_is_accepted_once_the_log_is_moved_into_it(self, path: Path, tmp_path: Path):
+        with open_store(path) as store, open_feed(path) as reader:
+            store.publish(book(1, 1))
+            copy = tmp_path / "copy.db"
+            shutil.copyfile(path, copy)
+            shutil.copyfile(f"{path}-wal", f"{copy}-wal")
+            assert reader.read()
+        with pytest.raises(FeedError, match=r"copied with its log.*wal_checkpoint") as raised:
+            open_feed(copy)
+        remedy = str(raised.value).rpartition("'PRAGMA ")[2].removesuffix("')")
+        plain(copy, f"PRAGMA {remedy}")
+        assert read(copy) == {1: "1"}
+
+    @pytest.mark.decision(33)
+    def test_a_reader_follows_a_file_that_is_renamed_over_it_once_its_publishers_have_ended(
+        self, filled: Path, tmp_path: Path, live: LiveIndex
+    ):
+        with open_feed(filled) as feed:
+            feed.start(live)
+            for spot in range(2, 9):
+                with open_store(tmp_path / "new.db") as store:
+                    store.publish(book(spot, spot), book(3, 3))
+                kept = live.current[THREE]
+                (tmp_path / "new.db").rename(filled)
+                eventually(lambda spot=spot: spots(live) == {spot: str(spot), 3: "3"})  # type: ignore[misc]  # a default
+                assert live.current[THREE] is kept
+                with open_store(filled) as store:
+                    store.publish(book(2, "0.5"))  # its log is moved into it at the end, although there is a reader
+                eventually(lambda: spots(live).get(2) == "0.5")
+                assert not Path(f"{filled}-wal").stat().st_size
+            assert (feed.retries, feed.rejected) == (0, 0)
+
+    def test_a_publisher_never_writes_into_another_file_than_it_opened(self, filled: Path, tmp_path: Path):
+        new = tmp_path / "new.db"
+        with open_store(new) as store:
+            store.publish(book(5, 5))
+        before = new.read_bytes()
+        with open_store(filled) as store:
+            store.publish(book(1, 8))
+            new.rename(filled)
+            for use in (lambda: store.publish(book(1, 9)), store.read, lambda: store.position):
+                with pytest.raises(StoreError, match="another file is at its path"):
+                    use()
+        assert filled.read_bytes() == before
+
+    def test_nothing_is_written_if_it_is_renamed_within_a_change(
+        self, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        with open_store(filled) as store:
+            store.publish(book(1, 8))
+
+            def rename_and_row(pair: str, revision: int, body: bytes | None) -> tuple[object, ...]:
+                filled.rename(tmp_path / "away.db")
+                return row(pair, revision, body)
+
+            row = module._row
+            monkeypatch.setattr(module, "_row", rename_and_row)
+            with pytest.raises(StoreError, match="another file is at its path, or none"):
+                store.publish(book(1, 9))
+            (tmp_path / "away.db").rename(filled)
+            assert spots(store.read().index) == CONTENT | {1: "8"}
+
+    @pytest.mark.parametrize("with_changes_after", [False, True])
+    def test_a_copy_that_is_restored_in_place_is_read_as_a_whole(
+        self, filled: Path, tmp_path: Path, *, with_changes_after: bool
+    ):
+        with open_store(filled) as store, Reader(open_feed(filled)) as reader:
+            backup(filled, tmp_path / "copy.db")
+            store.update([book(4, 4)], [TWO], Freshness("slot 2"))
+            fence = store.publish(book(1, 5)).position
+            reader.until(lambda version: version.position == fence)
+            backup(tmp_path / "copy.db", filled)
+            if with_changes_after:  # as many as were lost
+                store.publish(book(1, 6))
+                store.publish(book(3, 6))
+            expected = CONTENT | ({1: "6", 3: "6"} if with_changes_after else {})
+            reader.until(lambda version: spots(version.index) == expected)
+            assert (reader.index.as_of, spots(store.read().index)) == ("slot 1", expected)
+
+    def test_heartbeats_into_a_store_that_was_created_again_are_no_version(self, filled: Path, live: LiveIndex):
+        with open_feed(filled) as feed:
+            feed.start(live)
+            filled.unlink()
+            with open_store(filled) as store:
+                for _ in range(3):
+                    store.update([])
+                eventually(lambda: feed.problem == "contains no order book")
+                assert (spots(live), feed.is_unknown) == (CONTENT, True)
+                store.publish(book(1, 2))
+                store.retract(pair(1))
+                eventually(lambda: (spots(live), feed.problem) == ({}, None))
+
+
+def backup(source: Path, target: Path) -> None:
+    """Copy a store with SQLite's own means."""
+    with closing(sqlite3.connect(source)) as connection, closing(sqlite3.connect(target)) as copy:
+        connection.backup(copy)
+
+
+def publish_and_die(path: Path) -> None:
+    store = open_store(path, synchronous="normal")
+    for number in range(1, 4):
+        store.publish(book(number, 9))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class TestPublishers:
+    def test_a_publisher_that_waits_too_long_raises_and_changes_nothing(self, filled: Path):
+        with open_store(filled, wait=0.05) as store, closing(sqlite3.connect(filled, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreBusy, match=r"was not written to: others have been writing for 0.05 seconds"):
+                store.publish(book(1, 9))
+            other.execute("ROLLBACK")
+            assert spots(store.read().index) == CONTENT
+            store.publish(book(1, 9))
+
+    def test_threads_of_one_store_wait_for_each_other(self, filled: Path, monkeypatch: pytest.MonkeyPatch):
+        with open_store(filled, wait=0.05) as store:
+            raised: list[str] = []
+
+            def publish_elsewhere(*row: object) -> tuple[object, ...]:
+                monkeypatch.undo()
+                with pytest.raises(StoreError, match="in the middle of another change"):
+                    store.publish(book(1, 8))
+                raised.append(raised_in_thread(store.read))
+                return original(*row)  # type: ignore[arg-type]  # they are passed on
+
+            original = module._row
+            monkeypatch.setattr(module, "_row", publish_elsewhere)
+            store.publish(book(1, 9))
+            assert "cannot be read: others have been writing for 0.05 seconds" in raised[0]
+            assert spots(store.read().index) == CONTENT | {1: "9"}
+
+    def test_a_full_disk_fails_the_publish_and_loses_nothing(self, filled: Path, live: LiveIndex):
+        with SqliteStore(filled) as store, open_feed(filled) as feed:
+            feed.start(live)
+            large = OrderBook.from_levels(ONE, bids=[(str(number), number) for number in range(1, 9000)])
+            store._connection.sqlite.execute("PRAGMA max_page_count = 20")
+            with pytest.raises(StoreError, match="was not written to: database or disk is full"):
+                store.publish(large)
+            assert spots(store.read().index) == CONTENT
+            store._connection.sqlite.execute("PRAGMA max_page_count = 100000")
+            store.publish(large)
+            eventually(lambda: live.current[ONE] == large)
+            assert feed.retries == 0
+
+    def test_many_processes_can_create_one_store(self, path: Path):
+        context = get_context("fork")
+        publishers = [context.Process(target=publish_once, args=(path, number)) for number in range(1, 9)]
+        for publisher in publishers:
+            publisher.start()
+        for publisher in publishers:
+            publisher.join()
+        assert [publisher.exitcode for publisher in publishers] == [0] * 8
+        assert read(path) == {number: str(number) for number in range(1, 9)}
+
+    def test_a_store_cannot_be_used_in_a_forked_process(self, filled: Path):
+        with open_store(filled) as store:
+            child = os.fork()
+            if child == 0:
+                with suppress(BaseException):
+                    with pytest.raises(StoreError, match="opened before a fork: open it in the process that publishes"):
+                        store.publish(book(1, 9))
+                    store.close()
+                    os._exit(7)
+                os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            store.publish(book(2, 9))
+        assert read(filled) == CONTENT | {2: "9"}
+
+    def test_the_log_is_moved_into_the_file_beside_readers_and_publishers(
+        self, filled: Path, tmp_path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(module, "LOG_BYTES", 100_000)
+        with open_store(filled) as store, open_store(filled) as other, open_feed(filled) as feed:
+            feed.start(live)
+            for spot in range(10, 60):
+                store.publish(book(1, spot))
+                other.publish(book(2, spot))
+            shutil.copyfile(filled, tmp_path / "copy.db")  # without its log
+            assert int(read(tmp_path / "copy.db")[1] or 0) > 40
+            assert Path(f"{filled}-wal").stat().st_size < 60 * 5 * 8192
+            eventually(lambda: spots(live) == {1: "59", 2: "59", 3: "3"})
+
+    def test_a_reader_that_is_far_behind_reads_all_rows(self, filled: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(module, "MAX_CHANGES", 3)
+        with open_store(filled) as store, Reader(open_feed(filled)) as reader:
+            reader.pull()
+            for spot in range(10, 20):
+                store.update([book(4, spot)], [TWO])
+            assert plain(filled, "SELECT count(*) FROM changes") == [(3,)]
+            reader.until(lambda version: version.position == store.position)
+            assert spots(reader.index) == {1: "1", 3: "3", 4: "19"}
+
+    def test_retracted_pairs_stay_as_rows_without_a_body(self, filled: Path):
+        with open_store(filled) as store:
+            assert store.retract(TWO, THREE, pair(9)).retracted == 2
+            assert store.retract(TWO).retracted == 0
+        assert plain(filled, "SELECT count(*), count(body) FROM books") == [(3, 1)]
+        assert read(filled) == {1: "1"}
+
+    @pytest.mark.parametrize("kills", [5, pytest.param(200, marks=pytest.mark.thorough)])
+    def test_a_killed_publisher_loses_nothing_that_it_has_acknowledged(
+        self, path: Path, live: LiveIndex, kills: int, monkeypatch: pytest.MonkeyPatch
+    ):
+        open_store(path).close()
+        randomly, spot = random.Random(kills), 1
+        with open_feed(path) as feed:
+            feed.start(live)
+            for _ in range(kills):
+                acknowledged = kill_a_publisher(path, spot, randomly.uniform(0, 0.05))
+                version = Reader(open_feed(path)).pull()
+                (found,) = set(map(int, filter(None, spots(version.index).values())))
+                assert (found >= acknowledged, len(version.index), version.invalid) == (True, 5, frozenset())
+                assert version.index.as_of == f"slot {found}"
+                eventually(lambda version=version: live.current == version.index)  # type: ignore[misc]  # a default
+                spot = found + 1
+            assert (feed.rejected, feed.retries) == (0, 0)
+
+
+def publish_once(path: Path, number: int) -> None:
+    with open_store(path, wait=DEADLINE_SECONDS) as store:
+        store.publish(book(number, number))
+
+
+PUBLISHER = """
+import sys
+from itertools import count
+from market_index import Freshness
+from market_index_feeds import open_store
+from market_index_feeds import sqlite
+from tests.market_index_feeds.made_up import book
+sqlite.LOG_BYTES = 300_000
+with open_store(sys.argv[1]) as store:
+    for spot in count(int(sys.argv[2])):
+        store.update([book(number, spot) for number in range(1, 6)], freshness=Freshness(f"slot {spot}"))
+        print(spot, flush=True)
+"""
+
+
+def kill_a_publisher(path: Path, first: int, seconds: float) -> int:
+    """Kill a publisher some seconds after its first change, and return the last change that it acknowledged."""
+    command = [sys.executable, "-c", PUBLISHER, str(path), str(first)]
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root) as publisher:
+        assert publisher.stdout is not None
+        lines = publisher.stdout.readline()
+        time.sleep(seconds)  # the moment of the kill is the input of this test
+        publisher.kill()
+        lines += publisher.stdout.read()
+    return int(lines[: lines.rindex(b"\n")].split()[-1])
+
+
+class TestOpening:
+    @pytest.mark.parametrize(
+        ("make", "reason"),
+        [
+            (lambda path: None, "No such file or directory"),
+            (lambda path: path.mkdir(), "must be a regular file"),
+            (os.mkfifo, "must be a regular file"),
+            (lambda path: path.write_bytes(b"\0 not a store\n" * 99), "file is not a database"),
+            (lambda path: plain(path, "CREATE TABLE t (x)"), "a SQLite file of the application 0x0"),
+            (lambda path: plain(path, "PRAGMA application_id = 0x6d6b6903"), "application 0x6d6b6903"),
+        ],
+    )
+    def test_a_file_that_is_no_store_is_refused(self, path: Path, make: Callable[[Path], object], reason: str):
+        make(path)
+        before = path.read_bytes() if path.is_file() else b""
+        with pytest.raises(FeedError, match=f"market.db cannot be opened: .*{reason}"):
+            open_feed(path)
+        with pytest.raises(StoreError, match=f"market.db cannot be opened: .*{reason}"):
+            open_store(path, make=False)
+        assert (path.read_bytes() if path.is_file() else b"") == before
+
+    def test_an_empty_file_becomes_a_store(self, path: Path):
+        path.touch()
+        with pytest.raises(FeedError, match="contains no order book"):
+            open_feed(path).read()
+        with open_store(path) as store:
+            store.publish(book(1, 1))
+        assert read(path) == {1: "1"}
+
+    def test_a_missing_file_beside_a_log_is_refused(self, path: Path):
+        Path(f"{path}-wal").write_bytes(b"a log")
+        with pytest.raises(
+            StoreError, match=r"the file is missing, but its log \(market.db-wal\) exists: put the file"
+        ):
+            open_store(path)
+        assert Path(f"{path}-wal").read_bytes() == b"a log"
+
+    @pytest.mark.parametrize("suffix", [".ndjson", ".JSON", ".csv"])
+    def test_a_new_store_must_not_have_the_name_of_a_text_file(self, tmp_path: Path, suffix: str):
+        with pytest.raises(StoreError, match=r"a store must be a SQLite file such as books.db"):
+            open_store(tmp_path / f"books{suffix}")
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        ("options", "reason"),
+        [
+            ({"wait": -1}, "wait must be 0 or more"),
+            ({"wait": float("nan")}, "wait"),
+            ({"synchronous": "off"}, "'full'"),
+        ],
+    )
+    def test_an_invalid_option_is_refused(self, path: Path, options: dict[str, object], reason: str):
+        with pytest.raises(ValueError, match=reason):
+            open_store(path, **options)  # type: ignore[arg-type]  # invalid on purpose
+        assert not path.exists()
+
+    @pytest.mark.parametrize("synchronous", ["full", "normal"])
+    def test_synchronous_is_that_of_sqlite(self, path: Path, synchronous: module.Synchronous):
+        with SqliteStore(path, synchronous=synchronous, wait=float("inf")) as store:
+            (level,) = store._connection.sqlite.execute("PRAGMA synchronous").fetchone()
+            assert level == {"full": 2, "normal": 1}[synchronous]
+
+    def test_a_path_with_special_characters_is_a_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.chdir(tmp_path)
+        for name in ("50% off?mode=memory#x.db", "ü b.sqlite3"):
+            with open_store(name) as store:
+                store.publish(book(1, 1))
+            assert (read(Path(name)), (tmp_path / name).is_file()) == ({1: "1"}, True)
+
+    def test_a_copy_with_another_journal_is_read_and_written(self, filled: Path):
+        plain(filled, "PRAGMA journal_mode = DELETE")
+        assert read(filled) == CONTENT
+        with open_store(filled) as store:
+            store.publish(book(1, 2))
+        assert plain(filled, "PRAGMA journal_mode") == [("wal",)]
+
+    def test_a_store_is_known_by_its_suffix_or_its_content(self, filled: Path, tmp_path: Path):
+        odd = tmp_path / "books.ndjson"
+        shutil.copyfile(filled, odd)
+        assert all(map(is_sqlite, (str(filled), str(odd), "nowhere.sqlite3", "nowhere.DB")))
+        odd.write_text('{"base": "ADA"}\n' * 99)
+        os.mkfifo(tmp_path / "pipe")
+        assert not any(map(is_sqlite, (str(odd), str(tmp_path / "pipe"), str(tmp_path), "nowhere", "a\0b")))
+
+    def test_a_caller_can_end_the_loading(self, filled: Path):
+        def end(*_: int) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            open_feed(filled).read(progress=end)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+    @pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o600, 0o755), (0o644, 0o755)])
+    def test_a_missing_permission_is_named(self, file_mode: int, folder_mode: int, shared: Path):
+        path = shared / "market.db"
+        with open_store(path) as store:
+            store.publish(book(1, 1))
+        path.chmod(file_mode)
+        shared.chmod(folder_mode)
+        message = as_nobody(lambda: open_feed(path).read())
+        assert "this user must be able to read market.db, and to write its folder" in message
+        assert "this user must be able to" in as_nobody(lambda: open_store(path))
+
+
+@pytest.fixture
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that other users can reach."""
+    folder = Path("/tmp") / f"shared-{os.getpid()}"  # the folders of pytest are closed for others
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+def as_nobody(work: Callable[[], object]) -> str:
+    """Return the text of the exception that the work raises in a process of another user."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setresuid(65534, 65534, 65534)
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  # any exception is returned
+            os.write(write_end, str(error).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write_end)
+    with open(read_end) as pipe:  # noqa: PTH123  # it is a descriptor
+        return pipe.read()
+
+
+@pytest.fixture
+def live() -> LiveIndex:
+    return LiveIndex()
