@@ -258,9 +258,20 @@ def servers(tmp_path: Path) -> Iterator[list[nats.Server]]:
 
 
 def leader_of(servers: list[nats.Server]) -> nats.Server:
-    names = set[str]()
-    eventually(lambda: names.add(nats.leader_of(servers[0], "books")) or names - {""})
-    return next(server for server in servers if server.name in names)
+    found = list[nats.Server]()
+
+    def is_led() -> bool:
+        name = nats.leader_of(servers[0], "books")
+        found[:] = [server for server in servers if server.name == name]
+        return bool(found)
+
+    eventually(is_led)
+    return found[0]
+
+
+def await_current(server: nats.Server) -> None:
+    """Wait until a server has the whole bucket."""
+    eventually(lambda: server.name in nats.current_of(server, "books"))
 
 
 @pytest.mark.thorough
@@ -282,7 +293,7 @@ def test_a_cluster_without_its_leader_loses_no_change(servers: list[nats.Server]
             leader.wait()
             for _ in range(30):
                 history.publish()
-            eventually(lambda leader=leader: leader.name in nats.current_of(leader, "books"))
+            await_current(leader)
         await_last()
     assert history.read() == history.last
 
