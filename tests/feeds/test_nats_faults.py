@@ -281,7 +281,8 @@ def test_a_cluster_without_its_leader_loses_no_change(servers: list[nats.Server]
     history = History(f"nats://{','.join(server.address for server in servers)}/books", wait=2)
     history.publish()
     with history.followed(3) as await_last:
-        for _ in range(2):
+        # The servers may never elect a leader again if two of them have lost their disks, one after the other.
+        for _ in range(1 if fault == "emptied" else 2):
             leader = leader_of(servers)
             leader.stop() if fault == "suspended" else leader.kill()
             if fault == "emptied":
