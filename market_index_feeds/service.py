@@ -155,7 +155,6 @@ class ServiceSource(Source):
         return httpx.AsyncHTTPTransport(
             verify=ssl.create_default_context() if self._url.startswith("https") else False,
             limits=httpx.Limits(max_connections=MAX_IN_FLIGHT),
-            trust_env=False,
         )
 
     async def _round(self, transport: httpx.AsyncHTTPTransport) -> Version | NoVersion:
