@@ -153,7 +153,9 @@ class Feed(Closeable):
             raise FeedError(f"{self.source} was closed while it was loaded")
 
     def read(self, progress: Progress | None = None) -> MarketIndex:
-        """Return the content of the source, and close the feed. A stream is read to its end, a loop to its first version.
+        """Return the content of the source, and close the feed.
+
+        A stream is read to its end, and a loop to its first version.
 
         Raises:
             FeedError: The source cannot be read, or has no version.

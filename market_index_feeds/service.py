@@ -154,7 +154,6 @@ class ServiceSource(Source):
         return httpx.AsyncHTTPTransport(
             verify=ssl.create_default_context() if self._url.startswith("https") else False,
             limits=httpx.Limits(max_connections=MAX_IN_FLIGHT),
-            trust_env=False,
         )
 
     async def _round(self, transport: httpx.AsyncHTTPTransport) -> Version | NoVersion:
@@ -282,12 +281,15 @@ class _LoopThread:
     def run(self, work: Coroutine[Any, Any, T], stop: Event, progress: Progress | None = None) -> T | None:
         """Return the result of a coroutine; None if `stop` is set before. `progress` is called meanwhile."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        while not wait([future], STOP_SECONDS).done:
-            if stop.is_set():
-                return None
-            if progress is not None:
-                progress(0, 0)
-        return future.result()
+        try:
+            while not wait([future], STOP_SECONDS).done:
+                if stop.is_set():
+                    return None
+                if progress is not None:
+                    progress(0, 0)
+            return future.result()
+        finally:
+            future.cancel()
 
     def close(self) -> None:
         """End all requests."""
@@ -297,10 +299,8 @@ class _LoopThread:
     def _serve(self, transport: httpx.AsyncHTTPTransport) -> None:
         async def serve() -> None:
             await self._closing.wait()
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            # The cancelled round ends the tasks that it has started, in their order.
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
             await transport.aclose()
 
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:

@@ -31,7 +31,7 @@ from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from threading import Event, RLock
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, cast, final
 
 from attrs import frozen
 
@@ -49,6 +49,7 @@ from market_index.errors import safe_repr
 from market_index.wire import format_time, parse_time
 from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.opened import shown_name
+from market_index_feeds.regular_files import move_unless_exists
 from market_index_feeds.source import UNKNOWN, NoVersion, Position, Progress, Source, Version
 from market_index_feeds.store import (
     BookTooLarge,
@@ -102,17 +103,17 @@ _CLOSE_WAIT_SECONDS: Final = 0.1
 _MAX_WAIT_SECONDS: Final = 1_000_000.0  # SQLite counts milliseconds in 32 bits
 
 # A book of 50 levels a side fits a page of 8 KiB.
-_BEFORE_SCHEMA: Final = "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;"
-_SCHEMA: Final = (
-    "CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT)",
-    "CREATE INDEX books_by_revision ON books (revision)",
-    """
-    CREATE TABLE changes (
-        revision INTEGER PRIMARY KEY, token TEXT NOT NULL, as_of TEXT, published_at TEXT, digest BLOB NOT NULL
-    )
-    """,
-    f"PRAGMA application_id = {APPLICATION_ID}",
-)
+_SCHEMA: Final = f"""
+PRAGMA page_size = 8192;
+PRAGMA journal_mode = WAL;
+BEGIN;
+CREATE TABLE books (pair TEXT NOT NULL UNIQUE, revision INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT);
+CREATE INDEX books_by_revision ON books (revision);
+CREATE TABLE changes (
+    revision INTEGER PRIMARY KEY, token TEXT NOT NULL, as_of TEXT, published_at TEXT, digest BLOB NOT NULL
+);
+PRAGMA application_id = {APPLICATION_ID};
+"""
 
 # A name of another type would be a second row of its pair.
 _ROWS: Final = "SELECT rowid, CASE typeof(pair) WHEN 'text' THEN pair END, revision, digest, body FROM books"
@@ -129,20 +130,22 @@ class Connection:
     It reads nothing yet. Raises `OSError`, `sqlite3.Error`, and `FeedError` if it is not a regular file.
     """
 
-    def __init__(self, path: Path, mode: Literal["ro", "rw", "rwc"], wait: float) -> None:
+    def __init__(self, path: Path, mode: Literal["ro", "rw"], wait: float) -> None:
         # Not resolved, so that a changed link is noticed.
         self.path, self._log = path, f"{os.path.realpath(path)}-wal"
-        before = None
         while True:
-            if mode != "rwc" or path.exists():
-                before = _identity(path)  # SQLite does not report that a file is missing, and waits for a pipe
+            before = _identity(path)  # SQLite does not report that a file is missing, and waits for a pipe
             self.sqlite: sqlite3.Connection = sqlite3.connect(
                 f"{path.as_uri()}?mode={mode}", uri=True, timeout=wait, isolation_level=None, check_same_thread=False
             )
-            self.file: Identity = _identity(path)
+            try:
+                self.file: Identity = _identity(path)
+            except BaseException:
+                self.sqlite.close()
+                raise
             if self.file == before:
                 break
-            # It was created, or another file was renamed over it meanwhile.
+            # Another file was renamed over it meanwhile.
             self.sqlite.close()
         self.sqlite.text_factory = bytes
 
@@ -162,30 +165,24 @@ class Connection:
         except FileNotFoundError:
             return False
 
-    def is_store(self) -> bool:
-        """Whether the file is a store; False if it is empty.
-
-        Raises `FeedError` if it is something else, or if its log belongs to another file.
-        """
+    def require_store(self) -> None:
+        """Raise `FeedError` if the file is not a store, or if its log belongs to another file."""
         has_log = self.has_log
         (application,) = self.sqlite.execute("PRAGMA application_id").fetchone()
         (writer,) = self.sqlite.execute("PRAGMA user_version").fetchone()
-        if application == APPLICATION_ID:
-            if has_log and writer != self.signature:
-                raise FeedError(
-                    f"its log ({self.path.name}-wal) belongs to another file: end all programs that have it open; then,"
-                    " if it was renamed over another store, remove the log; if it was restored, or copied with its log,"
-                    f" move the log into it (sqlite3 {self.path.name} 'PRAGMA wal_checkpoint(TRUNCATE)')"
-                )
-            return True
-        if application == 0 and not self.sqlite.execute("SELECT 1 FROM sqlite_schema").fetchone():
-            return False
-        raise FeedError(f"it must be a store of this version, got a SQLite file of the application {application:#x}")
+        if application != APPLICATION_ID:
+            raise FeedError(f"it must be a store of this version, got a file of the application {application:#x}")
+        if has_log and writer != self.signature:
+            raise FeedError(
+                f"its log ({self.path.name}-wal) belongs to another file: end all programs that have it open; then,"
+                " if it was renamed over another store, remove the log; if it was restored, or copied with its log,"
+                f" move the log into it (sqlite3 {self.path.name} 'PRAGMA wal_checkpoint(TRUNCATE)')"
+            )
 
     @property
     def signature(self) -> int:
         """What the header says about which file the last change was written into: 31 bits of its inode."""
-        return self.file[1] & 0x7FFF_FFFF
+        return _signature(self.file)
 
     @contextmanager
     def transaction(self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Iterator[sqlite3.Connection]:
@@ -210,6 +207,10 @@ def _identity(path: Path) -> Identity:
     if not stat.S_ISREG(status.st_mode):
         raise FeedError("it must be a regular file")
     return status.st_dev, status.st_ino
+
+
+def _signature(file: Identity) -> int:
+    return file[1] & 0x7FFF_FFFF
 
 
 @frozen
@@ -355,7 +356,7 @@ class SqliteSource(Source):
         try:
             self._path = Path(path).absolute()  # the process may change its working directory
             with self._open() as connection:
-                connection.is_store()
+                connection.require_store()
         except (FeedError, ValueError) as error:  # a path with a null byte
             raise FeedError(f"{self.name} cannot be opened: {reason_of(error)}") from None
 
@@ -383,8 +384,7 @@ class SqliteSource(Source):
         With `is_target`, a store into which nothing was published is an empty version.
         """
         with connection.transaction("BEGIN") as sqlite:
-            if not connection.is_store():
-                return NoVersion()
+            connection.require_store()
             change, is_damaged = _last_change(sqlite)
             known = self._position if self._file == connection.file else None
             resumes = known is not None and _is_in_history(sqlite, known)
@@ -461,14 +461,17 @@ class SqliteStore(Store):
         self._is_open = True
         self._log_bytes = 0
         with self._errors("cannot be opened"):
-            _require_store_name(self._path)
+            if make and not self._path.exists():
+                _create(self._path)
             # It reads nothing yet. Closing a connection that has read a log copies the log into the file.
-            self._connection = Connection(self._path, "rwc" if make else "rw", self._wait)
+            self._connection = Connection(self._path, "rw", self._wait)
             try:
                 # So another connection, which is read-only, checks whether it is the log of this file.
-                self._source = SqliteSource(self._path)
+                with closing(Connection(self._path, "ro", self._wait)) as reader:
+                    reader.require_store()
                 self._require_in_place()
                 self._prepare(synchronous)
+                self._source = SqliteSource(self._path)
                 self._checkpointer = Connection(self._path, "rw", self._wait)
                 self._require_in_place()
             except BaseException:
@@ -477,13 +480,6 @@ class SqliteStore(Store):
 
     def _prepare(self, synchronous: Synchronous) -> None:
         sqlite = self._connection.sqlite
-        if not self._connection.is_store():
-            sqlite.executescript(_BEFORE_SCHEMA)
-            with self._connection.transaction("BEGIN IMMEDIATE"):
-                # Another process may have been faster.
-                for statement in () if self._connection.is_store() else _SCHEMA:
-                    sqlite.execute(statement)
-                sqlite.execute(f"PRAGMA user_version = {self._connection.signature}")
         sqlite.execute("PRAGMA journal_mode = WAL").fetchone()  # a copy may have another one
         sqlite.execute("PRAGMA wal_autocheckpoint = 0")
         sqlite.execute(f"PRAGMA synchronous = {synchronous}")
@@ -499,9 +495,7 @@ class SqliteStore(Store):
         """Return the content. Only what changed since the last call is read."""
         with self._locked("cannot be read"):
             found = self._source.read_from(self._connection, Event(), is_target=True)
-            if not isinstance(found, Version):
-                raise FeedError("it is not a store any more")
-            return found
+            return cast("Version", found)  # a target has a version, and nothing stops this
 
     def update(
         self,
@@ -647,16 +641,23 @@ def _row(pair: str, revision: int, body: bytes | None) -> tuple[str, int, bytes,
     return pair, revision, _digest(pair.encode(), revision, body), None if body is None else str(body, "ascii")
 
 
-def _require_store_name(path: Path) -> None:
-    """Raise `FeedError` if a missing file cannot become a store."""
-    if path.exists():
-        return
+def _create(path: Path) -> None:
+    """Create an empty store, unless another process is faster. Nobody sees an incomplete one."""
     if path.suffix.lower() in _TEXT_SUFFIXES:
         raise FeedError(f"a store must be a SQLite file such as {path.stem}.db, got the name of a text file")
-    log = Path(f"{os.path.realpath(path)}-wal")
+    path = Path(os.path.realpath(path))
+    log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:
         # SQLite would remove it.
         raise FeedError(f"the file is missing, but its log ({log.name}) exists: put the file back, or remove the log")
+    path.parent.stat()  # SQLite does not report that the folder is missing
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+    try:
+        with closing(sqlite3.connect(f"{new.as_uri()}?mode=rwc", uri=True, isolation_level=None)) as connection:
+            connection.executescript(f"{_SCHEMA}PRAGMA user_version = {_signature(_identity(new))}; COMMIT;")
+        move_unless_exists(new, path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from decimal import Decimal
 from pathlib import Path
 
 from market_index import ADA, Freshness, MarketIndex, OrderBook, Pair, wire
-from market_index.wire import format_time
 from market_index_feeds import open_feed
 
 # The market of each token of the sample, and the power of ten that its prices are multiplied by.
@@ -54,11 +53,10 @@ def traded(before: OrderBook, after: OrderBook) -> Decimal | None:
 
 def change_lines(before: MarketIndex, after: MarketIndex, recorded_at: datetime) -> bytes:
     """Return the lines of a change, with its commit line; empty if there is none. No pair is removed."""
-    books, _ = after.changes_since(before)
+    books = [book for book in after.changes_since(before)[0] if before.get(book.pair) != book]
     if not books:
         return b""
-    freshness = {"as_of": after.as_of, "published_at": after.published_at and format_time(after.published_at)}
-    commit = json.dumps({**freshness, "recorded_at": format_time(recorded_at)}, separators=(",", ":")).encode()
+    commit = commit_to_json(after.freshness, recorded_at)
     return b"\n".join([*map(wire.order_book_to_json, books), commit, b""])
 
 

@@ -391,9 +391,6 @@ class Bucket:
     async def _on_page(self, delivery: Msg) -> None:
         headers = delivery.headers or {}
         page, status = self._page, headers.get("Status")
-        before = page.messages[-1].sequence if page.messages else 0
-        if page.pending.done() or int(headers.get("Nats-Last-Sequence", before)) != before:
-            raise nats.errors.Error("a message of a page was delivered twice, or not at all")
         if status is None:
             key, sequence = headers["Nats-Subject"].removeprefix(self._prefix), int(headers["Nats-Sequence"])
             page.messages.append(_message(key, delivery.data, headers, sequence, headers["Nats-Time-Stamp"]))

@@ -278,7 +278,7 @@ class NatsStore(Store):
 
         try:
             return await retried(attempt, self._wait)
-        except Unreachable as error:
+        except (Unreachable, Rejected) as error:
             if may_be_stored:
                 raise UnknownOutcome(
                     f"{self.name} did not acknowledge a change within {self._wait:g} seconds ({error}): it may be "

@@ -65,7 +65,7 @@ def target(*books: OrderBook, command: Path = COMMAND, open_files: int = 1024) -
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         store = stack.enter_context(open_store(f"{folder}/market.db"))
         store.publish(*(books or [book(1, 1)]))
-        running = stack.enter_context(serving(store.target, Path(folder, "log"), command, open_files))
+        running = stack.enter_context(serving(store.name, Path(folder, "log"), command, open_files))
         yield Target(running, store, running.service.port)
 
 

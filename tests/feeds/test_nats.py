@@ -382,6 +382,10 @@ class TestOpening:
         assert asyncio.run(work()) == {1: "1"}
 
 
+def shows(live: LiveIndex, spot: int) -> bool:
+    return spots(live)[1] == str(spot)
+
+
 class TestChanges:
     def test_each_change_wakes_the_readers(self, bucket: str, live: LiveIndex, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr("market_index_feeds.nats.reading.CHECK_SECONDS", 10 * DEADLINE_SECONDS)
@@ -390,7 +394,7 @@ class TestChanges:
             feed.start(live)
             for spot in range(2, 20):
                 store.publish(*[book(number, spot) for number in range(1, spot % 3 + 2)])
-                eventually(lambda spot=spot: spots(live)[1] == str(spot))
+                eventually(partial(shows, live, spot))
 
     def test_values_of_other_programs(self, bucket: str, nats_server: nats.Server, live: LiveIndex):
         """They make the as_of unknown until the next change; a key of no pair is only counted."""
@@ -424,7 +428,7 @@ class TestChanges:
             nats.put(nats_server, nats.name_of(bucket), values.key_of(pair(1)), changed, unfinished)
             mixture = store.read()
             assert mixture.position is not None
-            assert (mixture.invalid, mixture.index.as_of) == ({None}, None)
+            assert (set(mixture.invalid), mixture.index.as_of) == ({None}, None)
             late.start(LiveIndex())
             assert late.problem == "contains no whole change: its last one is not finished"
             with pytest.raises(StoreError, match="must be replaced as a whole"):

@@ -258,9 +258,20 @@ def servers(tmp_path: Path) -> Iterator[list[nats.Server]]:
 
 
 def leader_of(servers: list[nats.Server]) -> nats.Server:
-    names = set[str]()
-    eventually(lambda: names.add(nats.leader_of(servers[0], "books")) or names - {""})
-    return next(server for server in servers if server.name in names)
+    found = list[nats.Server]()
+
+    def is_led() -> bool:
+        name = nats.leader_of(servers[0], "books")
+        found[:] = [server for server in servers if server.name == name]
+        return bool(found)
+
+    eventually(is_led)
+    return found[0]
+
+
+def await_current(server: nats.Server) -> None:
+    """Wait until a server has the whole bucket."""
+    eventually(lambda: server.name in nats.current_of(server, "books"))
 
 
 @pytest.mark.thorough
@@ -270,7 +281,8 @@ def test_a_cluster_without_its_leader_loses_no_change(servers: list[nats.Server]
     history = History(f"nats://{','.join(server.address for server in servers)}/books", wait=2)
     history.publish()
     with history.followed(3) as await_last:
-        for _ in range(2):
+        # The servers may never elect a leader again if two of them have lost their disks, one after the other.
+        for _ in range(1 if fault == "emptied" else 2):
             leader = leader_of(servers)
             leader.stop() if fault == "suspended" else leader.kill()
             if fault == "emptied":
@@ -282,7 +294,7 @@ def test_a_cluster_without_its_leader_loses_no_change(servers: list[nats.Server]
             leader.wait()
             for _ in range(30):
                 history.publish()
-            eventually(lambda leader=leader: leader.name in nats.current_of(leader, "books"))
+            await_current(leader)
         await_last()
     assert history.read() == history.last
 

@@ -161,14 +161,14 @@ class TestReplay:
                 test.now += timeout or 0
                 return super().wait(timeout)
 
-        shown = []
+        shown: list[tuple[float, dict[int, str | None], str | None]] = []
         versions = feed.versions(Clock())
         for _ in range(9):
             version = next(versions)
             shown.append((self.now, spots(version.index), version.index.as_of))
-        assert shown[0] == (0, {1: "1", 2: "2"}, "slot 1")
-        assert [one for one in shown if one[2] == "slot 2"][-1] == (2.5, {2: "2"}, "slot 2")
-        assert next(one for one in shown if one[2] == "slot 3") == (2.5, {2: "2"}, "slot 3")
+        assert shown.index((0.0, {1: "1", 2: "2"}, "slot 1")) == 0
+        assert (2.5, {2: "2"}, "slot 2") in shown
+        assert (2.5, {2: "2"}, "slot 3") in shown
         assert max(self.waits) <= 1
         # The next round begins with its whole content.
         assert (3.0, {1: "1", 2: "2"}, "slot 1") in shown
