@@ -189,7 +189,7 @@ class ServiceSource(Source):
             raise FeedError("there is no pair list below this URL")
         if response.status == 200:
             try:
-                pairs = tuple(info.pair for info in wire.pair_list_from_json(response.body))
+                pairs = tuple(info.pair for info in wire.pair_list_from_json(response.body, ignore_unknown=True))
             except MarketIndexError as error:
                 raise FeedError(f"invalid pair list: {error}") from None
             self._pairs, self._list_etag = pairs, response.etag
@@ -324,7 +324,7 @@ async def _body(response: httpx.Response, target: str, max_bytes: int) -> bytes:
 def _book(response: _Response, pair: Pair) -> OrderBook:
     """Return the book of a response. Raises `_Invalid` if it is not a valid book of the pair."""
     try:
-        book = wire.order_book_from_json(response.body)
+        book = wire.order_book_from_json(response.body, ignore_unknown=True)
     except MarketIndexError as error:
         raise _Invalid(str(error)) from None
     if book.pair != pair:

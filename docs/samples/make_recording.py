@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from market_index import ADA, Freshness, MarketIndex, OrderBook, Pair, wire
+from market_index.wire import commit_to_json
 from market_index_feeds import open_feed
 
 # The market of each token of the sample, and the power of ten that its prices are multiplied by.

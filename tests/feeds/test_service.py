@@ -108,7 +108,6 @@ class TestRequests:
             monkeypatch.setenv(name, "http://127.0.0.1:9")
         assert len(open_feed(url).read()) == 2
 
-    @pytest.mark.xfail(reason="the option `ignore_unknown` of the wire is missing until its branch is merged")
     def test_keys_that_a_service_adds_are_ignored(self, front: Front, url: str):
         text = body_of(1, 1).replace(b'"spot"', b'"added":{"x":[1]},"spot"')
         front.answers[ONE] = answer(text)
