@@ -168,7 +168,7 @@ def is_retraction(text: bytes) -> bool:
 def object_from_json(text: Bytes) -> dict[str, object]:
     """Decode a JSON object, such as an event of a feed of orders. Raises `InvalidOrderBook`.
 
-    A number that is not an integer becomes a `Number`.
+    A number that is not an integer, or has too many digits to convert, becomes a `Number`.
 
     >>> object_from_json(b'{"block": "slot 145000000"}')
     {'block': 'slot 145000000'}

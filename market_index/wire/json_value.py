@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from sys import get_int_max_str_digits
 from typing import Any, Final
 
 from attrs import frozen
 
 from market_index.errors import MarketIndexError, safe_repr
+
+_MAX_INTEGER_DIGITS: Final = 40
+"""More digits than any valid integer has. Python converts integers of up to 4,300 digits."""
 
 
 class Fault(Exception):
@@ -31,7 +33,7 @@ class Fault(Exception):
 
 @frozen(repr=False)
 class Number:
-    """The text of a JSON number that is not an integer.
+    """The text of a JSON number that is not an integer, or has too many digits to convert.
 
     >>> Number("0.10")
     0.10
@@ -43,8 +45,13 @@ class Number:
         return self.text
 
 
+def _integer(text: str) -> int | Number:
+    return int(text) if len(text) <= _MAX_INTEGER_DIGITS else Number(text)
+
+
 # NaN and Infinity are no JSON. As a `Number`, they are rejected with their place, as any number that is no integer.
 _DECODER: Final = json.JSONDecoder(parse_float=Number, parse_constant=Number)
+_DECODER_OF_LONG_INTEGERS: Final = json.JSONDecoder(parse_float=Number, parse_constant=Number, parse_int=_integer)
 
 JSON_TYPES: Final[dict[type, str]] = {
     dict: "an object",
@@ -64,12 +71,14 @@ def parse(text: object) -> Any:
     """
     characters = _utf8(text)
     try:
-        return _DECODER.decode(characters)
+        try:
+            return _DECODER.decode(characters)
+        except ValueError:
+            # It is not JSON, or an integer has more digits than Python converts.
+            return _DECODER_OF_LONG_INTEGERS.decode(characters)
     except json.JSONDecodeError as error:
         rest = characters[error.pos :]
         raise Fault(f"must be JSON, but is not at character {error.pos}: {error.msg}: {safe_repr(rest)}") from None
-    except ValueError:
-        raise Fault(f"must have integers of at most {get_int_max_str_digits():,} digits") from None
     except RecursionError:
         raise Fault(f"nested too deeply: {safe_repr(characters)}") from None
 
