@@ -130,13 +130,7 @@ class AssetId:
 
         Raises:
             InvalidAssetId: The text is in another spelling, or a part has a wrong length.
-            ValueError: `ada` is empty, or as long as a policy id, so that it could be another asset.
         """
-        if not isinstance(ada, str) or not 0 < len(ada) < _POLICY_ID_DIGITS:
-            raise ValueError(
-                f"ada must be a str of 1 to {_POLICY_ID_DIGITS - 1} characters, such as 'lovelace' or '.', "
-                f"got {safe_repr(ada)}"
-            )
         _require_text(text)
         if text == ada:
             return ADA

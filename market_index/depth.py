@@ -10,31 +10,15 @@ from bisect import bisect_right
 from decimal import Decimal, localcontext
 from itertools import accumulate, groupby
 from operator import mul
-from typing import Any, Final, final
+from typing import Final, final
 
-from attrs import Attribute, field, frozen
+from attrs import frozen
 
-from market_index.errors import InvalidPrice, safe_repr
-from market_index.levels import MAX_LIQUIDITY, REPR_LEVELS, Levels, levels_of_columns, reject_total, unchecked_rows
+from market_index.errors import InvalidPrice
+from market_index.levels import MAX_LIQUIDITY, REPR_LEVELS, Levels, levels_of_columns, reject_total
 from market_index.prices import EXACT, Side, plain, steps_for_takers, to_price
 
 _ONE: Final = Decimal(1)
-
-
-def whole_number(_: object, attribute: Attribute[Any], value: object) -> None:
-    """Validate an attrs field: an int of 0 or more."""
-    if type(value) is not int:
-        raise TypeError(f"{attribute.name} must be an int, got {type(value).__name__}: {safe_repr(value)}")
-    if value < 0:
-        raise ValueError(f"{attribute.name} must be 0 or more, got {safe_repr(value)}")
-
-
-def exact_number(_: object, attribute: Attribute[Any], value: object) -> None:
-    """Validate an attrs field: a finite Decimal of 0 or more."""
-    if type(value) is not Decimal:
-        raise TypeError(f"{attribute.name} must be a Decimal, got {type(value).__name__}: {safe_repr(value)}")
-    if not value.is_finite() or value < 0:
-        raise ValueError(f"{attribute.name} must be finite and 0 or more, got {safe_repr(value)}")
 
 
 @final
@@ -44,14 +28,10 @@ class Liquidity:
 
     `base` is a whole number in the smallest unit of the base asset. `quote` is the exact value at the price of each
     level, in the smallest unit of the quote asset, so it may have decimals.
-
-    Raises:
-        TypeError: `base` is not an int, or `quote` is not a Decimal.
-        ValueError: A number is negative or not finite.
     """
 
-    base: int = field(validator=whole_number)
-    quote: Decimal = field(validator=exact_number)
+    base: int
+    quote: Decimal
 
 
 @final
@@ -60,16 +40,11 @@ class CumulativeLevel:
     """A price of one side of a book, and the total liquidity at this and better prices: one step of a depth chart.
 
     `base` and `quote` are running totals, in the units of `Liquidity`.
-
-    Raises:
-        InvalidPrice: `price` is not a price.
-        TypeError: `base` is not an int, or `quote` is not a Decimal.
-        ValueError: A total is negative or not finite.
     """
 
-    price: Decimal = field(converter=to_price)
-    base: int = field(validator=whole_number)
-    quote: Decimal = field(validator=exact_number)
+    price: Decimal
+    base: int
+    quote: Decimal
 
 
 @final
@@ -91,7 +66,7 @@ def cumulative(levels: Levels) -> CumulativeLevels:
     with localcontext(EXACT):
         # As `plain`, for numbers that are not negative.
         quotes = map(EXACT.normalize, accumulate(map(mul, prices, amounts)))
-        return CumulativeLevels(unchecked_rows(CumulativeLevel, prices, [*accumulate(amounts)], [*quotes]))
+        return CumulativeLevels(map(CumulativeLevel, prices, accumulate(amounts), quotes))
 
 
 def totals(levels: Levels) -> tuple[int, Decimal]:

@@ -24,7 +24,6 @@ escapes line breaks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, Self
 
 __all__ = [
@@ -101,39 +100,14 @@ def safe_repr(value: object) -> str:
     >>> len(safe_repr("0" * 1_000_000))
     80
     """
-    text = ""
-    for piece in _repr_pieces(value):
-        text += piece
-        if len(text) > MAX_REPR_LENGTH:
-            break
+    kind = type(value)
+    try:
+        # Cut first, because the repr of a long text is as long.
+        text = repr(value[:MAX_REPR_LENGTH] if kind in {str, bytes, list} else value)  # type: ignore[index]  # of these
+    except Exception:  # noqa: BLE001  # the repr of any object may fail, such as that of a huge int
+        text = f"<{kind.__name__}>"
     text = text[: MAX_REPR_LENGTH + 1]
     if not text.isprintable():
         # str and bytes escape line breaks and terminal escapes in their repr, other types may not.
         text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
     return text if len(text) <= MAX_REPR_LENGTH else text[: MAX_REPR_LENGTH - 1] + "…"
-
-
-def _repr_pieces(value: object) -> Iterator[str]:
-    """Yield the `repr` of a value in pieces. The caller reads only some: decoded JSON may have millions of values."""
-    if type(value) is list:
-        yield "["
-        for position, item in enumerate(value):
-            yield ", " if position else ""
-            yield from _repr_pieces(item)
-        yield "]"
-    elif type(value) is dict:
-        yield "{"
-        for position, (key, item) in enumerate(value.items()):
-            yield ", " if position else ""
-            yield from _repr_pieces(key)
-            yield ": "
-            yield from _repr_pieces(item)
-        yield "}"
-    else:
-        if isinstance(value, (str, bytes)) and type(value) in {str, bytes}:
-            # Cut first, because the repr of a long text is as long.
-            value = value[:MAX_REPR_LENGTH]
-        try:
-            yield repr(value)
-        except Exception:  # noqa: BLE001  # the repr of any object may fail, such as that of a huge int
-            yield f"<{type(value).__name__}>"

@@ -9,10 +9,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias, final
 
-from attrs import field, frozen
-from attrs.validators import instance_of
+from attrs import frozen
 
-from market_index.depth import exact_number, totals, whole_number
+from market_index.depth import totals
 from market_index.errors import safe_repr
 from market_index.levels import Levels
 from market_index.notebook import html_table
@@ -36,16 +35,12 @@ class SimulatedFill:
 
     `levels` are the levels taken, best price first; the last one may be taken in part. `complete` is whether the side
     had enough for the amount.
-
-    Raises:
-        TypeError: A value has another type.
-        ValueError: A number is negative or not finite.
     """
 
-    filled: int = field(validator=whole_number)
-    paid: Decimal = field(validator=exact_number)
-    levels: Levels = field(validator=instance_of(Levels))
-    complete: bool = field(validator=instance_of(bool))
+    filled: int
+    paid: Decimal
+    levels: Levels
+    complete: bool
 
     @property
     def average_price(self) -> Decimal | None:

@@ -10,7 +10,6 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from datetime import datetime
 from itertools import chain, islice
 from typing import Any, Final, Self, TypeAlias, final
-from zlib import crc32
 
 from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidFreshness, InvalidOrderBook, safe_repr
@@ -19,14 +18,8 @@ from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.order_book import OrderBook
 from market_index.pairs import LedgerOrder, Pair, PairInfo, PairNotFound
 
-
-def hashes(keys: Iterable[LedgerOrder]) -> Iterable[int]:
-    """Return one integer per pair, the same in every process."""
-    return map(crc32, keys)
-
-
 _ORDER: Final[KeyOrder[LedgerOrder, OrderBook]] = KeyOrder(
-    hashes,
+    bytes,
     # Of a book, its entry in the pair list contains only the spot price.
     keeps_encoded=lambda before, after: before.spot == after.spot,
 )
@@ -70,7 +63,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
         by_key = _by_key(books)
         keys = sorted(by_key)
         super().__init__(_ORDER, Chunk(keys, [by_key[key] for key in keys]))
-        self._freshness = Freshness().changed(as_of, published_at)
+        self._freshness = Freshness(as_of, published_at)
 
     @property
     def freshness(self) -> Freshness:

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from decimal import Decimal
 from itertools import chain, repeat
 from operator import attrgetter, gt, itemgetter, lt
-from typing import Final, NoReturn, TypeAlias, TypeVar, final, overload
-from zlib import crc32
+from typing import Final, NoReturn, TypeAlias, final, overload
 
 from attrs import frozen
 
@@ -21,8 +20,6 @@ from market_index.chunked import Chunk, Chunked, KeyOrder
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.notebook import SHOWN_ROWS, html_table
 from market_index.prices import EXACT, Side, price_text, require_side, to_price
-
-T = TypeVar("T")
 
 MAX_LIQUIDITY: Final = 2**64 - 1
 """The maximum liquidity of an order or a level, in the smallest unit of the base asset (decision 1)."""
@@ -69,28 +66,29 @@ LevelsChunk: TypeAlias = Chunk[Decimal, int]
 
 _PRICE: Final = attrgetter("price")
 _AMOUNT: Final = attrgetter("accumulated_liquidity")
+_SET_PRICE: Final = PriceLevel.__dict__["price"].__set__
+_SET_AMOUNT: Final = PriceLevel.__dict__["accumulated_liquidity"].__set__
 
 
-def unchecked_rows(of_type: type[T], *columns: Sequence[object]) -> list[T]:
-    """Return objects of a frozen attrs class from one column of valid values per field, without validating them again.
+def _unchecked_levels(prices: list[Decimal], amounts: Iterable[int]) -> list[PriceLevel]:
+    """Return the levels of two columns of valid values, without validating them again.
 
     Most callers look at the best levels after each change, and the constructor takes five times as long.
     """
-    rows = list(map(object.__new__, repeat(of_type, len(columns[0]))))
-    for field, column in zip(of_type.__match_args__, columns, strict=True):  # type: ignore[attr-defined]  # of attrs
-        # A frozen class rejects assignments, but its slots do not. deque(maxlen=0) runs the map at C speed.
-        deque(map(of_type.__dict__[field].__set__, rows, column), maxlen=0)
-    return rows
+    levels = list(map(object.__new__, repeat(PriceLevel, len(prices))))
+    # A frozen class rejects assignments, but its slots do not. deque(maxlen=0) runs the map at C speed.
+    deque(map(_SET_PRICE, levels, prices), maxlen=0)
+    deque(map(_SET_AMOUNT, levels, amounts), maxlen=0)
+    return levels
 
 
-def _hashes(prices: Iterable[Decimal]) -> Iterable[int]:
-    # Of the text. hash(Decimal) is equally stable, but takes six times as long.
-    return map(crc32, map(str.encode, map(EXACT.to_sci_string, prices)))
+def _octets(price: Decimal) -> bytes:
+    return EXACT.to_sci_string(price).encode()
 
 
 # copy_negate never rounds, unlike a minus sign.
-_BID_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_hashes, sort_key=Decimal.copy_negate)
-_ASK_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_hashes)
+_BID_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_octets, sort_key=Decimal.copy_negate)
+_ASK_ORDER: Final[KeyOrder[Decimal, int]] = KeyOrder(_octets)
 
 
 def _order(side: Side) -> KeyOrder[Decimal, int]:
@@ -183,10 +181,7 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
         return self._size
 
     def __iter__(self) -> Iterator[PriceLevel]:
-        return chain.from_iterable([unchecked_rows(PriceLevel, chunk.keys, chunk.values) for chunk in self._chunks])
-
-    def __reversed__(self) -> Iterator[PriceLevel]:
-        return reversed(self[:])
+        return chain.from_iterable([_unchecked_levels(chunk.keys, chunk.values) for chunk in self._chunks])
 
     @overload
     def __getitem__(self, index: int) -> PriceLevel: ...
@@ -195,11 +190,10 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
     def __getitem__(self, index: int | slice) -> PriceLevel | tuple[PriceLevel, ...]:
         if isinstance(index, slice):
             start, stop, step = index.indices(self._size)
-            if step < 0:
-                return tuple(unchecked_rows(PriceLevel, self.prices[index], self.amounts[index]))
-            # The best levels are what most callers want.
-            best, piece = self._head(stop), slice(start, stop, step)
-            return tuple(unchecked_rows(PriceLevel, best.prices[piece], best.amounts[piece]))
+            front = self._front(max(start + 1, stop))
+            # A negative stop is before the first level.
+            piece = slice(start, None if stop < 0 else stop, step)
+            return tuple(_unchecked_levels(front.keys[piece], front.values[piece]))
         at, position = 0, range(self._size)[index]
         while position >= len(self._chunks[at].keys):
             position -= len(self._chunks[at].keys)
@@ -245,39 +239,27 @@ def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequenc
     return levels
 
 
-def levels_of_totals(side: Side, totals: dict[str, int]) -> Levels:
-    """Return the levels of totals by the text of their price; totals of zero are dropped (decision 14).
-
-    The keys are texts because hashes of numbers are predictable: an attacker could choose prices that collide.
+def gathered(side: Side, entries: Iterable[tuple[Decimal, int | None]]) -> Levels:
+    """Return the levels of valid prices and amounts in any order: amounts at one price are summed, zeros are dropped.
 
     Raises:
         InvalidOrderBook: A total is above 2^64-1 (decision 13); the message names the price.
     """
+    # By text, because hashes of numbers are predictable: an attacker could choose prices that collide.
+    totals: dict[str, int] = {}
+    for price, amount in entries:
+        if amount:
+            text = EXACT.to_sci_string(price)
+            totals[text] = totals.get(text, 0) + amount
     prices: list[Decimal] = []
     amounts = array("Q")
     by_price = zip(map(Decimal, totals), totals.values(), strict=True)
     for price, total in sorted(by_price, key=itemgetter(0), reverse=side is Side.BID):
         if total > MAX_LIQUIDITY:
             reject_total(side, price, total)
-        if total:
-            prices.append(price)
-            amounts.append(total)
+        prices.append(price)
+        amounts.append(total)
     return levels_of_columns(side, prices, amounts)
-
-
-def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
-    """Return the levels of entries in any order: amounts at one price are summed, zeros are dropped.
-
-    Raises:
-        InvalidOrderBook: An entry is invalid, or a total is above 2^64-1; the message names the place.
-        InvalidPrice: A price is invalid; the message names the place.
-    """
-    totals: dict[str, int] = {}
-    for price, amount in read_entries(side, entries):
-        if amount is not None:
-            text = EXACT.to_sci_string(price)
-            totals[text] = totals.get(text, 0) + amount
-    return levels_of_totals(side, totals)
 
 
 def require_order(side: Side, prices: list[Decimal]) -> None:

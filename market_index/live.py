@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import suppress
-from threading import TIMEOUT_MAX, Condition
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, final
+from threading import Condition
+from typing import TYPE_CHECKING, TypeAlias, final
 
 from market_index.errors import InvalidOrderBook, safe_repr
 from market_index.freshness import Freshness
@@ -77,8 +77,7 @@ class LiveIndex:
         """
         if self._current is after:
             with self._condition:
-                seconds = None if timeout is None else min(timeout, TIMEOUT_MAX)
-                self._condition.wait_for(lambda: self._current is not after, seconds)
+                self._condition.wait_for(lambda: self._current is not after, timeout)
         return self._current
 
     async def changed(self, after: MarketIndex | None = None) -> MarketIndex:
@@ -196,6 +195,3 @@ class LiveIndex:
 
     def __repr__(self) -> str:
         return f"<LiveIndex: {len(self._current)} pairs>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a LiveIndex is a reference and cannot be pickled or copied; pickle or copy its current index")

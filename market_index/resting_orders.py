@@ -18,9 +18,9 @@ from typing import Final, Self, final
 
 from attrs import Factory, define, field, frozen
 
-from market_index.chunked import Chunk, KeyOrder, Table, text_hashes
+from market_index.chunked import Chunk, KeyOrder, Table
 from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
-from market_index.index import MarketIndex, hashes
+from market_index.index import MarketIndex
 from market_index.levels import MAX_LIQUIDITY, Levels
 from market_index.order_book import OrderBook
 from market_index.orders import Order
@@ -53,11 +53,11 @@ class OrderNotFound(MarketIndexError, KeyError):
         return self
 
 
-_NO_ORDERS: Final[Table[str, Order]] = Table(KeyOrder(text_hashes), Chunk([], []))
+_NO_ORDERS: Final[Table[str, Order]] = Table(KeyOrder(str.encode), Chunk([], []))
 # A set of ids: each value is 1. An array is copied faster than a list.
-_NO_IDS: Final[Table[str, int]] = Table(KeyOrder(text_hashes), Chunk([], array("B")))
-_NO_PAIRS: Final[Table[LedgerOrder, Table[str, int]]] = Table(KeyOrder(hashes), Chunk([], []))
-_NO_EXCESS: Final[Table[str, int]] = Table(KeyOrder(text_hashes), Chunk([], []))
+_NO_IDS: Final[Table[str, int]] = Table(KeyOrder(str.encode), Chunk([], array("B")))
+_NO_PAIRS: Final[Table[LedgerOrder, Table[str, int]]] = Table(KeyOrder(bytes), Chunk([], []))
+_NO_EXCESS: Final[Table[str, int]] = Table(KeyOrder(str.encode), Chunk([], []))
 
 
 @final

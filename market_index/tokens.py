@@ -7,7 +7,6 @@ JSON: these are always of identifiers and smallest units.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
@@ -33,14 +32,8 @@ POLICY_DIGITS: Final = 8
 """How many digits of the policy id a label has, unless another entry would have the same label."""
 
 _ADA_DECIMALS: Final = 6
+_DECODER: Final = json.JSONDecoder(parse_float=str, parse_constant=str)
 _UNBOUNDED: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact, InvalidOperation])
-# Python converts integers of up to 4,300 digits.
-_MAX_INTEGER_DIGITS: Final = 40
-# Entries of the registry have 4 levels. Python decodes several hundred.
-_MAX_DEPTH: Final = 100
-_IS_ARRAY: Final = re.compile(r"\s*\[").match
-_IS_RESPONSE: Final = re.compile(r'\s*\{\s*"subjects"').match
-_STRINGS_AND_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{\]}]')
 
 
 @final
@@ -105,8 +98,8 @@ class Tokens:
         A text is one entry, an array of them, or a response of the registry's API, `{"subjects": […]}`. To read the
         folder `mappings` of the registry, pass the content of each file.
 
-        Anybody can add an entry to the registry. So an entry that is not valid, or is nested too deeply, or whose asset
-        has an entry already, is left out, and `rejected` says why. The same is true of a text without entries.
+        Anybody can add an entry to the registry. So an entry that is not valid, or whose asset has an entry already, is
+        left out, and `rejected` says why. The same is true of a text that is nested too deeply, or has no entries.
 
         Args:
             texts: The JSON in UTF-8.
@@ -275,9 +268,11 @@ def _shown_name(token: Token) -> str:
 def _entries(text: bytes) -> dict[str, Any]:
     """Return the entries of a text by their position; the position of a single one is empty. Raises `InvalidTokens`."""
     try:
-        value = _decoded(text.decode("utf-8-sig"))
+        value = _DECODER.decode(text.decode("utf-8-sig"))
     except ValueError as error:
         raise InvalidTokens(f"token metadata must be JSON, but is not: {error}") from None
+    except RecursionError:
+        raise InvalidTokens("token metadata must be JSON, but is not: nested too deeply") from None
     if isinstance(value, dict) and "subject" in value:
         return {"": value}
     entries = value.get("subjects") if isinstance(value, dict) else value
@@ -285,44 +280,6 @@ def _entries(text: bytes) -> dict[str, Any]:
         return {f"entry {position}": entry for position, entry in enumerate(entries)}
     shapes = 'an entry with a subject, an array of entries, or {"subjects": […]}'
     raise InvalidTokens(f"token metadata must be {shapes}, got {safe_repr(value)}")
-
-
-def _decoded(text: str) -> Any:
-    """Return the value of JSON. Raises `ValueError`."""
-    try:
-        return _DECODER.decode(text)
-    except RecursionError:
-        pass
-    try:
-        return _DECODER.decode(_without_deep_entries(text))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _without_deep_entries(text: str) -> str:
-    """Return JSON with the text "nested too deeply" in place of each entry that has more than `_MAX_DEPTH` levels."""
-    depth = start = end = deepest = 0
-    # The level of brackets at which the entries of an array, of a response, or a single one begin.
-    level = 1 if _IS_ARRAY(text) else 2 if _IS_RESPONSE(text) else 0
-    pieces: list[str] = []
-    for token in _STRINGS_AND_BRACKETS.finditer(text):
-        if token[0] in "[{":
-            start, deepest = (token.start(), depth) if depth == level else (start, deepest)
-            depth += 1
-            deepest = max(deepest, depth)
-        elif token[0] in "]}":
-            depth -= 1
-            if depth == level and deepest > _MAX_DEPTH:
-                pieces += [text[end:start], '"nested too deeply"']
-                end = token.end()
-    return "".join([*pieces, text[end:]])
-
-
-def _integer(text: str) -> int | str:
-    return int(text) if len(text) <= _MAX_INTEGER_DIGITS else text
-
-
-_DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_float=str, parse_constant=str)
 
 
 def _token(entry: Any) -> Token:

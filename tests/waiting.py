@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from threading import Thread
@@ -9,8 +10,11 @@ from typing import Final
 
 from hypothesis import Phase
 
-DEADLINE_SECONDS: Final = 60.0
-"""The timeout of an event in a test. It is so long that only a defect reaches it, even on a slow machine."""
+DEADLINE_SECONDS: Final = float(os.environ.get("MARKET_INDEX_TEST_DEADLINE", "60"))
+"""The timeout of an event in a test. It is so long that only a defect reaches it, even on a slow machine.
+
+Mutation testing sets a short one, because many mutants reach it.
+"""
 
 WITHOUT_SHRINKING: Final = (Phase.explicit, Phase.generate)
 """Hypothesis phases for properties of threads, files and servers, where each shrinking step would take the timeout."""

@@ -6,7 +6,6 @@ import pickle
 from collections import defaultdict
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -161,36 +160,6 @@ class TestGrouped:
     def test_a_step_is_exact_and_above_zero(self, step: object):
         with pytest.raises(InvalidPrice, match=r"^step: "):
             OrderBook(PAIR).grouped(step)  # type: ignore[arg-type]  # a caller without types
-
-
-class TestResultTypes:
-    """Totals that no book can have are rejected."""
-
-    @pytest.mark.parametrize(
-        ("base", "quote", "kind", "message"),
-        [
-            (1.5, Decimal(1), TypeError, "base must be an int, got float: 1.5"),
-            (True, Decimal(1), TypeError, "base must be an int, got bool: True"),
-            (-1, Decimal(1), ValueError, "base must be 0 or more, got -1"),
-            (1, 0.5, TypeError, "quote must be a Decimal, got float: 0.5"),
-            (1, Decimal("-0.5"), ValueError, "quote must be finite and 0 or more, got Decimal('-0.5')"),
-            (1, Decimal("Infinity"), ValueError, "quote must be finite and 0 or more, got Decimal('Infinity')"),
-            (1, Decimal("NaN"), ValueError, "quote must be finite and 0 or more, got Decimal('NaN')"),
-        ],
-    )
-    def test_totals_are_validated(self, base, quote, kind: type[Exception], message: str):
-        for construct in (Liquidity, partial(CumulativeLevel, Decimal(1))):
-            with pytest.raises(kind) as raised:
-                construct(base, quote)
-            assert str(raised.value) == message
-
-    def test_totals_may_be_zero(self):
-        assert Liquidity(0, Decimal(0)).base == CumulativeLevel("1", 0, Decimal(0)).quote
-
-    def test_the_price_of_a_running_total_is_a_price(self):
-        assert CumulativeLevel("1.50", 1, Decimal(1)).price == Decimal("1.5")
-        with pytest.raises(InvalidPrice):
-            CumulativeLevel("0", 1, Decimal(1))
 
 
 def cells(book: OrderBook, side: Side, step: Fraction) -> dict[Fraction, list[tuple[Fraction, int]]]:

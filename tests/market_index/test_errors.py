@@ -6,7 +6,6 @@ import copy
 import pickle
 import re
 import tracemalloc
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -113,8 +112,7 @@ def test_the_repr_of_decoded_json_is_that_of_python_cut(value: object):
     assert safe_repr(value) == (text if len(text) <= MAX_REPR_LENGTH else f"{text[: MAX_REPR_LENGTH - 1]}…")
 
 
-@pytest.mark.parametrize("shape", [list, lambda items: {"key": items}, lambda items: [[[items]]], dict.fromkeys])
-def test_only_the_first_items_of_decoded_json_are_represented(shape: Callable[[list[object]], object]):
+def test_only_the_first_items_of_a_list_are_represented():
     represented: list[int] = []
 
     class Item:
@@ -125,7 +123,7 @@ def test_only_the_first_items_of_decoded_json_are_represented(shape: Callable[[l
             represented.append(self.number)
             return "item"
 
-    assert len(safe_repr(shape([Item(number) for number in range(1_000)]))) == MAX_REPR_LENGTH
+    assert len(safe_repr([Item(number) for number in range(1_000)])) == MAX_REPR_LENGTH
     assert len(represented) <= MAX_REPR_LENGTH
 
 

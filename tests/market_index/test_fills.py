@@ -7,7 +7,6 @@ from fractions import Fraction
 from math import ceil, floor
 
 import pytest
-from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -214,27 +213,6 @@ class TestExamples:
         deep.simulate_fill(Side.ASK, 5)
         deep.simulate_fill(Side.ASK, 5, "quote")
         deep.apply(bids=[("0.9", 1)]).liquidity_within(Side.ASK, "0.5")
-
-
-class TestResultTypes:
-    """Results that no book can have are rejected."""
-
-    @pytest.mark.parametrize(
-        ("change", "kind"),
-        [
-            ({"filled": -5}, ValueError),
-            ({"filled": True}, TypeError),
-            ({"paid": 1.5}, TypeError),
-            ({"paid": Decimal("NaN")}, ValueError),
-            ({"paid": Decimal(-1)}, ValueError),
-            ({"levels": ()}, TypeError),
-            ({"complete": 1}, TypeError),
-        ],
-    )
-    def test_a_simulated_fill_is_validated(self, change, kind):
-        fill = TestExamples.BOOK.simulate_fill(Side.ASK, 150)
-        with pytest.raises(kind, match=next(iter(change))):
-            evolve(fill, **change)
 
 
 class TestSlippage:

@@ -15,7 +15,6 @@ from hypothesis.vendor.pretty import pretty
 from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Levels, OrderBook, Pair, PriceLevel, Side, wire
 from market_index.chunked import BOUNDARY_MASK, Chunk
 from market_index.errors import safe_repr
-from market_index.levels import levels_of_totals
 from market_index.strategies import prices
 from tests.market_index.models import books
 
@@ -179,10 +178,6 @@ class TestConstructor:
     def test_the_side_must_be_a_side(self):
         with pytest.raises(TypeError, match=r"side must be Side\.BID or Side\.ASK, got 'bid'"):
             Levels("bid")  # type: ignore[arg-type]  # a caller without types
-
-    @pytest.mark.parametrize("side", Side)
-    def test_levels_of_totals_are_of_their_side(self, side: Side):
-        assert levels_of_totals(side, {"1": 7}) == Levels(side, [PriceLevel("1", 7)])
 
     def test_levels_of_the_other_side_are_validated_again(self):
         bids = deep_book(2).bids
