@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from market_index_cli.server import workers as supervisor
 from market_index_cli.server.workers import RESTART_SECONDS, supervise
 from tests.command import SAMPLE, Running, invoke, running
 from tests.load import Load
@@ -162,9 +163,9 @@ def fail_after_serving(_: socket.socket, __: int, on_serving: Callable[[], objec
 class TestSupervisor:
     """`supervise` in this process, with workers that end by themselves."""
 
-    def supervised(self, work: Any, **options: Any) -> int:
+    def supervised(self, work: Any, workers: int = 1, on_ended: Callable[[int], object] = lambda _: None) -> int:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            return supervise(work, listener, options.pop("workers", 1), DEADLINE_SECONDS, **options)
+            return supervise(work, listener, workers, DEADLINE_SECONDS, on_ended)
 
     def end(self) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -204,7 +205,8 @@ class TestSupervisor:
             return now
 
         monkeypatch.setattr(SpawnProcess, "start", start)
-        assert self.supervised(end_at_once, on_ended=lambda _: has_ended.set(), clock=clock) == 0
+        monkeypatch.setattr(supervisor, "monotonic", clock)
+        assert self.supervised(end_at_once, on_ended=lambda _: has_ended.set()) == 0
         assert started[1] >= started[0] + RESTART_SECONDS
 
     def test_one_that_cannot_be_started_is_tried_again(
@@ -237,7 +239,7 @@ from market_index_cli.server.workers import supervise
 from tests.market_index_cli.server.test_workers import ignore_sigterm
 if __name__ == "__main__":
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        raise SystemExit(supervise(ignore_sigterm, listener, 1, timeout=0.2))
+        raise SystemExit(supervise(ignore_sigterm, listener, 1, 0.2, lambda _: None))
 """
 
 
