@@ -106,14 +106,6 @@ def test_json_of_a_server_and_its_requests(tmp_path: Path):
     assert (request["client"], request["target"], request["status"]) == (address, "/trading-view/pair-list", 200)
 
 
-def test_each_line_of_text_has_a_time(tmp_path: Path):
-    with running(tmp_path, SAMPLE, "--port", 0, "--access-log") as command:
-        assert command.service.pair_list().status == 200
-        command.has_logged("GET /trading-view/pair-list")
-        assert command.end() == 0
-        assert all(IS_LINE(line) for line in command.stderr.splitlines())
-
-
 @pytest.mark.parametrize(("level", "count"), [("warning", 1), ("error", 0)])
 def test_less_severe_records_are_not_logged(tmp_path: Path, level: str, count: int):
     path, socket_path = tmp_path / "books.ndjson", tmp_path / "index.sock"

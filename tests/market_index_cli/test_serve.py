@@ -1,4 +1,4 @@
-"""`market-index serve`: a process, real files, signals and a terminal; and one table of its exits and messages."""
+"""`market-index serve`: a process, real files, signals and a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from market_index import LiveIndex
 from market_index_cli.server import serving
 from market_index_feeds import Feed, FeedError, Progress, open_store
 from tests import command as commands
-from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, run, running, untimed
+from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, untimed
 from tests.market_index_feeds.made_up import book, pair
 from tests.metrics import scrape
 from tests.service import Client, HttpResponse
@@ -281,42 +281,6 @@ def test_without_a_feed_the_sample_is_served(monkeypatch: pytest.MonkeyPatch):
     first, error = untimed(done.stderr).splitlines()
     assert first == "no FEED is given: serving sample:, recorded order books that change"
     assert error == "Error: opened sample:"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "exit_code", "message"),
-    [
-        (["nowhere.ndjson"], 3, "nowhere.ndjson cannot be opened: No such file or directory"),
-        (["/"], 3, "/ cannot be opened: it must be a regular file, a pipe or a character device"),
-        (["amqp://host/x"], 3, "the scheme of a feed must be http, https, nats or tls, got 'amqp'"),
-        # Reading a process's own memory at address 0 fails, also for root, though the file exists.
-        (["/proc/self/mem"], 3, "/proc/self/mem cannot be read: Input/output error"),
-        ([SAMPLE, "--host", "no such host"], 4, "cannot listen on no such host port 8000: "),
-        ([SAMPLE, "--host", "x" * 300], 4, f"cannot listen on {'x' * 300} port 8000: "),
-        ([SAMPLE, "--uds", "/nowhere/x"], 4, "cannot listen on /nowhere/x: No such file or directory"),
-        ([SAMPLE, "--port", "-1"], 2, "Invalid value for '--port'"),
-        ([SAMPLE, "--no-such"], 2, "No such option"),
-        ([SAMPLE, "--max-age", 2**31 + 1], 2, "Invalid value for '--max-age'"),
-        ([SAMPLE, "--port", 0, "--tokens", "none.json"], 2, "none.json cannot be read: No such file or directory"),
-        (["-", "--workers", 2], 2, "standard input can be read by only one process: omit --workers"),
-    ],
-)
-def test_each_error_is_one_line_and_an_exit_code(arguments: list[object], exit_code: int, message: str):
-    done = invoke("serve", *arguments)
-    assert done.returncode == exit_code
-    assert done.stdout == ""
-    *usage, error = done.stderr.splitlines()
-    assert error.startswith("Error: ")
-    assert message in error
-    assert usage == [] or exit_code == 2
-
-
-def test_an_address_in_use_ends_a_process_with_exit_code_4():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = run("serve", SAMPLE, "--port", port)
-    assert done.returncode == 4
-    assert done.stderr == f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
 
 
 def test_an_address_that_is_taken_while_it_loads_is_exit_code_4(monkeypatch: pytest.MonkeyPatch):
