@@ -22,7 +22,6 @@ from tests.waiting import eventually
 
 REQUEST = '%s - "%s %s HTTP/%s" %d'
 START = "2026-09-21T14:13:20.500Z WARNING market_index_feeds.feed"
-IS_LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING|ERROR) [\w.]+(\[\d+\])?: .*").fullmatch
 DOCUMENTED = re.compile(r"^\| `(\w+)` \| (all|some|requests) \|", re.MULTILINE)
 
 
