@@ -6,11 +6,15 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve browser test test-all coverage test-faults test-matrix fuzz search soak nightly mutants check docs wheel release openapi bench clean
+.PHONY: help help-all serve browser test test-all coverage test-faults test-matrix fuzz nightly mutants seeded check docs wheel release openapi bench clean
 .DELETE_ON_ERROR:
 
-help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help: # show the tasks of a user
+	@awk -F ':.* ## ' '/^[a-z-]+:.* ## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo 'make help-all     show all tasks'
+
+help-all: # show this list
+	@awk -F ':.* ##? ' '/^[a-z-]+:.* ##? /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -42,17 +46,17 @@ test: .venv/check.installed browser ## run the tests in two minutes (PYTEST='-k 
 
 SEED ?= $(shell $(PYTHON) -c 'import secrets; print(secrets.randbits(32))')
 
-test-all: .venv/check.installed browser ## run all tests with random examples (SEED=… repeats those of another run)
+test-all: .venv/check.installed browser # run all tests with random examples (SEED=… repeats those of another run)
 	seed=$(SEED); echo "random seed: $$seed"; HYPOTHESIS_PROFILE=thorough \
 	  $(BIN)/python -m pytest $(PYTEST_WORKERS) -m '' --hypothesis-seed=$$seed $(PYTEST)
 
-coverage: .venv/check.installed browser ## report the lines that no quick test runs; no figure of it is a gate
+coverage: .venv/check.installed browser # report the lines that no quick test runs; no figure of it is a gate
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(PYTEST_WORKERS) $(PYTEST)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test-faults: .venv/check.installed ## kill a publisher and a recorder 200 times, a server 30 times, and run the other faults
+test-faults: .venv/check.installed # kill a publisher and a recorder 200 times, a server 30 times, and run the other faults
 	MARKET_INDEX_KILLS=200 MARKET_INDEX_SERVER_KILLS=30 MARKET_INDEX_OPERATIONS=250000 \
 	  $(BIN)/python -m pytest -m '' tests/faults $(PYTEST)
 
@@ -60,7 +64,7 @@ test-faults: .venv/check.installed ## kill a publisher and a recorder 200 times,
 	$(BIN)/python -m pip install --quiet --group matrix
 	@touch $@
 
-test-matrix: .venv/nox.installed browser ## run the tests on each Python from 3.11 that is installed, and with the lowest versions of all dependencies
+test-matrix: .venv/nox.installed browser # run the tests on each Python from 3.11 that is installed, and with the lowest versions of all dependencies
 	$(BIN)/nox --noxfile tests/noxfile.py $(NOX) -- $(PYTEST_WORKERS) $(PYTEST)
 
 .venv/fuzz.installed: pyproject.toml .venv/check.installed
@@ -70,22 +74,12 @@ test-matrix: .venv/nox.installed browser ## run the tests on each Python from 3.
 
 FUZZ_SECONDS ?= 600
 
-fuzz: .venv/fuzz.installed ## compare the library with an independent grammar on random inputs, for ten minutes (FUZZ_SECONDS=60 for one)
+fuzz: .venv/fuzz.installed # compare the library with an independent grammar on random inputs, for ten minutes (FUZZ_SECONDS=60 for one)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(TARGET)
 
-SEARCH_DEPTH ?= 3
+NIGHTLY := test-all test-matrix fuzz test-faults seeded
 
-search: .venv/check.installed ## search all histories of three faults for a feed or relay that breaks a promise, in two minutes (SEARCH_DEPTH=2 for seconds)
-	$(BIN)/python -m tests.market_index_feeds.search --depth $(SEARCH_DEPTH)
-
-SOAK_SECONDS ?= 1800
-
-soak: .venv/check.installed ## attack servers and their feeds for half an hour, and check all responses, memory and open files (SOAK_SECONDS=60 for a minute)
-	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS)
-
-NIGHTLY := test-all test-matrix fuzz search soak test-faults
-
-nightly: ## run the tasks that take too long for each change: test-all, test-matrix, fuzz, search, soak, test-faults
+nightly: # run the tasks that take too long for each change: test-all, test-matrix, fuzz, test-faults, seeded
 	@failed=; for task in $(NIGHTLY); do \
 	  start=$$(date +%s); $(MAKE) $$task || failed="$$failed $$task"; \
 	  echo "nightly: $$task took $$(($$(date +%s) - start)) s"; \
@@ -105,13 +99,13 @@ docs: .venv/docs.installed ## build the documentation site, build/site/index.htm
 	$(BIN)/sphinx-build --quiet --fresh-env --doctree-dir build/doctrees --fail-on-warning --keep-going --nitpicky docs build/site
 	@echo build/site/index.html
 
-wheel: .venv/check.installed ## build the wheel, install it in new environments, and use it there
+wheel: .venv/check.installed # build the wheel, install it in new environments, and use it there
 	$(BIN)/python tests/wheel/use_the_wheel.py
 
-release: .venv/check.installed browser ## build sdist and wheel into dist/, and check them: contents, use on the oldest and newest Python, tests of the sdist (PYTEST='-k prices' selects some)
+release: .venv/check.installed browser # build sdist and wheel into dist/, and check them: contents, use on the oldest and newest Python, tests of the sdist (PYTEST='-k prices' selects some)
 	$(BIN)/python tests/wheel/use_the_wheel.py dist
 
-openapi: .venv/check.installed ## generate the /openapi.json of the server from docs/openapi.yaml
+openapi: .venv/check.installed # generate the /openapi.json of the server from docs/openapi.yaml
 	$(BIN)/python -m tests.openapi
 
 .venv/bench.installed: pyproject.toml .venv/check.installed
@@ -125,8 +119,11 @@ bench: .venv/bench.installed ## measure against named peers, and print a table (
 	$(BIN)/python -m pip install --quiet --group mutants
 	@touch $@
 
-mutants: .venv/mutants.installed ## mutation testing of the domain: list the changes that no test detects, in up to an hour (MUTATE='prices wire/decode' for some modules)
+mutants: .venv/mutants.installed # mutation testing of the domain: list the changes that no test detects, in up to an hour (MUTATE='prices wire/decode' for some modules)
 	$(BIN)/python -m tests.mutants $(MUTATE)
 
-clean: ## remove all files that the other tasks create
+seeded: .venv/check.installed # check that each seeded fault of tests/mutants/seeded turns one or two test files red (FAULT=cip14 for one)
+	$(BIN)/python -m tests.mutants.faults $(FAULT)
+
+clean: # remove all files that the other tasks create
 	rm -rf .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -3,8 +3,8 @@
 uvicorn accepts a request head of any size, over any time, on any number of connections. The limits are:
 
 - Size: a request head above `MAX_HEAD_BYTES` gets 431.
-- Time: a connection whose next request head takes longer than `HEAD_SECONDS` is closed. uvicorn closes an idle one
-  after 5 seconds. The kernel closes one whose client accepts nothing (`limit_sending`).
+- Time: a connection whose next request head takes longer than `HEAD_SECONDS` is closed, after the client has read the
+  last response. uvicorn closes an idle one after 5 seconds.
 - Number: above the limit, the connection that has waited longest for its client is closed. If none waits, the new
   connection gets 503.
 
@@ -16,7 +16,6 @@ this and none for the limits. `tests/market_index_cli/server/test_uvicorn.py` te
 | `HttpToolsProtocol._start_asgi_task(cycle, app)` | send a cached response instead of starting a task |
 | `cycle.scope`, `.default_headers`, `.keep_alive` | make the response, unless it must close the connection |
 | `cycle.response_started`, `.response_complete` | mark a cached response as sent, and know whether one is being sent |
-| `cycle.disconnected`, `.message_event` | stop a response whose client has gone |
 | `flow.write_paused` | leave a response to uvicorn that must wait until the client reads |
 | `on_headers_complete()`, `on_body(body)`, `on_response_complete()` | start and stop the limits |
 | `send_400_response(message)` | send our error body if the parser fails |
@@ -47,11 +46,8 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 HEAD_SECONDS: Final = 10
 """How long a request head may take, from the start of its connection or the end of the last response."""
 
-SEND_SECONDS: Final = 30
-"""How long a client may accept no byte of a response."""
-
 GRACE_SECONDS: Final = 10
-"""How long a shutdown waits for responses. Then it closes their connections."""
+"""How long a shutdown waits for responses."""
 
 _RESERVED_DESCRIPTORS: Final = 64
 """File descriptors reserved for feeds, stores, logs and the event loop."""
@@ -62,20 +58,13 @@ def connections_allowed() -> int:
     return max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _RESERVED_DESCRIPTORS)
 
 
-def limit_sending(listener: socket.socket) -> None:
-    """Let the kernel close accepted connections whose client accepts no byte for `SEND_SECONDS`: TCP on Linux only."""
-    option = getattr(socket, "TCP_USER_TIMEOUT", None)
-    if option is not None and listener.family != socket.AF_UNIX:
-        listener.setsockopt(socket.IPPROTO_TCP, option, SEND_SECONDS * 1000)
-
-
 class Connection(HttpToolsProtocol):
     """uvicorn's protocol with the limits and the cached responses of its server."""
 
     cycle: RequestResponseCycle | None  # type: ignore[assignment]  # in uvicorn, it is None before the first request
 
     # In `__dict__` they would make every access slower: with those of uvicorn, there would be more than 30 attributes.
-    __slots__ = ("_cached_response", "_running", "_served", "_unparsed_bytes")
+    __slots__ = ("_cached_response", "_served", "_unparsed_bytes")
 
     def __init__(self, *args: Any, served: Server, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -86,8 +75,6 @@ class Connection(HttpToolsProtocol):
         self._cached_response = served.cached_response
         # Bytes since the last complete head or part of a body.
         self._unparsed_bytes = 0
-        # The response that is being made; `cycle` is the response to the last request that was received.
-        self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Wait for the first request. Above the limit of connections, close the one that has waited longest."""
@@ -103,11 +90,8 @@ class Connection(HttpToolsProtocol):
                 longest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting and stop the response that is being made: uvicorn stops only the last one of several."""
+        """Stop waiting."""
         self._served.waiting.pop(self, None)
-        if self._running is not None:
-            self._running.disconnected = True
-            self._running.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -180,7 +164,6 @@ class Connection(HttpToolsProtocol):
         if self._cached_response is not None and cycle.keep_alive and not self.flow.write_paused:
             messages = self._cached_response(cast(Scope, cycle.scope))
         if messages is None:
-            self._running = cycle
             super()._start_asgi_task(cycle, app)
             return
         start, body = messages
@@ -235,8 +218,7 @@ class Server(uvicorn.Server):
                 headers=[("x-content-type-options", "nosniff"), ("cross-origin-resource-policy", "same-origin")],
                 timeout_notify=1,
                 callback_notify=self.each_second,
-                # It cancels what is left, and logs a traceback of each.
-                timeout_graceful_shutdown=GRACE_SECONDS + 2,
+                timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
 
@@ -246,22 +228,14 @@ class Server(uvicorn.Server):
         await asyncio.to_thread(self._on_second, len(self.server_state.connections))
 
     def close_overdue(self, now: float) -> None:
-        """Close overdue connections. One whose client has not read its whole response waits again."""
+        """Close overdue connections, each once its client has read the last response."""
         for connection in [one for one, deadline in self.waiting.items() if deadline <= now]:
-            if connection.transport.get_write_buffer_size():
-                self.waiting[connection] = now + HEAD_SECONDS
-            else:
-                connection.transport.close()
+            connection.transport.close()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Call `on_shutdown`, then accept no connection, close those without a request, and wait for responses."""
         self._on_shutdown()
-        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._disconnect)
         await super().shutdown(sockets)
-
-    def _disconnect(self) -> None:
-        for connection in list(self.server_state.connections):
-            cast(Connection, connection).transport.abort()
 
     def end(self) -> None:
         """Request the end of the server, which may not have started yet; `should_exit` is set."""

@@ -6,7 +6,6 @@ import errno
 import os
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,11 +45,10 @@ def bind(host: str, port: int, path: Path | None = None) -> socket.socket:
 def _remove_unused(path: Path) -> None:
     """Remove a socket on which nobody listens. Raise `OSError` if it is in use; `bind` fails if it is not a socket."""
     if path.is_socket():
-        with socket.socket(socket.AF_UNIX) as client, suppress(ConnectionRefusedError):
-            client.settimeout(0)
-            with suppress(BlockingIOError):  # it listens, and has not accepted others yet
-                client.connect(str(path))
-            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(0)  # a server that has not accepted others yet would block
+            if client.connect_ex(str(path)) != errno.ECONNREFUSED:
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         path.unlink()
 
 

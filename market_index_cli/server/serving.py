@@ -20,7 +20,7 @@ from market_index_cli.errors import feed_errors, listen_errors
 from market_index_cli.loading import loading
 from market_index_cli.logs import LOG, errors_logged, log_with_times
 from market_index_cli.page.routes import labels_json, page_routes
-from market_index_cli.server.http_server import GRACE_SECONDS, Server, connections_allowed, limit_sending
+from market_index_cli.server.http_server import GRACE_SECONDS, Server, connections_allowed
 from market_index_cli.server.listeners import bind, passed_socket, url_of
 from market_index_cli.server.workers import supervise
 from market_index_cli.signals import ended_by_signals
@@ -69,7 +69,7 @@ def run(settings: Settings) -> int:
             feed.close()
             table = multiprocessing.get_context("spawn").RawArray("d", Counters.table_cells(settings.workers))
             work = partial(serve_as_worker, settings, table)
-            return supervise(work, listener, settings.workers, GRACE_SECONDS + 5, on_ended=Counters(table).clear)
+            return supervise(work, listener, settings.workers, GRACE_SECONDS + 5, Counters(table).clear)
 
 
 def serve_as_worker(
@@ -143,7 +143,6 @@ def _serve(
         with listen_errors(url_of(listener)):
             # Another process may have bound the same address and listened on it while the feed was loading.
             listener.listen()
-        limit_sending(listener)
         LOG.info("listening on %s", url_of(listener))
         on_serving()
         server.run([listener])

@@ -18,8 +18,6 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Any, Final, TypeAlias, cast
 
-from attrs import define
-
 from market_index_cli.logs import LOG
 from market_index_cli.signals import ended_by_signals
 
@@ -37,13 +35,7 @@ small: a worker that dies while it reads a pipe that is full would block the sup
 
 
 def supervise(
-    work: Work,
-    listener: socket.socket,
-    workers: int,
-    timeout: float,
-    *,
-    on_ended: Callable[[int], object] = lambda _: None,
-    clock: Callable[[], float] = monotonic,
+    work: Work, listener: socket.socket, workers: int, timeout: float, on_ended: Callable[[int], object]
 ) -> int:
     """Run `work` in `workers` processes until a signal ends them. Return the exit code of this process.
 
@@ -55,45 +47,36 @@ def supervise(
     spawning = multiprocessing.get_context("spawn")
     # Without a lock: a worker that is killed could hold it.
     has_served = spawning.RawValue("b", 0)
-    seats = [_Seat(number) for number in range(workers)]
+    running: dict[int, BaseProcess] = {}
+    next_start = dict.fromkeys(range(workers), -inf)
     ending: list[int] = []
     with ended_by_signals(lambda: ending.append(0)):
         try:
             while not ending:
-                for seat in seats:
-                    if seat.process is None and clock() >= seat.next_start and not ending:
-                        seat.next_start = clock() + RESTART_SECONDS
-                        arguments = work, listener, seat.number, has_served, timeout
-                        process = spawning.Process(target=_in_worker, args=arguments, daemon=True)
-                        try:
-                            process.start()
-                        except OSError as error:  # too many open files or processes
-                            LOG.error("a worker cannot be started: %s", error)
-                        else:
-                            seat.process = process
-                wait([seat.process.sentinel for seat in seats if seat.process is not None], _POLL_SECONDS)
-                for seat in seats:
-                    if seat.process is None or seat.process.exitcode is None:
+                for number in next_start.keys() - running.keys():
+                    if monotonic() < next_start[number]:
                         continue
-                    exit_code = seat.process.exitcode
+                    next_start[number] = monotonic() + RESTART_SECONDS
+                    arguments = work, listener, number, has_served, timeout
+                    process = spawning.Process(target=_in_worker, args=arguments, daemon=True)
+                    try:
+                        process.start()
+                    except OSError as error:  # too many open files or processes
+                        LOG.error("a worker cannot be started: %s", error)
+                    else:
+                        running[number] = process
+                wait([process.sentinel for process in running.values()], _POLL_SECONDS)
+                for number, ended in [(number, one) for number, one in running.items() if one.exitcode is not None]:
+                    exit_code = cast(int, ended.exitcode)
                     if exit_code > 0 and not has_served.value:
                         return exit_code
                     reason = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
-                    LOG.warning("worker %d ended (%s); starting another", seat.process.pid, reason)
-                    seat.process = None
-                    on_ended(seat.number)
+                    LOG.warning("worker %d ended (%s); starting another", ended.pid, reason)
+                    del running[number]
+                    on_ended(number)
             return 0
         finally:
-            _end([seat.process for seat in seats if seat.process is not None], timeout)
-
-
-@define
-class _Seat:
-    """The number of a worker, and its process while one runs."""
-
-    number: int
-    process: BaseProcess | None = None
-    next_start: float = -inf
+            _end(list(running.values()), timeout)
 
 
 def _end(processes: list[BaseProcess], timeout: float) -> None:

@@ -1,35 +1,23 @@
-"""A real Prometheus with docs/deploy/alerts.yml: it evaluates each rule, and scrapes a server with two workers."""
+"""The alerts of docs/deploy/alerts.yml, as Prometheus evaluates them."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 import yaml
 
-from tests.command import LINES, running
-from tests.service import Service
-from tests.waiting import DEADLINE_SECONDS, eventually
+from tests.waiting import DEADLINE_SECONDS
 
-PROMETHEUS = shutil.which("prometheus") or ""
 PROMTOOL = shutil.which("promtool") or ""
 ALERTS = Path(__file__).resolve().parents[2] / "docs" / "deploy" / "alerts.yml"
 TARGET = {"job": "market-index", "instance": "books:8000"}
 
-pytestmark = pytest.mark.skipif(
-    not (PROMETHEUS and PROMTOOL), reason="prometheus is not installed: apt-get install prometheus"
-)
+pytestmark = pytest.mark.skipif(not PROMTOOL, reason="prometheus is not installed: apt-get install prometheus")
 
 # Of each alert: the series, whose values have intervals of 15 seconds and change at 75 seconds ("1x4 0x30": five times
 # 1, then 0; "-30+15x4" stays 30 seconds before the clock); the seconds at which it does not fire yet, and fires; its
@@ -112,80 +100,3 @@ def test_prometheus_fires_each_alert_when_it_is_due(tmp_path: Path, alert: str):
         [PROMTOOL, "test", "rules", test], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-class Prometheus:
-    """A running Prometheus."""
-
-    def __init__(self, port: int) -> None:
-        self._service = Service(port)
-
-    def is_ready(self) -> bool:
-        try:
-            return self._service.request("/-/ready").status == 200
-        except ConnectionRefusedError:
-            return False
-
-    def get(self, path: str) -> Any:
-        return self._service.request(f"/api/v1/{path}").json["data"]
-
-    def values(self, query: str) -> list[str]:
-        """Return the current values of a query."""
-        return [one["value"][1] for one in self.get(f"query?query={quote(query)}")["result"]]
-
-    def firing(self) -> set[str]:
-        """Return the names of the alerts that fire."""
-        return {one["labels"]["alertname"] for one in self.get("alerts")["alerts"] if one["state"] == "firing"}
-
-
-@contextmanager
-def scraping(folder: Path, port: int) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes the port and evaluates the alerts five times per second, without their `for`."""
-    folder.mkdir()
-    (folder / "alerts.yml").write_text(re.sub(r"\n *for: \w+", "", ALERTS.read_text()))
-    settings = {
-        "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms", "evaluation_interval": "200ms"},
-        "rule_files": ["alerts.yml"],
-        "scrape_configs": [{"job_name": "market-index", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}],
-    }
-    (folder / "prometheus.json").write_text(json.dumps(settings))  # JSON is YAML
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        own_port = free.getsockname()[1]
-    address = f"127.0.0.1:{own_port}"
-    options = {"config.file": "prometheus.json", "storage.tsdb.path": "tsdb", "web.listen-address": address}
-    words = [PROMETHEUS, *(f"--{name}={value}" for name, value in options.items())]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(words, cwd=folder, stdout=log, stderr=log)
-    try:
-        prometheus = Prometheus(own_port)
-        eventually(prometheus.is_ready)
-        yield prometheus
-    finally:
-        process.kill()
-        process.wait(DEADLINE_SECONDS)
-
-
-@pytest.mark.thorough
-def test_prometheus_scrapes_two_workers_and_alerts(tmp_path: Path):
-    books = tmp_path / "books.ndjson"
-    wrong = re.sub(r'"spot":[^,]*', '"spot":"wrong"', LINES[0])
-    assert wrong != LINES[0]
-    books.write_text("".join(LINES) + wrong)
-    with (
-        running(tmp_path, books, "--port", 0, "--workers", 2) as command,
-        scraping(tmp_path / "prometheus", command.service.port) as prometheus,
-    ):
-        eventually(lambda: prometheus.values("market_index_ready") == ["1", "1"])
-        assert [rule["health"] for group in prometheus.get("rules")["groups"] for rule in group["rules"]] == [
-            "ok" for _ in rules()
-        ]
-        eventually(lambda: prometheus.firing() == {"MarketIndexRecordsRejected"})
-        with books.open("a") as file:
-            file.write(LINES[0])
-        eventually(lambda: not prometheus.firing())
-        os.kill(command.service.request("/healthz").json["process"], signal.SIGKILL)
-        command.has_logged("starting another")
-        eventually(lambda: prometheus.values("count(market_index_ready == 1)") == ["2"])
-        assert prometheus.values("resets(market_index_requests_total[5m]) > 0") == []
-        command.process.kill()
-        eventually(lambda: prometheus.firing() == {"MarketIndexDown"})

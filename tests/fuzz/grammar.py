@@ -126,11 +126,13 @@ def fixed_point(coefficient: int, places: int) -> str:
 # Messages: section 2 of the document, and decisions 1, 3, 9, 11 and 13
 
 
-def order_book(text: bytes) -> Book:
+def order_book(text: bytes, *, ignore_unknown: bool = False) -> Book:
     """Read an order book."""
-    fields = keys(message(text), {"base", "quote"}, {"spot", "bids", "asks"})
+    fields = keys(message(text), {"base", "quote"}, {"spot", "bids", "asks"}, ignore_unknown=ignore_unknown)
     base, quote = asset(string(fields["base"])), asset(string(fields["quote"]))
-    bids, asks = levels(fields.get("bids", [])), levels(fields.get("asks", []))
+    bids, asks = (
+        [level(one, ignore_unknown=ignore_unknown) for one in array(fields.get(side, []))] for side in ("bids", "asks")
+    )
     spot = optional_price(fields.get("spot"))
     if base == quote or not are_in_order(bids[::-1]) or not are_in_order(asks):
         raise Rejected
@@ -155,12 +157,8 @@ def info(value: Any) -> Info:
     return base, quote, last_spot
 
 
-def levels(value: Any) -> list[Level]:
-    return [level(one) for one in array(value)]
-
-
-def level(value: Any) -> Level:
-    fields = keys(value, {"price", "accumulated_liquidity"}, set())
+def level(value: Any, *, ignore_unknown: bool) -> Level:
+    fields = keys(value, {"price", "accumulated_liquidity"}, set(), ignore_unknown=ignore_unknown)
     return price(string(fields["price"])), liquidity(fields["accumulated_liquidity"])
 
 
@@ -190,9 +188,11 @@ def message(text: bytes) -> Any:
         raise Rejected from None
 
 
-def keys(value: Any, required: set[str], optional: set[str]) -> dict[str, Any]:
-    """Return the fields of an object, which must have these keys."""
-    if not isinstance(value, dict) or not required <= value.keys() <= required | optional:
+def keys(value: Any, required: set[str], optional: set[str], *, ignore_unknown: bool = False) -> dict[str, Any]:
+    """Return the fields of an object, which must have these keys, and others only with `ignore_unknown`."""
+    if not isinstance(value, dict) or not required <= value.keys():
+        raise Rejected
+    if not ignore_unknown and value.keys() - required - optional:
         raise Rejected
     return value
 

@@ -10,8 +10,8 @@ from random import Random
 from typing import Any, Final
 
 from tests.conftest import RECORDED
-from tests.fuzz.request_grammar import BOOK, ORDER_BOOK_PATH, PAIR_LIST_PATH
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import BOOK, TARGETS
+from tests.market_index_http.model import ORDER_BOOK, PAIR_LIST
 
 SAMPLE: Final = Path(__file__).resolve().parents[2] / "docs" / "samples" / "order-books.ndjson"
 
@@ -37,7 +37,7 @@ TOKENS: Final[dict[str, tuple[str, ...]]] = {
         "79228162514264337593543950335", "79228162514264337593543950336",
     ),
     "request-lines": (
-        "GET ", "HEAD ", "POST ", PAIR_LIST_PATH, ORDER_BOOK_PATH, "base=", "quote=", "ADA", "%41", "%3A", "%3a", "%2f",
+        "GET ", "HEAD ", "POST ", PAIR_LIST, ORDER_BOOK, "base=", "quote=", "ADA", "%41", "%3A", "%3a", "%2f",
         "?", "&", "=", "+", "#", ";", "/", "//", "%00", "%0A", "%ff", "\xff", BOOK["base"], BOOK["base"].upper(),
     ),
     "times": (
@@ -131,11 +131,11 @@ def request_line_seeds() -> list[bytes]:
     queries = [query for base, quote in pairs for query in (f"base={base}&quote={quote}", f"quote={quote}&base={base}")]
     queries += ["", "base", f"base={base}", f"base={base}&quote=ADA&base=", f"base={base}&quote=ADA&other=1"]
     targets = [
-        PAIR_LIST_PATH,
-        f"{PAIR_LIST_PATH}/",
-        f"{PAIR_LIST_PATH}%0A",
+        PAIR_LIST,
+        f"{PAIR_LIST}/",
+        f"{PAIR_LIST}%0A",
         "/",
-        *(f"{ORDER_BOOK_PATH}?{query}" for query in queries),
+        *(f"{ORDER_BOOK}?{query}" for query in queries),
     ]
     return [f"{method} {target}".encode() for method in ("GET", "HEAD") for target in targets] + [b"POST /"]
 

@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 
 from market_index import (
     AssetId,
+    Freshness,
     InvalidAssetId,
     InvalidOrderBook,
     InvalidPairList,
@@ -36,7 +37,8 @@ from market_index.wire import parse_time
 from market_index_feeds.opened import without_credentials
 from market_index_feeds.orders import read_event
 from market_index_http import create_app
-from tests.fuzz import grammar, request_grammar
+from tests.fuzz import grammar
+from tests.market_index_http.model import Asked, expected
 
 T = TypeVar("T")
 REJECTED: Final = "rejected"
@@ -118,7 +120,7 @@ def request_lines(data: bytes) -> None:
     plain, *others = asyncio.run(all_messages(scope, APP_WITHOUT_FAST_PATH, fast, fast))
     for other in others:
         assert_equal(other, plain)
-    wanted = request_grammar.expected(method.decode("ascii"), path, query)
+    wanted = expected(BOOKS, Freshness(), Asked(path, form_fields(query), method.decode("ascii")))
     start, body = plain
     assert_equal(start["status"], wanted.status)
     headers = dict(start["headers"])
@@ -126,8 +128,30 @@ def request_lines(data: bytes) -> None:
     assert_equal(b"allow" in headers, wanted.status == 405)
     if method == b"HEAD":
         assert_equal(body["body"], b"")
+        return
+    value = json.loads(body["body"])
+    if wanted.error:
+        assert list(value) == ["error"]
+        assert wanted.error in value["error"], f"the error must contain {wanted.error!r}, got {value!r}"
     else:
-        assert request_grammar.body_is_right(body["body"], wanted), f"the body must be {wanted!r}, got {body['body']!r}"
+        assert_equal(value, wanted.content)
+
+
+def form_fields(query: bytes) -> tuple[tuple[str, str], ...]:
+    """Return the names and values of `application/x-www-form-urlencoded`."""
+    fields = (field.partition(b"=") for field in query.split(b"&"))
+    return tuple((form_text(name), form_text(value)) for name, _, value in fields)
+
+
+def form_text(encoded: bytes) -> str:
+    """Decode percent-encoded bytes. A percent sign without two hexadecimal digits is not changed."""
+    first, *parts = encoded.replace(b"+", b" ").split(b"%")
+    decoded = bytearray(first)
+    for part in parts:
+        digits, text = part[:2], part[2:]
+        is_escape = len(digits) == 2 and not set(digits) - set(grammar.HEX_DIGITS.encode())
+        decoded += (bytes([int(digits, 16)]) if is_escape else b"%" + digits) + text
+    return decoded.decode("utf-8", "replace")
 
 
 def times(data: bytes) -> None:
@@ -186,7 +210,17 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "times": times,
 }
 
-LIVE: Final = LiveIndex([wire.order_book_from_json(json.dumps(request_grammar.BOOK).encode())])
+BOOK: Final[dict[str, Any]] = {
+    "base": f"{bytes(range(28)).hex()}:{b'SNEK'.hex()}",
+    "quote": "ADA",
+    "spot": "0.0042",
+    "bids": [{"price": "0.0041", "accumulated_liquidity": 5}],
+    "asks": [{"price": "0.0043", "accumulated_liquidity": 1}],
+}
+"""The only book that is served."""
+
+BOOKS: Final = {f"{BOOK['base']}/ADA": wire.order_book_from_json(json.dumps(BOOK).encode())}
+LIVE: Final = LiveIndex(BOOKS.values())
 
 
 def without_fast_path(live: LiveIndex) -> Starlette:

@@ -22,7 +22,6 @@ from tests.waiting import eventually
 
 REQUEST = '%s - "%s %s HTTP/%s" %d'
 START = "2026-09-21T14:13:20.500Z WARNING market_index_feeds.feed"
-IS_LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING|ERROR) [\w.]+(\[\d+\])?: .*").fullmatch
 DOCUMENTED = re.compile(r"^\| `(\w+)` \| (all|some|requests) \|", re.MULTILINE)
 
 
@@ -104,14 +103,6 @@ def test_json_of_a_server_and_its_requests(tmp_path: Path):
     assert (loaded["level"], loaded["message"]) == ("INFO", f"{path}: 13 pairs, 1 lines rejected")
     assert listening["message"] == f"listening on http://127.0.0.1:{port}"
     assert (request["client"], request["target"], request["status"]) == (address, "/trading-view/pair-list", 200)
-
-
-def test_each_line_of_text_has_a_time(tmp_path: Path):
-    with running(tmp_path, SAMPLE, "--port", 0, "--access-log") as command:
-        assert command.service.pair_list().status == 200
-        command.has_logged("GET /trading-view/pair-list")
-        assert command.end() == 0
-        assert all(IS_LINE(line) for line in command.stderr.splitlines())
 
 
 @pytest.mark.parametrize(("level", "count"), [("warning", 1), ("error", 0)])

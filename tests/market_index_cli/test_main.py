@@ -7,14 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 from market_index_cli.errors import server_imports
 from market_index_feeds import open_feed
-from tests.command import BOOK, COMMAND, SAMPLE, invoke, run
+from tests.command import BOOK, COMMAND, SAMPLE, run
 from tests.waiting import DEADLINE_SECONDS
 
 RUN = """
@@ -121,39 +120,3 @@ def test_an_output_that_cannot_be_written_is_an_exit_code(store: Path, arguments
 def test_the_package_runs_as_a_module():
     done = run_python("-m", "market_index_cli", "--help")
     assert (done.returncode, done.stdout) == (0, run("--help").stdout)
-
-
-README = Path(__file__).parents[2] / "README.md"
-EACH_READER = [
-    ("serve", "FEED", "--port", "0"),
-    ("publish", "STORE", "FEED"),
-    ("publish", "STORE", "FEED", "--replace"),
-    ("relay", "FEED", "STORE"),
-    ("record", "FEED", "FILE"),
-    ("dump", "FEED"),
-    ("pairs", "FEED"),
-    ("book", "FEED", "ADA", BOOK["quote"]),
-    ("book", "FEED", "ADA", "DjedMicroUSD", "--watch"),
-]
-
-
-@pytest.mark.parametrize("command", EACH_READER, ids=" ".join)
-@pytest.mark.parametrize(
-    ("name", "content", "reason"),
-    [
-        ("{}", README.read_bytes(), "it must contain order books, one JSON object per line; * lines are text"),
-        ("{}", b'{"reset": true}\n', "it contains events of orders: type orders: before its name, as in orders:-"),
-        ("orders:{}", SAMPLE.read_bytes(), "it contains order books: omit orders: before its name"),
-    ],
-    ids=["text", "events", "books"],
-)
-def test_one_line_says_that_a_file_is_of_another_kind(
-    tmp_path: Path, command: tuple[str, ...], name: str, content: bytes, reason: str
-):
-    path = tmp_path / "file"
-    path.write_bytes(content)
-    given = {"FEED": name.format(path), "STORE": tmp_path / "new.db", "FILE": tmp_path / "new.ndjson"}
-    done = invoke(*(given.get(argument, argument) for argument in command))
-    assert done.returncode == 3
-    assert fnmatchcase(done.stderr, f"Error: {path} cannot be read: {reason}\n")
-    assert done.stdout == ""

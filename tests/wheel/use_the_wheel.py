@@ -24,8 +24,7 @@ from zipfile import ZipFile
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.nats import served  # noqa: E402  # needs the path set above
-from tests.waiting import DEADLINE_SECONDS  # noqa: E402  # likewise
+from tests.waiting import DEADLINE_SECONDS  # noqa: E402  # needs the path set above
 
 SAMPLE = ROOT / "docs" / "samples" / "order-books.ndjson"
 BOOK = json.loads(SAMPLE.read_text().splitlines()[0])
@@ -40,12 +39,6 @@ def call(*command: object, check: bool = True) -> subprocess.CompletedProcess[st
     if check and done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done
-
-
-def failed(*command: object) -> tuple[int, str]:
-    """Return the exit code and the standard error of a command."""
-    done = call(*command, check=False)
-    return done.returncode, done.stderr
 
 
 def installed(home: Path) -> set[str]:
@@ -96,7 +89,6 @@ def use(wheel: Path, there: Path, python: str) -> None:
     store = there / "market.db"
     without_extras(there / "base", wheel, store)
     with_hypothesis(there / "hypothesis", wheel)
-    with_nats(there / "nats", wheel, there)
     with_http(there / "http", wheel)
     with_cli(there / "cli", wheel, store)
     with_server(there / "server", wheel, store, there / "errors")
@@ -176,26 +168,6 @@ def without_extras(home: Path, wheel: Path, store: Path) -> None:
         ["13", "1", "True"],
         "a program without a web stack publishes into a store",
     )
-    expect(
-        call(base / "python", "-Ic", OPEN, "nats://me:secret@127.0.0.1/books").stdout,
-        "nats://127.0.0.1/books cannot be opened: the extra nats must be installed (pip install '.[nats]')\n",
-        "a bucket names the extra that it needs",
-    )
-    for arguments in (("--version",), ("serve", SAMPLE)):
-        expect(
-            failed(base / "market-index", *arguments),
-            (2, "market-index needs click, which comes with its extra: pip install '.[cli]'\n"),
-            f"market-index {arguments[0]} names the extra that it needs",
-        )
-    for module, missing, extra in (
-        ("market_index_http", "starlette", "http"),
-        ("market_index.strategies", "hypothesis", "hypothesis"),
-    ):
-        expect(
-            call(base / "python", "-Ic", f"import {module}", check=False).stderr.splitlines()[-1],
-            f"ModuleNotFoundError: {module} needs {missing}, which comes with its extra: pip install '.[{extra}]'",
-            f"{module} names the extra that it needs",
-        )
     expect_typed(home)
 
 
@@ -212,22 +184,6 @@ def with_hypothesis(home: Path, wheel: Path) -> None:
         ["False", "True", "100"],
         "Hypothesis draws books from a type hint, and the library does not import Hypothesis",
     )
-    expect(
-        call(hypothesis / "python", "-Ic", INDEXER).stdout.split(),
-        ["found"],
-        "the state machine finds an indexer that adds a partial fill to its order",
-    )
-
-
-def with_nats(home: Path, wheel: Path, there: Path) -> None:
-    nats = environment(home, f"{wheel}[nats]")
-    with served(there / "server of NATS") as server:
-        bucket = f"{server.url}/books"
-        expect(
-            call(nats / "python", "-Ic", STORE, SAMPLE, bucket).stdout.split(),
-            ["13", "14", "True"],
-            "a program without a web stack publishes into a bucket of NATS",
-        )
 
 
 def with_http(home: Path, wheel: Path) -> None:
@@ -254,11 +210,6 @@ def with_cli(home: Path, wheel: Path, store: Path) -> None:
     )
     expect(len(call(cli / "market-index", "pairs", store).stdout.splitlines()), 14, "it lists pairs")
     expect(json.loads(call(cli / "market-index", "book", store, *PAIR, "--json").stdout), BOOK, "it shows a book")
-    expect(
-        failed(cli / "market-index", "serve", store),
-        (2, "Error: serve needs starlette, which comes with its extra: pip install '.[server]'\n"),
-        "serve names the extra that it needs",
-    )
 
 
 def with_server(home: Path, wheel: Path, store: Path, errors: Path) -> None:
@@ -331,15 +282,6 @@ asyncio.run(app(scope, receive, send))
 print(sent[0]["status"], len(json.loads(sent[1]["body"])["pairs"]))
 """
 
-OPEN = """
-import sys
-from market_index_feeds import FeedError, open_feed
-try:
-    open_feed(sys.argv[1])
-except FeedError as error:
-    print(error)
-"""
-
 BY_TYPE_HINT = """
 import sys
 from market_index import OrderBook
@@ -355,41 +297,6 @@ def each(book: OrderBook) -> None:
 
 each()
 print(set(drawn) == {OrderBook}, len(drawn))
-"""
-
-INDEXER = """
-from hypothesis import HealthCheck, settings
-from market_index import Order, RestingOrders
-from market_index.stateful import indexer_machine
-
-class Adding:
-    def __init__(self):
-        self.working, self.blocks = RestingOrders(), {}
-    def place(self, order_id, offer):
-        new, before = offer.order, self.working.get(order_id)
-        amount = min(new.amount + (before.amount if before else 0), 2**64 - 1)
-        self.working = self.working.apply({order_id: Order(new.pair, new.side, new.price, amount)})
-    def remove(self, order_id):
-        self.working = self.working.apply(removed=[order_id])
-    def set_spot(self, pair, spot):
-        self.working = self.working.apply(spots={pair: spot})
-    def untrack(self, pair):
-        self.working = self.working.untrack(pair)
-    def commit(self, block):
-        self.blocks[block] = self.working
-    def roll_back(self, block):
-        while next(reversed(self.blocks)) != block:
-            self.blocks.popitem()
-        self.working = self.blocks[block]
-    def order_books(self):
-        return next(reversed(self.blocks.values())).index if self.blocks else {}
-
-case = indexer_machine(Adding).TestCase
-case.settings = settings(database=None, max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-try:
-    case().runTest()
-except AssertionError as error:
-    print("found" if "must be" in str(error) else error)
 """
 
 

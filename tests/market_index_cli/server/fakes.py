@@ -18,7 +18,6 @@ class Transport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written: list[bytes] = []
-        self.unread_bytes = 0
         self.is_closed = False
 
     @property
@@ -36,9 +35,6 @@ class Transport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.is_closed
-
-    def get_write_buffer_size(self) -> int:
-        return self.unread_bytes
 
     def pause_reading(self) -> None: ...
 

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from market_index import LiveIndex
 from market_index_cli.server import http_server
-from market_index_cli.server.http_server import HEAD_SECONDS, MAX_HEAD_BYTES, Server, connections_allowed, limit_sending
+from market_index_cli.server.http_server import HEAD_SECONDS, MAX_HEAD_BYTES, Server, connections_allowed
 from market_index_http import create_app
 from tests.market_index_cli.server.fakes import Loop, connected
 from tests.service import Client, Service, served
@@ -161,27 +161,6 @@ class TestInvalid:
             client.socket.sendall(b"nonsense\r\n\r\n")
             assert all_of(client.socket) == b""
 
-    def test_a_client_that_leaves_during_pipelined_requests_ends_the_first_response(
-        self, caplog: pytest.LogCaptureFixture
-    ):
-        received: list[Any] = []
-        answering = Event()
-
-        async def app(_: Scope, receive: Receive, send: Send) -> None:
-            received.append(await receive())
-            answering.set()
-            received.append(await receive())
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-            await send({"type": "http.response.body", "body": b"late"})
-
-        with served(app) as service:
-            with closing(Client(service.port)) as client:
-                client.socket.sendall(OTHER * 2)
-                assert answering.wait(DEADLINE_SECONDS)
-            eventually(lambda: len(received) == 2)
-        assert [one["type"] for one in received] == ["http.request", "http.disconnect"]
-        assert "Traceback" not in caplog.text
-
 
 @pytest.fixture
 def server() -> Server:
@@ -214,19 +193,8 @@ class TestTime:
             assert loop.tasks == count
             server.close_overdue(1e9)
             assert not connection.transport.is_closed
-            connection._running.response_complete = True
             connection.on_response_complete()
         server.close_overdue(1e9)
-        assert connection.transport.is_closed
-
-    def test_a_client_that_has_not_read_its_response_may_read_on(self, server: Server):
-        loop = Loop()
-        connection = connected(server, loop)
-        connection.transport.unread_bytes = 1
-        server.close_overdue(110)
-        assert not connection.transport.is_closed
-        connection.transport.unread_bytes = 0
-        server.close_overdue(110 + HEAD_SECONDS)
         assert connection.transport.is_closed
 
     def test_real_clients_that_send_no_head_are_disconnected(self, monkeypatch: pytest.MonkeyPatch):
@@ -236,13 +204,6 @@ class TestTime:
                 client = stack.enter_context(closing(Client(service.port)))
                 client.socket.sendall(sent)
                 assert is_closed(client.socket)
-
-    @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="a limit of Linux")
-    def test_the_kernel_disconnects_a_client_that_accepts_nothing(self):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            limit_sending(listener)
-            with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
-                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
 
 
 class TestNumber:
@@ -344,28 +305,3 @@ def test_a_server_works_each_second_while_it_serves_and_ends_with_its_shutdown_c
         eventually(lambda: 1 in counts)
         assert not ended.is_set()
     assert ended.is_set()
-
-
-def test_a_shutdown_disconnects_clients_that_do_not_read(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    monkeypatch.setattr(http_server, "GRACE_SECONDS", 0)
-    ended = Event()
-
-    async def endless(_: Scope, __: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        while True:
-            await send({"type": "http.response.body", "body": bytes(100_000), "more_body": True})
-            if ended.is_set():
-                return
-
-    server = Server(endless)
-    with served(endless, server) as service, closing(Client(service.port)) as client:
-        client.socket.sendall(OTHER * 2)
-        assert client.socket.recv(1) == b"H"
-        server.should_exit = True
-        eventually(lambda: not server.server_state.connections)
-        ended.set()
-        eventually(lambda: not server.server_state.tasks)
-    assert "Traceback" not in caplog.text
-    assert "Cancel" not in caplog.text

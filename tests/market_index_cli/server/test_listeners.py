@@ -107,22 +107,18 @@ def test_exactly_one_socket_is_passed(count: str):
     assert done.stderr == f"Error: cannot listen on the passed socket: {message}\n"
 
 
-@pytest.mark.parametrize(
-    ("opening", "reason"),
-    [
-        ("3</dev/null", "Socket operation on non-socket"),
-        ("3<&-", "Bad file descriptor"),
-    ],
-)
-def test_a_descriptor_that_is_no_socket_is_one_line_and_exit_code_4(opening: str, reason: str):
-    script = f'LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" serve "$1" {opening}'
+def test_a_descriptor_that_is_no_socket_is_one_line_and_exit_code_4():
+    script = 'LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" serve "$1" 3</dev/null'
     done = subprocess.run(
         ["sh", "-c", script, COMMAND, SAMPLE], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
     )
-    assert (done.returncode, done.stderr) == (4, f"Error: cannot listen on the passed socket: {reason}\n")
+    assert (done.returncode, done.stderr) == (
+        4,
+        "Error: cannot listen on the passed socket: Socket operation on non-socket\n",
+    )
 
 
-@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, pytest.param(socket.SOCK_DGRAM, marks=pytest.mark.thorough)])
 def test_a_socket_that_does_not_listen_is_one_line_and_exit_code_4(tmp_path: Path, kind: socket.SocketKind):
     with socket.socket(type=kind) as one:
         one.bind(("127.0.0.1", 0))
@@ -151,24 +147,14 @@ def test_it_serves_on_a_path(tmp_path: Path, workers: int):
 
 def test_the_path_of_a_server_that_has_ended_is_used_again(tmp_path: Path):
     path = tmp_path / "index.sock"
-    for end in (signal.SIGKILL, signal.SIGTERM, signal.SIGTERM):
+    for end in (signal.SIGKILL, signal.SIGTERM):
         with running(tmp_path, SAMPLE, "--uds", path) as command:
             command.has_logged("listening on")
             assert pairs_at(path) == 13
             command.end(end)
 
 
-def test_the_path_of_a_running_server_is_exit_code_4(tmp_path: Path):
-    path = tmp_path / "index.sock"
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(path))
-        other.listen()
-        done = run("serve", SAMPLE, "--uds", path)
-    assert (done.returncode, done.stderr) == (4, f"Error: cannot listen on {path}: Address already in use\n")
-    assert path.is_socket()
-
-
-def test_the_path_of_another_program_that_accepts_no_connection_is_exit_code_4(tmp_path: Path):
+def test_a_path_in_use_is_exit_code_4_also_if_no_connection_is_accepted(tmp_path: Path):
     path = tmp_path / "index.sock"
     with socket.socket(socket.AF_UNIX) as other, ExitStack() as stack:
         other.bind(str(path))
@@ -185,21 +171,6 @@ def test_the_path_of_another_program_that_accepts_no_connection_is_exit_code_4(t
     assert (done.returncode, done.stderr) == (4, f"Error: cannot listen on {path}: Address already in use\n")
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("file", "Address already in use"), ("absent/index.sock", "No such file or directory"), ("x" * 200, "too long")],
-)
-def test_a_path_that_cannot_be_bound_is_exit_code_4(tmp_path: Path, name: str, reason: str):
-    (tmp_path / "file").write_text("content")
-    path = tmp_path / name
-    done = invoke("serve", SAMPLE, "--uds", path)
-    assert done.returncode == 4
-    assert done.stderr.startswith(f"Error: cannot listen on {path}: ")
-    assert done.stderr.count("\n") == 1
-    assert reason in done.stderr
-    assert (tmp_path / "file").read_text() == "content"
-
-
 FORWARDED = "X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: https\r\n"
 
 
@@ -207,10 +178,8 @@ FORWARDED = "X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: https\r\n"
     ("trusted", "client"),
     [
         ([], "127.0.0.1"),
-        (["127.0.0.1"], "203.0.113.7"),
         (["10.0.0.0/8", "127.0.0.0/8"], "203.0.113.7"),
         (["10.0.0.0/8"], "127.0.0.1"),
-        (["10.0.0.0/8", "*"], "203.0.113.7"),
     ],
 )
 def test_the_log_names_the_client_of_a_trusted_proxy(tmp_path: Path, trusted: list[str], client: str):

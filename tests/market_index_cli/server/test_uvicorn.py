@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -104,16 +103,6 @@ def test_a_parser_that_fails_or_is_stopped_sends_the_error_once(connection: Reco
     connection.data_received(GET if rejects else b"nonsense\r\n\r\n")
     assert connection.errors == ["Invalid HTTP request received."]
     assert connection.started == []
-
-
-def test_a_disconnected_response_receives_that_writes_nothing_and_does_not_fail(connection: Recording):
-    connection.data_received(GET)
-    (cycle,) = connection.started
-    cycle.disconnected = True
-    cycle.message_event.set()
-    assert asyncio.run(cycle.receive()) == {"type": "http.disconnect"}
-    asyncio.run(cycle.send({"type": "http.response.start", "status": 200, "headers": []}))
-    assert connection.transport.written == []  # type: ignore[attr-defined]  # of the fake transport
 
 
 def test_writing_is_paused_until_the_client_reads(connection: Recording):

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from threading import Event
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from market_index_cli.server import workers as supervisor
 from market_index_cli.server.workers import RESTART_SECONDS, supervise
-from tests.command import SAMPLE, Running, invoke, running
+from tests.command import SAMPLE, invoke, running
 from tests.load import Load
-from tests.metrics import Samples, scrape
+from tests.metrics import scrape
 from tests.service import Client, Service
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 LIST = "/trading-view/pair-list"
 LISTS = "market_index_requests_total", f"endpoint={LIST}", "status=200"
-
-
-@pytest.fixture
-def two(tmp_path: Path, store: Path) -> Iterator[Running]:
-    """Two workers that serve a store."""
-    assert invoke("publish", store, SAMPLE).returncode == 0
-    with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
-        command.has_logged("listening on", 2)
-        yield command
-        if command.process.poll() is None:
-            assert command.end() == 0
-        assert "Traceback" not in command.stderr
 
 
 @contextmanager
@@ -55,85 +43,41 @@ def each_worker(service: Service) -> Iterator[dict[int, Client]]:
         yield clients
 
 
-def is_free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
-
-
-def test_workers_serve_the_same_and_a_killed_one_is_replaced(two: Running, store: Path):
-    with each_worker(two.service) as clients:
-        assert len({client.request(LIST).body for client in clients.values()}) == 1
-        for process in clients:
-            assert f"Z INFO market_index_cli[{process}]: {store}: 13 pairs, 0 rows rejected\n" in two.stderr
-        killed, left = clients
-        with Load(two.service.port, repeats=True) as load:
-            os.kill(killed, signal.SIGKILL)
-            two.has_logged(f"worker {killed} ended (signal 9); starting another")
-            two.has_logged("listening on", 3)
+def test_workers_serve_the_same_until_a_signal_and_a_killed_one_is_replaced(tmp_path: Path, store: Path):
+    assert invoke("publish", store, SAMPLE).returncode == 0
+    with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
+        command.has_logged("listening on", 2)
+        service = command.service
+        with each_worker(service) as clients:
+            assert len({client.request(LIST).body for client in clients.values()}) == 1
+            for process in clients:
+                assert f"Z INFO market_index_cli[{process}]: {store}: 13 pairs, 0 rows rejected\n" in command.stderr
+            eventually(lambda: scrape(service)[LISTS] == 2)
+            killed, left = clients
+            with Load(service.port, repeats=True) as load:
+                os.kill(killed, signal.SIGKILL)
+                command.has_logged(f"worker {killed} ended (signal 9); starting another")
+                command.has_logged("listening on", 3)
+                load.continues()
+            # A request on its way to the killed worker fails once.
+            assert load.failures == []
+        with each_worker(service) as again:
+            assert left in again
+            assert killed not in again
+        samples = scrape(service)
+        assert samples[LISTS] >= 2, "no counter decreases"
+        assert {key[1] for key in samples if key[0] == "market_index_pairs"} == {"worker=0", "worker=1"}
+        with Load(service.port) as load:
             load.continues()
-        # A request on its way to the killed worker fails once.
-        assert load.failures == []
-    with each_worker(two.service) as again:
-        assert left in again
-        assert killed not in again
-
-
-def test_one_scrape_reports_all_workers_and_no_counter_decreases(two: Running):
-    def lists() -> float:
-        return scrape(two.service)[LISTS]
-
-    def gauges() -> set[str]:
-        samples: Samples = scrape(two.service)
-        return {key[1] for key in samples if key[0] == "market_index_pairs"}
-
-    with each_worker(two.service) as clients:
-        for client in clients.values():
-            for _ in range(3):
-                assert client.request(LIST).status == 200
-        eventually(lambda: lists() == 6)
-        eventually(lambda: gauges() == {"worker=0", "worker=1"})
-        os.kill(next(iter(clients)), signal.SIGKILL)
-        two.has_logged("listening on", 3)
-        eventually(lambda: gauges() == {"worker=0", "worker=1"})
-        assert lists() == 6
-
-
-def test_workers_end_when_their_supervisor_is_killed(two: Running):
-    port = two.service.port
-    two.process.kill()
-    eventually(lambda: is_free(port))
-    two.process.wait(DEADLINE_SECONDS)
-
-
-def test_a_signal_ends_workers_under_load(two: Running):
-    with Load(two.service.port) as load:
-        load.continues()
-        assert two.end() == 0
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the children of a process are read from /proc")
-def test_a_signal_ends_workers_that_load(tmp_path: Path):
-    with running(tmp_path, SAMPLE, "--port", 0, "--workers", 3) as command:
-        process = command.process.pid
-        eventually(Path(f"/proc/{process}/task/{process}/children").read_text)
-        assert command.end(signal.SIGINT) == 0
+            assert command.end() == 0
         assert "Traceback" not in command.stderr
 
 
-def test_a_feed_that_no_worker_can_read_ends_the_command_also_with_a_large_registry(tmp_path: Path, store: Path):
-    """The file has the header of a store, so it can be opened, but no other content. No label passes a pipe."""
+def test_a_feed_that_no_worker_can_read_ends_the_command(tmp_path: Path, store: Path):
+    """The file has the header of a store, so it can be opened, but no other content."""
     assert invoke("publish", store, SAMPLE).returncode == 0
     store.write_bytes(store.read_bytes()[:4096])
-    tokens = tmp_path / "tokens.json"
-    entries = [
-        {"subject": f"{number:056x}", "name": {"value": "x" * 40}, "ticker": {"value": f"T{number}"}}
-        for number in range(5_000)
-    ]
-    tokens.write_text(json.dumps(entries))
-    with running(tmp_path, store, "--port", 0, "--workers", 2, "--tokens", tokens) as command:
+    with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
         assert command.process.wait(DEADLINE_SECONDS) == 3
         assert f"{store} cannot be read: " in command.stderr
         assert "Traceback" not in command.stderr
@@ -146,109 +90,100 @@ def test_a_pipe_with_several_workers_is_a_usage_error(tmp_path: Path):
     assert (done.returncode, "can be read by only one process: omit --workers" in done.stderr) == (2, True)
 
 
-def end_at_once(_: socket.socket, __: int, on_serving: Callable[[], object]) -> None:
-    on_serving()
+class World:
+    """Fake processes and a fake clock for `supervise`. `waits` is called instead of each wait."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, waits: Callable[[World], object]) -> None:
+        self.now = 0.0
+        self.is_full = False
+        self.made: list[Process] = []
+        self.ended: list[int] = []
+        self._waits = waits
+        spawning = SimpleNamespace(RawValue=lambda _, value: SimpleNamespace(value=value), Process=self._process)
+        monkeypatch.setattr(multiprocessing, "get_context", lambda _: spawning)
+        monkeypatch.setattr(supervisor, "wait", self._wait)
+        monkeypatch.setattr(supervisor, "monotonic", lambda: self.now)
+
+    def supervised(self, workers: int) -> int:
+        with socket.socket() as listener:
+            return supervise(lambda *_: None, listener, workers, 5, self.ended.append)
+
+    def _process(self, target: object, args: tuple[Any, ...], daemon: bool) -> Process:
+        assert (target, daemon) == (supervisor._in_worker, True)
+        return Process(self, args)
+
+    def _wait(self, _: object, timeout: float) -> None:
+        self.now += timeout
+        self._waits(self)
 
 
-def fail(_: socket.socket, __: int, ___: Callable[[], object]) -> None:
-    raise SystemExit(3)
+class Process(Mock):
+    """A fake process; its constructor gets the arguments of `_in_worker`."""
 
+    def __init__(self, world: World, args: tuple[Any, ...]) -> None:
+        super().__init__(exitcode=None, pid=4000 + len(world.made))
+        self.__dict__.update(world=world, number=args[2], has_served=args[3], started=world.now)
 
-def fail_after_serving(_: socket.socket, __: int, on_serving: Callable[[], object]) -> None:
-    on_serving()
-    raise SystemExit(3)
-
-
-class TestSupervisor:
-    """`supervise` in this process, with workers that end by themselves."""
-
-    def supervised(self, work: Any, **options: Any) -> int:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            return supervise(work, listener, options.pop("workers", 1), DEADLINE_SECONDS, **options)
-
-    def end(self) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    def test_one_that_fails_before_any_serves_ends_all(self):
-        assert self.supervised(fail, workers=2) == 3
-
-    @pytest.mark.parametrize("work", [end_at_once, fail_after_serving])
-    def test_one_that_ends_later_is_replaced(self, caplog: pytest.LogCaptureFixture, work: Any):
-        ended: list[int] = []
-
-        def on_ended(number: int) -> None:
-            ended.append(number)
-            if len(ended) == 2:
-                self.end()
-
-        assert self.supervised(work, on_ended=on_ended) == 0
-        assert ended == [0, 0]
-        reason = "exit code 3" if work is fail_after_serving else "exit code 0"
-        assert all(f"ended ({reason}); starting another" in message for message in caplog.messages)
-
-    def test_it_is_not_replaced_before_its_time(self, monkeypatch: pytest.MonkeyPatch):
-        now, started, has_ended = 0.0, [], Event()
-        really = SpawnProcess.start
-
-        def start(process: SpawnProcess) -> None:
-            started.append(now)
-            really(process)
-
-        def clock() -> float:
-            """Advance by a tenth of the time per look, once the first worker has ended."""
-            nonlocal now
-            if has_ended.is_set():
-                now += RESTART_SECONDS / 10
-            if len(started) == 2:
-                self.end()
-            return now
-
-        monkeypatch.setattr(SpawnProcess, "start", start)
-        assert self.supervised(end_at_once, on_ended=lambda _: has_ended.set(), clock=clock) == 0
-        assert started[1] >= started[0] + RESTART_SECONDS
-
-    def test_one_that_cannot_be_started_is_tried_again(
-        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-    ):
-        starts: list[SpawnProcess] = []
-
-        def start(process: SpawnProcess) -> None:
-            starts.append(process)
-            if len(starts) == 3:
-                self.end()
+    def start(self) -> None:
+        if self.world.is_full:
             raise OSError(24, "Too many open files")
+        self.world.made.append(self)
 
-        monkeypatch.setattr(SpawnProcess, "start", start)
-        assert self.supervised(end_at_once) == 0
-        assert caplog.messages == ["a worker cannot be started: [Errno 24] Too many open files"] * 3
-
-
-def ignore_sigterm(_: socket.socket, __: int, on_serving: Callable[[], object]) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    print("working", flush=True)
-    on_serving()
-    while True:
-        time.sleep(60)
+    def _get_child_mock(self, /, **options: Any) -> Mock:
+        return Mock(**options)
 
 
-STUBBORN = """
-import socket
-from market_index_cli.server.workers import supervise
-from tests.market_index_cli.server.test_workers import ignore_sigterm
-if __name__ == "__main__":
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        raise SystemExit(supervise(ignore_sigterm, listener, 1, timeout=0.2))
-"""
+def end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_worker_that_fails_before_any_has_served_ends_all(monkeypatch: pytest.MonkeyPatch):
+    def fail(world: World) -> None:
+        world.made[1].exitcode = 3
+
+    world = World(monkeypatch, fail)
+    assert world.supervised(2) == 3
+    assert [one.terminate.called and one.kill.called for one in world.made] == [True, True]
+
+
+@pytest.mark.parametrize(("exit_code", "reason"), [(0, "exit code 0"), (3, "exit code 3"), (-9, "signal 9")])
+def test_a_worker_that_ends_later_is_replaced_after_a_second(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, exit_code: int, reason: str
+):
+    def fail_once(world: World) -> None:
+        world.made[0].has_served.value = 1
+        world.made[1].exitcode = exit_code
+        if len(world.made) == 3:
+            end()
+
+    world = World(monkeypatch, fail_once)
+    assert world.supervised(2) == 0
+    assert caplog.messages == [f"worker 4001 ended ({reason}); starting another"]
+    assert [one.number for one in world.made] == [0, 1, 1]
+    assert [one.started >= RESTART_SECONDS for one in world.made] == [False, False, True]
+    assert world.ended == [1]
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def make_room(world: World) -> None:
+        world.is_full = world.now < 2.5 * RESTART_SECONDS
+        if world.made:
+            end()
+
+    world = World(monkeypatch, make_room)
+    world.is_full = True
+    assert world.supervised(1) == 0
+    assert caplog.messages == ["a worker cannot be started: [Errno 24] Too many open files"] * 3
+    assert [one.started >= 3 * RESTART_SECONDS for one in world.made] == [True]
 
 
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -9)])
-def test_a_worker_that_ignores_sigterm_is_killed_also_without_its_supervisor(
-    tmp_path: Path, number: int, exit_code: int
-):
-    script = tmp_path / "stubborn.py"
-    script.write_text(STUBBORN)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment) as process:
+def test_a_worker_that_ignores_sigterm_is_killed_also_without_its_supervisor(number: int, exit_code: int):
+    command = [sys.executable, "-m", "tests.market_index_cli.server.stubborn"]
+    folder = Path(__file__).parents[3]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
         assert process.stdout
         assert process.stdout.readline() == "working\n"
         process.send_signal(number)

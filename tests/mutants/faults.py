@@ -1,0 +1,62 @@
+"""Seeded faults: `make seeded`, or FAULT='cip14 …' for some.
+
+Each file `seeded/*.patch` breaks one promise. Its first line names the test files and folders that must notice, as
+`Tests: …`. At least one of their files must turn red, because each promise is tested; and at most two, because a
+behaviour has one home.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PATCHES: Final = Path(__file__).with_name("seeded")
+MOST_RED_FILES: Final = 2
+NOT_COPIED: Final = shutil.ignore_patterns(".*", "build", "dist", "__pycache__", "*.egg-info")
+
+
+def red_files(patch: Path, copy: Path) -> set[str]:
+    """Apply a fault to a copy of the project, and return the test files that fail there."""
+    shutil.copytree(ROOT, copy, ignore=NOT_COPIED)
+    done = subprocess.run(["patch", "-p1", "-F3", "-i", patch], cwd=copy, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{patch.name} does not apply:\n{done.stdout}{done.stderr}")
+    tests = patch.read_text().partition("\n")[0].removeprefix("Tests: ").split()
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-n", "2", *tests],
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{patch.name}: pytest failed:\n{done.stdout}{done.stderr}")
+    return set(re.findall(r"^(?:FAILED|ERROR) ([^:\s]+)", done.stdout, re.MULTILINE))
+
+
+def main(names: Sequence[str]) -> int:
+    patches = [one for one in sorted(PATCHES.glob("*.patch")) if not names or one.stem in names]
+    if len(patches) < len(names) or not patches:
+        print(f"the faults are {', '.join(sorted(one.stem for one in PATCHES.glob('*.patch')))}", file=sys.stderr)
+        return 2
+    is_failed = False
+    for patch in patches:
+        with tempfile.TemporaryDirectory() as folder:
+            red = red_files(patch, Path(folder, "copy"))
+        is_right = 1 <= len(red) <= MOST_RED_FILES
+        is_failed |= not is_right
+        print(f"{'ok ' if is_right else 'BAD'} {patch.stem}: {', '.join(sorted(red)) or 'no file'} red", flush=True)
+    return int(is_failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
