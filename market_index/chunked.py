@@ -229,7 +229,8 @@ class Chunked(Generic[K, V]):
 
 def _split(order: KeyOrder[K, V], whole: Chunk[K, V]) -> list[Chunk[K, V]]:
     """Return the pieces of a chunk between its boundaries. The last piece may be empty."""
-    ends = [end for end, key in enumerate(whole.keys, 1) if order.ends_chunk(key)]
+    hashes = map(crc32, map(order.octets, whole.keys))
+    ends = [end for end, mixed in enumerate(hashes, 1) if not mixed & BOUNDARY_MASK]
     return [whole[start:end] for start, end in pairwise([0, *ends, len(whole.keys)])]
 
 

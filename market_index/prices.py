@@ -152,9 +152,6 @@ def to_price(value: Decimal | str) -> Decimal:
     Raises:
         InvalidPrice: The value has another type, or is out of range.
     """
-    # Most texts of a stream, which reads one with every message.
-    if type(value) is str and _is_canonical(value):
-        return Decimal(value)
     if isinstance(value, str):
         return parse_price(value)
     if not isinstance(value, Decimal):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from array import array
 from collections.abc import Iterable
 from zlib import crc32
 
@@ -106,12 +105,6 @@ def test_filling_an_empty_sequence_equals_inserting_one_by_one(
             model[key] = value
     assert layout(filled) == layout(one_by_one) == layout(built(order, model))
     assert layout(empty) == layout(built(order, {}))
-
-
-def test_a_filled_sequence_has_values_of_the_type_of_the_empty_one():
-    empty: Chunked[int, int] = Chunked(KeyOrder(octets), Chunk([], array("Q")))
-    for filled in (empty._changed([(1, 7)]), empty._changed([(number, 7) for number in range(1, 500)])):
-        assert {type(chunk.values) for chunk in filled.chunks} == {array}
 
 
 @pytest.mark.parametrize("size", [MAX_UNSPLIT - 1, MAX_UNSPLIT, MAX_UNSPLIT + 1])

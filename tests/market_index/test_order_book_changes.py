@@ -73,47 +73,6 @@ class TestApply:
         with pytest.raises(ValueError, match=r"^the earlier levels must be bids, got asks$"):
             OrderBook(PAIR).bids.changes_since(OrderBook(PAIR).asks)
 
-    @given(
-        count=st.sampled_from([0, 30, 70, 300]),
-        runs=st.lists(
-            st.tuples(
-                st.sampled_from(Side),
-                st.integers(0, 700),
-                st.integers(1, 150),
-                st.sampled_from([1, 2, 7]),
-                st.integers(0, 3),
-            ),
-            max_size=6,
-        ),
-        look=st.booleans(),
-    )
-    def test_large_books_change_like_dicts(self, count: int, runs: list[tuple[Side, int, int, int, int]], look: bool):
-        def price(number: int) -> str:
-            return f"0.{number + 1:04}"
-
-        totals = {side: {Fraction(price(2 * n)): 1 for n in range(count)} for side in Side}
-        levels = [(price(2 * n), 1) for n in range(count)]
-        book = OrderBook.from_levels(PAIR, levels, levels)
-        for side, first, length, step, amount in runs:
-            changes = [(price(n), amount) for n in range(first, first + length, step)]
-            following = book.apply(bids=changes) if side is Side.BID else book.apply(asks=changes)
-            for at, total in changes:
-                totals[side][Fraction(at)] = total
-            if look:
-                assert book == OrderBook(PAIR, book.bids, book.asks)
-            book = following
-            most = 25 if look else 110
-            cut = book.depth(most)
-            for one, wanted in ((Side.BID, totals[Side.BID]), (Side.ASK, totals[Side.ASK])):
-                expected = expected_levels(wanted, one)
-                assert exact(cut.bids if one is Side.BID else cut.asks) == expected[:most]
-                best = book.best_bid if one is Side.BID else book.best_ask
-                assert exact((best,) if best else ()) == expected[:1]
-        for side, side_levels in ((Side.BID, book.bids), (Side.ASK, book.asks)):
-            assert exact(side_levels) == expected_levels(totals[side], side)
-        assert OrderBook(PAIR, book.bids, book.asks) == book
-        assert repr(OrderBook(PAIR, book.bids, book.asks)) == repr(book)
-
     def test_unchanged_sides_are_shared(self):
         book = OrderBook.from_levels(PAIR, [("3", 1), ("2", 1)], [("4", 1), ("5", 1)], "3")
         following = book.apply(bids=[("3", 7)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import subprocess
 import sys
@@ -277,11 +276,6 @@ class TestParameters:
     def test_level_changes_require_a_book(self):
         with pytest.raises(TypeError, match="book must be an OrderBook, not a strategy of books, got "):
             drawn.level_changes(drawn.order_books())  # type: ignore[arg-type]  # a mistake of a caller
-
-
-def test_every_public_strategy_has_a_docstring():
-    for name in drawn.__all__:
-        assert inspect.getdoc(getattr(drawn, name)), name
 
 
 WITHOUT_SHRINKING = settings(
