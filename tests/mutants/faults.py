@@ -31,7 +31,7 @@ def red_files(patch: Path, copy: Path) -> set[str]:
         raise SystemExit(f"{patch.name} does not apply:\n{done.stdout}{done.stderr}")
     tests = patch.read_text().partition("\n")[0].removeprefix("Tests: ").split()
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-n", "2", *tests],
+        [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-n", "2", "--hypothesis-profile=mutants", *tests],
         cwd=copy,
         env=os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
