@@ -149,8 +149,8 @@ class TestCommand:
             assert parse_time(one["time"]).year > 2025
             assert one["process"] == command.process.pid
         rejected, loaded, listening, request = records
-        assert (rejected["level"], rejected["logger"]) == ("WARNING", "market_index_feeds.rejections")
-        assert loaded["message"] == f"{path}: 13 pairs, 1 lines rejected"
+        assert (rejected["level"], rejected["logger"]) == ("WARNING", "market_index_feeds.source")
+        assert loaded["message"] == f"{path}: 13 pairs, 1 records rejected"
         assert (loaded["level"], loaded["logger"]) == ("INFO", "market_index_cli")
         assert listening["message"] == f"listening on http://127.0.0.1:{port}"
         assert request["client"] == address

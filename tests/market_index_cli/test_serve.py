@@ -37,7 +37,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_every_book_of_the_sample_is_served(sample: Running):
     lines = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
     service = sample.service
-    assert untimed(sample.stderr).startswith(f"{SAMPLE}: {len(lines)} pairs, 0 lines rejected\nlistening on http://")
+    assert untimed(sample.stderr).startswith(f"{SAMPLE}: {len(lines)} pairs, 0 records rejected\nlistening on http://")
     assert {(one["base"], one["quote"]) for one in service.pair_list().json["pairs"]} == {
         (line["base"], line["quote"]) for line in lines
     }
@@ -66,7 +66,7 @@ def test_a_signal_ends_an_idle_server(tmp_path: Path, number: signal.Signals):
 def test_every_recorded_book_is_served_as_plain_json_and_decimal_read_it(tmp_path: Path, recorded_order_books: Path):
     with running(tmp_path, recorded_order_books, "--port", 0) as command:
         client = Client(command.service.port)
-        assert f"{recorded_order_books}: 756 pairs, 0 lines rejected\n" in command.stderr
+        assert f"{recorded_order_books}: 756 pairs, 0 records rejected\n" in command.stderr
         assert len(client.request("/trading-view/pair-list").json["pairs"]) == 756
         for line in recorded_order_books.read_text().splitlines():
             plain = json.loads(line)
@@ -87,7 +87,7 @@ def test_changes_of_the_file_go_live_and_rejected_lines_are_logged(tmp_path: Pat
     path.write_bytes(lines[0] + b"nonsense\n")
     with running(tmp_path, path, "--port", 0) as command:
         service = command.service
-        assert f"{path}: 1 pairs, 1 lines rejected\n" in command.stderr
+        assert f"{path}: 1 pairs, 1 records rejected\n" in command.stderr
         assert f"{path} line 2 rejected: must be JSON, but is not at character 0" in command.stderr
         with path.open("ab") as file:
             file.write(lines[1])
@@ -109,7 +109,7 @@ def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: P
         eventually(lambda: len(service.pair_list().json["pairs"]) == 5)
         pipe.write(lines[5] + lines[6][:-1])
         pipe.close()
-        eventually(lambda: "standard input ended: 6 order books read, 1 lines rejected" in command.stderr)
+        eventually(lambda: "standard input ended: 6 order books read, 1 records rejected" in command.stderr)
         assert "standard input line 7 rejected: must end with a newline" in command.stderr
         assert len(service.pair_list().json["pairs"]) == 6
         assert command.end() == 0
@@ -118,7 +118,7 @@ def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: P
 def test_the_first_response_has_the_whole_file_on_standard_input(tmp_path: Path):
     with SAMPLE.open("rb") as sample, running(tmp_path, "-", "--port", 0, stdin=sample) as command:
         assert len(command.service.pair_list().json["pairs"]) == 13
-        assert "standard input: 13 pairs, 0 lines rejected\n" in command.stderr
+        assert "standard input: 13 pairs, 0 records rejected\n" in command.stderr
 
 
 BOOK = commands.line(1).encode()
@@ -159,7 +159,7 @@ class TestHealth:
         with running(tmp_path, "-", "--port", 0, stdin=reading) as command:
             os.close(reading)
             os.write(writing, b"nonsense\n")
-            eventually(lambda: "1 lines rejected" in command.stderr)
+            eventually(lambda: "1 records rejected" in command.stderr)
             assert self.status(command) == (503, "contains no order book")
             os.close(writing)
 
@@ -354,7 +354,7 @@ def test_loading_a_large_file_shows_progress_on_a_terminal(tmp_path: Path):
     shown = on_a_terminal(path)
     assert "100%" in shown
     assert shown.count("%") > 2
-    assert f"{path}: 13 pairs, 0 lines rejected" in shown
+    assert f"{path}: 13 pairs, 0 records rejected" in shown
 
 
 def test_loading_a_small_file_shows_none(tmp_path: Path):
@@ -393,7 +393,6 @@ def test_health_reports_the_feed_and_fails_while_the_feed_is_stale(tmp_path: Pat
             "max_quiet_seconds": None,
             "problem": None,
             "current_rejections": 0,
-            "oldest_retained_seconds": None,
             "process": command.process.pid,
         }
         with open_store(store) as publishing:
