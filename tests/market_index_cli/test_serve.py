@@ -365,7 +365,7 @@ def test_a_store_is_served_and_its_changes_go_live(store: Path, tmp_path: Path):
     invoke("publish", store, SAMPLE)
     with running(tmp_path, store, "--port", 0) as command:
         service = command.service
-        assert untimed(command.stderr).startswith(f"{store}: 13 pairs, 0 rows rejected\nlistening on http://")
+        assert untimed(command.stderr).startswith(f"{store}: 13 pairs, 0 records rejected\nlistening on http://")
         assert len(service.pair_list().json["pairs"]) == 13
         with open_store(store) as publishing:
             publishing.publish(book(1, 1))

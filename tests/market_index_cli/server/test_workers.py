@@ -150,7 +150,7 @@ def test_each_worker_logs_its_process_and_address(two: Running, store: Path):
     with each_worker(two.service) as clients:
         for process in clients:
             start, address = f"Z INFO market_index_cli[{process}]: ", f"http://127.0.0.1:{two.service.port}"
-            assert f"{start}{store}: 13 pairs, 0 rows rejected\n" in two.stderr
+            assert f"{start}{store}: 13 pairs, 0 records rejected\n" in two.stderr
             assert f"{start}listening on {address}\n" in two.stderr
 
 
