@@ -159,8 +159,8 @@ class TestHealth:
         with running(tmp_path, "-", "--port", 0, stdin=reading) as command:
             os.close(reading)
             os.write(writing, b"nonsense\n")
-            eventually(lambda: "1 records rejected" in command.stderr)
-            assert self.status(command) == (503, "contains no order book")
+            eventually(lambda: "line 1 rejected" in command.stderr)
+            eventually(lambda: self.status(command) == (503, "contains no valid order book"))
             os.close(writing)
 
     def test_a_store_is_healthy_from_its_first_publication_on(self, tmp_path: Path, store: Path):
