@@ -93,6 +93,9 @@ def test_the_package_runs_as_a_module():
     assert (done.returncode, done.stdout) == (0, run("--help").stdout)
 
 
+README = Path(__file__).parents[2] / "README.md"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
