@@ -84,7 +84,7 @@ def test_serve_without_a_web_stack_names_the_extra(package: str):
 def test_other_missing_modules_are_unexpected_errors():
     with pytest.raises(ModuleNotFoundError, match="no_such_module"), server_imports():
         import no_such_module  # type: ignore[import-not-found]  # noqa: F401  # it does not exist
-    done = run_without("market_index_cli.signals", "--version")
+    done = run_without("market_index_cli.logs", "--version")
     assert done.returncode == 1
     assert "ModuleNotFoundError: " in done.stderr
 

@@ -128,7 +128,7 @@ def test_changes_of_the_file_go_live_and_rejected_lines_are_logged(tmp_path: Pat
     path.write_bytes(lines[0] + b"nonsense\n")
     with running(tmp_path, path, "--port", 0) as command:
         service = command.service
-        assert f"{path}: 1 pairs, 1 lines rejected\n" in command.stderr
+        assert f"{path}: 1 pairs, 1 records rejected\n" in command.stderr
         assert f"{path} line 2 rejected: must be JSON, but is not at character 0" in command.stderr
         with path.open("ab") as file:
             file.write(lines[1])
@@ -167,7 +167,7 @@ def test_standard_input_is_served_while_it_is_open_and_after_its_end(tmp_path: P
         eventually(lambda: len(service.pair_list().json["pairs"]) == 5)
         pipe.write(lines[5] + lines[6][:-1])
         pipe.close()
-        eventually(lambda: "standard input ended: 6 order books read, 1 lines rejected" in command.stderr)
+        eventually(lambda: "standard input ended: 6 order books read, 1 records rejected" in command.stderr)
         assert "standard input line 7 rejected: must end with a newline" in command.stderr
         assert len(service.pair_list().json["pairs"]) == 6
         assert service.request("/healthz").json["error"] == "feed: has ended"
