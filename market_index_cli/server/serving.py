@@ -126,7 +126,7 @@ def _serve(
     counters.set_gauge("workers", settings.workers)
     # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).
     tokens = None if settings.tokens is None else TokenFile()(settings.tokens)
-    app.router.routes += page_routes(labels_json(tokens_of(feed.source, tokens) or Tokens()))
+    app.router.routes += page_routes(labels_json(tokens_of(settings.feed or SAMPLE, tokens) or Tokens()))
     server = Server(
         _with_cors(app, settings.cors_origin),
         access_log=settings.access_log,

@@ -23,14 +23,11 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set the text of an element, with a possible line break after each comma. `room` aligns the decimal places: see `places`. */
-export function setNumber(node, text, room) {
-  if (node.textContent !== text) {
-    const [digits] = text.split(".");
-    const [first, ...others] = digits.split(/(?<=,)/);
-    node.replaceChildren(first, ...others.flatMap((part) => [element("wbr"), part]), places(text));
-  }
-  node.lastElementChild.style.minWidth = `${room}ch`;
+/** Set the text of an element, with a possible line break after each comma. */
+export function setNumber(node, text) {
+  if (node.textContent === text) return;
+  const [first, ...others] = text.split(/(?<=,)/);
+  node.replaceChildren(first, ...others.flatMap((part) => [element("wbr"), part]));
 }
 
 /** Return an element with the decimal places of a number. Its width, in characters, aligns the points of a column. */
