@@ -13,7 +13,7 @@ const REACH_FACTOR = 4n;
 const MAX_LEVELS = 3000;
 
 export class DepthChart {
-  #drawing = svgElement("svg", { class: "chart", role: "img", height: String(HEIGHT) });
+  #drawing = svgElement("svg", { class: "chart", "aria-hidden": "true", height: String(HEIGHT) });
   #outside = element("p", { class: "remark" });
   #book = null;
   #scale = null;
@@ -71,7 +71,6 @@ export class DepthChart {
     const count = book.bids.length + book.asks.length - bids.length - asks.length;
     const levels = `${grouped(BigInt(count))} ${count === 1 ? "level is" : "levels are"}`;
     setText(this.#outside, count ? `${levels} outside the price range of the chart.` : "");
-    this.#drawing.setAttribute("aria-label", describe(bids, asks, book));
   }
 
   #amountTick(tick, label) {
@@ -94,18 +93,18 @@ export class DepthChart {
     ];
   }
 
-  /** Return a line at a price with its name above. For a price outside the chart, return an arrow to that side. */
+  /** Return a line at a price with its name above; nothing for a price outside the chart. */
   #mark(name, price, height) {
     const { x, floor, left, low, high } = this.#scale;
-    const outside = compare(price, low) < 0 ? -1 : compare(price, high) > 0 ? 1 : 0;
-    const at = x(price);
-    const label = outside < 0 ? `◂ ${name}` : outside > 0 ? `${name} ▸` : `${name} ${this.#book.write(price)}`;
+    if (compare(price, low) < 0 || compare(price, high) > 0) return [];
+    const label = `${name} ${this.#book.write(price)}`;
     const room = (label.length * DIGIT_WIDTH) / 2;
+    const at = x(price);
     const anchor = at + room > this.#width - 2 ? "end" : at - room < left ? "start" : "middle";
-    const across = at.toFixed(1);
-    const title = svgElement("text", { class: `mark ${name}`, x: across, y: height, "text-anchor": anchor }, label);
-    if (outside) return [title];
-    return [svgElement("line", { class: `mark ${name}`, x1: across, x2: across, y1: TOP - 6, y2: floor }), title];
+    return [
+      svgElement("line", { class: `mark ${name}`, x1: at, x2: at, y1: TOP - 6, y2: floor }),
+      svgElement("text", { class: `mark ${name}`, x: at, y: height, "text-anchor": anchor }, label),
+    ];
   }
 }
 
@@ -165,12 +164,4 @@ function steps(levels, side, { x, y, floor }, end) {
     svgElement("path", { class: `line ${side}`, d: line }),
     name,
   ];
-}
-
-function describe(bids, asks, { units, write }) {
-  const range = (name, side) => {
-    const [first, last] = [side[0], side.at(-1)];
-    return first ? `${name} from ${first.price} to ${last.price}, ${write(units.amount(last.total))} in all` : `no ${name}`;
-  };
-  return `Depth chart: ${range("bids", bids)}; ${range("asks", asks)}.`;
 }

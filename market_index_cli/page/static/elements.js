@@ -23,18 +23,6 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set the text of an element, with a possible line break after each comma. */
-export function setNumber(node, text) {
-  if (node.textContent === text) return;
-  const [first, ...others] = text.split(/(?<=,)/);
-  node.replaceChildren(first, ...others.flatMap((part) => [element("wbr"), part]));
-}
-
-/** Return an element with the decimal places of a number. Its width, in characters, aligns the points of a column. */
-export function places(text) {
-  return element("span", { class: "places" }, decimalPlaces(text));
-}
-
 /** Return the decimal places of a number as text, with the point; empty if it has none. */
 export function decimalPlaces(text) {
   return /\..*|$/.exec(text)[0];

@@ -2,23 +2,18 @@
 // running total of the values.
 
 import { add, compare, grouped, position, text, whole } from "./exact.js";
-import { decimalPlaces, element, places, setChildren, setText, setNumber } from "./elements.js";
+import { decimalPlaces, element, setChildren, setText } from "./elements.js";
 
 const INITIAL_LEVELS = 15;
 const MORE_LEVELS = 100;
 const MAX_ALIGNED_LENGTH = 14;
-const LONG_AMOUNT_LENGTH = 19;
 const COLUMNS = ["amount", "value", "total"];
 const MAX_TOOLTIP_PRICES = 20;
 const ZERO = whole(0n);
-const SIDES = [
-  { name: "asks", one: "ask", many: "asks above" },
-  { name: "bids", one: "bid", many: "bids below" },
-];
 
 export class Ladder {
-  #asks = new Side("asks");
-  #bids = new Side("bids");
+  #asks = new Side("asks", "ask", "asks above");
+  #bids = new Side("bids", "bid", "bids below");
   #middle = element("td", { colspan: "5" });
   #table = element(
     "table",
@@ -31,10 +26,7 @@ export class Ladder {
         "tr",
         {},
         element("th", { scope: "col" }, "Side"),
-        element("th", { scope: "col", class: "number" }, "Price"),
-        element("th", { scope: "col", class: "number" }, "Amount"),
-        element("th", { scope: "col", class: "number value" }, "Value"),
-        element("th", { scope: "col", class: "number" }, "Total"),
+        ...["Price", "Amount", "Value", "Total"].map((name) => element("th", { scope: "col", class: "number" }, name)),
       ),
     ),
     this.#asks.body,
@@ -70,8 +62,7 @@ export class Ladder {
     const rows = [...asks, ...bids];
     const longest = Math.max(0, ...rows.map((row) => decimalPlaces(row.price).length));
     const room = longest > MAX_ALIGNED_LENGTH ? 0 : longest;
-    const isLong = room < longest || rows.some((row) => COLUMNS.some((name) => row[name].length >= LONG_AMOUNT_LENGTH));
-    this.#table.classList.toggle("long", isLong);
+    this.#table.classList.toggle("long", room < longest);
     const largest = [ZERO, ...rows.map((row) => row.worth)].sort(compare).at(-1);
     this.#asks.show(asks, room, largest, book.asks.length);
     this.#bids.show(bids, room, largest, book.bids.length);
@@ -90,10 +81,9 @@ class Side {
   body = element("tbody");
   more = element("button", { type: "button", class: "more" });
 
-  constructor(name) {
-    const side = SIDES.find((one) => one.name === name);
-    this.#one = side.one;
-    this.#many = side.many;
+  constructor(name, one, many) {
+    this.#one = one;
+    this.#many = many;
     this.#upward = name === "asks";
     this.body.className = name;
     this.more.addEventListener("click", () => {
@@ -145,7 +135,7 @@ class Side {
     for (const shown of rows) {
       const row = known.get(shown.price) ?? createRow(this.#one, shown.price);
       if (shown.isChanged) changed.push(row.node);
-      for (const name of COLUMNS) setNumber(row[name], shown[name]);
+      for (const name of COLUMNS) setText(row[name], shown[name]);
       row.node.title = shown.tooltip;
       row.places.style.minWidth = `${room}ch`;
       row.bar.style.width = `${100 * position(shown.worth, ZERO, largest)}%`;
@@ -163,7 +153,7 @@ class Side {
 
 function createRow(side, price) {
   const row = {
-    places: places(price),
+    places: element("span", { class: "places" }, decimalPlaces(price)),
     amount: element("span"),
     value: element("span"),
     total: element("span"),

@@ -21,8 +21,6 @@ const alertNotice = document.getElementById("alert");
 const state = document.getElementById("state");
 const welcome = document.getElementById("welcome");
 const narrow = matchMedia("(max-width: 699px)");
-// One interval of the requests, and the timeouts of two that get no response.
-const MAX_AGE_MILLISECONDS = 30000;
 const REFRESH_MILLISECONDS = 1000;
 const TOO_OLD = "This browser rounds large numbers. It must be Chrome 116, Firefox 135, Safari 18.4 or later.";
 
@@ -46,8 +44,8 @@ let choice = "";
 let content = { of: [], value: null };
 /** When the content was last known to be current: wall clock, to be shown. */
 let lastSuccess = null;
-/** The same time on the monotonic clock, in milliseconds. */
-let lastSuccessAt = 0;
+/** Whether all was requested since the page became visible. */
+let isCurrent = false;
 let problem = null;
 let running = new AbortController();
 /** Ends the pause before the next requests. */
@@ -67,7 +65,7 @@ async function follow() {
       if (signal.aborted) return;
       problem = null;
       lastSuccess = new Date();
-      lastSuccessAt = performance.now();
+      isCurrent = true;
     } catch (error) {
       if (signal.aborted) return;
       handleFailure(error);
@@ -184,7 +182,7 @@ function show() {
   showState();
   welcome.hidden = pair !== null || pairs.value?.length === 0;
   if (book === null) view.hide();
-  else view.show(book, contentOf(book), choice, problem !== null || isOverdue() || !book.isTracked, tokens, isWhole());
+  else view.show(book, contentOf(book), choice, problem !== null || !isCurrent || !book.isTracked, tokens, isWhole());
   document.title = titleOf();
 }
 
@@ -212,22 +210,19 @@ function showFreshness() {
 
 function currentState() {
   if (problem !== null) return [State.LOST, ""];
-  if (lastSuccess === null || isOverdue()) return [State.CONNECTING, ""];
+  if (!isCurrent) return [State.CONNECTING, ""];
   const current = freshness.at(performance.now());
   return book?.isTracked === false && current[0] === State.LIVE ? [State.UNTRACKED, ""] : current;
-}
-
-/** Whether the content was not confirmed for too long, because the page was hidden. */
-function isOverdue() {
-  return lastSuccess !== null && performance.now() - lastSuccessAt > MAX_AGE_MILLISECONDS;
 }
 
 function showState() {
   const other = pair?.key && { base: pair.quote, quote: pair.base };
   const isReversed = book?.isTracked === false && list.has(`${other.base}/${other.quote}`);
-  const name = isReversed ? pairName(tokens.nameOf(other.base), tokens.nameOf(other.quote)) : [];
-  const link = isReversed ? ["Its reverse is tracked: ", element("a", { href: fragment(other) }, ...name)] : [];
-  const parts = [stateText(), ...(isReversed ? [" "] : []), ...link];
+  const parts = [stateText()];
+  if (isReversed) {
+    const name = pairName(tokens.nameOf(other.base), tokens.nameOf(other.quote));
+    parts.push(" Its reverse is tracked: ", element("a", { href: fragment(other) }, ...name));
+  }
   if (state.textContent !== parts.map((part) => part.textContent ?? part).join("")) state.replaceChildren(...parts);
   state.classList.toggle("warning", book?.isTracked === false);
 }
@@ -276,6 +271,7 @@ function showList() {
 addEventListener("hashchange", selectLinkedPair);
 narrow.addEventListener("change", selectLinkedPair);
 document.addEventListener("visibilitychange", () => {
+  isCurrent = false;
   follow();
   show();
 });
