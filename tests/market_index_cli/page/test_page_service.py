@@ -70,7 +70,9 @@ def started(folder: Path, program: str, service: Service) -> subprocess.Popen[st
         pytest.skip("node is not installed: the requests of the page are not tested")
     (folder / "program.mjs").write_text(IMPORTS + program)
     base = f"http://127.0.0.1:{service.port}/"
-    return subprocess.Popen([node, folder / "program.mjs", base], stdout=subprocess.PIPE, text=True)
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    options = ["--harmony-json-parse-with-source"] if int(version[1:].split(".")[0]) < 21 else []
+    return subprocess.Popen([node, *options, folder / "program.mjs", base], stdout=subprocess.PIPE, text=True)
 
 
 def printed(process: subprocess.Popen[str]) -> list[Any]:
