@@ -1,7 +1,7 @@
 // The depth chart: the cumulative amount of each side up to each price.
 
 import * as exact from "./exact.js";
-import { add, compare, grouped, subtract, whole } from "./exact.js";
+import { add, compare, subtract, whole } from "./exact.js";
 import { svgElement, element, setText } from "./elements.js";
 
 const HEIGHT = 320;
@@ -68,9 +68,8 @@ export class DepthChart {
       ...(book.spot ? this.#mark("spot", book.spot, 28) : []),
     );
 
-    const count = book.bids.length + book.asks.length - bids.length - asks.length;
-    const levels = `${grouped(BigInt(count))} ${count === 1 ? "level is" : "levels are"}`;
-    setText(this.#outside, count ? `${levels} outside the price range of the chart.` : "");
+    const isCut = bids.length + asks.length < book.bids.length + book.asks.length;
+    setText(this.#outside, isCut ? "Levels far from the middle are outside the chart." : "");
   }
 
   #amountTick(tick, label) {

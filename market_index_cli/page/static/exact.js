@@ -117,7 +117,7 @@ export function powerOfTen(exponent) {
   return shifted(whole(1n), exponent);
 }
 
-/** Return the multiple of a positive step that is next to a positive decimal: at or below it, or at or above it. */
+/** Return the multiple of a positive step that is next to a decimal: toward zero, or above a positive one with `isUp`. */
 export function multiple(value, step, isUp) {
   const [part, unit, places] = aligned(value, step);
   const count = part / unit + (isUp && part % unit ? 1n : 0n);
@@ -131,18 +131,12 @@ export function isPrice(value) {
 }
 
 function magnitude({ coefficient, places }) {
-  return String(absolute(coefficient)).length - 1 - places;
-}
-
-function absolute(number) {
-  return number < 0n ? -number : number;
+  return String(coefficient).replace("-", "").length - 1 - places;
 }
 
 /** Return a decimal with digits down to that of an exponent. */
 function truncated(value, exponent) {
-  const step = powerOfTen(exponent);
-  const [part, unit, places] = aligned(value, step);
-  return { coefficient: (part / unit) * unit, places };
+  return multiple(value, powerOfTen(exponent), false);
 }
 
 /** Return a decimal in words if its magnitude is at least `least` and has a word; else null. */

@@ -8,7 +8,6 @@ const INITIAL_LEVELS = 15;
 const MORE_LEVELS = 100;
 const MAX_ALIGNED_LENGTH = 14;
 const COLUMNS = ["amount", "value", "total"];
-const MAX_TOOLTIP_PRICES = 20;
 const ZERO = whole(0n);
 
 export class Ladder {
@@ -118,11 +117,7 @@ class Side {
         amount: write(units.amount(amount)),
         value: write(worth),
         total: write(total),
-        tooltip: prices
-          .slice(0, MAX_TOOLTIP_PRICES)
-          .map((one) => `${text(units.price(one.value))}: ${grouped(units.amount(one.amount))}`)
-          .concat(prices.length > MAX_TOOLTIP_PRICES ? [`${prices.length - MAX_TOOLTIP_PRICES} more prices`] : [])
-          .join("\n"),
+        tooltip: prices.map((one) => `${text(units.price(one.value))}: ${grouped(units.amount(one.amount))}`).join("\n"),
       };
     });
   }

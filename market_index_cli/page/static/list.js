@@ -139,12 +139,8 @@ export class PairList {
     return { base, quote, key, names, folded, identifiers, units };
   }
 
-  #links() {
-    return [...this.#list.querySelectorAll("a")];
-  }
-
   #focusRow(at) {
-    const links = this.#links();
+    const links = this.#list.querySelectorAll("a");
     links[Math.max(0, Math.min(at, links.length - 1))]?.focus();
   }
 
@@ -163,7 +159,7 @@ export class PairList {
 
   #keyInList(event) {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
-    const at = this.#links().indexOf(event.target);
+    const at = [...this.#list.querySelectorAll("a")].indexOf(event.target);
     if (event.key === "ArrowUp" && at === 0) this.#search.focus();
     else if (event.key === "ArrowUp") this.#focusRow(at - 1);
     else if (event.key === "ArrowDown") this.#focusRow(at + 1);
@@ -173,7 +169,6 @@ export class PairList {
 
   #keyAnywhere(event) {
     if (event.altKey || event.ctrlKey || event.metaKey || event.target === this.#search) return;
-    if (event.key === "ArrowDown" && event.target === document.body && location.hash.length < 2) this.focus();
     if (event.key !== "/") return;
     if (this.#search.offsetParent === null) this.#showList();
     this.#search.focus();

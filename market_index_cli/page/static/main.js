@@ -19,9 +19,10 @@ const age = document.getElementById("age");
 const asOf = document.getElementById("as-of");
 const alertNotice = document.getElementById("alert");
 const state = document.getElementById("state");
-const welcome = document.getElementById("welcome");
 const narrow = matchMedia("(max-width: 699px)");
 const REFRESH_MILLISECONDS = 1000;
+// Since browsers have rawJSON, they pass the source text of a number to the reviver of JSON.parse.
+const hasExactNumbers = "rawJSON" in JSON;
 const TOO_OLD = "This browser rounds large numbers. It must be Chrome 116, Firefox 135, Safari 18.4 or later.";
 
 const pairs = pairList();
@@ -58,7 +59,7 @@ async function follow() {
   book?.close();
   if (document.hidden) return;
   const { signal } = (running = new AbortController());
-  if (hasExactNumbers()) book?.open();
+  if (hasExactNumbers) book?.open();
   while (!signal.aborted) {
     try {
       await poll(signal);
@@ -80,14 +81,9 @@ async function follow() {
 }
 
 async function poll(signal) {
-  if (!hasExactNumbers()) throw new ServiceError(TOO_OLD);
+  if (!hasExactNumbers) throw new ServiceError(TOO_OLD);
   await Promise.all([refreshList(signal), refreshHealth(signal), refreshTokens(signal)]);
   await book?.check(signal, list.has(pair.key));
-}
-
-/** Whether the browser passes the source text of a number to the reviver of JSON.parse, as it does since it has rawJSON. */
-function hasExactNumbers() {
-  return "rawJSON" in JSON;
 }
 
 /** Request the health. Never throws: the books are shown without it. */
@@ -180,7 +176,6 @@ function show() {
   document.body.dataset.view = pair === null ? "list" : "book";
   showFreshness();
   showState();
-  welcome.hidden = pair !== null || pairs.value?.length === 0;
   if (book === null) view.hide();
   else view.show(book, contentOf(book), choice, problem !== null || !isCurrent || !book.isTracked, tokens, isWhole());
   document.title = titleOf();
