@@ -58,14 +58,6 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "revalidate.",
 )
 @_option(
-    "--max-wait",
-    default=30,
-    metavar="SECONDS",
-    type=click.IntRange(0, 86_400),
-    help="How long a request with 'Prefer: wait' may wait for a change; 0 lets none wait. At most half of the allowed "
-    "connections wait.",
-)
-@_option(
     "--max-stale",
     metavar="SECONDS",
     type=Seconds(),

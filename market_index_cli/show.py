@@ -8,13 +8,24 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from io import TextIOWrapper
 from typing import Final, TypeAlias
 
 import click
 
-from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, PairNotFound, Tokens, wire
+from market_index import (
+    Freshness,
+    InvalidPrice,
+    LiveIndex,
+    MarketIndex,
+    OrderBook,
+    PairNotFound,
+    Tokens,
+    parse_price,
+    wire,
+)
 from market_index_cli import terminal
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
 from market_index_cli.loading import loading
@@ -26,6 +37,26 @@ from market_index_feeds import Feed, open_feed
 
 _TERMINAL_DEPTH: Final = 15
 """The default number of levels per side on a terminal."""
+
+
+class _Step(click.ParamType[Decimal]):
+    """A step of prices."""
+
+    name = "step"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
+        """Parse the price."""
+        try:
+            return parse_price(str(value))
+        except InvalidPrice as error:
+            self.fail(str(error), param, ctx)
+
+
+_EVERY_DIGIT: Final = click.option(
+    "--every-digit",
+    is_flag=True,
+    help="On a terminal, show exact numbers, and each level of a book. Pipes have them always.",
+)
 
 Show: TypeAlias = Callable[[OrderBook, Freshness], None]
 
@@ -40,9 +71,10 @@ Exit codes: 0, 2 wrong usage, {EXIT_FEED} FEED cannot be opened or read, {EXIT_R
 @click.option(
     "--filter", "text", default="", metavar="TEXT", help="List only pairs with TEXT in an identifier or a name."
 )
+@_EVERY_DIGIT
 @TOKENS
 @JSON
-def pairs(source: str, *, wide: bool, text: str, tokens: Tokens | None, as_json: bool) -> None:
+def pairs(source: str, *, wide: bool, text: str, every_digit: bool, tokens: Tokens | None, as_json: bool) -> None:
     """List the pairs of FEED: spot, best bid, best ask, spread, number of levels, and the assets.
 
     On a terminal, it also prints what the books reflect and how long ago they were published, if FEED contains that.
@@ -50,7 +82,7 @@ def pairs(source: str, *, wide: bool, text: str, tokens: Tokens | None, as_json:
     The minter of an asset chooses its name: only the identifier is unique. In a pipe, tabs separate the columns.
     """
     log_plainly()
-    display = Display(tokens_of(source, tokens))
+    display = Display(tokens_of(source, tokens), every_digit or not sys.stdout.isatty())
     with feed_errors(), open_feed(source) as feed:
         index = containing(text, _read(feed), display)
     if as_json:
@@ -82,11 +114,28 @@ Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_
     type=click.IntRange(0),
     help=f"Show the best N levels of each side. The default is {_TERMINAL_DEPTH} on a terminal, and all in a pipe.",
 )
+@click.option(
+    "--step",
+    metavar="PRICE",
+    type=_Step(),
+    help="On a terminal, show one level for each multiple of PRICE, a price as it is shown: bids down, asks up. The "
+    "default is the sixth significant digit of the best price.",
+)
+@_EVERY_DIGIT
 @click.option("--watch", is_flag=True, help="Show the book again whenever it changes, until a signal ends the command.")
 @TOKENS
 @JSON
 def book(
-    source: str, base: str, quote: str, *, depth: int | None, watch: bool, tokens: Tokens | None, as_json: bool
+    source: str,
+    base: str,
+    quote: str,
+    *,
+    depth: int | None,
+    step: Decimal | None,
+    every_digit: bool,
+    watch: bool,
+    tokens: Tokens | None,
+    as_json: bool,
 ) -> None:
     """Show the order book of BASE and QUOTE: asks above bids, the best of each in the middle.
 
@@ -94,7 +143,9 @@ def book(
     tabs between side, price and amount.
     """
     log_plainly()
-    display = Display(tokens_of(source, tokens))
+    if step is not None and every_digit:
+        raise click.UsageError("--step and --every-digit exclude each other")
+    display = Display(tokens_of(source, tokens), every_digit or not sys.stdout.isatty(), step)
     show = partial(_show_book, display=display, depth=depth, as_json=as_json, watch=watch)
     with feed_errors():
         if watch:

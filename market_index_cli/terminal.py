@@ -1,12 +1,14 @@
-"""Formats books as text: a table of pairs, and the ladder of one book. Numbers are exact.
+"""Formats books as text: a table of pairs, and the ladder of one book.
 
-On a terminal, the text is aligned and coloured. In a pipe, tabs separate the columns.
+On a terminal, the text is aligned and coloured, and numbers are as people read them. In a pipe, tabs separate the
+columns, and numbers are exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from decimal import Context, Decimal
 from typing import Final
 from unicodedata import combining, east_asian_width
 
@@ -62,7 +64,8 @@ def pair_rows(books: Iterable[OrderBook], display: Display) -> Iterator[str]:
 
 def ladder(book: OrderBook, depth: int, display: Display, columns: int) -> Iterator[str]:
     """Yield the lines of a book: asks above bids, the best of each in the middle, with a bar for each amount."""
-    shown, pair = book.depth(depth), book.pair
+    grouped, pair = display.grouped(book), book.pair
+    shown = grouped.depth(depth)
     levels = [*reversed(shown.asks), *shown.bids]
     prices = _aligned([display.price(pair, level.price) for level in levels])
     amounts = _aligned([display.amount(pair.base, level.accumulated_liquidity) for level in levels])
@@ -79,11 +82,11 @@ def ladder(book: OrderBook, depth: int, display: Display, columns: int) -> Itera
     yield f"quote  {pair.quote}"
     yield style(display.units(pair), dim=True)
     yield ""
-    yield from _more(len(book.asks) - asks, "asks above")
+    yield from _more(len(grouped.asks) - asks, "asks above")
     yield from rungs[:asks]
     yield style(f"---  {_middle(book, display)}", bold=True)
     yield from rungs[asks:]
-    yield from _more(len(book.bids) - len(shown.bids), "bids below")
+    yield from _more(len(grouped.bids) - len(shown.bids), "bids below")
 
 
 def ladder_rows(book: OrderBook, display: Display) -> Iterator[str]:
@@ -129,17 +132,27 @@ def _aligned(numbers: Sequence[str]) -> list[str]:
 
 
 def _facts(book: OrderBook, display: Display) -> tuple[str, ...]:
-    bid, ask = book.best_bid, book.best_ask
-    prices = (book.spot, bid and bid.price, ask and ask.price, book.spread)
-    numbers = (*(display.price(book.pair, price) for price in prices), str(len(book.bids)), str(len(book.asks)))
-    return display.pair_name(book.pair), *numbers
+    pair, best = book.pair, display.grouped(book.depth(1))
+    bid, ask = (display.price(pair, level and level.price) for level in (best.best_bid, best.best_ask))
+    spot, spread = (display.rounded(pair, price) for price in (book.spot, book.spread))
+    return display.pair_name(pair), spot, bid, ask, spread, str(len(book.bids)), str(len(book.asks))
 
 
 def _middle(book: OrderBook, display: Display) -> str:
     """Return the line between the asks and the bids."""
     state = " (crossed)" if book.is_crossed else " (locked)" if book.is_locked else ""
-    spread, mid, spot = (display.price(book.pair, price) for price in (book.spread, book.mid, book.spot))
-    return f"spread {spread}{state}  mid {mid}  spot {spot}"
+    spread, mid, spot = (display.rounded(book.pair, price) for price in (book.spread, book.mid, book.spot))
+    share = "" if book.spread is None or book.mid is None else f", {_percent(book.spread, book.mid)} %"
+    return f"spread {spread}{share}{state}  mid {mid}  spot {spot}"
+
+
+def _percent(part: Decimal, whole: Decimal) -> str:
+    """Return a part in percent, with two significant digits.
+
+    >>> _percent(Decimal(1), Decimal(3)), _percent(Decimal("-0.00002"), Decimal(1)), _percent(Decimal(0), Decimal(1))
+    ('33', '-0.0020', '0.0')
+    """
+    return format(Context(prec=2).divide(part, whole).scaleb(2), "f")
 
 
 def _more(count: int, what: str) -> Iterator[str]:

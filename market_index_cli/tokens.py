@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import ROUND_DOWN, Context, Decimal
 from pathlib import Path
 from typing import Final
 
 import click
 from attrs import frozen
 
-from market_index import ADA, AssetId, InvalidTokens, Pair, Tokens
+from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, InvalidTokens, OrderBook, Pair, Tokens
 from market_index_cli.console import counted
 
 NO_VALUE: Final = "-"
@@ -58,11 +58,45 @@ TOKENS: Final = click.option(
 )
 
 
+_DIGITS: Final = 6
+_SMALLEST_STEP: Final = Decimal("1e-28")
+_EXACT: Final = Context(prec=1000)
+"""A number in whole units has at most 255 more digits than one of the ledger."""
+
+
 @frozen
 class Display:
-    """How assets and numbers are shown: by a token registry, if there is one."""
+    """How assets and numbers are shown: by a token registry, if there is one.
+
+    Without `every_digit`, prices are grouped by a step, and other numbers have six significant digits, but every digit
+    before the point, rounded toward zero. The step is in the units that are shown; by default it is the sixth
+    significant digit of the best price of a book. The web page has the same rules.
+    """
 
     tokens: Tokens | None = None
+    every_digit: bool = True
+    step: Decimal | None = None
+
+    def grouped(self, book: OrderBook) -> OrderBook:
+        """Return a book with its prices as they are shown.
+
+        Raises:
+            click.UsageError: `step` is not a price in the smallest units of the pair.
+        """
+        if self.every_digit or not (book.bids or book.asks):
+            return book
+        step = self.step
+        if step is None:
+            best = (book.bids or book.asks)[0].price
+            step = max(_unit(best.adjusted() - _DIGITS + 1), _SMALLEST_STEP)
+        elif self.tokens is not None:
+            step = step.scaleb(-self.tokens.human_price(book.pair, Decimal(1)).adjusted())
+        try:
+            return book.grouped(step)
+        except InvalidPrice as error:
+            raise click.UsageError(f"--step: {error}") from error
+        except InvalidOrderBook:
+            return book  # A sum of amounts is too large for a level.
 
     def units(self, pair: Pair) -> str:
         """Return in which units the prices and amounts of a pair are shown."""
@@ -82,18 +116,41 @@ class Display:
         return f"{self.name(pair.base)}/{self.name(pair.quote)}"
 
     def price(self, pair: Pair, price: Decimal | None) -> str:
-        """Return the text of a price, or of a difference or mean of prices; a dash if there is none."""
+        """Return the exact text of a price, or of a difference or mean of prices; a dash if there is none."""
         if price is None:
             return NO_VALUE
         return format(price if self.tokens is None else self.tokens.human_price(pair, price), "f")
 
+    def rounded(self, pair: Pair, price: Decimal | None) -> str:
+        """Return the text of a price that is not a level: rounded, unless every digit is shown."""
+        if self.every_digit or price is None:
+            return self.price(pair, price)
+        return format(_rounded(price if self.tokens is None else self.tokens.human_price(pair, price)), "f")
+
     def amount(self, asset: AssetId, amount: int) -> str:
-        """Return the text of an amount."""
-        return f"{amount:,}" if self.tokens is None else format(self.tokens.human_amount(asset, amount), ",f")
+        """Return the text of an amount: rounded, unless every digit is shown."""
+        if self.tokens is None:
+            return f"{amount:,}"
+        value = self.tokens.human_amount(asset, amount)
+        return format(value if self.every_digit else _rounded(value), ",f")
 
     def names(self, asset: AssetId) -> frozenset[str]:
         """Return the texts that mean an asset where a name is accepted."""
         return (self.tokens or Tokens()).names(asset)
+
+
+def _unit(exponent: int) -> Decimal:
+    return Decimal((0, (1,), exponent))
+
+
+def _rounded(number: Decimal) -> Decimal:
+    """Return a number with six significant digits, but every digit before the point.
+
+    >>> [str(_rounded(Decimal(text))) for text in ("499381.007323", "12345678.9", "-0.000123456789", "1.50")]
+    ['499381', '12345678', '-0.000123456', '1.5']
+    """
+    last = _unit(min(number.adjusted() - _DIGITS + 1, 0))
+    return number.quantize(last, ROUND_DOWN, _EXACT).normalize(_EXACT)
 
 
 def ticker(asset: AssetId) -> str:

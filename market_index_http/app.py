@@ -22,22 +22,22 @@ from market_index_http.routes import (
     OPENAPI_PATH,
     ORDER_BOOK_PATH,
     PAIR_LIST_PATH,
+    STREAM_PATH,
     ExactRoute,
     file_route,
     path_of,
 )
-from market_index_http.waiting import DEFAULT_MAX_WAITING, Waits
 
 if TYPE_CHECKING:
     from market_index_http.metrics import MetricsCollector
+    from market_index_http.stream import Streams
 
 
 def create_app(
     live: LiveIndex,
     *,
     max_age: int | None = None,
-    max_wait: int = 0,
-    max_waiting: int = DEFAULT_MAX_WAITING,
+    stream: bool | int = False,
     health: Health | None = None,
     metrics: Counters | bool = False,
     openapi: bool = False,
@@ -50,12 +50,10 @@ def create_app(
     A response has an ETag and `Cache-Control: no-cache`: a client may cache it, and revalidates it each time. With
     `max_age`, a client may reuse a response for that many seconds without revalidation, so a price may be that old.
 
-    With `max_wait`, a request with `If-None-Match` and `Prefer: wait=20` waits up to that many seconds for a change,
-    but no longer than `max_wait` seconds (RFC 7240). At most `max_waiting` requests wait. By default none waits,
-    because a server waits at its shutdown for open requests: call the method `end_waits` of the app before.
+    Four options add the routes of `market-index serve`:
 
-    Three options add the routes of `market-index serve`:
-
+    - `stream`: server-sent events at `/stream`, which tell a client of each change. `True` allows 1,000 streams, a
+      number so many. uvicorn ends them at its shutdown; a program can call the method `end_streams` of the app.
     - `health`: the probes `/livez`, `/readyz` and `/healthz`.
     - `metrics`: `/metrics` for Prometheus, with the state of the feed if there is `health`. It requires the extra
       `metrics`. The attribute `collector` of the app has the same metrics for a registry of your own.
@@ -71,15 +69,14 @@ def create_app(
 
     Raises:
         TypeError: `live` is not a `LiveIndex`.
-        ValueError: `max_age` is not a whole number of seconds from 0 to 2^31, `max_wait` not one from 0 to 86,400, or
-            `max_waiting` not a whole number from 0.
+        ValueError: `max_age` is not a whole number of seconds from 0 to 2^31.
     """
     if type(live) is not LiveIndex:
         raise TypeError(
             f"live must be a LiveIndex, such as LiveIndex(books), got {type(live).__name__}: {safe_repr(live)}"
         )
     counters = metrics if isinstance(metrics, Counters) else Counters()
-    app = MarketIndexApp(live, Bodies(max_age), Waits(live, max_wait, max_waiting), counters, health)
+    app = MarketIndexApp(live, Bodies(max_age), _streams(live, stream), counters, health)
     if health is not None:
         app.router.routes += health_routes(live, health)
     if metrics is not False:
@@ -94,11 +91,11 @@ class MarketIndexApp(Starlette):
     """A Starlette app that counts its responses. `create_app` returns it."""
 
     def __init__(
-        self, live: LiveIndex, bodies: Bodies, waits: Waits, counters: Counters, health: Health | None
+        self, live: LiveIndex, bodies: Bodies, streams: Streams | None, counters: Counters, health: Health | None
     ) -> None:
         self._live = live
-        self._endpoints = Endpoints(live, bodies, waits)
-        self._waits = waits
+        self._endpoints = Endpoints(live, bodies)
+        self._streams = streams
         self._counters = counters
         self._health = health
         handlers: dict[Any, Any] = {HTTPException: _http_error, Exception: _server_error}
@@ -106,6 +103,8 @@ class MarketIndexApp(Starlette):
             routes=[ExactRoute(ORDER_BOOK_PATH, self._endpoints), ExactRoute(PAIR_LIST_PATH, self._endpoints)],
             exception_handlers=handlers,
         )
+        if streams is not None:
+            self.router.routes.append(ExactRoute(STREAM_PATH, streams))
         # A redirect would contain the host that the client named.
         self.router.redirect_slashes = False
 
@@ -125,7 +124,7 @@ class MarketIndexApp(Starlette):
         """Return the messages of the response to an HTTP request, its start and its whole body, and count the response.
 
         A server that sends them itself saves the task of a call, and skips all middleware and routes that were added to
-        the app. None: it must call the app, because the response is an error, takes long, waits, or is of another path.
+        the app. None: it must call the app, because the response is an error, takes long, or is of another path.
         """
         path = path_of(scope)
         if path not in {ORDER_BOOK_PATH, PAIR_LIST_PATH} or scope["method"] not in {"GET", "HEAD"}:
@@ -139,12 +138,13 @@ class MarketIndexApp(Starlette):
         self._counters.count(path, response.start["status"])
         return response.start, response.body
 
-    def end_waits(self) -> None:
-        """Respond to all requests that wait for a change, and let no further request wait.
+    def end_streams(self) -> None:
+        """End all streams. Any thread may call it.
 
-        Any thread may call it. A program that serves the app calls it before its server shuts down.
+        uvicorn does so at its shutdown, half a second later. A program that calls it before saves this time.
         """
-        self._waits.end()
+        if self._streams is not None:
+            self._streams.end()
 
     @cached_property
     def collector(self) -> MetricsCollector:
@@ -160,7 +160,7 @@ class MarketIndexApp(Starlette):
                 f"metrics need {missing.name}, which comes with the extra metrics: pip install '.[metrics]'",
                 name=missing.name,
             ) from None
-        return MetricsCollector(self._live, self._counters, self._waits, self._health)
+        return MetricsCollector(self._live, self._counters, () if self._streams is None else self._streams, self._health)
 
     def observe(self) -> None:
         """Update the numbers of this process that `/metrics` reports, besides counts. Any thread may call it.
@@ -168,6 +168,14 @@ class MarketIndexApp(Starlette):
         The route does so itself. Of several processes that share `Counters`, each calls it about once per second.
         """
         self.collector.observe()
+
+
+def _streams(live: LiveIndex, stream: bool | int) -> Streams | None:
+    if not stream:
+        return None
+    from market_index_http.stream import MAX_STREAMS, Streams  # noqa: PLC0415  # it imports uvicorn, if that is there
+
+    return Streams(live, MAX_STREAMS if stream is True else stream)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

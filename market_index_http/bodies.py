@@ -63,11 +63,6 @@ class Response:
     start: Message
     body: Message
 
-    @property
-    def is_not_modified(self) -> bool:
-        """Whether the status is 304."""
-        return bool(self.start["status"] == 304)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the messages."""
         del scope, receive  # the request was read, and its body is ignored
@@ -165,11 +160,6 @@ class Body:
 
 def _content_length(text: bytes) -> tuple[bytes, bytes]:
     return b"content-length", b"%d" % len(text)
-
-
-def matches_any(if_none_match: bytes) -> bool:
-    """Whether `*` is a member of an If-None-Match. RFC 9110 allows it only alone."""
-    return b"*" in if_none_match and b"*" in _ENTITY_TAG.sub(b"", if_none_match)
 
 
 def accepts_gzip(accept_encoding: bytes) -> bool:

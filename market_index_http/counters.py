@@ -28,13 +28,14 @@ from market_index_http.routes import (
     ORDER_BOOK_PATH,
     PAIR_LIST_PATH,
     READY_PATH,
+    STREAM_PATH,
 )
 
 OTHER: Final = "other"
 """The label of all other paths, and of all other statuses."""
 
 ENDPOINTS: Final = (
-    PAIR_LIST_PATH, ORDER_BOOK_PATH, HEALTH_PATH, LIVE_PATH, READY_PATH, METRICS_PATH, OPENAPI_PATH, OTHER,
+    PAIR_LIST_PATH, ORDER_BOOK_PATH, STREAM_PATH, HEALTH_PATH, LIVE_PATH, READY_PATH, METRICS_PATH, OPENAPI_PATH, OTHER,
 )  # fmt: skip
 STATUSES: Final = (200, 204, 304, 400, 404, 405, 431, 500, 503, OTHER)
 
@@ -50,7 +51,7 @@ GAUGES: Final = {
     "feed_rejected_records": "Records of the feed that were rejected.",
     "feed_current_rejections": "Records that are rejected now.",
     "feed_retries": "How often the feed could not be read and was tried again.",
-    "waiting_requests": "Requests that wait for a change.",
+    "streams": "Open streams of changes.",
     "open_connections": "Open connections of clients.",
     "max_connections": "Limit of open connections.",
 }

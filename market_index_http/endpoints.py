@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final, final
 
 from anyio import to_thread
@@ -16,7 +16,6 @@ from market_index.errors import safe_repr
 from market_index.wire import AS_OF, PUBLISHED_AT, format_time
 from market_index_http.bodies import Bodies, Body, Fields, Response
 from market_index_http.routes import ORDER_BOOK_PATH, path_of
-from market_index_http.waiting import Waits, prefers_to_wait
 
 MAX_TARGET_BYTES: Final = 8 * 1024
 """Decision 25."""
@@ -64,25 +63,20 @@ class Endpoints:
     Most responses are cached, so `response` makes them without waiting. It is the first step of each request.
     """
 
-    def __init__(self, live: LiveIndex, bodies: Bodies, waits: Waits) -> None:
+    def __init__(self, live: LiveIndex, bodies: Bodies) -> None:
         self._live = live
         self._bodies = bodies
-        self._waits = waits
         # Replaced as a whole, because several threads may serve the app.
         self._version = _Version(MarketIndex())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond to a request. If it prefers to wait for a change, wait."""
+        """Respond to a request."""
         path = path_of(scope)
-        response = self.response(scope, path)
-        if response is None:
-            query = _query_of(scope, path)
-            respond = partial(self._respond, scope, query)
-            response = await self._waits.respond(scope, receive, query.pair, respond)
+        response = self.response(scope, path) or await self._respond(scope, _query_of(scope, path))
         await response(scope, receive, send)
 
     def response(self, scope: Scope, path: str) -> Response | None:
-        """Return the response to a request; None if a thread must make it, or the request prefers to wait.
+        """Return the response to a request; None if a thread must make it.
 
         Args:
             scope: The scope of the request.
@@ -103,18 +97,15 @@ class Endpoints:
                 body = self._spelled(body, query)
             elif len(key[1]) <= MAX_CACHED_QUERY_BYTES and len(version.bodies) < MAX_CACHED_QUERIES:
                 version.bodies[key] = body
-        response = body.response(scope, version.fields)
-        if response is not None and response.is_not_modified and self._waits.are_allowed and prefers_to_wait(scope):
-            return None
-        return response
+        return body.response(scope, version.fields)
 
-    async def _respond(self, scope: Scope, query: _Query, fields: Fields) -> Response:
-        """Return the response to a request, with additional header fields. Threads do what takes long."""
+    async def _respond(self, scope: Scope, query: _Query) -> Response:
+        """Return the response to a request. Threads do what takes long."""
         version = self._current()
         body = self._body(version.index, query)
         if body is None:
             body = await to_thread.run_sync(self._bodies.encode, version.index, query.pair)
-        return await self._spelled(body, query).respond(scope, (*version.fields, *fields))
+        return await self._spelled(body, query).respond(scope, version.fields)
 
     def _current(self) -> _Version:
         """Return the version of the current index, and forget what it has replaced."""
@@ -152,12 +143,17 @@ def freshness_fields(freshness: Freshness) -> Fields:
 
 def _query_of(scope: Scope, path: str) -> _Query:
     """Return what a request asks for. Raises `HTTPException` if it is excessive, or names no pair."""
+    require_small(scope)
+    return _book_query(scope["query_string"]) if path == ORDER_BOOK_PATH else _PAIR_LIST
+
+
+def require_small(scope: Scope) -> None:
+    """Raise `HTTPException` if a request target is excessive (decision 25)."""
     query: bytes = scope["query_string"]
     if len(scope["path"]) + len(b"?") + len(query) > MAX_TARGET_BYTES:
         raise HTTPException(400, f"The request target must have at most {MAX_TARGET_BYTES} bytes")
     if query.count(b"&") >= MAX_PARAMETERS:
         raise HTTPException(400, f"The query must have at most {MAX_PARAMETERS} parameters")
-    return _book_query(query) if path == ORDER_BOOK_PATH else _PAIR_LIST
 
 
 @lru_cache(maxsize=MAX_CACHED_QUERIES)

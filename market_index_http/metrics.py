@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from functools import partial
 from importlib.metadata import version
 from math import isfinite, isnan
@@ -22,7 +22,6 @@ from market_index_http.bodies import NOT_STORED, Response, text_response
 from market_index_http.counters import GAUGES, Counters
 from market_index_http.health import FeedStatus, Health
 from market_index_http.routes import METRICS_PATH, ExactRoute
-from market_index_http.waiting import Waits
 
 # The names and labels are those of 0.0.4, which every Prometheus reads.
 _FIELDS: Final = (*NOT_STORED, (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"))
@@ -35,10 +34,10 @@ _COUNTERS: Final = {"feed_rejected_records", "feed_retries"}
 class MetricsCollector(Collector):
     """The metrics of an app, and of the apps that share its counters. All names start with `market_index_`."""
 
-    def __init__(self, live: LiveIndex, counters: Counters, waits: Waits, health: Health | None) -> None:
+    def __init__(self, live: LiveIndex, counters: Counters, streams: Sized, health: Health | None) -> None:
         self._live = live
         self._counters = counters
-        self._waits = waits
+        self._streams = streams
         self._health = health
         self._seen = MarketIndex()
         self._crossed: set[Pair] = set()
@@ -52,7 +51,7 @@ class MetricsCollector(Collector):
             counters.set_gauge("process_id", os.getpid())
             counters.set_gauge("pairs", len(index))
             counters.set_gauge("crossed_pairs", self._crossed_pairs(index))
-            counters.set_gauge("waiting_requests", self._waits.requests)
+            counters.set_gauge("streams", len(self._streams))
             if self._health is not None:
                 counters.set_gauge("ready", not self._health.failures())
                 if self._health.feed is not None:

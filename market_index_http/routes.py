@@ -15,6 +15,7 @@ from market_index_http.bodies import JSON_FIELDS, Body, Fields, Response
 
 PAIR_LIST_PATH: Final = "/trading-view/pair-list"
 ORDER_BOOK_PATH: Final = "/trading-view/order-book"
+STREAM_PATH: Final = "/stream"
 HEALTH_PATH: Final = "/healthz"
 LIVE_PATH: Final = "/livez"
 READY_PATH: Final = "/readyz"

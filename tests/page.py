@@ -67,13 +67,11 @@ def widest() -> OrderBook:
     )
 
 
-def app_with_page(
-    live: LiveIndex, feed: FeedState | None = None, max_wait: int = 60, tokens: Tokens | None = None
-) -> MarketIndexApp:
-    """Return an app with the page, whose books were published just now. Requests may wait for so many seconds."""
+def app_with_page(live: LiveIndex, feed: FeedState | None = None, tokens: Tokens | None = None) -> MarketIndexApp:
+    """Return an app with the page, and the stream of changes, whose books were published just now."""
     freshness = live.current.freshness.changed(published_at=datetime.now(UTC))
     live.update((), freshness=freshness)
-    app = create_app(live, max_wait=max_wait, health=Health(feed or FeedState()))
+    app = create_app(live, stream=True, health=Health(feed or FeedState()))
     app.router.routes.extend(page_routes(labels_json(tokens or Tokens())))
     return app
 

@@ -91,7 +91,7 @@ class Service:
 def served(app: Any, server: uvicorn.Server | None = None) -> Iterator[Service]:
     """Serve the app on a free local port, with the given server or that of the command."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = server or Server(app, on_shutdown=getattr(app, "end_waits", lambda: None))
+    server = server or Server(app, on_shutdown=getattr(app, "end_streams", lambda: None))
     thread = Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
@@ -120,7 +120,7 @@ class Restartable:
     def start(self) -> None:
         if self._socket.fileno() < 0:
             self._socket = socket.create_server(("127.0.0.1", self.port))
-        self._server = Server(self._app, on_shutdown=getattr(self._app, "end_waits", lambda: None))
+        self._server = Server(self._app, on_shutdown=getattr(self._app, "end_streams", lambda: None))
         self._thread = Thread(target=self._server.run, args=([self._socket],), daemon=True)
         self._thread.start()
         eventually(lambda: self._server.started)

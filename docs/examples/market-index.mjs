@@ -28,36 +28,49 @@ export class Reader {
     return this.#get(`trading-view/order-book?${new URLSearchParams({ base, quote })}`, null);
   }
 
-  /** Yields each version of a book; null while the pair is not tracked. Throws if a request fails. */
-  async *orderBooks(base, quote, pollMilliseconds = 2000) {
-    const path = `trading-view/order-book?${new URLSearchParams({ base, quote })}`;
-    let seen;
-    for (;;) {
-      const [value, isAnswered] = await this.#send(path, null, 20);
-      if (value !== seen) yield (seen = value);
-      if (!isAnswered) await new Promise((resolve) => setTimeout(resolve, pollMilliseconds));
+  /**
+   * Follows the books of some pairs, such as ["ADA/279c…:534e454b"]; of all without pairs. Calls `onBook(pair, book)` with
+   * each book first and after each change of it, null while its pair is not tracked. Throws when the stream ends.
+   */
+  async follow(pairs, onBook) {
+    const silence = new AbortController();
+    const wait = () => setTimeout(() => silence.abort(new Error("the stream was silent for 15 seconds")), 15_000);
+    let timer = wait();
+    try {
+      const query = pairs.length ? `?${new URLSearchParams({ pairs })}` : "";
+      const response = await fetch(new URL(`stream${query}`, this.#base), { signal: silence.signal });
+      if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
+      let text = "";
+      for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
+        clearTimeout(timer);
+        timer = wait();
+        const events = (text + part.replaceAll("\r", "")).split("\n\n");
+        text = events.pop();
+        for (const event of events) {
+          const [, name, body] = /^event: (\w+)\ndata: (.*)$/m.exec(event) ?? [];
+          if (name !== "book" && name !== "retract") continue; // a comment, or the end of a version
+          const { base, quote } = parse(body);
+          onBook(`${base}/${quote}`, name === "book" ? parse(body) : null);
+        }
+      }
+      throw new Error("the stream has ended");
+    } finally {
+      clearTimeout(timer);
     }
   }
 
   async #get(path, absent) {
-    const [value] = await this.#send(path, absent, 0);
-    return value;
-  }
-
-  /** Returns the value, and whether the next request can follow immediately: this one has waited, or found a book. */
-  async #send(path, absent, waitSeconds) {
     const cached = this.#cache.get(path);
     const headers = cached ? { "If-None-Match": cached.etag } : {};
-    if (cached && waitSeconds) headers.Prefer = `wait=${waitSeconds}`;
-    const signal = AbortSignal.timeout(10_000 + 1000 * waitSeconds);
+    const signal = AbortSignal.timeout(10_000);
     const response = await fetch(new URL(path, this.#base), { headers, cache: "no-store", signal });
     const text = await response.text();
-    if (response.status === 304) return [cached.value, response.headers.has("preference-applied")];
-    if (response.status === 404 && absent !== undefined) return [absent, false];
+    if (response.status === 304) return cached.value;
+    if (response.status === 404 && absent !== undefined) return absent;
     if (!response.ok) throw new Error(`${response.status}: ${text}`);
     const value = parse(text);
     const etag = response.headers.get("etag");
     if (etag !== null) this.#cache.set(path, { etag, value });
-    return [value, etag !== null];
+    return value;
   }
 }

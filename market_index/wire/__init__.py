@@ -4,8 +4,9 @@ Decoding is strict. A missing or unknown key, a wrong type, a value out of range
 text is rejected with an error that names the place (`bids[3].price`) and the value. No other exception escapes. If a
 key repeats in an object, the last one wins.
 
-Besides the two bodies of the contract, this package has the error body, the lines of a file that are not order books
-(commit lines and retract lines), times in RFC 3339, the header fields of the freshness, and bodies in encoded parts.
+Besides the two bodies of the contract, this package has the error body, the changes of a book in the stream, the lines
+of a file that are not order books (commit lines and retract lines), times in RFC 3339, the header fields of the
+freshness, and bodies in encoded parts.
 
 >>> from market_index import ADA, AssetId, OrderBook, Pair
 >>> book = OrderBook.from_levels(Pair(ADA, AssetId(bytes(28), b"")), bids=[("0.50", 7)])
@@ -25,6 +26,7 @@ from market_index.wire.decode import (
     is_commit,
     is_retraction,
     object_from_json,
+    order_book_changes_from_json,
     order_book_from_json,
     pair_list_from_json,
     pair_named_in,
@@ -38,8 +40,10 @@ from market_index.wire.encode import (
     encoded_pair_list,
     error_to_json,
     freshness_to_json,
+    order_book_changes_to_json,
     order_book_to_json,
     pair_list_to_json,
+    pair_to_json,
     retraction_to_json,
     with_identifiers,
 )
@@ -65,11 +69,14 @@ __all__ = [
     "is_commit",
     "is_retraction",
     "object_from_json",
+    "order_book_changes_from_json",
+    "order_book_changes_to_json",
     "order_book_from_json",
     "order_book_to_json",
     "pair_list_from_json",
     "pair_list_to_json",
     "pair_named_in",
+    "pair_to_json",
     "parse_time",
     "retraction_from_json",
     "retraction_to_json",

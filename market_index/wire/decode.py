@@ -15,7 +15,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cache, partial
 from operator import itemgetter
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, Final, Literal, NewType, TypeAlias, TypeVar, get_args, get_origin
 
 from attrs import frozen, has
 from cattrs import AttributeValidationNote, ClassValidationError, Converter, ForbiddenExtraKeysError
@@ -24,7 +24,7 @@ from cattrs.gen import make_dict_structure_fn
 from market_index.assets import AssetId
 from market_index.errors import InvalidFreshness, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
 from market_index.freshness import Freshness, parse_time
-from market_index.levels import MAX_LIQUIDITY, Levels, levels_of_columns
+from market_index.levels import MAX_LIQUIDITY, LevelChanges, Levels, levels_of_columns
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import Side, parse_price, parse_prices
@@ -64,6 +64,36 @@ def order_book_from_json(text: Bytes, *, ignore_unknown: bool = False) -> OrderB
         return _order_book(parse(text), ignore_unknown=ignore_unknown)
     except Fault as fault:
         raise fault.error(InvalidOrderBook) from None
+
+
+def order_book_changes_from_json(
+    text: Bytes, *, ignore_unknown: bool = False
+) -> tuple[Pair, LevelChanges, LevelChanges, Decimal | None]:
+    """Decode the changes of an order book: its pair, and the bids, the asks and the spot for `OrderBook.apply`.
+
+    No key may be absent. The levels may have any order.
+
+    >>> pair = b'"base": "ADA", "quote": "%s:"' % (b"00" * 28)
+    >>> level = b'{"price": "0.5", "accumulated_liquidity": 0}'
+    >>> changes = order_book_changes_from_json(b'{%s, "spot": null, "bids": [%s], "asks": []}' % (pair, level))
+    >>> changes[1:]
+    (((Decimal('0.5'), 0),), (), None)
+
+    Args:
+        text: The JSON in UTF-8.
+        ignore_unknown: As in `order_book_from_json`.
+
+    Raises:
+        InvalidAssetId: An identifier is invalid.
+        InvalidPrice: A price is invalid.
+        InvalidOrderBook: The text is not JSON of this shape. All three name the place.
+    """
+    message = _read(text, _OrderBookChangesMessage, InvalidOrderBook, ignore_unknown=ignore_unknown)
+    bids, asks = (
+        tuple([(level.price, level.accumulated_liquidity) for level in levels])
+        for levels in (message.bids, message.asks)
+    )
+    return Pair(message.base, message.quote), bids, asks, message.spot
 
 
 def pair_list_from_json(text: Bytes, *, ignore_unknown: bool = False) -> tuple[PairInfo, ...]:
@@ -247,6 +277,9 @@ def _sides(bids: Any, asks: Any) -> tuple[Levels, Levels]:
 # The place of a fault, and other messages
 
 
+_AmountOrZero = NewType("_AmountOrZero", int)
+
+
 @frozen
 class _LevelMessage:
     """`PriceLevel` of the contract."""
@@ -264,6 +297,25 @@ class _OrderBookMessage:
     spot: Decimal | None = None
     bids: tuple[_LevelMessage, ...] = ()
     asks: tuple[_LevelMessage, ...] = ()
+
+
+@frozen
+class _LevelChangeMessage:
+    """A level of the event `change`."""
+
+    price: Decimal
+    accumulated_liquidity: _AmountOrZero
+
+
+@frozen
+class _OrderBookChangesMessage:
+    """The data of the event `change`."""
+
+    base: AssetId
+    quote: AssetId
+    spot: Decimal | None
+    bids: tuple[_LevelChangeMessage, ...]
+    asks: tuple[_LevelChangeMessage, ...]
 
 
 @frozen
@@ -303,7 +355,8 @@ def _converter(*, ignore_unknown: bool) -> Converter:
     converter = Converter()
     converter.register_structure_hook(AssetId, _asset)
     converter.register_structure_hook(Decimal, partial(_structured_text, parse_price))
-    converter.register_structure_hook(int, _amount)
+    converter.register_structure_hook(int, partial(_amount, 1))
+    converter.register_structure_hook(_AmountOrZero, partial(_amount, 0))
     converter.register_structure_hook(str, partial(_structured_text, str))
     converter.register_structure_hook(datetime, partial(_structured_text, parse_time))
     converter.register_structure_hook_func(lambda shape: shape == Literal[True], _true)
@@ -338,11 +391,11 @@ def _structured_text(parse: Callable[[str], T], value: Any, _: object) -> T:
 _asset: Final = partial(_structured_text, AssetId.parse)
 
 
-def _amount(value: Any, _: object) -> int:
-    if type(value) is not int or not 0 < value <= MAX_LIQUIDITY:
+def _amount(least: int, value: Any, _: object) -> int:
+    if type(value) is not int or not least <= value <= MAX_LIQUIDITY:
         is_number = type(value) in {int, Number}
         given = safe_repr(value) if is_number else f"{JSON_TYPES[type(value)]}: {safe_repr(value)}"
-        raise Fault(f"must be a whole number from 1 to 2^64-1, got {given}")
+        raise Fault(f"must be a whole number from {least} to 2^64-1, got {given}")
     return value
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from market_index.assets import AssetId
 from market_index.freshness import Freshness, format_time
 from market_index.index import MarketIndex, PairsChunk
-from market_index.levels import LevelsChunk
+from market_index.levels import LevelChanges, LevelsChunk
 from market_index.order_book import OrderBook
 from market_index.pairs import Pair, PairInfo
 from market_index.prices import EXACT, price_text
@@ -74,6 +74,35 @@ def encoded_pair_list(index: MarketIndex) -> tuple[EncodedPart, ...]:
 def order_book_to_json(book: OrderBook) -> bytes:
     """Return the response body of the order-book endpoint: one line of ASCII."""
     return text_of(encoded_order_book(book))
+
+
+def order_book_changes_to_json(book: OrderBook, earlier: OrderBook) -> bytes:
+    """Return what changed since an earlier book of the pair, with absolute amounts, 0 for a removed level: one line.
+
+    It has the keys of the order book. The spot is that of the book, also if it has not changed.
+
+    >>> from market_index import ADA
+    >>> earlier = OrderBook.from_levels(Pair(AssetId(bytes(28), b""), ADA), bids=[("0.5", 7), ("0.4", 9)])
+    >>> text = order_book_changes_to_json(earlier.apply(bids=[("0.5", 0)]), earlier)
+    >>> text[text.index(b'"spot"') :]
+    b'"spot":null,"bids":[{"price":"0.5","accumulated_liquidity":0}],"asks":[]}'
+
+    Raises:
+        ValueError: The earlier book is of another pair.
+    """
+    bids, asks = map(_level_changes, book.changes_since(earlier))
+    identifiers = _identifiers(book.pair.base, book.pair.quote)
+    return f'{identifiers},"spot":{_price_to_json(book.spot)},"bids":[{bids}],"asks":[{asks}]}}'.encode("ascii")
+
+
+def pair_to_json(pair: Pair) -> bytes:
+    """Return the JSON of a pair: one line of ASCII.
+
+    >>> from market_index import ADA
+    >>> pair_to_json(Pair(AssetId(bytes(28), b""), ADA))
+    b'{"base":"00000000000000000000000000000000000000000000000000000000:","quote":"ADA"}'
+    """
+    return f"{_identifiers(pair.base, pair.quote)}}}".encode("ascii")
 
 
 def pair_list_to_json(pair_infos: Iterable[PairInfo]) -> bytes:
@@ -153,6 +182,12 @@ def _levels_template(chunk: LevelsChunk) -> str:
     if "E" in prices:
         prices = _BETWEEN_PRICES.join(map(price_text, chunk.keys))
     return f'{{"price":"{prices}","accumulated_liquidity":%d}}'
+
+
+def _level_changes(changes: LevelChanges) -> str:
+    return ",".join(
+        f'{{"price":"{price_text(price)}","accumulated_liquidity":{amount}}}' for price, amount in changes
+    )
 
 
 def _encode_entries(chunk: PairsChunk) -> EncodedPart:

@@ -46,8 +46,11 @@ def page_routes(labels: bytes = b"{}") -> list[ExactRoute]:
 
 
 def labels_json(tokens: Tokens) -> bytes:
-    """Return the label and the decimals, or null, of each entry, by the identifier of its asset."""
-    labels = {str(token.asset): (tokens.label(token.asset), token.decimals) for token in tokens.entries}
+    """Return the label, the decimals or null, and the ticker and the name of each entry, by the identifier."""
+    labels = {
+        str(token.asset): (tokens.label(token.asset), token.decimals, [*filter(None, (token.ticker, token.name))])
+        for token in tokens.entries
+    }
     return json.dumps(labels, separators=(",", ":")).encode()
 
 

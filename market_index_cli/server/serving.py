@@ -46,7 +46,6 @@ class Settings:
     log_level: str
     access_log: bool
     max_age: int | None
-    max_wait: int
     max_stale: float | None
     max_quiet: float | None
     cors_origin: tuple[str, ...]
@@ -116,8 +115,8 @@ def _serve(
     app = create_app(
         live,
         max_age=settings.max_age,
-        max_wait=settings.max_wait,
-        max_waiting=connections // 2,
+        # The other half is for requests.
+        stream=connections // 2,
         health=Health(feed, settings.max_stale, settings.max_quiet),
         metrics=counters,
         openapi=True,
@@ -126,7 +125,7 @@ def _serve(
     counters.set_gauge("workers", settings.workers)
     # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).
     tokens = None if settings.tokens is None else TokenFile()(settings.tokens)
-    app.router.routes += page_routes(labels_json(tokens_of(feed.source, tokens) or Tokens()))
+    app.router.routes += page_routes(labels_json(tokens_of(settings.feed or SAMPLE, tokens) or Tokens()))
     server = Server(
         _with_cors(app, settings.cors_origin),
         access_log=settings.access_log,
@@ -134,7 +133,7 @@ def _serve(
         max_connections=connections,
         count=counters.count,
         on_second=on_second,
-        on_shutdown=app.end_waits,
+        on_shutdown=app.end_streams,
     )
     with ended_by_signals(server.end):
         with loading(feed.source, lambda: server.should_exit) as progress:
@@ -156,6 +155,6 @@ def _with_cors(app: ASGIApp, origins: tuple[str, ...]) -> ASGIApp:
         app,
         allow_origins=origins,
         allow_methods=("GET", "HEAD"),
-        allow_headers=("If-None-Match", "Prefer"),
-        expose_headers=("ETag", AS_OF, PUBLISHED_AT, "Preference-Applied"),
+        allow_headers=("If-None-Match",),
+        expose_headers=("ETag", AS_OF, PUBLISHED_AT),
     )

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from market_index import LiveIndex, OrderBook, Pair, Tokens, format_price
-from tests.page import app_with_page
+from tests.page import app_with_page, fixed
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
 
@@ -109,11 +110,11 @@ class Visit:
             )
         )
 
-    def ladder(self) -> list[tuple[str, str, str, str]]:
+    def ladder(self) -> list[tuple[str, str, str, str, str]]:
         rows = self.page.locator(".ladder tr[data-price]").evaluate_all(
             "all => all.map(row => [...row.children].map(cell => cell.textContent))"
         )
-        return [(side, price, amount, total) for side, price, amount, total in rows]
+        return [(side, price, amount, value, total) for side, price, amount, value, total in rows]
 
     def pairs(self) -> list[str]:
         return self.page.locator("#list .name").all_text_contents()
@@ -202,12 +203,20 @@ def visited(browser: Browser, live: LiveIndex, tokens: Tokens | None = None, **s
         yield visit
 
 
-def ladder_rows(book: OrderBook) -> list[tuple[str, str, str, str]]:
-    """Return the rows of the ladder of a book: asks above bids, the lowest ask next to the highest bid."""
-    rows: dict[str, list[tuple[str, str, str, str]]] = {"ask": [], "bid": []}
+def ladder_rows(book: OrderBook) -> list[tuple[str, str, str, str, str]]:
+    """Return the exact rows of the ladder of a book: asks above bids, the lowest ask next to the highest bid."""
+    rows: dict[str, list[tuple[str, str, str, str, str]]] = {"ask": [], "bid": []}
     for side, levels in (("ask", book.asks), ("bid", book.bids)):
-        total = 0
+        total = Fraction(0)
         for level in levels:
-            total += level.accumulated_liquidity
-            rows[side].append((side, format_price(level.price), f"{level.accumulated_liquidity:,}", f"{total:,}"))
+            value = Fraction(level.price) * level.accumulated_liquidity
+            total += value
+            amount = f"{level.accumulated_liquidity:,}"
+            rows[side].append((side, format_price(level.price), amount, number(value), number(total)))
     return [*reversed(rows["ask"]), *rows["bid"]]
+
+
+def number(value: Fraction) -> str:
+    """Return the exact text of a number, with its digits before the point in groups of three."""
+    whole, point, places = fixed(value).partition(".")
+    return f"{int(whole):,}{point}{places}"

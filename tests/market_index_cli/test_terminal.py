@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+import click
 import pytest
 from click import unstyle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, Freshness, OrderBook, Pair, Token, Tokens, strategies
+from market_index import ADA, AssetId, Freshness, InvalidOrderBook, OrderBook, Pair, Token, Tokens, strategies
 from market_index_cli import terminal, tokens
 from market_index_cli.tokens import Display
 from tests.invisible import INVISIBLE
@@ -115,6 +116,48 @@ def test_a_ladder_has_the_asks_above_the_bids_and_every_exact_amount(book: Order
     ]
 
 
+@given(strategies.order_books(), st.none() | strategies.prices())
+def test_a_terminal_groups_a_book_by_the_rules_of_the_library(book: OrderBook, step: Decimal | None):
+    display = Display(every_digit=False, step=step)
+    best = (book.bids or book.asks or (None,))[0]
+    if step is None and best is not None:
+        step = max(Decimal(1).scaleb(best.price.adjusted() - 5), Decimal("1e-28"))
+    try:
+        expected = book if step is None else book.grouped(step)
+    except InvalidOrderBook:
+        expected = book
+    assert display.grouped(book) == expected
+    assert Display(every_digit=True, step=step).grouped(book) is book
+
+
+def test_a_terminal_shows_six_digits_and_a_pipe_every_digit():
+    pair = Pair(TOKEN, ADA)
+    tokens = Tokens([Token(TOKEN, "X", decimals=0)])
+    book = OrderBook.from_levels(
+        pair,
+        bids=[("1.2499934917464313811661290187", 499_381), ("1.24999", 1_000_000)],
+        asks=[("1.2599931", 5)],
+        spot="1.25123456789",
+    )
+    display = Display(tokens, every_digit=False)
+    rows = [unstyle(row) for row in terminal.ladder(book, 9, display, 100)]
+    assert [row.split()[1:3] for row in rows if row.startswith(("ask", "bid"))] == [
+        ["0.00000126", "5"],
+        ["0.00000124999", "1,499,381"],
+    ]
+    assert rows[-2] == "---  spread 0.0000000099996, 0.80 %  mid 0.00000125499  spot 0.00000125123"
+    assert [row.split("\t") for row in terminal.ladder_rows(book, Display(tokens))][-2][1:] == [
+        "0.0000012499934917464313811661290187",
+        "499381",
+    ]
+    _, row = terminal.pair_table([book], display, 400)
+    assert row.split()[2:6] == ["0.00000125123", "0.00000124999", "0.00000126", "0.0000000099996"]
+    by_ten = Display(tokens, every_digit=False, step=Decimal("0.0000001"))
+    assert [str(level.price) for level in by_ten.grouped(book).bids] == ["1.2"]
+    with pytest.raises(click.UsageError, match="--step"):
+        Display(Tokens([Token(TOKEN, "X", decimals=255)]), every_digit=False, step=Decimal(1)).grouped(book)
+
+
 def test_crossed_and_locked_books_are_labelled_and_coloured():
     pair = Pair(TOKEN, ADA)
     crossed = OrderBook.from_levels(pair, bids=[("2", 1)], asks=[("1", 1)])
@@ -125,9 +168,9 @@ def test_crossed_and_locked_books_are_labelled_and_coloured():
         for one in (crossed, locked, apart)
     ]
     assert middles == [
-        "---  spread -1 (crossed)  mid 1.5  spot -",
-        "---  spread 0 (locked)  mid 2  spot -",
-        "---  spread 1  mid 1.5  spot 1.5",
+        "---  spread -1, -67 % (crossed)  mid 1.5  spot -",
+        "---  spread 0, 0 % (locked)  mid 2  spot -",
+        "---  spread 1, 67 %  mid 1.5  spot 1.5",
     ]
     _, *rows, legend = terminal.pair_table([crossed, locked, apart], PLAIN, 400)
     assert "In yellow, with a spread of zero or less: locked or crossed." in legend

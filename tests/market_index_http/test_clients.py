@@ -38,7 +38,7 @@ def live() -> LiveIndex:
 
 @pytest.fixture(scope="module")
 def service(live: LiveIndex) -> Iterator[Service]:
-    with served(create_app(live)) as service:
+    with served(create_app(live, stream=True)) as service:
         yield service
 
 
@@ -193,3 +193,37 @@ def test_the_program_of_the_page_prints_every_book(folder: Path, service: Servic
     assert len(lines) == len(live.current) == 14
     total = sum(level.accumulated_liquidity for level in (*EXACT.bids, *EXACT.asks))
     assert f"{SNEK}/ADA: 2 bids, 2 asks, {total} in total" in lines
+
+
+FOLLOWED = """
+import { Reader } from "./market-index.mjs";
+const plain = (_, value) => (typeof value === "bigint" ? `${value}n` : value);
+const reader = new Reader(process.argv[2]);
+await reader.follow(process.argv.slice(3), (pair, book) => console.log(JSON.stringify([pair, book], plain)));
+"""
+
+
+def test_followed_books_are_exact_until_they_are_retracted(folder: Path):
+    live = LiveIndex([EXACT])
+    following = EXACT.apply(bids=[("0.5", 2**64 - 1)], asks=[("7.9228162514264337593543950335", 0)])
+    (folder / "program.mjs").write_text(FOLLOWED)
+    with served(create_app(live, stream=True)) as service:
+        command = ["node", "program.mjs", f"http://127.0.0.1:{service.port}", str(EXACT.pair)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
+            assert process.stdout is not None
+            for book in (EXACT, following):
+                live.publish(book)
+                pair, found = json.loads(process.stdout.readline())
+                assert pair == str(book.pair)
+                assert (found["bids"], found["asks"]) == (as_printed(book.bids), as_printed(book.asks))
+            live.retract(EXACT.pair)
+            assert json.loads(process.stdout.readline()) == [str(EXACT.pair), None]
+            process.kill()
+
+
+def test_a_refused_stream_raises(folder: Path, service: Service):
+    program = """
+import { Reader } from "./market-index.mjs";
+await new Reader(process.argv[2]).follow(["nonsense"], console.log).catch((error) => console.log(error.message));
+"""
+    assert node(folder, program, service).startswith("400: ")

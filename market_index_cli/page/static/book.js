@@ -1,38 +1,53 @@
 // The view of one order book: its name, identifiers, key figures, ladder and depth chart.
 
-import { add, compare, half, subtract, text } from "./exact.js";
+import { add, compare, decimal, fitting, grouped, half, percent, readable, subtract, text } from "./exact.js";
 import { copyButton, element, pairName, setText } from "./elements.js";
 import { DepthChart } from "./chart.js";
+import { EVERY_DIGIT, grouped as groupedBook, steps } from "./grouping.js";
 import { Ladder } from "./ladder.js";
 import { unitsLine } from "./units.js";
 
 const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
 const LONG_LENGTH = 14;
 const MAX_REQUESTED = 10;
-const AS_PUBLISHED = "The book is shown as published.";
+const CROSSED =
+  "Both orders could trade with each other. On an order-book exchange they stay until a transaction fills them, whose " +
+  "costs may be higher than the gain. The book is shown as published.";
 const ABOUT_NAMES = "The minter of a token chooses its name. Only the identifier is unique.";
 
 /**
- * Return a book with its spread, mid and state, the sentence that explains the state, and the ladder's middle line. Its
- * prices are in the units that it was converted to.
+ * Return what is shown of a parsed book: its levels grouped by the choice of a step, spread, mid and state, the sentence
+ * that explains the state, and the ladder's middle line. Prices are in the units. `write` returns the text of a number,
+ * and `writePrice` that of a price.
  */
-export function summarize(book) {
-  const [bid, ask] = [book.bids[0], book.asks[0]];
+export function summarize(book, units, choice) {
+  const [bid, ask] = [book.bids[0], book.asks[0]].map((level) => level && units.price(level.value));
   const both = bid && ask;
-  const spread = both ? subtract(ask.value, bid.value) : null;
-  const mid = both ? half(add(bid.value, ask.value)) : null;
-  const crossing = both && ["", "locked", "crossed"][compare(bid.value, ask.value) + 1];
-  const state = both ? crossing : bid ? "no asks" : ask ? "no bids" : "empty";
+  const spread = both ? subtract(ask, bid) : null;
+  const mid = both ? half(add(bid, ask)) : null;
+  const write = choice === EVERY_DIGIT ? grouped : readable;
+  const writePrice = choice === EVERY_DIGIT ? text : fitting;
+  const levels = groupedBook(book, choice);
+  const shown = (level) => ({ ...level, price: writePrice(units.price(level.value)), value: units.price(level.value) });
+  const [bids, asks] = [levels.bids.map(shown), levels.asks.map(shown)];
+  const spot = book.spot && units.price(book.spot.value);
+  const state = stateOf(book);
   const sentence = {
     empty: "This order book is empty.",
     "no asks": "This order book has bids only.",
     "no bids": "This order book has asks only.",
-    crossed: `The best bid, ${bid?.price}, is above the best ask, ${ask?.price}. ${AS_PUBLISHED}`,
-    locked: `The best bid and the best ask have the same price, ${bid?.price}. ${AS_PUBLISHED}`,
+    crossed: `The best bid, ${bids[0]?.price}, is above the best ask, ${asks[0]?.price}. ${CROSSED}`,
+    locked: `The best bid and the best ask have the same price, ${bid && write(bid)}. ${CROSSED}`,
     "": "",
   }[state];
-  const middle = both ? `spread ${text(spread)} · mid ${text(mid)}` : "no spread";
-  return { ...book, spread, mid, state, sentence, middle };
+  const share = both && percent(spread, mid);
+  const middle = both ? `spread ${write(spread)} (${share}) · mid ${write(mid)}` : "no spread";
+  return { bid, ask, bids, asks, spot, spread, share, mid, state, sentence, middle, units, write };
+}
+
+function stateOf({ bids: [bid], asks: [ask] }) {
+  if (bid && ask) return ["", "locked", "crossed"][compare(bid.value, ask.value) + 1];
+  return bid ? "no asks" : ask ? "no bids" : "empty";
 }
 
 /**
@@ -42,7 +57,7 @@ export function summarize(book) {
 export async function firstReadable(pairs, request) {
   for (const pair of pairs.slice(0, MAX_REQUESTED)) {
     const book = await request(pair);
-    if (book !== null && summarize(book).state === "") return pair;
+    if (book !== null && stateOf(book) === "") return pair;
   }
   return pairs[0] ?? null;
 }
@@ -53,7 +68,7 @@ export class BookView {
   #badge = element("span", { class: "badge" });
   #changed = element("p", { class: "changed-at" });
   #link = copyButton("Copy link", "Copy the link to this pair", () => this.#address(), () => {
-    location.hash = fragment(this.#pair);
+    location.hash = fragment(this.#pair, this.#step.value);
     return "In the address";
   });
   #sentence = element("p", { class: "notice", role: "status" });
@@ -72,6 +87,7 @@ export class BookView {
   #units = element("span", { class: "units" });
   #switch = element("input", { type: "checkbox", id: "smallest" });
   #switchLabel = element("label", { class: "switch" }, this.#switch, " Smallest units");
+  #step = element("select", { id: "step" });
   #ladder = new Ladder();
   #chart = new DepthChart();
   #body = element("div", { class: "body" }, this.#ladder.node, this.#chart.node);
@@ -80,14 +96,24 @@ export class BookView {
     { class: "content" },
     this.#sentence,
     element("dl", { class: "facts" }, ...this.#facts.map((fact) => fact.node)),
-    element("p", { class: "remark" }, this.#units, " ", this.#switchLabel),
+    element(
+      "p",
+      { class: "remark" },
+      this.#units,
+      element("span", { class: "switch" }, element("label", { for: "step" }, "Step "), this.#step),
+      this.#switchLabel,
+    ),
     this.#body,
   );
   #pair = null;
 
-  /** `onUnits(isSmallest)` is called when the visitor switches between whole and smallest units. */
-  constructor(onUnits) {
+  /**
+   * `onUnits(isSmallest)` is called when the visitor switches between whole and smallest units, `onStep(choice)` when
+   * the visitor chooses a step.
+   */
+  constructor(onUnits, onStep) {
     this.#switch.addEventListener("change", () => onUnits(this.#switch.checked));
+    this.#step.addEventListener("change", () => onStep(this.#step.value));
     this.#node.append(
       element(
         "header",
@@ -100,40 +126,66 @@ export class BookView {
     );
   }
 
-  /** Show a pair and its book, or the name alone without a book. `old` marks a book that may be out of date. */
-  show(pair, book, { changed, confirmed }, old, tokens, isWhole) {
+  /**
+   * Show a pair and its parsed book, or the name alone without a book. `content` is what `summarize` returned of it for
+   * the `choice` of a step. `isOld` marks a book that may be out of date.
+   */
+  show({ pair, value, changed, confirmed }, content, choice, isOld, tokens, isWhole) {
     this.#node.hidden = false;
     this.#name(pair, tokens);
     this.#switchLabel.hidden = tokens.isEmpty;
     this.#switch.checked = !isWhole;
     this.#showUnits(unitsLine(pair, tokens, isWhole));
-    this.#content.hidden = book === null;
-    this.#node.classList.toggle("old", old);
+    this.#content.hidden = content === null;
+    this.#node.classList.toggle("old", isOld);
     const change = changed === null ? "" : `changed ${changed.toLocaleTimeString()}`;
-    setText(this.#changed, book === null ? "" : old ? `last confirmed ${confirmed?.toLocaleTimeString()}` : change);
-    setText(this.#badge, book?.state ?? "");
-    this.#badge.className = `badge ${book?.state ?? ""}`;
-    if (book === null) {
+    setText(this.#changed, content === null ? "" : isOld ? `last confirmed ${confirmed?.toLocaleTimeString()}` : change);
+    setText(this.#badge, content?.state ?? "");
+    this.#badge.className = `badge ${content?.state ?? ""}`;
+    if (content === null) {
       this.#ladder.forget();
       return;
     }
-    setText(this.#sentence, book.sentence);
-    this.#sentence.classList.toggle("warning", book.state === "crossed" || book.state === "locked");
-    this.#body.hidden = book.state === "empty";
-    const { spot, bids, asks, spread, mid } = book;
-    const values = [spot?.price, bids[0]?.price, asks[0]?.price, spread && text(spread), mid && text(mid)];
-    this.#facts.forEach(({ name, value }, at) => {
+    this.#showSteps(steps(value), choice, content.units);
+    setText(this.#sentence, content.sentence);
+    this.#sentence.classList.toggle("warning", content.state === "crossed" || content.state === "locked");
+    this.#body.hidden = content.state === "empty";
+    const { spot, bid, ask, bids, asks, spread, share, mid, write } = content;
+    const exact = [spot, bid, ask, spread, mid];
+    const values = exact.map((one) => one && write(one));
+    if (bid) values[1] = bids[0].price;
+    if (ask) values[2] = asks[0].price;
+    if (spread) values[3] += ` (${share})`;
+    this.#facts.forEach(({ name, value, node }, at) => {
       setText(value, values[at] ?? (name === "Spot" ? "none yet" : "none"));
+      node.title = exact[at] ? text(exact[at]) : "";
       value.classList.toggle("none", !values[at]);
       value.classList.toggle("long", (values[at] ?? "").length > LONG_LENGTH);
     });
-    this.#ladder.update(book, `${pair.key} ${isWhole}`);
+    this.#ladder.update(content, `${pair.key} ${isWhole} ${choice}`);
     try {
-      this.#chart.update(book);
+      this.#chart.update(content);
     } catch (error) {
       // An error in the chart must not stop the ladder or the next request.
       reportError(error);
     }
+  }
+
+  /** Offer these steps, the default, every digit, and the chosen one. They are prices of the API, and shown in the units. */
+  #showSteps(offered, choice, units) {
+    const written = (step) => fitting(units.price(decimal(step)));
+    const others = choice && choice !== EVERY_DIGIT && !offered.includes(choice) ? [choice] : [];
+    const options = [
+      ["", "6 digits"],
+      ...[...offered, ...others].map((step) => [step, written(step)]),
+      [EVERY_DIGIT, "every digit"],
+    ];
+    const key = options.join();
+    if (this.#step.dataset.options !== key) {
+      this.#step.dataset.options = key;
+      this.#step.replaceChildren(...options.map(([value, name]) => element("option", { value }, name)));
+    }
+    this.#step.value = choice;
   }
 
   hide() {
@@ -169,13 +221,13 @@ export class BookView {
   }
 
   #address() {
-    return `${location.href.split("#")[0]}${fragment(this.#pair)}`;
+    return `${location.href.split("#")[0]}${fragment(this.#pair, this.#step.value)}`;
   }
 }
 
-/** Return the fragment of the page's address that selects a pair. */
-export function fragment({ base, quote }) {
-  return `#base=${base}&quote=${quote}`;
+/** Return the fragment of the page's address that selects a pair, and the step of its prices. */
+export function fragment({ base, quote }, choice = "") {
+  return `#base=${base}&quote=${quote}${choice && `&step=${choice}`}`;
 }
 
 /** Return a line with an identifier and a button that copies it. */

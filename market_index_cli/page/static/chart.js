@@ -1,7 +1,7 @@
 // The depth chart: the cumulative amount of each side up to each price.
 
 import * as exact from "./exact.js";
-import { add, compare, grouped, subtract, text, whole } from "./exact.js";
+import { add, compare, subtract, whole } from "./exact.js";
 import { svgElement, element, setText } from "./elements.js";
 
 const HEIGHT = 320;
@@ -13,31 +13,26 @@ const REACH_FACTOR = 4n;
 const MAX_LEVELS = 3000;
 
 export class DepthChart {
-  #drawing = svgElement("svg", { class: "chart", role: "img", height: String(HEIGHT) });
-  #reading = element("p", { class: "reading" });
+  #drawing = svgElement("svg", { class: "chart", "aria-hidden": "true", height: String(HEIGHT) });
   #outside = element("p", { class: "remark" });
   #book = null;
   #scale = null;
-  #cursor = null;
   #width = 0;
   node = element(
     "section",
     { class: "panel depth-panel", "aria-label": "Depth chart" },
     element("h3", {}, "Depth"),
     this.#drawing,
-    this.#reading,
+    element("p", { class: "remark" }, "Cumulative amount up to each price."),
     this.#outside,
   );
 
   constructor() {
-    this.#drawing.append(patterns());
     new ResizeObserver(([{ contentRect }]) => {
       if (Math.round(contentRect.width) === this.#width) return;
       this.#width = Math.round(contentRect.width);
       this.#draw();
     }).observe(this.#drawing);
-    this.#drawing.addEventListener("pointermove", (event) => this.#point(event));
-    this.#drawing.addEventListener("pointerleave", () => this.#leave());
   }
 
   update(book) {
@@ -47,9 +42,7 @@ export class DepthChart {
 
   #draw() {
     const book = this.#book;
-    const [, ...before] = this.#drawing.children;
-    for (const child of before) child.remove();
-    this.#scale = this.#cursor = null;
+    this.#drawing.replaceChildren();
     this.node.hidden = !book || book.bids.length + book.asks.length === 0;
     if (this.node.hidden || this.#width === 0) return;
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
@@ -58,39 +51,25 @@ export class DepthChart {
     const [, most] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n).sort(exact.ascending);
     const largest = book.units.amount(most);
     const amounts = exact.ticks(whole(0n), largest, 4, largest.places);
-    const labels = exact.labels(amounts);
+    const labels = amounts.map(exact.label);
     const left = 10 + Math.max(...labels.map((label) => label.length)) * DIGIT_WIDTH;
     const width = this.#width - left - RIGHT;
     const floor = HEIGHT - BOTTOM;
     const x = (price) => left + width * Math.min(Math.max(exact.position(price, low, high), 0), 1);
     const y = (total) => floor - (floor - TOP) * exact.share(total, most);
-    const points = [...bids, ...asks].map((level) => ({ ...level, x: x(level.value) }));
-    this.#scale = { x, y, points, left, width, floor, low, high };
+    this.#scale = { x, y, left, width, floor, low, high };
 
-    this.#cursor = svgElement("g", { class: "cursor" });
     this.#drawing.append(
-      ...(book.spread ? [this.#spread(book)] : []),
       ...amounts.flatMap((tick, number) => this.#amountTick(tick, labels[number])),
       ...priceLabels(low, high, width).flatMap(([tick, label]) => this.#priceTick(tick, label)),
       ...steps(bids, "bids", this.#scale, left),
       ...steps(asks, "asks", this.#scale, left + width),
       ...(book.mid ? this.#mark("mid", book.mid, 12) : []),
-      ...(book.spot ? this.#mark("spot", book.spot.value, 28) : []),
-      this.#cursor,
+      ...(book.spot ? this.#mark("spot", book.spot, 28) : []),
     );
 
-    const count = book.bids.length + book.asks.length - bids.length - asks.length;
-    const levels = `${grouped(BigInt(count))} ${count === 1 ? "level is" : "levels are"}`;
-    setText(this.#outside, count ? `${levels} outside the price range of the chart.` : "");
-    this.#drawing.setAttribute("aria-label", describe({ bids, asks, units: book.units }));
-    this.#showHint();
-  }
-
-  #spread({ bids, asks, spread }) {
-    const { x, floor } = this.#scale;
-    const [from, to] = [x(bids[0].value), x(asks[0].value)].sort((one, other) => one - other);
-    const kind = spread.coefficient < 0n ? "spread crossed" : "spread";
-    return svgElement("rect", { class: kind, x: from, width: Math.max(to - from, 1), y: TOP, height: floor - TOP });
+    const isCut = bids.length + asks.length < book.bids.length + book.asks.length;
+    setText(this.#outside, isCut ? "Levels far from the middle are outside the chart." : "");
   }
 
   #amountTick(tick, label) {
@@ -113,41 +92,18 @@ export class DepthChart {
     ];
   }
 
-  /** Return a line at a price with its name above. For a price outside the chart, return an arrow to that side. */
+  /** Return a line at a price with its name above; nothing for a price outside the chart. */
   #mark(name, price, height) {
     const { x, floor, left, low, high } = this.#scale;
-    const outside = compare(price, low) < 0 ? -1 : compare(price, high) > 0 ? 1 : 0;
-    const at = x(price);
-    const label = outside < 0 ? `◂ ${name}` : outside > 0 ? `${name} ▸` : `${name} ${shortText(text(price))}`;
+    if (compare(price, low) < 0 || compare(price, high) > 0) return [];
+    const label = `${name} ${this.#book.write(price)}`;
     const room = (label.length * DIGIT_WIDTH) / 2;
+    const at = x(price);
     const anchor = at + room > this.#width - 2 ? "end" : at - room < left ? "start" : "middle";
-    const across = at.toFixed(1);
-    const title = svgElement("text", { class: `mark ${name}`, x: across, y: height, "text-anchor": anchor }, label);
-    if (outside) return [title];
-    return [svgElement("line", { class: `mark ${name}`, x1: across, x2: across, y1: TOP - 6, y2: floor }), title];
-  }
-
-  /** Show the level nearest to the pointer. */
-  #point(event) {
-    if (!this.#scale) return;
-    const { y, points, floor } = this.#scale;
-    const at = event.clientX - this.#drawing.getBoundingClientRect().left;
-    const nearest = points.reduce((one, other) => (Math.abs(other.x - at) < Math.abs(one.x - at) ? other : one));
-    const across = nearest.x.toFixed(1);
-    this.#cursor.replaceChildren(
-      svgElement("line", { x1: across, x2: across, y1: TOP, y2: floor }),
-      svgElement("circle", { cx: across, cy: y(nearest.total).toFixed(1), r: 4 }),
-    );
-    setText(this.#reading, `${nearest.side} to ${nearest.price}: ${grouped(this.#book.units.amount(nearest.total))}`);
-  }
-
-  #leave() {
-    this.#cursor?.replaceChildren();
-    this.#showHint();
-  }
-
-  #showHint() {
-    setText(this.#reading, "Cumulative amount up to each price. Point at the chart to read a level.");
+    return [
+      svgElement("line", { class: `mark ${name}`, x1: at, x2: at, y1: TOP - 6, y2: floor }),
+      svgElement("text", { class: `mark ${name}`, x: at, y: height, "text-anchor": anchor }, label),
+    ];
   }
 }
 
@@ -169,10 +125,7 @@ function visibleLevels(book) {
   const [bids, asks] = best.map((side) => side.filter(isNear));
   const prices = [...bids, ...asks].map((level) => level.value).sort(compare);
   let [low, high] = [prices[0], prices.at(-1)];
-  if (book.spot && isNear(book.spot)) {
-    if (compare(book.spot.value, low) < 0) low = book.spot.value;
-    if (compare(book.spot.value, high) > 0) high = book.spot.value;
-  }
+  if (book.spot && isNear({ value: book.spot })) [low, , high] = [low, book.spot, high].sort(compare);
   const span = subtract(high, low);
   // The margin at each end is 5 % of the range; around a single price, half of that price.
   const twentieth = { coefficient: span.coefficient * 5n, places: span.places + 2 };
@@ -182,15 +135,15 @@ function visibleLevels(book) {
 }
 
 function withTotals(levels, side) {
-  const sums = exact.totals(levels.map((level) => level.amount));
-  return levels.map((level, at) => ({ ...level, side, total: sums[at] }));
+  let total = 0n;
+  return levels.map((level) => ({ ...level, side, total: (total += level.amount) }));
 }
 
 /** Return as many round prices as fit below the chart, each with its label. */
 function priceLabels(low, high, width) {
   for (let count = Math.floor(width / 60); count > 1; count -= 1) {
     const found = exact.ticks(low, high, count);
-    const written = exact.labels(found);
+    const written = found.map(exact.label);
     const longest = Math.max(...written.map((one) => one.length));
     if (found.length * (longest * DIGIT_WIDTH + 14) <= width) return found.map((tick, number) => [tick, written[number]]);
   }
@@ -206,39 +159,8 @@ function steps(levels, side, { x, y, floor }, end) {
   const anchor = side === "bids" ? "start" : "end";
   const name = svgElement("text", { class: `side-name ${side}`, x: end, y: 12, "text-anchor": anchor }, levels[0].side);
   return [
-    svgElement("path", { class: `area ${side}`, d: `${line}V${floor}Z`, fill: `url(#${side}-pattern)` }),
+    svgElement("path", { class: `area ${side}`, d: `${line}V${floor}Z` }),
     svgElement("path", { class: `line ${side}`, d: line }),
     name,
   ];
-}
-
-/** Return patterns that distinguish the sides without colour: strokes for bids, dots for asks. */
-function patterns() {
-  const size = { width: "8", height: "8" };
-  const pattern = (name, ...shapes) =>
-    svgElement(
-      "pattern",
-      { id: `${name}-pattern`, class: name, ...size, patternUnits: "userSpaceOnUse" },
-      svgElement("rect", size),
-      ...shapes,
-    );
-  return svgElement(
-    "defs",
-    {},
-    pattern("bids", svgElement("path", { d: "M-2 2L2 -2M0 8L8 0M6 10L10 6" })),
-    pattern("asks", ...[2, 6].map((at) => svgElement("circle", { cx: at, cy: at, r: 1 }))),
-  );
-}
-
-function describe({ bids, asks, units }) {
-  const range = (name, side) => {
-    const [first, last] = [side[0], side.at(-1)];
-    return first ? `${name} from ${first.price} to ${last.price}, ${grouped(units.amount(last.total))} in all` : `no ${name}`;
-  };
-  return `Depth chart: ${range("bids", bids)}; ${range("asks", asks)}.`;
-}
-
-/** Return the text of a price; empty if it is too long for the chart. The key figures show it in full. */
-function shortText(price) {
-  return price.length <= 14 ? price : "";
 }

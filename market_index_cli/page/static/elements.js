@@ -23,21 +23,6 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set the text of an element, with a possible line break after each comma. `room` aligns the decimal places: see `places`. */
-export function setNumber(node, text, room) {
-  if (node.textContent !== text) {
-    const [digits] = text.split(".");
-    const [first, ...others] = digits.split(/(?<=,)/);
-    node.replaceChildren(first, ...others.flatMap((part) => [element("wbr"), part]), places(text));
-  }
-  node.lastElementChild.style.minWidth = `${room}ch`;
-}
-
-/** Return an element with the decimal places of a number. Its width, in characters, aligns the points of a column. */
-export function places(text) {
-  return element("span", { class: "places" }, decimalPlaces(text));
-}
-
 /** Return the decimal places of a number as text, with the point; empty if it has none. */
 export function decimalPlaces(text) {
   return /\..*|$/.exec(text)[0];

@@ -3,7 +3,10 @@
 
 const DECIMAL = /^(\d{1,64})(?:\.(\d{1,64}))?$/;
 const FRACTION_STEPS = 1n << 40n;
-const MAX_LABEL_LENGTH = 10;
+const MAX_COEFFICIENT = 1n << 96n;
+const DIGITS = 6;
+const MAX_LENGTH = 16;
+const WORDS = { 6: "M", 9: "B", 12: "T" };
 
 /** Parse a JSON text whose numbers are integers: each becomes a BigInt. JSON.parse alone rounds those above 2^53. */
 export function parseExact(text) {
@@ -51,6 +54,10 @@ export function times(value, factor) {
   return { coefficient: value.coefficient * factor, places: value.places };
 }
 
+export function product(one, other) {
+  return { coefficient: one.coefficient * other.coefficient, places: one.places + other.places };
+}
+
 /** Return a decimal times a power of ten. */
 export function shifted(value, power) {
   const places = value.places - power;
@@ -78,37 +85,80 @@ export function grouped(number) {
   return places === undefined ? groups : `${groups}.${places}`;
 }
 
-/** Return the exact texts of round decimals. If plain texts would be long, all are written as `n×10ᵏ`. */
-export function labels(values) {
-  const plain = values.map(grouped);
-  const powers = values.filter((value) => value.coefficient !== 0n).map(powerOfTen);
-  if (powers.length === 0) return plain;
-  const power = Math.min(...powers);
-  const raised = String(power).replace(/./g, (one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[one] ?? "⁻");
-  const scientific = values.map((value) => {
-    const factor = power < -value.places ? 0n : value.coefficient / 10n ** BigInt(power + value.places);
-    return factor === 0n ? "0" : `${factor}×10${raised}`;
-  });
-  const [long, longer] = [scientific, plain].map((texts) => Math.max(0, ...texts.map((one) => one.length)));
-  return longer > MAX_LABEL_LENGTH && long < longer ? scientific : plain;
+/** Return the exact text of a number in a chart, in words from a million on: `5 M`, `5 B`. */
+export function label(value) {
+  return worded(value, 6) ?? fitting(value);
 }
 
-/** Return the greatest power of ten that divides a decimal. */
-function powerOfTen({ coefficient, places }) {
-  let power = -places;
-  for (let rest = coefficient; rest % 10n === 0n; rest /= 10n) power += 1;
-  return power;
+/**
+ * Return the text of a number that people read: six significant digits, but every digit before the point; rounded
+ * toward zero. From a billion on it is in words.
+ */
+export function readable(value) {
+  const isLarge = magnitude(value) >= 9;
+  const rounded = truncated(value, isLarge ? lastDigit(value) : Math.min(lastDigit(value), 0));
+  return worded(rounded, 9) ?? fitting(rounded);
+}
+
+/** Return a part of a number in percent: its first three digits. */
+export function percent(part, all) {
+  const [dividend, divisor] = aligned(part, all);
+  const value = { coefficient: (dividend * 10n ** 32n) / divisor, places: 30 };
+  return `${fitting(truncated(value, magnitude(value) - 2))} %`;
+}
+
+/** Return the exponent of the last digit that is shown by default: the sixth significant one. */
+export function lastDigit(value) {
+  return magnitude(value) - DIGITS + 1;
+}
+
+/** Return a decimal power of ten. */
+export function powerOfTen(exponent) {
+  return shifted(whole(1n), exponent);
+}
+
+/** Return the multiple of a positive step that is next to a decimal: toward zero, or above a positive one with `isUp`. */
+export function multiple(value, step, isUp) {
+  const [part, unit, places] = aligned(value, step);
+  const count = part / unit + (isUp && part % unit ? 1n : 0n);
+  return { coefficient: count * unit, places };
+}
+
+/** Whether a decimal is a price of the API: greater than 0, at most 28 decimal places, a coefficient below 2^96. */
+export function isPrice(value) {
+  const [digits, places = ""] = text(value).split(".");
+  return value.coefficient > 0n && places.length <= 28 && BigInt(digits + places) < MAX_COEFFICIENT;
+}
+
+function magnitude({ coefficient, places }) {
+  return String(coefficient).replace("-", "").length - 1 - places;
+}
+
+/** Return a decimal with digits down to that of an exponent. */
+function truncated(value, exponent) {
+  return multiple(value, powerOfTen(exponent), false);
+}
+
+/** Return a decimal in words if its magnitude is at least `least` and has a word; else null. */
+function worded(value, least) {
+  const power = Math.floor(magnitude(value) / 3) * 3;
+  if (magnitude(value) < least || !(power in WORDS)) return null;
+  return `${text(shifted(value, -power))} ${WORDS[power]}`;
+}
+
+/** Return the text of a decimal with its digits in groups; as `n×10ᵏ` if it would be long and that is shorter. */
+export function fitting(value) {
+  const plain = grouped(value);
+  if (plain.length <= MAX_LENGTH || value.coefficient === 0n) return plain;
+  const power = magnitude(value);
+  const raised = String(power).replace(/./g, (one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[one] ?? "⁻");
+  const scientific = `${text(shifted(value, -power))}×10${raised}`;
+  return scientific.length < plain.length ? scientific : plain;
 }
 
 /** Order whole numbers, for sorting. */
 export function ascending(one, other) {
   return one < other ? -1 : one > other ? 1 : 0;
-}
-
-/** Return the running totals of amounts. */
-export function totals(amounts) {
-  let total = 0n;
-  return amounts.map((amount) => (total += amount));
 }
 
 /** Return the approximate ratio of two amounts as a float, for lengths on the screen. */

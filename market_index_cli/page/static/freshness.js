@@ -3,7 +3,7 @@
 // Times are milliseconds of the page's monotonic clock (performance.now), and durations are measured by the service. No
 // wall clock is used, which may jump or be wrong. The time of a request counts as age, so an age is never too low.
 
-// The status is requested every 10 seconds, or later if the service is slow.
+// The status is requested every five seconds, or later if the service is slow.
 const MAX_AGE_MILLISECONDS = 30_000;
 const MAX_QUIET_MILLISECONDS = 60_000;
 const UNITS = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]];
@@ -23,6 +23,7 @@ export const State = Object.freeze({
     label: "Stale",
     warning: "The service cannot follow its feed. The data shown may be out of date.",
   },
+  UNTRACKED: { name: "untracked", label: "Not tracked", warning: "" },
   UNKNOWN: { name: "unknown", label: "Freshness not known", warning: "" },
 });
 

@@ -1,21 +1,19 @@
-// The ladder: asks above bids, the best of each in the middle, with the amount at each price and the running total.
+// The ladder: asks above bids, the best of each in the middle, with the amount and the value at each price, and the
+// running total of the values.
 
-import { ascending, grouped, share, totals } from "./exact.js";
-import { decimalPlaces, element, places, setChildren, setText, setNumber } from "./elements.js";
+import { add, compare, grouped, position, text, whole } from "./exact.js";
+import { decimalPlaces, element, setChildren, setText } from "./elements.js";
 
 const INITIAL_LEVELS = 15;
 const MORE_LEVELS = 100;
 const MAX_ALIGNED_LENGTH = 14;
-const LONG_AMOUNT_LENGTH = 19;
-const SIDES = [
-  { name: "asks", one: "ask", many: "asks above" },
-  { name: "bids", one: "bid", many: "bids below" },
-];
+const COLUMNS = ["amount", "value", "total"];
+const ZERO = whole(0n);
 
 export class Ladder {
-  #asks = new Side("asks");
-  #bids = new Side("bids");
-  #middle = element("td", { colspan: "4" });
+  #asks = new Side("asks", "ask", "asks above");
+  #bids = new Side("bids", "bid", "bids below");
+  #middle = element("td", { colspan: "5" });
   #table = element(
     "table",
     { class: "ladder" },
@@ -27,9 +25,7 @@ export class Ladder {
         "tr",
         {},
         element("th", { scope: "col" }, "Side"),
-        element("th", { scope: "col", class: "number" }, "Price"),
-        element("th", { scope: "col", class: "number" }, "Amount"),
-        element("th", { scope: "col", class: "number" }, "Total"),
+        ...["Price", "Amount", "Value", "Total"].map((name) => element("th", { scope: "col", class: "number" }, name)),
       ),
     ),
     this.#asks.body,
@@ -38,7 +34,14 @@ export class Ladder {
   );
   #book = null;
   #key = null;
-  node = element("section", { class: "panel", "aria-label": "Ladder" }, this.#asks.more, this.#table, this.#bids.more);
+  node = element(
+    "section",
+    { class: "panel", "aria-label": "Ladder" },
+    this.#asks.more,
+    this.#table,
+    this.#bids.more,
+    element("p", { class: "remark legend" }, "Bar: the value of the level. Total: the values from the best price on."),
+  );
 
   constructor() {
     for (const side of [this.#asks, this.#bids]) side.onMore = () => this.update(this.#book, this.#key);
@@ -54,19 +57,14 @@ export class Ladder {
     this.#book = book;
     if (key !== this.#key) for (const side of [this.#asks, this.#bids]) side.reset();
     this.#key = key;
-    const [asks, bids] = [this.#asks.rows(book.asks, book.units), this.#bids.rows(book.bids, book.units)];
-    const room = (name) => {
-      const longest = Math.max(0, ...[...asks, ...bids].map((row) => decimalPlaces(row[name]).length));
-      return longest > MAX_ALIGNED_LENGTH ? 0 : longest;
-    };
-    const rooms = { price: room("price"), amount: room("amount"), total: room("total") };
-    const isLong = [...asks, ...bids].some(
-      (row) => decimalPlaces(row.price).length > MAX_ALIGNED_LENGTH || row.amount.length >= LONG_AMOUNT_LENGTH,
-    );
-    this.#table.classList.toggle("long", isLong);
-    const [, depth] = [asks, bids].map((rows) => rows.at(-1)?.sum ?? 0n).sort(ascending);
-    this.#asks.show(asks, rooms, depth, book.asks.length);
-    this.#bids.show(bids, rooms, depth, book.bids.length);
+    const [asks, bids] = [this.#asks.rows(book.asks, book), this.#bids.rows(book.bids, book)];
+    const rows = [...asks, ...bids];
+    const longest = Math.max(0, ...rows.map((row) => decimalPlaces(row.price).length));
+    const room = longest > MAX_ALIGNED_LENGTH ? 0 : longest;
+    this.#table.classList.toggle("long", room < longest);
+    const largest = [ZERO, ...rows.map((row) => row.worth)].sort(compare).at(-1);
+    this.#asks.show(asks, room, largest, book.asks.length);
+    this.#bids.show(bids, room, largest, book.bids.length);
     setText(this.#middle, book.middle);
   }
 }
@@ -82,10 +80,9 @@ class Side {
   body = element("tbody");
   more = element("button", { type: "button", class: "more" });
 
-  constructor(name) {
-    const side = SIDES.find((one) => one.name === name);
-    this.#one = side.one;
-    this.#many = side.many;
+  constructor(name, one, many) {
+    this.#one = one;
+    this.#many = many;
     this.#upward = name === "asks";
     this.body.className = name;
     this.more.addEventListener("click", () => {
@@ -102,38 +99,42 @@ class Side {
   }
 
   /**
-   * Return the price, the amount and the running total of each visible level, as texts and as `size` and `sum`, and
-   * whether it has changed: the last book had another amount at its price, or no level.
+   * Return the texts of each visible level, what it is worth, and whether it has changed: the last book had another
+   * amount at its price, or no level.
    */
-  rows(levels, units) {
-    const best = levels.slice(0, this.shown);
-    const sums = totals(best.map((level) => level.amount));
+  rows(levels, { units, write }) {
     const before = new Map((this.#levels ?? levels).map((level) => [level.price, level.amount]));
     this.#levels = levels;
-    return best.map(({ price, amount }, at) => ({
-      price,
-      isChanged: before.get(price) !== amount,
-      amount: grouped(units.amount(amount)),
-      total: grouped(units.amount(sums[at])),
-      size: amount,
-      sum: sums[at],
-    }));
+    let total = ZERO;
+    return levels.slice(0, this.shown).map((level) => {
+      const { price, amount, prices } = level;
+      const worth = units.worth(level);
+      total = add(total, worth);
+      return {
+        price,
+        worth,
+        isChanged: before.get(price) !== amount,
+        amount: write(units.amount(amount)),
+        value: write(worth),
+        total: write(total),
+        tooltip: prices.map((one) => `${text(units.price(one.value))}: ${grouped(units.amount(one.amount))}`).join("\n"),
+      };
+    });
   }
 
-  /** Show rows. `rooms` are the widths of decimal places in characters, `depth` the longest bar's amount. */
-  show(rows, rooms, depth, count) {
+  /** Show rows. `room` is the width of the decimal places of prices in characters, `largest` the value of the longest bar. */
+  show(rows, room, largest, count) {
     const known = this.#rows;
     const changed = [];
     this.#rows = new Map();
-    for (const { price, amount, total, size, sum, isChanged } of rows) {
-      const row = known.get(price) ?? createRow(this.#one, price);
-      if (isChanged) changed.push(row.node);
-      setNumber(row.amount, amount, rooms.amount);
-      setNumber(row.total, total, rooms.total);
-      row.places.style.minWidth = `${rooms.price}ch`;
-      row.bar.style.width = `${100 * share(size, depth)}%`;
-      row.depth.style.width = `${100 * share(sum, depth)}%`;
-      this.#rows.set(price, row);
+    for (const shown of rows) {
+      const row = known.get(shown.price) ?? createRow(this.#one, shown.price);
+      if (shown.isChanged) changed.push(row.node);
+      for (const name of COLUMNS) setText(row[name], shown[name]);
+      row.node.title = shown.tooltip;
+      row.places.style.minWidth = `${room}ch`;
+      row.bar.style.width = `${100 * position(shown.worth, ZERO, largest)}%`;
+      this.#rows.set(shown.price, row);
     }
     const nodes = [...this.#rows.values()].map((row) => row.node);
     setChildren(this.body, this.#upward ? nodes.reverse() : nodes);
@@ -147,11 +148,11 @@ class Side {
 
 function createRow(side, price) {
   const row = {
-    places: places(price),
+    places: element("span", { class: "places" }, decimalPlaces(price)),
     amount: element("span"),
+    value: element("span"),
     total: element("span"),
     bar: element("span", { class: "bar" }),
-    depth: element("span", { class: "bar depth" }),
   };
   row.node = element(
     "tr",
@@ -159,7 +160,8 @@ function createRow(side, price) {
     element("th", { scope: "row", class: "side" }, side),
     element("td", { class: `number price${price.length > MAX_ALIGNED_LENGTH ? " long" : ""}` }, price.split(".")[0], row.places),
     element("td", { class: "number amount" }, row.amount),
-    element("td", { class: "number total" }, row.total, row.depth, row.bar),
+    element("td", { class: "number value" }, row.value),
+    element("td", { class: "number total" }, row.total, row.bar),
   );
   // An animation would run again when the ladder is shown again.
   for (const end of ["animationend", "animationcancel"]) {

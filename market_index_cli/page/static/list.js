@@ -1,6 +1,6 @@
 // The list of pairs, with search and keyboard navigation.
 
-import { compare, decimal, grouped, text } from "./exact.js";
+import { decimal, grouped, readable, text } from "./exact.js";
 import { element, pairName, setChildren, setText } from "./elements.js";
 import { fragment } from "./book.js";
 import { Tokens } from "./names.js";
@@ -16,14 +16,12 @@ export class PairList {
   #list = document.getElementById("list");
   #more = document.getElementById("more");
   #order = document.getElementById("order");
-  #priced = document.getElementById("priced");
   #tokens = new Tokens();
   #isWhole = true;
   #entries = new Map();
   #rows = new Map();
   #shown = PAGE_SIZE;
   #selected = null;
-  #focusedKey = null;
   #showList;
 
   /** `showList()` leaves the book where the screen has no room for the list beside it. */
@@ -32,21 +30,14 @@ export class PairList {
     this.#search.addEventListener("input", () => {
       this.#shown = PAGE_SIZE;
       this.#list.scrollTop = 0;
-      this.#focusedKey = null;
       this.#show();
     });
-    this.#order.value = setting("order");
-    // It has no option of that name.
-    if (this.#order.value === "") this.#order.value = "ledger";
-    this.#priced.checked = setting("priced") === "true";
-    for (const control of [this.#order, this.#priced]) {
-      control.addEventListener("change", () => {
-        keepSetting("order", this.#order.value);
-        keepSetting("priced", String(this.#priced.checked));
-        this.#list.scrollTop = 0;
-        this.#show();
-      });
-    }
+    this.#order.value = setting("order") === "ledger" ? "ledger" : "name";
+    this.#order.addEventListener("change", () => {
+      keepSetting("order", this.#order.value);
+      this.#list.scrollTop = 0;
+      this.#show();
+    });
     this.#more.querySelector("button").addEventListener("click", () => {
       const next = this.#list.childElementCount;
       this.#shown += PAGE_SIZE;
@@ -55,7 +46,6 @@ export class PairList {
     });
     this.#search.addEventListener("keydown", (event) => this.#keyInSearch(event));
     this.#list.addEventListener("keydown", (event) => this.#keyInList(event));
-    this.#list.addEventListener("focusin", (event) => this.#setTabStop(event.target.closest("a")));
     document.addEventListener("keydown", (event) => this.#keyAnywhere(event));
   }
 
@@ -89,7 +79,6 @@ export class PairList {
   /** Mark the selected pair. */
   select(key) {
     this.#selected = key;
-    this.#focusedKey = null;
     this.#show();
   }
 
@@ -99,15 +88,13 @@ export class PairList {
 
   /** Focus the current row of the list; the search field if there is none. */
   focus() {
-    const links = this.#links();
-    (links.find((link) => link.tabIndex === 0) ?? this.#search).focus();
+    (this.#list.querySelector("[aria-current]") ?? this.#list.querySelector("a") ?? this.#search).focus();
   }
 
   #show() {
     const terms = this.#search.value.toLowerCase().split(/[\s/]+/).filter(Boolean);
     const all = [...this.#entries.values()];
-    const wanted = this.#priced.checked ? all.filter((one) => one.spot !== null) : all;
-    const found = matching(this.#sorted(wanted), terms);
+    const found = matching(this.#sorted(all), terms);
     const shown = found.slice(0, this.#shown);
     const rows = new Map(shown.map((one) => [one.key, this.#rows.get(one.key) ?? row(one)]));
     this.#rows = rows;
@@ -116,16 +103,16 @@ export class PairList {
     for (const one of shown) {
       const link = rows.get(one.key).firstElementChild;
       const spot = link.querySelector(".spot");
-      setText(spot, one.spot === null ? "no spot" : text(spotOf(one)));
+      const price = one.spot === null ? null : one.units.price(decimal(one.spot));
+      setText(spot, price === null ? "no spot" : readable(price));
+      spot.title = price === null ? "" : text(price);
       spot.classList.toggle("none", one.spot === null);
       if (one.key === this.#selected) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
-    const stop = rows.get(this.#focusedKey) ?? rows.get(this.#selected) ?? this.#list.firstElementChild;
-    this.#setTabStop(stop?.firstElementChild ?? null);
     // The focused row was removed.
     if (hadFocus && !this.#list.contains(document.activeElement)) this.focus();
-    this.#showCount(found.length, wanted.length < all.length || terms.length > 0);
+    this.#showCount(found.length, terms.length > 0);
   }
 
   #showCount(found, searched) {
@@ -139,30 +126,21 @@ export class PairList {
   }
 
   #sorted(entries) {
-    const order = ORDERS[this.#order.value];
-    return order === null ? entries : entries.sort(order);
+    return this.#order.value === "ledger" ? entries : entries.sort(byName);
   }
 
   #entry({ base, quote, key }) {
     const names = [base, quote].map((id) => this.#tokens.nameParts(id));
-    const folded = names.map(([name]) => name.toLowerCase());
+    const folded = [...names.map(([name]) => name), ...[base, quote].flatMap((id) => this.#tokens.others(id))].map((name) =>
+      name.toLowerCase(),
+    );
     const identifiers = [base, quote, unit(base), unit(quote)].join(" ").toLowerCase();
     const units = new Units({ base, quote }, this.#tokens, this.#isWhole);
     return { base, quote, key, names, folded, identifiers, units };
   }
 
-  #links() {
-    return [...this.#list.querySelectorAll("a")];
-  }
-
-  /** Make this row the only tab stop of the list. */
-  #setTabStop(link) {
-    for (const other of this.#links()) other.tabIndex = other === link ? 0 : -1;
-    if (document.activeElement === link && link) this.#focusedKey = link.dataset.key;
-  }
-
   #focusRow(at) {
-    const links = this.#links();
+    const links = this.#list.querySelectorAll("a");
     links[Math.max(0, Math.min(at, links.length - 1))]?.focus();
   }
 
@@ -181,22 +159,16 @@ export class PairList {
 
   #keyInList(event) {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
-    const links = this.#links();
-    const at = links.indexOf(event.target);
+    const at = [...this.#list.querySelectorAll("a")].indexOf(event.target);
     if (event.key === "ArrowUp" && at === 0) this.#search.focus();
     else if (event.key === "ArrowUp") this.#focusRow(at - 1);
     else if (event.key === "ArrowDown") this.#focusRow(at + 1);
-    else if (event.key === "PageUp") this.#focusRow(at - 10);
-    else if (event.key === "PageDown") this.#focusRow(at + 10);
-    else if (event.key === "Home") this.#focusRow(0);
-    else if (event.key === "End") this.#focusRow(links.length - 1);
     else return;
     event.preventDefault();
   }
 
   #keyAnywhere(event) {
     if (event.altKey || event.ctrlKey || event.metaKey || event.target === this.#search) return;
-    if (event.key === "ArrowDown" && event.target === document.body && location.hash.length < 2) this.focus();
     if (event.key !== "/") return;
     if (this.#search.offsetParent === null) this.#showList();
     this.#search.focus();
@@ -205,26 +177,9 @@ export class PairList {
   }
 }
 
-/** How the list can be ordered; null as the service lists the pairs, which is ledger order. */
-const ORDERS = { ledger: null, name: byName, spot: bySpot };
-
 function byName(one, other) {
   const [[base, quote], [otherBase, otherQuote]] = [one.folded, other.folded];
   return base < otherBase ? -1 : base > otherBase ? 1 : quote < otherQuote ? -1 : quote > otherQuote ? 1 : 0;
-}
-
-/** Order by spot price, the highest first; pairs without one come last. */
-function bySpot(one, other) {
-  if (one.spot === null || other.spot === null) return (one.spot === null) - (other.spot === null);
-  return compare(spotOf(other), spotOf(one));
-}
-
-/** Return the spot price in the units of the list. It is computed once per price, because sorting needs it often. */
-function spotOf(one) {
-  if (one.computed?.spot !== one.spot) {
-    one.computed = { spot: one.spot, value: one.units.price(decimal(one.spot)) };
-  }
-  return one.computed.value;
 }
 
 /** Return the unit of an asset: policy id and asset name without a separator, as most explorers write it. */
@@ -255,7 +210,7 @@ function row({ base, quote, key, names }) {
   const [[baseName, basePolicy], [quoteName, quotePolicy]] = names;
   const link = element(
     "a",
-    { href: fragment({ base, quote }), "data-key": key, tabindex: "-1" },
+    { href: fragment({ base, quote }), "data-key": key },
     element("span", { class: "name" }, ...pairName(baseName, quoteName)),
     element("span", { class: "spot" }),
     element("span", { class: "policies" }, [basePolicy, quotePolicy].filter(Boolean).join(" / ")),

@@ -13,7 +13,10 @@ const ADA_DECIMALS = 6;
 // A character that is neither a space nor a mark on another one.
 const VISIBLE = /[^\s\p{M}]/u;
 
-/** Labels and decimals of a token registry, by asset. `entries` has a label and decimals, or null, for each identifier. */
+/**
+ * Labels and decimals of a token registry, by asset. `entries` has for each identifier a label, decimals or null, and the
+ * texts by which it is found: its ticker and its name.
+ */
 export class Tokens {
   #entries;
   #taken;
@@ -55,6 +58,11 @@ export class Tokens {
   /** Return the number of decimals of an asset; null if it is not known. */
   decimals(id) {
     return id === "ADA" ? ADA_DECIMALS : (this.#entries.get(id)?.[1] ?? null);
+  }
+
+  /** Return the other texts by which an asset is found. */
+  others(id) {
+    return this.#entries.get(id)?.[2] ?? [];
   }
 
   /** Whether a token without an entry would look like one that has an entry: the digits of a policy can be chosen. */

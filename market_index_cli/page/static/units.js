@@ -1,6 +1,6 @@
 // The units of the numbers of a pair: whole units by the decimals of the assets, or smallest units as in the API.
 
-import { shifted, text, whole } from "./exact.js";
+import { add, product, shifted, whole } from "./exact.js";
 
 export class Units {
   #shift;
@@ -23,13 +23,9 @@ export class Units {
     return shifted(whole(amount), -this.#places);
   }
 
-  /** Return a parsed order book with prices in these units. Amounts stay in smallest units, for arithmetic. */
-  book({ spot, bids, asks }) {
-    const priced = (one) => {
-      const value = this.price(one.value);
-      return { ...one, price: text(value), value };
-    };
-    return { spot: spot && priced(spot), bids: bids.map(priced), asks: asks.map(priced), units: this };
+  /** Return what a level is worth: the sum of its prices times their amounts, in units of the quote. */
+  worth({ prices }) {
+    return prices.map((one) => product(this.price(one.value), this.amount(one.amount))).reduce(add);
   }
 }
 
@@ -42,5 +38,6 @@ export function unitsLine({ base, quote }, tokens, isWhole) {
     return [`${smallest} of `, { name }, ...(isWhole ? [" (whose decimals are not known)"] : [])];
   };
   const amounts = unit(base, "smallest units");
-  return ["Prices: ", ...unit(quote, "smallest units"), " for one ", ...unit(base, "smallest unit"), ". Amounts: ", ...amounts, "."];
+  const values = unit(quote, "smallest units");
+  return ["Prices: ", ...values, " for one ", ...unit(base, "smallest unit"), ". Amounts: ", ...amounts, ". Values: ", ...values, "."];
 }

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.page import PAGE
+from market_index import OrderBook, PriceLevel, format_price
+from tests.page import PAGE, SNEK_ADA, sample
 from tests.waiting import DEADLINE_SECONDS
 
 NODE = """
 import { firstReadable, summarize } from "./book.mjs";
 import { decimal, text } from "./exact.mjs";
+import { grouped, stepChoice, steps } from "./grouping.mjs";
+import { Tokens } from "./names.mjs";
+import { withChanges } from "./service.mjs";
+import { Units } from "./units.mjs";
 import { readFileSync } from "node:fs";
-const { books, choices } = JSON.parse(readFileSync(0, "utf8"));
-const levels = (prices) => prices.map((price) => ({ price, value: decimal(price), amount: 1n }));
+const { books, choices, groupings, stepChoices, changes } = JSON.parse(readFileSync(0, "utf8"));
+const level = (entry) => Array.isArray(entry) ? entry : [entry, "1"];
+const levels = (entries) => entries.map(level).map(([price, amount]) => (
+  { price, value: decimal(price), amount: BigInt(amount) }));
 const parsed = ([bids, asks]) => ({ spot: null, bids: levels(bids), asks: levels(asks) });
+const units = new Units({ base: "ADA", quote: "ADA" }, new Tokens(), false);
+const printed = (side) => side.map((one) => [one.price, String(one.amount)]);
 const first = async (books) => {
   const requested = [];
   const pair = await firstReadable(books.map((_, at) => at), async (at) => {
@@ -31,9 +43,20 @@ const first = async (books) => {
   return [pair, requested];
 };
 console.log(JSON.stringify({
-  states: books.map(parsed).map(summarize).map(({ spread, mid, state, sentence, middle }) =>
+  states: books.map(parsed).map((book) => summarize(book, units, "")).map(({ spread, mid, state, sentence, middle }) =>
     [state, sentence, middle, spread && text(spread), mid && text(mid)]),
   choices: await Promise.all(choices.map(first)),
+  groupings: groupings.map(([book, choice]) => {
+    const { bids, asks } = grouped(parsed(book), choice);
+    const shown = summarize(parsed(book), units, choice);
+    const longest = Math.max(...[...shown.bids, ...shown.asks].map((one) => one.price.length));
+    return [printed(bids), printed(asks), steps(parsed(book)), longest];
+  }),
+  stepChoices: stepChoices.map(stepChoice),
+  changes: changes.map(([before, change]) => {
+    const { bids, asks } = withChanges(parsed(before), parsed(change));
+    return [printed(bids), printed(asks)];
+  }),
 }));
 """
 
@@ -41,16 +64,19 @@ APART, CROSSED, LOCKED = [["4", "3"], ["5"]], [["6", "4"], ["5", "7"]], [["5"], 
 BIDS: list[list[str]] = [["4"], []]
 ASKS: list[list[str]] = [[], ["5"]]
 EMPTY: list[list[str]] = [[], []]
-AS_PUBLISHED = "The book is shown as published."
+EXPLAINED = (
+    "Both orders could trade with each other. On an order-book exchange they stay until a transaction fills them, "
+    "whose costs may be higher than the gain. The book is shown as published."
+)
 
 STATES = {
-    "apart": (APART, ["", "", "spread 1 · mid 4.5", "1", "4.5"]),
+    "apart": (APART, ["", "", "spread 1 (22.2 %) · mid 4.5", "1", "4.5"]),
     "crossed": (
         CROSSED,
         [
             "crossed",
-            f"The best bid, 6, is above the best ask, 5. {AS_PUBLISHED}",
-            "spread -1 · mid 5.5",
+            f"The best bid, 6, is above the best ask, 5. {EXPLAINED}",
+            "spread -1 (-18.1 %) · mid 5.5",
             "-1",
             "5.5",
         ],
@@ -59,8 +85,8 @@ STATES = {
         LOCKED,
         [
             "locked",
-            f"The best bid and the best ask have the same price, 5. {AS_PUBLISHED}",
-            "spread 0 · mid 5",
+            f"The best bid and the best ask have the same price, 5. {EXPLAINED}",
+            "spread 0 (0 %) · mid 5",
             "0",
             "5",
         ],
@@ -69,6 +95,14 @@ STATES = {
     "asks": (ASKS, ["no bids", "This order book has asks only.", "no spread", None, None]),
     "empty": (EMPTY, ["empty", "This order book is empty.", "no spread", None, None]),
 }
+
+LONG = OrderBook.from_levels(
+    SNEK_ADA,
+    bids=[("0.0000012499934917464313811661", 1), ("0.0000012499934817464313811661", 1)],
+    asks=[("0.0000013", 1)],
+)
+MAX_LINE = 16
+"""The most characters of a price that fits in one line, at any width of the page."""
 
 # The books of the pairs (None: retracted), the chosen pair, and how many books were requested.
 CHOICES: list[tuple[Sequence[object], int | None, int]] = [
@@ -80,6 +114,42 @@ CHOICES: list[tuple[Sequence[object], int | None, int]] = [
 ]
 
 
+def entries(book: OrderBook) -> tuple[Any, Any]:
+    return tuple(
+        [(format_price(one.price), str(one.accumulated_liquidity)) for one in side] for side in (book.bids, book.asks)
+    )
+
+
+def changed(before: Iterable[PriceLevel], after: Iterable[PriceLevel]) -> list[tuple[str, str]]:
+    """Return the changes of a side as the stream sends them: levels with their amounts, 0 for a removed one."""
+    amounts = dict.fromkeys((one.price for one in before), 0)
+    amounts |= {one.price: one.accumulated_liquidity for one in after}
+    return [(format_price(price), str(amount)) for price, amount in amounts.items()]
+
+
+def random_books() -> list[OrderBook]:
+    """Return books with prices of all magnitudes, always the same ones."""
+    drawn = random.Random(5)
+    books = [book for book in sample() if book.bids and book.asks]
+    for places in range(28):
+        prices = [Decimal(drawn.randrange(10**5, 10**9)).scaleb(-places) for _ in range(30)]
+        levels = [(format_price(price), drawn.randrange(1, 2**50)) for price in sorted(set(prices))]
+        books.append(OrderBook.from_levels(SNEK_ADA, bids=levels[:15], asks=levels[15:]))
+    return books
+
+
+def groupings() -> list[tuple[OrderBook, str]]:
+    """Return books, and the choice of a step of each."""
+    return [
+        *((book, step) for book in random_books() for step in ("", "0.01", "50", "every")),
+        (LONG, ""),
+        (
+            OrderBook.from_levels(SNEK_ADA, bids=[("0.3", 1), ("0.2", 2)], asks=[("79228162514264337593543950335", 1)]),
+            "1",
+        ),
+    ]
+
+
 @pytest.fixture(scope="module")
 def computed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     node = shutil.which("node")
@@ -89,7 +159,16 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     for file in PAGE.glob("*.js"):
         (folder / f"{file.stem}.mjs").write_text(re.sub(r'"(\./\w+)\.js"', r'"\1.mjs"', file.read_text()))
     (folder / "compute.mjs").write_text(NODE)
-    given = {"books": [book for book, _ in STATES.values()], "choices": [books for books, *_ in CHOICES]}
+    given = {
+        "groupings": [(entries(book), step) for book, step in groupings()],
+        "stepChoices": ["", "every", "0.01", "20", "0.5", "3", "11", "1e5", "-1", "0", "1.2.", "<b>"],
+        "changes": [
+            (entries(one), (changed(one.bids, other.bids), changed(one.asks, other.asks)))
+            for one, other in pairwise(random_books())
+        ],
+        "books": [book for book, _ in STATES.values()],
+        "choices": [books for books, *_ in CHOICES],
+    }
     done = subprocess.run(
         [node, folder / "compute.mjs"],
         input=json.dumps(given),
@@ -108,3 +187,28 @@ def test_each_state_of_a_book_is_named_and_explained(computed: Any):
 
 def test_the_first_pair_has_both_sides_and_is_not_crossed(computed: Any):
     assert computed["choices"] == [[chosen, [*range(requested)]] for _, chosen, requested in CHOICES]
+
+
+def test_the_page_groups_a_book_by_the_rules_of_the_library(computed: Any):
+    for (book, choice), (bids, asks, steps, _) in zip(groupings(), computed["groupings"], strict=True):
+        default = Decimal(1).scaleb((book.bids or book.asks)[0].price.adjusted() - 5)
+        step = {"": max(default, Decimal("1e-28")), "every": None}.get(choice, choice)
+        expected = book if step is None else book.grouped(step)
+        assert (bids, asks) == tuple([list(entry) for entry in side] for side in entries(expected))
+        assert Decimal(steps[0]) == max(default, Decimal("1e-28"))
+
+
+def test_a_price_that_is_grouped_by_default_fits_in_one_line(computed: Any):
+    lengths = [
+        longest for (_, choice), (*_, longest) in zip(groupings(), computed["groupings"], strict=True) if not choice
+    ]
+    assert max(lengths) <= MAX_LINE
+
+
+def test_only_round_steps_of_the_address_are_taken(computed: Any):
+    assert computed["stepChoices"] == ["", "every", "0.01", "20", "0.5", *[""] * 7]
+
+
+def test_changes_of_the_stream_make_the_next_book(computed: Any):
+    for found, expected in zip(computed["changes"], random_books()[1:], strict=True):
+        assert found == [[list(entry) for entry in side] for side in entries(expected)]

@@ -27,7 +27,7 @@ import * as exact from "./exact.mjs";
 import * as names from "./names.mjs";
 import { Units, unitsLine } from "./units.mjs";
 import { readFileSync } from "node:fs";
-const { pairs, notPrices, spans, assets, entries, shown } = JSON.parse(readFileSync(0, "utf8"));
+const { pairs, notPrices, spans, assets, entries, shown, readable } = JSON.parse(readFileSync(0, "utf8"));
 const attempt = (work) => { try { return work(); } catch (error) { return error.constructor.name; } };
 console.log(JSON.stringify({
   sums: pairs.map(([a, b]) => {
@@ -41,10 +41,12 @@ console.log(JSON.stringify({
   notPrices: notPrices.map((text) => attempt(() => exact.decimal(text))),
   spans: spans.map(([low, high, count]) => {
     const ticks = exact.ticks(exact.decimal(low), exact.decimal(high), count);
-    return [ticks.map(exact.text), exact.labels(ticks)];
+    return [ticks.map(exact.text), ticks.map(exact.label)];
   }),
   grouped: [0n, 999n, 1000n, 2n ** 53n + 1n, 2n ** 64n - 1n].map(exact.grouped),
-  totals: exact.totals([2n ** 64n - 1n, 1n, 2n ** 53n + 1n]).map(String),
+  readable: readable.map((text) => exact.readable(exact.decimal(text))),
+  words: ["5000000", "1500000000", "999999", "0", "0.00000000000000000002"].map(exact.decimal).map(exact.label),
+  percents: [["1", "3"], ["0", "1"], ["0.00001234", "1"]].map((texts) => exact.percent(...texts.map(exact.decimal))),
   ignorable: Array.from({ length: 0x110000 }, (_, code) => code)
     .filter((code) => /\\p{Default_Ignorable_Code_Point}/u.test(String.fromCodePoint(code))),
   tickers: assets.map(names.ticker),
@@ -53,10 +55,10 @@ console.log(JSON.stringify({
     const tokens = new names.Tokens(entries);
     const [whole, smallest] = [true, false].map((isWhole) => new Units({ base, quote }, tokens, isWhole));
     const value = exact.decimal(price);
-    const { spot, bids } = whole.book({ spot: { price, value }, bids: [{ price, value, amount: 5n }], asks: [] });
+    const worth = whole.worth({ prices: [{ value, amount: BigInt(amount) }, { value, amount: 1n }] });
     return [
       exact.text(whole.price(value)), exact.grouped(whole.amount(BigInt(amount))),
-      exact.text(smallest.price(value)), exact.grouped(smallest.amount(BigInt(amount))), spot.price, bids[0].price,
+      exact.text(smallest.price(value)), exact.grouped(smallest.amount(BigInt(amount))), exact.text(worth),
       unitsLine({ base, quote }, tokens, true).map((part) => part.name ?? part).join(""),
     ];
   }),
@@ -80,6 +82,14 @@ SHOWN_PAIRS = [
 ]
 AMOUNTS = [1, 999, 1_500_000, 2**53 + 1, 2**64 - 1]
 
+READABLE = {
+    "499381.007323": "499,381",
+    "12345678.9": "12,345,678",
+    "0.0000012499934917464313811661290187": "0.00000124999",
+    "1234567890123": "1.23456 T",
+    "18446744073709551615": "1.84467×10¹⁹",
+    "0": "0",
+}
 EDGE_PRICES = ["1e-28", str(2**96 - 1), "0.1", "0.10", "1", "4123.5", "0.0000044", "9007199254740993", "1e28"]
 
 
@@ -131,6 +141,7 @@ def inputs() -> dict[str, Any]:
             ("0", str(2**96), 4),
             (least, nine, 4),
         ],
+        "readable": list(READABLE),
         "assets": [*(str(token(name)) for name in asset_names()), *map(str, ASSETS), "ADA"],
         "entries": json.loads(labels_json(TOKENS)),
         "shown": [
@@ -173,13 +184,16 @@ def test_the_modules_compute_as_exactly_as_fractions(computed: tuple[dict[str, A
         assert result[:-1] == wanted
         assert abs(Fraction(result[-1]) - a / (a + b)) < Fraction(1, 2**39)
     assert found["grouped"] == [f"{n:,}" for n in (0, 999, 1000, 2**53 + 1, 2**64 - 1)]
-    assert found["totals"] == [str(2**64 - 1), str(2**64), str(2**64 + 2**53 + 1)]
+    assert found["readable"] == list(READABLE.values())
+    assert found["words"] == ["5 M", "1.5 B", "999,999", "0", "2×10⁻²⁰"]
+    assert found["percents"] == ["33.3 %", "0 %", "0.00123 %"]
     assert set(found["notPrices"]) == {"SyntaxError"}
 
 
 def test_ticks_are_round_numbers_with_exact_labels(computed: tuple[dict[str, Any], dict[str, Any]]):
     given, found = computed
     powers = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+    words = {"M": 6, "B": 9, "T": 12}
     for (low, high, count), (ticks, labels) in zip(given["spans"], found["spans"], strict=True):
         values = [Fraction(tick) for tick in ticks]
         assert Fraction(low) <= min(values)
@@ -189,7 +203,9 @@ def test_ticks_are_round_numbers_with_exact_labels(computed: tuple[dict[str, Any
             assert fixed(step).strip("0.") in {"1", "2", "5"}
         for value, label in zip(values, labels, strict=True):
             factor, _, power = label.partition("×10")
-            assert Fraction(factor.replace(",", "")) * Fraction(10) ** int(power.translate(powers) or 0) == value
+            number, _, word = factor.partition(" ")
+            exponent = words.get(word, int(power.translate(powers) or 0))
+            assert Fraction(number.replace(",", "")) * Fraction(10) ** exponent == value
 
 
 def test_the_page_and_the_command_show_the_same_tickers(computed: tuple[dict[str, Any], dict[str, Any]]):
@@ -222,7 +238,7 @@ def test_the_page_and_the_library_show_the_same_whole_units(computed: tuple[dict
         human = format(TOKENS.human_price(pair, Decimal(price)), "f")
         assert result[:2] == [human, format(TOKENS.human_amount(pair.base, int(amount)), ",f")]
         assert result[2:4] == [format_price(Decimal(price)), f"{int(amount):,}"]
-        assert result[4:6] == [human, human]
+        assert result[4] == fixed(Fraction(human) * Fraction(TOKENS.human_amount(pair.base, int(amount) + 1)))
         unknown = [asset for asset in (pair.base, pair.quote) if TOKENS.decimals(asset) is None]
-        assert ("smallest unit" in result[6]) == bool(unknown)
-        assert all(TOKENS.label(asset) in result[6] for asset in (pair.base, pair.quote))
+        assert ("smallest unit" in result[5]) == bool(unknown)
+        assert all(TOKENS.label(asset) in result[5] for asset in (pair.base, pair.quote))

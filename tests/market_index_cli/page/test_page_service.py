@@ -11,22 +11,47 @@ from typing import Any
 
 import pytest
 
-from market_index import LiveIndex
-from tests.page import PAGE, app_with_page, sample
-from tests.service import Service, served
-from tests.waiting import DEADLINE_SECONDS, eventually
+from tests.page import PAGE, sample
+from tests.service import Service
+from tests.waiting import DEADLINE_SECONDS
 
 IMPORTS = """
-import { Follower, orderBook, pairList, sleep } from "./service.mjs";
+import { Book, pairList } from "./service.mjs";
 const [base] = process.argv.slice(2);
 const send = fetch;
-const preferred = [];
+const sent = [];
 globalThis.fetch = (path, options) => {
-  preferred.push(options.headers.Prefer ?? null);
+  sent.push([path.split("?")[0], "If-None-Match" in options.headers]);
   return send(base + path, options);
 };
 const { signal } = new AbortController();
 const print = (value) => console.log(JSON.stringify(value));
+"""
+
+# An EventSource without a service: the program sends the events.
+SOURCE = """
+const opened = [];
+globalThis.EventSource = class extends EventTarget {
+  static CLOSED = 2;
+  readyState = 1;
+  constructor(address) {
+    super();
+    opened.push([this, address]);
+  }
+  close() {
+    this.readyState = 2;
+  }
+};
+const emit = (name, data) => {
+  opened.at(-1)[0].dispatchEvent(Object.assign(new Event(name), { data: JSON.stringify(data) }));
+};
+let now = 0;
+performance.now = () => now;
+let failures = 0;
+let changes = 0;
+const [{ base: one, quote: other }] = (await (await send(base + "trading-view/pair-list")).json()).pairs;
+const book = new Book({ base: one, quote: other }, () => (changes += 1), () => (failures += 1));
+const shown = () => [book.isTracked, book.value && book.value.bids.map((level) => [level.price, String(level.amount)])];
 """
 
 
@@ -39,13 +64,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def started(folder: Path, program: str, service: Service | None = None) -> subprocess.Popen[str]:
+def started(folder: Path, program: str, service: Service) -> subprocess.Popen[str]:
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed: the requests of the page are not tested")
     (folder / "program.mjs").write_text(IMPORTS + program)
-    base = f"http://127.0.0.1:{service.port}/" if service else ""
-    return subprocess.Popen([node, folder / "program.mjs", base], stdout=subprocess.PIPE, text=True)
+    base = f"http://127.0.0.1:{service.port}/"
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    options = ["--harmony-json-parse-with-source"] if int(version[1:].split(".")[0]) < 21 else []
+    return subprocess.Popen([node, *options, folder / "program.mjs", base], stdout=subprocess.PIPE, text=True)
 
 
 def printed(process: subprocess.Popen[str]) -> list[Any]:
@@ -54,122 +81,64 @@ def printed(process: subprocess.Popen[str]) -> list[Any]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-def test_a_request_that_waits_is_answered_by_a_change(folder: Path):
+def test_an_unchanged_list_is_not_sent_again(folder: Path, sent: Service):
     program = """
 const list = pairList();
-print(await list.refresh(signal, 30));  // nothing is known yet, so there is nothing to wait for
-const waiting = list.refresh(signal, 30);
-print("waiting");
-print(await waiting);
-print([list.value.length, list.pause, list.changed !== null, preferred]);
+print([await list.refresh(signal), await list.refresh(signal), list.value.length, sent]);
 process.exit();
 """
-    live = LiveIndex(sample())
-    app = app_with_page(live)
-    with served(app) as service, started(folder, program, service) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline(), process.stdout.readline()]
-        assert lines == ["true\n", '"waiting"\n']
-        eventually(lambda: app._waits._watches)
-        live.retract(live.current.pair_list()[0].pair)
-        assert printed(process) == [True, [len(live.current), 200, True, [None, "wait=30"]]]
+    path = "trading-view/pair-list"
+    assert printed(started(folder, program, sent)) == [[True, False, len(sample()), [[path, False], [path, True]]]]
 
 
-def test_a_service_that_lets_no_request_wait_is_polled(folder: Path):
-    program = """
-const list = pairList();
-await list.refresh(signal);
-print([await list.refresh(signal, 30), list.pause]);
+def test_a_book_follows_the_stream_exactly_until_it_is_retracted(folder: Path, sent: Service):
+    program = (
+        SOURCE
+        + """
+book.open();
+const level = (price, amount) => ({ price, accumulated_liquidity: amount });
+emit("book", { base: one, quote: other, spot: null, bids: [level("2", 5), level("1", 7)], asks: [] });
+print(shown());
+opened[0][0].dispatchEvent(Object.assign(new Event("change"), {
+  data: `{"spot":null,"bids":[{"price":"2","accumulated_liquidity":0},{"price":"1.5",
+    "accumulated_liquidity":9007199254740993}],"asks":[]}` }));
+emit("version", { as_of: "slot 1", published_at: null });
+print([...shown(), book.asOf]);
+emit("retract", { base: one, quote: other });
+print([shown()[0], changes, failures]);
+await book.check(signal, true);
+print(sent);
+emit("change", { spot: null, bids: [{ price: "1" }], asks: [] });
+print([failures, opened[0][0].readyState]);
 process.exit();
 """
-    with served(app_with_page(LiveIndex(sample()), max_wait=0)) as service:
-        assert printed(started(folder, program, service)) == [[False, 2000]]
-
-
-def test_the_pause_follows_from_the_last_response(folder: Path):
-    program = """
-const answers = [
-  ["200", { ETag: '"a"' }],  // no wait was asked for
-  ["304", { "Preference-Applied": "wait=30" }],
-  ["200", { ETag: '"b"' }],  // it had changed before it could wait
-  ["304", {}],
-  ["200", { ETag: '"c"', "Preference-Applied": "wait=5" }],
-  ["200", {}],  // without a tag no request can wait
-];
-globalThis.fetch = async () => {
-  const [status, headers] = answers.shift();
-  return new Response(status === "200" ? '{"pairs":[]}' : null, { status: Number(status), headers });
-};
-const list = pairList();
-const pauses = [];
-while (answers.length) {
-  await list.refresh(signal, 30);
-  pauses.push(list.pause);
-}
-print(pauses);
-"""
-    assert printed(started(folder, program)) == [[2000, 200, 200, 2000, 200, 2000]]
-
-
-def test_a_follower_restarts_with_backoff_and_holds_no_request_while_hidden(folder: Path):
-    program = """
-globalThis.document = new EventTarget();
-document.hidden = false;
-const delays = [];
-const signals = [];
-const real = setTimeout;
-globalThis.setTimeout = (task, delay) => {
-  delays.push(delay);
-  return real(task, 0);
-};
-const moment = () => new Promise((resolve) => real(resolve, 20));
-const show = (hidden) => {
-  document.hidden = hidden;
-  document.dispatchEvent(new Event("visibilitychange"));
-};
-let failures = 6;
-const follower = new Follower(
-  async (signal) => {
-    signals.push(signal);
-    if (failures-- > 0) throw new Error("not now");
-    await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
-  },
-  () => {},
-);
-await follower.restart();
-while (signals.length < 7) await moment();
-print(delays);
-print(signals.map((signal) => signal.aborted));
-show(true);
-await moment();
-print([signals.length, signals.at(-1).aborted]);
-show(false);
-follower.succeed();
-await moment();
-print([signals.length, signals.at(-1).aborted]);
-follower.restart();
-failures = 1;
-follower.restart();
-while (signals.length < 11) await moment();
-print([delays.length, delays.at(-1), signals.slice(7).map((signal) => signal.aborted)]);
-process.exit();
-"""
-    assert printed(started(folder, program)) == [
-        [2000, 4000, 8000, 16000, 30000, 30000],
-        [True] * 6 + [False],
-        [7, True],
-        [8, False],
-        [7, 2000, [True, True, True, False]],
+    )
+    assert printed(started(folder, program, sent)) == [
+        [True, [["2", "5"], ["1", "7"]]],
+        [True, [["1.5", str(2**53 + 1)], ["1", "7"]], "slot 1"],
+        [False, 4, 0],
+        [],  # the stream is not quiet
+        [1, 2],
     ]
 
 
-def test_a_sleep_ends_with_its_signal(folder: Path):
-    program = """
-const controller = new AbortController();
-const sleeping = sleep(3600000, controller.signal).catch((error) => error.name);
-controller.abort();
-print(await sleeping);
-print(await sleep(0, controller.signal).catch((error) => error.name));
-print((await sleep(0, signal)) ?? "slept");
+def test_a_book_is_requested_where_the_stream_is_quiet_or_refused(folder: Path, sent: Service):
+    program = (
+        SOURCE
+        + """
+book.open();
+await book.check(signal, true);
+print([book.isTracked, book.value !== null, sent.length, opened.length]);
+now += 14_000;
+opened[0][0].readyState = EventSource.CLOSED;
+await book.check(signal, true);
+print([sent.length, opened.length]);
+now += 2_000;
+await book.check(signal, true);
+print([sent.length, opened.length]);
+await book.check(signal, false);
+print([book.isTracked, sent.length]);
+process.exit();
 """
-    assert printed(started(folder, program)) == ["AbortError", "AbortError", "slept"]
+    )
+    assert printed(started(folder, program, sent)) == [[True, True, 1, 1], [2, 1], [3, 2], [False, 3]]

@@ -92,7 +92,7 @@ def test_the_command_serves_the_labels_of_a_token_registry(tmp_path: Path, worke
     arguments = ("--port", 0, "--workers", workers, "--tokens", PAGE.parents[1] / "sample-tokens.json")
     with running(tmp_path, SAMPLE, *arguments) as command:
         labels = command.service.request("/tokens.json").json
-        assert labels[str(SNEK)] == ["SNEK 279c909f", 0]
+        assert labels[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]
         assert len(labels) == 10
         # The API has no labels, and no human units.
         assert command.service.order_book(str(SNEK), "ADA").json["spot"] == "4123.5"

@@ -1,0 +1,453 @@
+"""The stream of changes: what a client has after each `version` is what the endpoint returns."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from decimal import Decimal
+from http.client import HTTPResponse
+from typing import Any
+from weakref import ref
+
+import pytest
+from attrs import define, field
+from fastapi import FastAPI
+from hypothesis import given
+from hypothesis import strategies as st
+
+from market_index import AssetId, Freshness, LiveIndex, MarketIndex, OrderBook, Pair, wire
+from market_index.strategies import level_changes, order_books
+from market_index_http import create_app
+from tests.asgi import request, scope_of
+from tests.market_index_http.books import book, numbered_pair, target
+from tests.service import Client, Service, served
+from tests.waiting import DEADLINE_SECONDS
+
+PAIRS = [numbered_pair(number) for number in range(4)]
+
+
+@define
+class Copy:
+    """What a client knows after the events that it has read: a small independent reader of the stream."""
+
+    books: dict[Pair, OrderBook] = field(factory=dict)
+    versions: list[tuple[dict[Pair, OrderBook], Any]] = field(factory=list)
+    events: list[str] = field(factory=list)
+    rest: bytes = b""
+
+    def read(self, data: bytes) -> None:
+        *blocks, self.rest = (self.rest + data).split(b"\n\n")
+        for block in blocks:
+            lines = dict(line.partition(b": ")[::2] for line in block.split(b"\n"))
+            if b"event" in lines:
+                self.apply(lines[b"event"].decode(), lines[b"data"])
+
+    def apply(self, event: str, data: bytes) -> None:
+        self.events.append(event)
+        value = json.loads(data)
+        if event == "version":
+            self.versions.append((dict(self.books), value))
+            return
+        pair = Pair(AssetId.parse(value["base"]), AssetId.parse(value["quote"]))
+        if event == "book":
+            self.books[pair] = wire.order_book_from_json(data)
+        elif event == "retract":
+            self.books.pop(pair, None)
+        else:
+            assert event == "change"
+            bids, asks = (
+                [(one["price"], one["accumulated_liquidity"]) for one in value[side]] for side in ("bids", "asks")
+            )
+            self.books[pair] = self.books[pair].apply(bids, asks, value["spot"])
+
+
+@define
+class Reader:
+    """A stream of an app without a server. It accepts data while `open` is set."""
+
+    copy: Copy = field(factory=Copy)
+    open: asyncio.Event = field(factory=asyncio.Event)
+    start: Any = None
+    task: Any = None
+
+    async def send(self, message: Any) -> None:
+        await self.open.wait()
+        if message["type"] == "http.response.start":
+            self.start = message
+        else:
+            self.copy.read(message.get("body", b""))
+
+    async def receive(self) -> Any:
+        return await asyncio.Future()
+
+    async def has(self, version: MarketIndex, of: frozenset[Pair] | None = None) -> None:
+        """Wait until the last version is this one."""
+        self.open.set()
+        expected = {pair: one for pair, one in version.items() if of is None or pair in of}
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not self.copy.versions or self.copy.versions[-1][0] != expected:
+                await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def reading(app: Any, query: str = "", *, is_open: bool = True) -> AsyncIterator[Reader]:
+    reader = Reader()
+    if is_open:
+        reader.open.set()
+    reader.task = asyncio.create_task(app(scope_of(f"/stream{query}"), reader.receive, reader.send))
+    try:
+        yield reader
+    finally:
+        reader.task.cancel()
+        await asyncio.gather(reader.task, return_exceptions=True)
+
+
+def query_of(pairs: frozenset[Pair] | None, levels: str | None) -> str:
+    parameters = [] if pairs is None else [f"pairs={','.join(map(str, sorted(pairs)))}"]
+    return "?" + "&".join(parameters + ([f"levels={levels}"] if levels else []))
+
+
+# The law
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[MarketIndex | str]:
+    """Draw versions, and moments in which the client accepts what there is."""
+    index = MarketIndex([draw(order_books(pair=PAIRS[0]))], as_of="0")
+    history: list[MarketIndex | str] = [index]
+    for number in range(draw(st.integers(1, 8))):
+        kind = draw(st.sampled_from(["publish", "change", "retract", "freshness", "read", "read"]))
+        pair = draw(st.sampled_from(PAIRS))
+        if kind == "read":
+            if isinstance(history[-1], MarketIndex):
+                history.append("read")
+            continue
+        if kind == "publish":
+            index = index.with_books(draw(order_books(pair=pair)))
+        elif kind == "change" and pair in index:
+            earlier = index[pair]
+            index = index.with_books(earlier.apply(draw(level_changes(earlier)), draw(level_changes(earlier))))
+        elif kind == "retract":
+            index = index.without(pair)
+        else:
+            index = index.with_freshness(Freshness(str(number)))
+        history.append(index)
+    return history
+
+
+@pytest.mark.decision(28)
+@given(histories(), st.none() | st.frozensets(st.sampled_from(PAIRS), min_size=1), st.sampled_from([None, "changed"]))
+def test_after_each_version_a_client_has_what_the_endpoint_returned(history, pairs, levels):
+    async def run() -> None:
+        live = LiveIndex()
+        live.show(history[0])
+        async with reading(create_app(live, stream=True), query_of(pairs, levels), is_open=False) as reader:
+            shown = [history[0]]
+            for step in history[1:]:
+                if isinstance(step, str):
+                    await reader.has(shown[-1], pairs)
+                    reader.open.clear()
+                else:
+                    shown.append(step)
+                    live.show(step)
+                    await asyncio.sleep(0)
+            await reader.has(shown[-1], pairs)
+        possible = iter(shown)
+        for books, freshness in reader.copy.versions:
+            # Each version is one that was shown, and none is older than the one before.
+            assert any(
+                books == {pair: one for pair, one in index.items() if pairs is None or pair in pairs}
+                and freshness["as_of"] == index.as_of
+                for index in possible
+            )
+
+    asyncio.run(run())
+
+
+def test_a_change_has_absolute_amounts_and_zero_for_a_removed_level():
+    live = LiveIndex([book(1, 30)])
+    later = book(1, 30).apply(bids=[("0.00001", 7), ("0.00002", 0)], spot="0.5")
+
+    async def run() -> Reader:
+        async with reading(create_app(live, stream=True), "?levels=changed") as reader:
+            await reader.has(live.current)
+            live.publish(later)
+            await reader.has(live.current)
+        return reader
+
+    copy = asyncio.run(run()).copy
+    assert copy.events == ["book", "version", "change", "version"]
+    assert copy.books == {later.pair: later}
+    assert later.bids.amount_at("0.00001") == 7
+
+
+def test_a_change_that_is_longer_than_the_book_is_sent_as_the_book():
+    live = LiveIndex([book(1, 30)])
+
+    async def run() -> Reader:
+        async with reading(create_app(live, stream=True), "?levels=changed") as reader:
+            await reader.has(live.current)
+            live.publish(OrderBook(numbered_pair(1)))
+            await reader.has(live.current)
+        return reader
+
+    assert asyncio.run(run()).copy.events == ["book", "version", "book", "version"]
+
+
+def test_a_pair_that_is_not_tracked_is_retracted_first_and_sent_once_it_appears():
+    live = LiveIndex([book(1)])
+
+    async def run() -> Reader:
+        async with reading(create_app(live, stream=True), f"?pairs={numbered_pair(2)}") as reader:
+            await reader.has(MarketIndex())
+            live.publish(book(2))
+            await reader.has(MarketIndex([book(2)]))
+        return reader
+
+    assert asyncio.run(run()).copy.events == ["retract", "version", "book", "version"]
+
+
+def test_a_client_is_not_woken_by_other_pairs_and_by_equal_books():
+    live = LiveIndex([book(1), book(2)])
+
+    async def run() -> Reader:
+        async with reading(create_app(live, stream=True), f"?pairs={numbered_pair(1)}") as reader:
+            await reader.has(MarketIndex([book(1)]))
+            live.publish(book(2, spot="0.5"))
+            live.publish(book(1))
+            live.publish(book(1, spot="0.6"))
+            await reader.has(MarketIndex([book(1, spot="0.6")]))
+        return reader
+
+    assert asyncio.run(run()).copy.events == ["book", "version", "book", "version"]
+
+
+def test_a_heartbeat_sends_the_version_alone_to_all():
+    live = LiveIndex([book(1), book(2)])
+
+    async def run() -> list[Reader]:
+        app = create_app(live, stream=True)
+        async with reading(app) as everything, reading(app, f"?pairs={numbered_pair(1)}") as one:
+            await everything.has(live.current)
+            await one.has(MarketIndex([book(1)]))
+            live.update((), (), Freshness("slot 7"))
+            for reader in (everything, one):
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    while reader.copy.versions[-1][1]["as_of"] != "slot 7":
+                        await asyncio.sleep(0)
+        return [everything, one]
+
+    for reader in asyncio.run(run()):
+        assert reader.copy.events[-2:] == ["version", "version"]
+
+
+def test_the_first_version_of_a_stream_has_a_pair():
+    """What was never published is no version (decision 31)."""
+    live = LiveIndex()
+
+    async def run() -> Reader:
+        async with reading(create_app(live, stream=True)) as reader:
+            live.update((), (), Freshness("a heartbeat"))
+            await asyncio.sleep(0)
+            live.publish(book(1))
+            await reader.has(live.current)
+            live.retract(numbered_pair(1))
+            await reader.has(MarketIndex())
+        return reader
+
+    assert asyncio.run(run()).copy.events == ["book", "version", "retract", "version"]
+
+
+def test_a_slow_client_gets_fewer_versions_and_the_last_one():
+    live = LiveIndex([book(1)])
+
+    async def run() -> Reader:
+        async with reading(create_app(live, stream=True), is_open=False) as reader:
+            await asyncio.sleep(0)
+            for spot in range(1, 101):
+                live.publish(book(1, spot=str(spot)))
+                await asyncio.sleep(0)
+            await reader.has(live.current)
+        return reader
+
+    copy = asyncio.run(run()).copy
+    assert copy.books[numbered_pair(1)].spot == Decimal(100)
+    assert len(copy.versions) < 5
+
+
+def test_a_client_of_a_quiet_pair_keeps_no_old_version():
+    live = LiveIndex([book(1), book(2)])
+
+    async def run() -> None:
+        async with reading(create_app(live, stream=True), f"?pairs={numbered_pair(1)}") as reader:
+            await reader.has(MarketIndex([book(1)]))
+            old = ref(live.current)
+            live.publish(book(2, spot="0.5"))
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while old() is not None:
+                    live.publish(book(2, spot=f"0.{id(old) % 7 + 1}"))
+                    await asyncio.sleep(0)
+                    gc.collect()
+
+    asyncio.run(run())
+
+
+def test_streams_in_several_event_loops_follow_one_index():
+    live = LiveIndex([book(1)])
+    app = create_app(live, stream=True)
+    ready = threading.Barrier(3)
+
+    def one() -> None:
+        async def run() -> None:
+            async with reading(app) as reader:
+                await reader.has(MarketIndex([book(1)]))
+                await asyncio.to_thread(ready.wait)
+                await reader.has(MarketIndex([book(1, spot="0.5")]))
+
+        asyncio.run(run())
+
+    threads = [threading.Thread(target=one) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    ready.wait(DEADLINE_SECONDS)
+    live.publish(book(1, spot="0.5"))
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+        assert not thread.is_alive()
+
+
+# The request
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("?pairs=", "Query parameter 'pairs': a pair must be BASE/QUOTE, got ''"),
+        ("?pairs=ADA", "Query parameter 'pairs': a pair must be BASE/QUOTE, got 'ADA'"),
+        ("?pairs=ADA/ada", "Query parameter 'pairs': an asset identifier must be ADA or policy:name in hex, got 'ada'"),
+        ("?pairs=ADA/ADA&pairs=ADA/ADA", "Query parameter 'pairs' must be given once, got ['ADA/ADA', 'ADA/ADA']"),
+        ("?levels=all", "Query parameter 'levels' must be 'changed', got 'all'"),
+        (f"?pairs={'x' * 9000}", "The request target must have at most 8192 bytes"),
+    ],
+)
+def test_a_malformed_request_is_400_with_the_error_body(query, message):
+    response = request(create_app(LiveIndex(), stream=True), f"/stream{query}")
+    assert (response.status, json.loads(response.body)) == (400, {"error": message})
+
+
+def test_a_stream_is_an_option_of_the_app():
+    assert request(create_app(LiveIndex()), "/stream").status == 404
+
+
+def test_head_has_the_fields_and_no_events():
+    response = request(create_app(LiveIndex([book(1)]), stream=True), "/stream", "HEAD")
+    assert response.status == 200
+    assert response.body == b""
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["x-accel-buffering"] == "no"
+
+
+def test_too_many_streams_are_503():
+    live = LiveIndex([book(1)])
+
+    async def run() -> Any:
+        app = create_app(live, stream=1)
+        async with reading(app) as first:
+            await first.has(live.current)
+            async with reading(app) as second:
+                await second.task
+        return second
+
+    second = asyncio.run(run())
+    assert second.start["status"] == 503
+    assert (b"retry-after", b"5") in second.start["headers"]
+
+
+# A real server
+
+
+@contextmanager
+def streamed(service: Service, query: str = "") -> Iterator[HTTPResponse]:
+    """Open a stream on a connection of its own."""
+    client = Client(service.port)
+    client.socket.sendall(b"GET /stream%b HTTP/1.1\r\nHost: test\r\n\r\n" % query.encode())
+    response = HTTPResponse(client.socket)
+    response.begin()
+    try:
+        yield response
+    finally:
+        client.close()
+
+
+def test_the_books_of_a_real_server_are_those_of_its_endpoint():
+    live = LiveIndex([book(1), book(2, 400)])
+    with served(create_app(live, stream=True)) as service, streamed(service, "?levels=changed") as response:
+        copy = Copy()
+        while not copy.versions:
+            copy.read(response.readline())
+        assert copy.books == dict(live.current)
+        for pair, one in copy.books.items():
+            assert service.request(target(pair)).body == wire.order_book_to_json(one)
+
+
+HOST = """
+from fastapi import FastAPI
+from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
+from market_index_http import create_app
+live = LiveIndex([OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="1")])
+app = FastAPI()
+app.mount("/api", create_app(live, stream=True))
+"""
+
+
+def test_a_host_under_plain_uvicorn_ends_its_streams_at_a_signal(tmp_path):
+    (tmp_path / "host.py").write_text(HOST)
+    command = [sys.executable, "-m", "uvicorn", "host:app", "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        log = []
+        for line in process.stderr:
+            log.append(line)
+            if "running on" in line:
+                port = int(line.rpartition("127.0.0.1:")[2].split()[0])
+                break
+        clients = [Client(port) for _ in range(20)]
+        for client in clients:
+            client.socket.sendall(b"GET /api/stream HTTP/1.1\r\nHost: test\r\n\r\n")
+            while b"event: version" not in client.socket.recv(65536):
+                pass
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        process.wait(DEADLINE_SECONDS)
+        for client in clients:
+            while client.socket.recv(65536):
+                pass
+            client.close()
+    assert "Traceback" not in rest, rest
+    assert "ERROR" not in rest, rest
+    assert process.returncode == 0
+
+
+def test_a_mounted_stream_is_below_the_path_of_its_mount():
+    host = FastAPI()
+    live = LiveIndex([book(1)])
+    host.mount("/api", create_app(live, stream=True))
+
+    async def run() -> Reader:
+        reader = Reader()
+        reader.open.set()
+        task = asyncio.create_task(host(scope_of("/api/stream"), reader.receive, reader.send))
+        await reader.has(live.current)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return reader
+
+    assert asyncio.run(run()).copy.books == {numbered_pair(1): book(1)}
