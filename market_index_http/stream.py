@@ -75,10 +75,14 @@ class _Client:
     pairs: frozenset[Pair] | None
     """The pairs; None for all."""
     as_changes: bool
-    sent: _Version | None = _NOTHING
+    sent: _Version | None
     """None: the client waits, and its books are those of the current version."""
     woken: asyncio.Event = field(factory=asyncio.Event)
     has_ended: bool = False
+
+    def is_open(self) -> bool:
+        """Whether the stream has not been ended."""
+        return not self.has_ended
 
     def set(self) -> None:
         """End the stream. sse-starlette calls this at a shutdown, as the method of an event."""
@@ -161,7 +165,7 @@ class _Audience:
         try:
             # The first bytes open the stream in a browser.
             yield b"retry: %d\n\n" % int(RETRY_MILLISECONDS * random.uniform(1, 1.25))  # noqa: S311  # jitter, no secret
-            while not client.has_ended:
+            while client.is_open():
                 if self._has_all(client):
                     # A client that waits keeps no old version alive.
                     client.sent = None if client.sent is self._current else _NOTHING
@@ -170,7 +174,7 @@ class _Audience:
                     continue
                 for piece in self._pieces(client):
                     yield piece
-                    if client.has_ended:
+                    if not client.is_open():
                         break
         finally:
             self._remove(client)
@@ -287,7 +291,7 @@ def _client_of(scope: Scope) -> _Client:
         raise HTTPException(400, f"Query parameter 'levels' must be 'changed', got {safe_repr(levels)}")
     texts = _once(parameters, "pairs")
     pairs = None if texts is None else frozenset(map(_pair_of, texts.split(",")))
-    return _Client(pairs, as_changes=levels == "changed")
+    return _Client(pairs, as_changes=levels == "changed", sent=_NOTHING)
 
 
 def _once(parameters: QueryParams, name: str) -> str | None:
