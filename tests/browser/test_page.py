@@ -39,13 +39,13 @@ def test_the_first_readable_book_is_shown_and_each_change_of_it(browser: Browser
         page.evaluate("document.querySelector('[data-price=\"3\"]').marked = true")
         following = BOOK.apply(bids=[("4", 0), ("3.5", 12)], asks=[("5", 31)], spot="5")
         live.publish(following)
+        # Two rows are highlighted: the new level, and the one whose amount grew.
+        visit.becomes(page.locator("tr.changed .price").all_text_contents, ["5", "3.5"])
         visit.becomes(visit.ladder, ladder_rows(following))
         visit.shows(".changed-at", re.compile("^changed "))
         visit.becomes(lambda: visit.facts().get("Spot"), "5")
         visit.becomes(page.locator("#list .spot").all_text_contents, ["6", "5"])
         visit.becomes(lambda: page.evaluate("document.querySelector('[data-price=\"3\"]').marked"), True)
-        # Two rows are highlighted: the new level, and the one whose amount grew.
-        visit.becomes(page.locator("tr.changed .price").all_text_contents, ["5", "3.5"])
         # Another first pair does not replace what the visitor reads.
         live.publish(CROSSED.apply(bids=[("6", 0), ("4", 1)]), OTHER)
         visit.becomes(lambda: len(visit.pairs()), 3)
