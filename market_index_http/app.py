@@ -160,7 +160,9 @@ class MarketIndexApp(Starlette):
                 f"metrics need {missing.name}, which comes with the extra metrics: pip install '.[metrics]'",
                 name=missing.name,
             ) from None
-        return MetricsCollector(self._live, self._counters, () if self._streams is None else self._streams, self._health)
+        return MetricsCollector(
+            self._live, self._counters, () if self._streams is None else self._streams, self._health
+        )
 
     def observe(self) -> None:
         """Update the numbers of this process that `/metrics` reports, besides counts. Any thread may call it.

@@ -185,9 +185,7 @@ def _levels_template(chunk: LevelsChunk) -> str:
 
 
 def _level_changes(changes: LevelChanges) -> str:
-    return ",".join(
-        f'{{"price":"{price_text(price)}","accumulated_liquidity":{amount}}}' for price, amount in changes
-    )
+    return ",".join(f'{{"price":"{price_text(price)}","accumulated_liquidity":{amount}}}' for price, amount in changes)
 
 
 def _encode_entries(chunk: PairsChunk) -> EncodedPart:
