@@ -190,8 +190,7 @@ class _Audience:
 
     def _pieces(self, client: _Client) -> Iterator[bytes]:
         """Yield the events from the version of a client to the current one, in pieces."""
-        assert client.sent is not None  # it does not wait
-        step = self._step_since(client.sent)
+        step = self._step_since(client.sent or _NOTHING)
         yield from step.pieces(client)
         client.sent = step.after
 
