@@ -76,7 +76,7 @@ def create_app(
             f"live must be a LiveIndex, such as LiveIndex(books), got {type(live).__name__}: {safe_repr(live)}"
         )
     counters = metrics if isinstance(metrics, Counters) else Counters()
-    app = MarketIndexApp(live, Bodies(max_age), _streams(live, stream), counters, health)
+    app = MarketIndexApp(live, Bodies(max_age), _streams(live, stream=stream), counters, health)
     if health is not None:
         app.router.routes += health_routes(live, health)
     if metrics is not False:
@@ -172,7 +172,7 @@ class MarketIndexApp(Starlette):
         self.collector.observe()
 
 
-def _streams(live: LiveIndex, stream: bool | int) -> Streams | None:
+def _streams(live: LiveIndex, *, stream: bool | int) -> Streams | None:
     if not stream:
         return None
     from market_index_http.stream import MAX_STREAMS, Streams  # noqa: PLC0415  # it imports uvicorn, if that is there
