@@ -37,6 +37,7 @@ PARTS: Final = (
     "stores",
     "buckets",
     "path",
+    "stream",
 )
 """The modules of this package that have `groups(quick=...)`."""
 
