@@ -106,12 +106,14 @@ class OrderBook:
         """
         bids: list[tuple[Decimal, int]] = []
         asks: list[tuple[Decimal, int]] = []
+        bid = Side.BID  # Python 3.11 takes longer to look it up than all the rest of the loop
         for position, order in enumerate(orders):
             if type(order) is not Order:
                 raise InvalidOrderBook(f"orders[{position}] must be an Order, got {safe_repr(order)}")
             if order.pair is not pair and order.pair != pair:
                 raise InvalidOrderBook(f"orders[{position}] must be of the pair {pair}, got one of {order.pair}")
-            (bids if order.side is Side.BID else asks).append((order.level_price, order.amount))
+            price = order.price if type(order.price) is Decimal else order.level_price
+            (bids if order.side is bid else asks).append((price, order.amount))
         return cls(pair, gathered(Side.BID, bids), gathered(Side.ASK, asks), spot)
 
     def apply(
