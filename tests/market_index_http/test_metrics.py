@@ -45,7 +45,7 @@ def feed() -> FeedState:
 
 @pytest.fixture
 def service(live: LiveIndex, feed: FeedState) -> Iterator[Service]:
-    with served(create_app(live, max_wait=60, health=Health(feed, 60), metrics=True)) as service:
+    with served(create_app(live, stream=True, health=Health(feed, 60), metrics=True)) as service:
         yield service
 
 
@@ -187,14 +187,11 @@ class TestState:
             assert of_worker(samples, "feed_healthy_timestamp_seconds") is None
             assert of_worker(samples, "pairs") == 1
 
-    def test_waiting_requests(self, service: Service, live: LiveIndex):
+    def test_open_streams(self, service: Service):
         with closing(Client(service.port)) as client:
-            etag = fetch(client, PAIR_LIST).headers["etag"]
-            thread = in_thread(lambda: fetch(client, PAIR_LIST, If_None_Match=etag, Prefer="wait=60"))
-            eventually(lambda: of_worker(scrape(service), "waiting_requests") == 1)
-            live.publish(book(9))
-            thread.join(DEADLINE_SECONDS)
-        eventually(lambda: of_worker(scrape(service), "waiting_requests") == 0)
+            client.socket.sendall(b"GET /stream HTTP/1.1\r\nHost: test\r\n\r\n")
+            eventually(lambda: of_worker(scrape(service), "streams") == 1)
+        eventually(lambda: of_worker(scrape(service), "streams") == 0)
 
     @pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
     def test_the_process(self, service: Service):

@@ -12,7 +12,7 @@ from market_index_http.health import FeedStatus
 live = LiveIndex()
 app = create_app(live, max_age=2)
 assert_type(app, MarketIndexApp)
-app.end_waits()
+app.end_streams()
 app.observe()
 
 create_app(live.current)  # error: mypy[arg-type] pyright[reportArgumentType]
@@ -44,7 +44,10 @@ health.feed = MyFeed()
 assert_type(health.failures(), list[str])
 create_app(live, health=health, metrics=True, openapi=True)
 create_app(live, metrics=Counters())
+create_app(live, stream=True)
+create_app(live, stream=200)
 
 Health(Timeless())  # error: mypy[arg-type] pyright[reportArgumentType]
 create_app(live, health=feed)  # error: mypy[arg-type] pyright[reportArgumentType]
 create_app(live, metrics="yes")  # error: mypy[arg-type] pyright[reportArgumentType]
+create_app(live, stream="yes")  # error: mypy[arg-type] pyright[reportArgumentType]
