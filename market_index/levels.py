@@ -189,10 +189,12 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
     def __getitem__(self, index: slice) -> tuple[PriceLevel, ...]: ...
     def __getitem__(self, index: int | slice) -> PriceLevel | tuple[PriceLevel, ...]:
         if isinstance(index, slice):
-            start, stop, step = index.indices(self._size)
-            front = self._front(max(start + 1, stop))
+            chosen = range(self._size)[index]
+            if not chosen:
+                return ()
+            front = self._front(max(chosen.start + 1, chosen.stop))
             # A negative stop is before the first level.
-            piece = slice(start, None if stop < 0 else stop, step)
+            piece = slice(chosen.start, None if chosen.stop < 0 else chosen.stop, chosen.step)
             return tuple(_unchecked_levels(front.keys[piece], front.values[piece]))
         at, position = 0, range(self._size)[index]
         while position >= len(self._chunks[at].keys):

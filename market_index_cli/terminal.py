@@ -147,10 +147,10 @@ def _middle(book: OrderBook, display: Display) -> str:
 
 
 def _percent(part: Decimal, whole: Decimal) -> str:
-    """Return a part in percent, with two significant digits.
+    """Return a part in percent, with at most two significant digits.
 
     >>> _percent(Decimal(1), Decimal(3)), _percent(Decimal("-0.00002"), Decimal(1)), _percent(Decimal(0), Decimal(1))
-    ('33', '-0.0020', '0.0')
+    ('33', '-0.002', '0')
     """
     return format(Context(prec=2).divide(part, whole).scaleb(2), "f")
 

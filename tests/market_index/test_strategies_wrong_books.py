@@ -173,6 +173,7 @@ def test_a_correct_book_passes():
     assert examples_until_found(DictBook, 0) is None
 
 
+@pytest.mark.thorough
 def test_the_levels_of_float_keys_shrink_to_two_neighbours():
     def merges(book: OrderBook) -> bool:
         return len({float(level.price) for level in book.bids}) < len(book.bids)

@@ -41,18 +41,10 @@ EXITS = """
 3 folder           | serve /                                | / cannot be opened: it must be a regular file, a pipe or *
 3 scheme           | serve amqp://host/x                    | amqp://host/x *the scheme of a feed must be http, https*
 3 unreadable       | serve /proc/self/mem                   | /proc/self/mem cannot be read: Input/output error
-3 text             | serve text --port 0                    | text cannot be read: it must contain order books, one J*
-3 text             | relay text new.db                      | text cannot be read: it must contain order books, one J*
-3 text             | record text new.ndjson                 | text cannot be read: it must contain order books, one J*
-3 text             | dump text                              | text cannot be read: it must contain order books, one J*
-3 text             | pairs text                             | text cannot be read: it must contain order books, one J*
-3 text             | book text ADA IUSD --watch             | text cannot be read: it must contain order books, one J*
-3 text             | publish new.db text --replace          | text cannot be read: it must contain order books, one J*
-3 events           | serve events --port 0                  | events cannot be read: it contains events of orders: t*
-3 events           | dump events                            | events cannot be read: it contains events of orders: t*
-3 events           | publish new.db events                  | events cannot be read: it contains events of orders: t*
-3 books            | serve orders:books.ndjson --port 0     | books.ndjson cannot be read: it contains order books: om*
-3 books            | pairs orders:books.ndjson              | books.ndjson cannot be read: it contains order books: om*
+3 text             | dump text                              | text contains no valid order book
+3 text             | pairs text                             | text contains no valid order book
+3 events           | dump events                            | events contains no valid order book
+3 books            | pairs orders:books.ndjson              | books.ndjson *waiting for a reset
 
 4 host             | serve books.ndjson --host 'no such'    | cannot listen on no such port 8000: *
 4 path             | serve books.ndjson --uds /nowhere/x    | cannot listen on /nowhere/x: No such file or directory
@@ -85,7 +77,20 @@ def test_each_error_is_one_line_and_an_exit_code(
     for name, value in given.items():
         message = message.replace(name, value)
     assert done.stdout == ""
-    *usage, error = done.stderr.splitlines()
+    *before, error = done.stderr.splitlines()
     assert fnmatchcase(error, f"Error: {message}")
     assert done.returncode == int(kind[0])
-    assert not usage or done.returncode == 2, "only wrong usage shows more than one line"
+    if done.returncode != 2:  # wrong usage shows more
+        assert all(" rejected: " in one for one in before)
+
+
+def test_a_rejected_event_of_orders_says_how_it_is_read(folder: Path):
+    done = invoke("publish", folder / "new.db", folder / "events")
+    assert done.returncode == 5
+    assert "line 1 rejected: base: missing (an event of orders: type orders: before the name" in done.stderr
+
+
+def test_an_invalid_file_replaces_nothing(folder: Path):
+    done = invoke("publish", folder / "other.db", folder / "text", "--replace")
+    assert done.returncode == 5
+    assert done.stderr.endswith("text must have no invalid line to replace a store: nothing was changed\n")

@@ -99,8 +99,8 @@ def test_json_of_a_server_and_its_requests(tmp_path: Path):
     for one in (rejected, loaded, listening, request):
         assert parse_time(one["time"]).year > 2025
         assert one["process"] == command.process.pid
-    assert (rejected["level"], rejected["logger"]) == ("WARNING", "market_index_feeds.rejections")
-    assert (loaded["level"], loaded["message"]) == ("INFO", f"{path}: 13 pairs, 1 lines rejected")
+    assert (rejected["level"], rejected["logger"]) == ("WARNING", "market_index_feeds.source")
+    assert (loaded["level"], loaded["message"]) == ("INFO", f"{path}: 13 pairs, 1 records rejected")
     assert listening["message"] == f"listening on http://127.0.0.1:{port}"
     assert (request["client"], request["target"], request["status"]) == (address, "/trading-view/pair-list", 200)
 

@@ -415,12 +415,8 @@ def test_a_host_under_plain_uvicorn_ends_its_streams_at_a_signal(tmp_path):
     command = [sys.executable, "-m", "uvicorn", "host:app", "--port", "0"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
-        log = []
-        for line in process.stderr:
-            log.append(line)
-            if "running on" in line:
-                port = int(line.rpartition("127.0.0.1:")[2].split()[0])
-                break
+        started = next(line for line in process.stderr if "running on" in line)
+        port = int(started.rpartition("127.0.0.1:")[2].split()[0])
         clients = [Client(port) for _ in range(20)]
         for client in clients:
             client.socket.sendall(b"GET /api/stream HTTP/1.1\r\nHost: test\r\n\r\n")

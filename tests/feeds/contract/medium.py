@@ -7,7 +7,7 @@ laws that need them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from enum import Enum, auto
 from pathlib import Path
 from threading import Event
@@ -139,13 +139,15 @@ class Reader:
     def __init__(self, feed: Feed, stop: Ticks | None = None) -> None:
         self.feed, self.stop = feed, stop or Ticks()
         self.versions: list[Version] = []
-        self._pulled: Iterator[Version] = feed.versions(self.stop)
+        self._pulled: Generator[Version, None, None] = feed.versions(self.stop)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.feed.close()
+        # Not left to the garbage collection, which may run within another event loop.
+        self._pulled.close()
 
     @property
     def index(self) -> MarketIndex:

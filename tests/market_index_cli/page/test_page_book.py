@@ -114,7 +114,7 @@ CHOICES: list[tuple[Sequence[object], int | None, int]] = [
 ]
 
 
-def entries(book: OrderBook) -> tuple[Any, Any]:
+def entries(book: OrderBook) -> tuple[list[tuple[str, str]], ...]:
     return tuple(
         [(format_price(one.price), str(one.accumulated_liquidity)) for one in side] for side in (book.bids, book.asks)
     )

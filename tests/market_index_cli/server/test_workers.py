@@ -51,7 +51,7 @@ def test_workers_serve_the_same_until_a_signal_and_a_killed_one_is_replaced(tmp_
         with each_worker(service) as clients:
             assert len({client.request(LIST).body for client in clients.values()}) == 1
             for process in clients:
-                assert f"Z INFO market_index_cli[{process}]: {store}: 13 pairs, 0 rows rejected\n" in command.stderr
+                assert f"Z INFO market_index_cli[{process}]: {store}: 13 pairs, 0 records rejected\n" in command.stderr
             eventually(lambda: scrape(service)[LISTS] == 2)
             killed, left = clients
             with Load(service.port, repeats=True) as load:
@@ -79,7 +79,7 @@ def test_a_feed_that_no_worker_can_read_ends_the_command(tmp_path: Path, store: 
     store.write_bytes(store.read_bytes()[:4096])
     with running(tmp_path, store, "--port", 0, "--workers", 2) as command:
         assert command.process.wait(DEADLINE_SECONDS) == 3
-        assert f"{store} cannot be read: " in command.stderr
+        assert f"{store} cannot be opened: " in command.stderr
         assert "Traceback" not in command.stderr
 
 
