@@ -41,11 +41,11 @@ add_module_names = False
 
 # Names of other packages in signatures have no link: their documentation is on other hosts, which a build does not use.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(array|collections|datetime|decimal|enum|fractions|os|typing|types)\..*"),
+    (r"py:.*", r"(array|collections|datetime|decimal|enum|fractions|os|threading|typing|types)\..*"),
     (r"py:.*", r"(starlette|hypothesis)\..*"),
     (r"py:.*", r"market_index\..*\._[A-Z]"),  # a type variable occurs only in signatures
     (r"py:class", r"market_index\.chunked\..*"),  # the base class of Levels and MarketIndex
-    (r"py:class", r"market_index_feeds\.(line_content|line_source|medium)\..*"),  # for those who add a medium
+    (r"py:class", r"market_index_feeds\.(ndjson|source)\..*"),  # for those who add a medium
     (r"py:class", r"market_index_http\.(app|counters|health)\..*"),  # private classes in signatures of `create_app`
 ]
 
