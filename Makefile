@@ -65,7 +65,7 @@ test-faults: .venv/check.installed # kill a publisher and a recorder 200 times, 
 	@touch $@
 
 test-matrix: .venv/nox.installed browser # run the tests on each Python from 3.11 that is installed, and with the lowest versions of all dependencies
-	$(BIN)/nox --noxfile tests/noxfile.py $(NOX) -- $(PYTEST_WORKERS) $(PYTEST)
+	$(BIN)/nox $(NOX) -- $(PYTEST_WORKERS) $(PYTEST)
 
 .venv/fuzz.installed: pyproject.toml .venv/check.installed
 	@$(BIN)/python -m pip install --quiet --only-binary atheris --group fuzz || \

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.architecture.rules import SIBLINGS
+from tests.test_architecture import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,14 +31,14 @@ import {module}
 """
 
 
-def import_alone(module: str, *allowed: str) -> subprocess.CompletedProcess[str]:
-    script = IMPORT_ALONE.format(allowed=[*SIBLINGS, *allowed], root=str(ROOT), module=module)
+def import_alone(module: str) -> subprocess.CompletedProcess[str]:
+    allowed = [*PACKAGES, "attr", "attrs", "cattr", "cattrs", "typing_extensions"]
+    script = IMPORT_ALONE.format(allowed=allowed, root=str(ROOT), module=module)
     return subprocess.run([sys.executable, "-Ic", script], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("module", ["market_index", "market_index_feeds", "market_index_feeds.sqlite"])
-def test_domain_and_feeds_require_only_attrs_and_cattrs(module: str):
-    done = import_alone(module, "attr", "attrs", "cattr", "cattrs", "typing_extensions")
+def test_domain_and_feeds_require_only_attrs_and_cattrs():
+    done = import_alone("market_index, market_index_feeds, market_index_feeds.sqlite")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -51,7 +51,7 @@ def test_domain_and_feeds_require_only_attrs_and_cattrs(module: str):
     ],
 )
 def test_a_module_names_the_extra_that_it_requires(module: str, missing: str, extra: str):
-    done = import_alone(module, "attr", "attrs", "cattr", "cattrs", "typing_extensions")
+    done = import_alone(module)
     assert done.returncode == 1
     message = f"{module} needs {missing}, which comes with its extra: pip install '.[{extra}]'"
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"

@@ -12,7 +12,7 @@ import nox
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+ROOT: Final = Path(__file__).resolve().parent
 
 nox.options.default_venv_backend = "virtualenv"
 nox.options.download_python = "never"
@@ -30,7 +30,6 @@ INSTALLED: Final = ("--editable", ".[server,hypothesis,nats]", "--group", "test"
 @nox.session(python=[*PYTHONS, NOT_YET_DECLARED])
 def tests(session: nox.Session) -> None:
     """Run the tests with the newest dependencies."""
-    session.chdir(ROOT)
     session.install(*INSTALLED)
     run_tests(session)
 
@@ -38,7 +37,6 @@ def tests(session: nox.Session) -> None:
 @nox.session(python=PYTHONS[0])
 def minimums(session: nox.Session) -> None:
     """Run the tests with the lowest declared version of each dependency; test tools are as new as these allow."""
-    session.chdir(ROOT)
     constraints = Path(session.create_tmp()) / "minimums.txt"
     constraints.write_text("".join(f"{name}=={version}\n" for name, version in lowest_versions(PYPROJECT).items()))
     session.install("--constraint", str(constraints), *INSTALLED)
