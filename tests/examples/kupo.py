@@ -9,18 +9,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from attrs import frozen, mutable
+from attrs import field, frozen, mutable
 
 from tests.waiting import DEADLINE_SECONDS
 
 
 @frozen
 class State:
-    """What Kupo has indexed: the outputs at its last block. A block without a slot: it has none yet."""
+    """What Kupo has indexed: the outputs at its last block.
+
+    A new block is announced before it is stored: with `former`, the first response to each pattern has these outputs.
+    """
 
     slot: int
     outputs: Sequence[Any] = ()
     fork: str = "a"
+    former: Sequence[Any] | None = None
 
     @property
     def tag(self) -> str:
@@ -40,16 +44,18 @@ class Kupo:
     failure: str = ""
     requests: int = 0
     not_modified: int = 0
-    former: State | None = None
-    """A state whose outputs are still returned with the tag of the new one: it is announced, but not stored."""
+    answered: set[tuple[str, str]] = field(factory=set)
+    """The tag and the pattern of each response."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def matches(self, pattern: str) -> list[Any]:
+    def matches(self, state: State, pattern: str) -> list[Any]:
         """Return the outputs of a pattern: a credential with any stake part, or a policy with any name."""
-        outputs = (self.former or self.state).outputs
+        is_first = (state.tag, pattern) not in self.answered
+        self.answered.add((state.tag, pattern))
+        outputs = state.outputs if state.former is None or not is_first else state.former
         part, _, kind = pattern.partition("/")
         if kind == "*":
             return [one for one in outputs if one["address"] in ADDRESSES.get(part, ())]
@@ -69,6 +75,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         kupo = self.kupo
+        self.state = kupo.state  # a test may change it meanwhile
         kupo.requests += 1
         if kupo.failure == "closed":
             self.close_connection = True
@@ -76,7 +83,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send(500, b'{"hint":"an error"}')
         elif self.path == "/health":
             self.send(202 if kupo.failure == "syncing" else 200, b"{}")
-        elif self.headers["If-None-Match"] == kupo.state.tag and kupo.failure != "no block":
+        elif self.headers["If-None-Match"] == self.state.tag and kupo.failure != "no block":
             kupo.not_modified += 1
             self.send(304, b"")
         else:
@@ -86,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
         kupo = self.kupo
         pattern, _, flags = self.path.removeprefix("/matches/").partition("?")
         assert flags == "unspent&resolve_hashes"
-        body = json.dumps(kupo.matches(pattern)).encode()
+        body = json.dumps(kupo.matches(self.state, pattern)).encode()
         match kupo.failure:
             case "another body":
                 self.send(200, b'{"hint":"an error"}')
@@ -101,12 +108,12 @@ class Handler(BaseHTTPRequestHandler):
         if self.kupo.failure == "no block":
             self.send_header("X-Most-Recent-Checkpoint", "0")
         else:
-            self.send_header("X-Most-Recent-Checkpoint", str(self.kupo.state.slot))
-            self.send_header("ETag", self.kupo.state.tag)
-        if size is not None:
-            self.send_header("Content-Length", str(len(body) if size < 0 else size))
-        else:
+            self.send_header("X-Most-Recent-Checkpoint", str(self.state.slot))
+            self.send_header("ETag", self.state.tag)
+        if size is None:
             self.send_header("Connection", "close")
+        else:
+            self.send_header("Content-Length", str(len(body) if size < 0 else size))
         self.end_headers()
         self.wfile.write(body)
 

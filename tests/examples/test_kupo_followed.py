@@ -195,9 +195,8 @@ def test_a_block_that_is_announced_before_it_is_stored_is_read_again(tmp_path: P
     """Kupo sets the tag within the transaction that stores the block, so a response can have the former outputs."""
     with following(tmp_path, kupo) as followed:
         followed.block(0)
-        kupo.former, kupo.state = kupo.state, State(120, [SECOND])
+        kupo.state = State(120, [SECOND], former=[FIRST])
         assert followed.block(1) == ["slot 120 0000078a"]
-        kupo.former = None
         assert followed.block(2) == [{"remove": order_id(FIRST)}, PLACED_SECOND, "slot 120 0000078a (2)"]
 
 
