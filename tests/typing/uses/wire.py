@@ -15,5 +15,4 @@ assert_type(wire.pair_named_in(b"{}"), Pair | None)
 wire.order_book_from_json("{}")  # error: mypy[arg-type] pyright[reportArgumentType]
 wire.order_book_to_json(book.pair)  # error: mypy[arg-type] pyright[reportArgumentType]
 wire.pair_list_to_json([book])  # error: mypy[list-item] pyright[reportArgumentType]
-wire.error_to_json("not found")  # error: mypy[attr-defined] pyright[reportAttributeAccessIssue]
 str(wire.unknown_name)  # error: mypy[attr-defined] pyright[reportAttributeAccessIssue]
