@@ -1,7 +1,7 @@
 """Costs of the embedded store: a publish, its latency to another process, an idle follower, and loading.
 
-Books of 50 levels a side, on the disk of the project. *bare SQLite* upserts prebuilt text without revisions. *reading the
-rows* only fetches them; *json.loads* parses their text in memory.
+Books of 50 levels a side, on the disk of the project. *bare SQLite* upserts prebuilt text without revisions.
+*reading the rows* only fetches them; *json.loads* parses their text in memory.
 """
 
 from __future__ import annotations
