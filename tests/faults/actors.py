@@ -17,7 +17,7 @@ from typing import Final
 from market_index import MarketIndex, OrderBook
 from market_index_feeds import open_store
 from tests.command import COMMAND
-from tests.market_index_feeds.made_up import pair
+from tests.feeds.made_up import pair
 
 PAIRS: Final = 5
 

@@ -9,7 +9,7 @@ import os
 import random
 import sys
 
-from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback
+from tests.feeds.event_lines import RESET, block, place, remove, rollback
 
 ORDERS = 12
 

@@ -21,7 +21,7 @@ from attrs import frozen
 
 from market_index import wire
 from market_index_feeds import open_store
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 from tests.waiting import eventually
 
 SERVE: Final = """

@@ -17,7 +17,7 @@ from market_index_feeds import FeedError, Store, StoreError, open_feed, open_sto
 from tests.command import running
 from tests.faults.actors import PAIRS, books
 from tests.faults.files import stored_spots
-from tests.market_index_feeds.made_up import book, spots
+from tests.feeds.made_up import book, spots
 from tests.waiting import eventually
 
 

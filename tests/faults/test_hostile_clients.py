@@ -14,7 +14,7 @@ from attrs import frozen
 
 from market_index_feeds import Store, open_store
 from tests.command import COMMAND, Running
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 from tests.service import Client
 from tests.waiting import DEADLINE_SECONDS, eventually
 

@@ -15,7 +15,7 @@ import pytest
 from market_index import ADA, wire
 from tests.command import running
 from tests.faults.orders_producer import events, orders
-from tests.market_index_feeds.made_up import pair
+from tests.feeds.made_up import pair
 from tests.service import Service
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 

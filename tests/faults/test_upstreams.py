@@ -14,7 +14,7 @@ from market_index import LiveIndex
 from market_index_http import create_app
 from tests.command import running
 from tests.faults import upstreams
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS, eventually
 

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Final
 
 from market_index import MarketIndex, wire
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 
 BOOK: Final = wire.order_book_to_json(book(1, 1))
 LIST: Final = wire.pair_list_to_json(MarketIndex([book(1)]).pair_list())

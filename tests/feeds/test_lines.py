@@ -14,8 +14,8 @@ from market_index_feeds import FeedError, open_feed, open_lines
 from market_index_feeds.lines import MAX_LINE_BYTES, LineCutter
 from tests.feeds.contract.lines import book_line, commit_line, retract_line, spoiled_line
 from tests.feeds.contract.medium import Reader, Ticks
-from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.orders.lines import RESET, place
+from tests.feeds.event_lines import RESET, place
+from tests.feeds.made_up import book, pair, spots
 
 ONE, TWO = book_line(book(1, 1)), book_line(book(2, 2))
 COMMIT = commit_line(Freshness("slot 1"))

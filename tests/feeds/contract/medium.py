@@ -17,7 +17,7 @@ import pytest
 
 from market_index import Freshness, MarketIndex, OrderBook, Pair
 from market_index_feeds import Feed, Store, Version, open_feed
-from tests.market_index_feeds.made_up import book, pair
+from tests.feeds.made_up import book, pair
 
 Fence: TypeAlias = Callable[[Version], bool]
 """Whether a version has what was written. It holds for all later versions, too, until the medium is replaced."""
