@@ -171,6 +171,20 @@ class TestFiles:
             reader.until(lambda version: spots(version.index) == {3: "3"})
             assert [spots(version.index) for version in reader.versions] == [{1: "1"}, {3: "3"}]
 
+    @pytest.mark.parametrize("is_pipe", [True, False], ids=["a pipe", "a device"])
+    def test_what_is_no_file_at_its_path_is_a_problem_and_blocks_nothing(self, path: Path, is_pipe: bool):
+        path.write_bytes(ONE)
+        with Reader(open_feed(path)) as reader:
+            before = reader.pull()
+            path.rename(path.with_suffix(".away"))
+            os.mkfifo(path) if is_pipe else path.symlink_to("/dev/zero")
+            reader.until(lambda _: reader.feed.problem == "cannot be read: it must be a regular file")
+            assert reader.pull() is before
+            path.unlink()
+            path.with_suffix(".away").rename(path)
+            append(path, TWO)
+            reader.until(lambda version: spots(version.index) == {1: "1", 2: "2"})
+
     def test_a_folder_cannot_be_opened(self, path: Path):
         path.mkdir()
         with pytest.raises(FeedError, match="must be a regular file, a pipe or a character device"):

@@ -25,6 +25,9 @@ Fence: TypeAlias = Callable[[Version], bool]
 MAX_PULLS: Final = 1000
 """How many versions a reader pulls until it fails."""
 
+MAX_WAITS: Final = 100_000
+"""How often a source waits until a test fails: one without a version is read again and again."""
+
 MARK: Final = pair(0)
 """The pair by which a medium without positions marks what was written."""
 
@@ -126,6 +129,7 @@ class Ticks(Event):
         del timeout
         if not self.is_set():
             self.waits += 1
+            assert self.waits <= MAX_WAITS, "there is no version"
             if work := self._then.get(self.waits):
                 work()
             if self._limit is not None and self.waits >= self._limit:
