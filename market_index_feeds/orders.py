@@ -364,10 +364,11 @@ class Orders(Source):
     def _version(self, blocks: Blocks) -> Version | NoVersion:
         if blocks.problem is not None:
             return NoVersion(blocks.problem)
-        orders = blocks.visible
-        if self.last is None or self.last.orders is not orders:
-            self.last = Version(orders.index, orders=orders)
-        return self.last
+        orders, version = blocks.visible, self.last
+        if version is None or version.orders is not orders:
+            version = Version(orders.index, orders=orders)
+            self.last: Version | None = version
+        return version
 
 
 def _may_be_reset(text: bytes) -> bool:

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from market_index import wire
 from market_index_cli.main import main
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 from tests.service import Service
 from tests.waiting import DEADLINE_SECONDS, eventually
 

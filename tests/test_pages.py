@@ -26,8 +26,8 @@ from market_index_feeds import open_feed, open_store
 from tests import cli_page
 from tests.command import COMMAND, SAMPLE, running
 from tests.conftest import RECORDED
-from tests.market_index_feeds.orders.lines import RESET, place
-from tests.market_index_feeds.orders.lines import block as orders_block
+from tests.feeds.event_lines import RESET, place
+from tests.feeds.event_lines import block as orders_block
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -18,9 +18,9 @@ from market_index_feeds import Feed, FeedError, Recorder, mirror, open_feed, rep
 from market_index_feeds.lines import MAX_LINE_BYTES, LineCutter
 from market_index_feeds.orders import Blocks, Phase
 from tests.feeds.contract.medium import Reader, Ticks
-from tests.market_index_feeds.made_up import pair, spots
-from tests.market_index_feeds.orders.lines import RESET, block, event, place, remove, rollback, spot, untrack
-from tests.market_index_feeds.orders.model import EVENTS, Book, Model, books_of
+from tests.feeds.event_lines import RESET, block, event, place, remove, rollback, spot, untrack
+from tests.feeds.made_up import pair, spots
+from tests.feeds.order_model import EVENTS, Book, Model, books_of
 from tests.waiting import eventually
 
 SNEK = str(pair(1).base)

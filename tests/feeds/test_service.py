@@ -20,8 +20,8 @@ from market_index_feeds import FeedError, open_feed
 from market_index_feeds import service as module
 from market_index_feeds.service import oldest
 from tests.feeds.contract.medium import Reader
+from tests.feeds.made_up import book, pair, spots
 from tests.feeds.services import Answer, Front, sending, served
-from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import eventually, in_thread
 
 ONE, TWO, THREE = pair(1), pair(2), pair(3)

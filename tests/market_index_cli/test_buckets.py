@@ -13,7 +13,7 @@ from market_index import wire
 from market_index_feeds import open_feed, open_store
 from tests import nats
 from tests.command import LINES, SAMPLE, invoke, line, run, running
-from tests.market_index_feeds.made_up import book, pair, spots
+from tests.feeds.made_up import book, pair, spots
 from tests.waiting import eventually
 
 

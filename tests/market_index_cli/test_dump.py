@@ -15,7 +15,7 @@ from market_index.wire import freshness_to_json
 from market_index_feeds import open_feed, open_store
 from tests.command import SAMPLE, invoke, line, run
 from tests.feeds.contract.lines import commit_line, retract_line
-from tests.market_index_feeds.made_up import pair
+from tests.feeds.made_up import pair
 
 TIMES = st.datetimes(timezones=st.just(UTC))
 

@@ -15,8 +15,8 @@ from market_index import Freshness, OrderBook, wire
 from market_index_feeds import FeedError, open_feed, open_store
 from tests.command import COMMAND, SAMPLE, invoke, line, padded_above_4_mib, read_all, run
 from tests.feeds.contract.lines import commit_line, retract_line
-from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.orders.lines import RESET, block, place, remove
+from tests.feeds.event_lines import RESET, block, place, remove
+from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 

@@ -12,9 +12,9 @@ import pytest
 from market_index_feeds import open_feed, open_store, replay
 from tests.command import COMMAND, SAMPLE, invoke, running, untimed
 from tests.feeds.contract.lines import book_line, retract_line
+from tests.feeds.made_up import book, pair, spots
 from tests.feeds.test_recording import recorded
 from tests.market_index_cli.test_publish import stored
-from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 

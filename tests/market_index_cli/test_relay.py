@@ -9,7 +9,7 @@ import pytest
 
 from market_index_feeds import open_feed, open_store
 from tests.command import SAMPLE, invoke, run, running, untimed
-from tests.market_index_feeds.made_up import book, pair
+from tests.feeds.made_up import book, pair
 from tests.waiting import eventually
 
 

@@ -20,7 +20,7 @@ from market_index_cli.server import serving
 from market_index_feeds import Feed, FeedError, Progress, open_store
 from tests import command as commands
 from tests.command import COMMAND, SAMPLE, Running, invoke, padded_above_4_mib, running, untimed
-from tests.market_index_feeds.made_up import book, pair
+from tests.feeds.made_up import book, pair
 from tests.metrics import scrape
 from tests.page import SNEK
 from tests.service import Client, HttpResponse

@@ -14,7 +14,7 @@ from market_index_feeds import open_feed
 from market_index_http import Health, create_app
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 from tests.service import Service, served
 
 FRESHNESS = {"as_of": "slot 7", "published_at": "2026-11-22T04:17:03.000Z"}

@@ -14,7 +14,7 @@ from market_index.strategies import market_indexes
 from market_index_feeds import FeedError
 from tests.feeds.contract.media import law
 from tests.feeds.contract.medium import Can, Medium, Reader, Ticks, content
-from tests.market_index_feeds.made_up import book, pair, spots
+from tests.feeds.made_up import book, pair, spots
 from tests.waiting import eventually, in_thread
 
 ONE, TWO, THREE = pair(1), pair(2), pair(3)
