@@ -44,7 +44,7 @@ EXITS = """
 3 text             | dump text                              | text contains no valid order book
 3 text             | pairs text                             | text contains no valid order book
 3 events           | dump events                            | events contains no valid order book
-3 books            | pairs orders:books.ndjson              | books.ndjson *waiting for a reset
+3 books            | pairs orders:books.ndjson              | books.ndjson contains no reset (if it has order books, omit orders: before its name); waiting for a reset
 
 4 host             | serve books.ndjson --host 'no such'    | cannot listen on no such port 8000: *
 4 path             | serve books.ndjson --uds /nowhere/x    | cannot listen on /nowhere/x: No such file or directory
