@@ -27,7 +27,7 @@ from market_index import (
     wire,
 )
 from market_index_cli import terminal
-from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, feed_errors
+from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, Failed, feed_errors
 from market_index_cli.loading import loading
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import containing, exact_pair, pair_of
@@ -185,6 +185,8 @@ def _watch(source: str, base: str, quote: str, display: Display, show: Show) -> 
     with suppress(KeyboardInterrupt), open_feed(source) as feed:
         with loading(feed.source) as progress:
             feed.start(live, progress)
+        if feed.version is None:
+            raise Failed(EXIT_FEED, f"{feed.source} {feed.problem}")
         index = live.current
         pair = pair_of(base, quote, index, display)
         shown: OrderBook | None = None
