@@ -135,13 +135,15 @@ def pair_named_in(text: Bytes) -> Pair | None:
         return None
 
 
-def freshness_from_json(text: Bytes) -> Freshness:
+def freshness_from_json(text: Bytes, *, ignore_unknown: bool = False) -> Freshness:
     """Decode a freshness; `published_at` may be absent. Raises `InvalidFreshness`.
+
+    `ignore_unknown` is as in `order_book_from_json`.
 
     >>> freshness_from_json(b'{"as_of": "slot 145000000"}').as_of
     'slot 145000000'
     """
-    message = _read(text, _FreshnessMessage, InvalidFreshness)
+    message = _read(text, _FreshnessMessage, InvalidFreshness, ignore_unknown=ignore_unknown)
     return Freshness(message.as_of, message.published_at)
 
 
