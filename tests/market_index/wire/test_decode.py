@@ -378,6 +378,12 @@ CHANGED_AMOUNT = f"{LEVEL_AMOUNT}: must be a whole number from 0 to 2^64-1, got"
         (with_change(price="0"), PriceOutOfRange, "bids[1].price: a price must be above 0, got '0'"),
         (CHANGES | {"spot": "NaN"}, InvalidPrice, f"spot: {NOT_DIGITS} 'NaN'"),
         (CHANGES | {"base": "ada"}, InvalidAssetId, f"base: {NO_COLON} 'ada'"),
+        (CHANGES | {"base": "ADA"}, InvalidOrderBook, "base and quote must be different assets, got 'ADA' twice"),
+        (
+            with_change(price=CHANGES["bids"][0]["price"] + "0"),
+            InvalidOrderBook,
+            f"bids[1].price: a price must occur once, got {CHANGES['bids'][0]['price']} again",
+        ),
     ],
 )
 def test_invalid_changes_are_rejected_with_place_and_value(value: object, error: type[MarketIndexError], message: str):
