@@ -37,8 +37,8 @@ def import_alone(module: str, *allowed: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("module", ["market_index", "market_index_feeds", "market_index_feeds.sqlite"])
-def test_domain_and_feeds_require_only_attrs(module: str):
-    done = import_alone(module, "attr", "attrs")
+def test_domain_and_feeds_require_only_attrs_and_cattrs(module: str):
+    done = import_alone(module, "attr", "attrs", "cattr", "cattrs", "typing_extensions")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -51,7 +51,7 @@ def test_domain_and_feeds_require_only_attrs(module: str):
     ],
 )
 def test_a_module_names_the_extra_that_it_requires(module: str, missing: str, extra: str):
-    done = import_alone(module, "attr", "attrs")
+    done = import_alone(module, "attr", "attrs", "cattr", "cattrs", "typing_extensions")
     assert done.returncode == 1
     message = f"{module} needs {missing}, which comes with its extra: pip install '.[{extra}]'"
     assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"

@@ -2,22 +2,24 @@
 
 Theory of operation
     `json_value` decodes the text. The prices and the amounts of a book are then validated as whole columns, at C speed.
-    If a check fails, `_require_order_book` walks the decoded value to find the place of the fault. All other messages
-    are read in one stage: `_members` and `_items` read objects and arrays, and say where a value is invalid.
+    If a check fails, a cattrs converter walks the decoded value to find the place of the fault. The converter also
+    structures pair lists, commit lines and retract lines.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from operator import itemgetter
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NewType, TypeAlias, TypeVar, get_args, get_origin
 
-from attrs import frozen
+from attrs import frozen, has
+from cattrs import AttributeValidationNote, ClassValidationError, Converter, ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn
 
 from market_index.assets import AssetId
 from market_index.errors import InvalidFreshness, InvalidOrderBook, InvalidPairList, MarketIndexError, safe_repr
@@ -31,9 +33,6 @@ from market_index.wire.json_value import JSON_TYPES, Fault, Number, parse, requi
 T = TypeVar("T")
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
-
-Reader: TypeAlias = Callable[[Any], Any]
-"""Returns what a JSON value means; raises `Fault` if it is not valid."""
 
 MAX_ORDER_BOOK_BYTES: Final = 16 * 1024 * 1024
 """The maximum size of the JSON of one order book in stores, and for feeds: more than 180,000 levels.
@@ -61,8 +60,10 @@ def order_book_from_json(text: Bytes, *, ignore_unknown: bool = False) -> OrderB
         InvalidPrice: A price is invalid.
         InvalidOrderBook: The text is not JSON of this shape, or the book is invalid. All three name the place.
     """
-    with _errors_of(InvalidOrderBook):
+    try:
         return _order_book(parse(text), ignore_unknown=ignore_unknown)
+    except Fault as fault:
+        raise fault.error(InvalidOrderBook) from None
 
 
 def order_book_changes_from_json(
@@ -87,12 +88,12 @@ def order_book_changes_from_json(
         InvalidPrice: A price is invalid.
         InvalidOrderBook: The text is not JSON of this shape. All three name the place.
     """
-    with _errors_of(InvalidOrderBook):
-        level = partial(_level, 0, ignore_unknown=ignore_unknown)
-        side = partial(_items, level)
-        readers = _PAIR_READERS | {"spot": _price_or_none, "bids": side, "asks": side}
-        base, quote, spot, bids, asks = _members(readers, parse(text), ignore_unknown=ignore_unknown)
-        return Pair(base, quote), tuple(bids), tuple(asks), spot
+    message = _read(text, _OrderBookChangesMessage, InvalidOrderBook, ignore_unknown=ignore_unknown)
+    bids, asks = (
+        tuple([(level.price, level.accumulated_liquidity) for level in levels])
+        for levels in (message.bids, message.asks)
+    )
+    return Pair(message.base, message.quote), bids, asks, message.spot
 
 
 def pair_list_from_json(text: Bytes, *, ignore_unknown: bool = False) -> tuple[PairInfo, ...]:
@@ -111,16 +112,13 @@ def pair_list_from_json(text: Bytes, *, ignore_unknown: bool = False) -> tuple[P
         InvalidPrice: A price is invalid.
         InvalidPairList: The text is not JSON of this shape, or a pair repeats. All three name the place.
     """
-    with _errors_of(InvalidPairList):
-        infos = partial(_items, partial(_pair_info, ignore_unknown=ignore_unknown))
-        pairs: list[PairInfo]
-        (pairs,) = _members({"pairs": infos}, parse(text), ignore_unknown=ignore_unknown)
+    pairs = _read(text, _PairListMessage, InvalidPairList, ignore_unknown=ignore_unknown).pairs
     seen: set[Pair] = set()
     for position, info in enumerate(pairs):
         if info.pair in seen:
             raise InvalidPairList(f"pairs[{position}]: a pair must occur once, got {info.pair} again")
         seen.add(info.pair)
-    return tuple(pairs)
+    return pairs
 
 
 def pair_named_in(text: Bytes) -> Pair | None:
@@ -132,7 +130,7 @@ def pair_named_in(text: Bytes) -> Pair | None:
     try:
         value = parse(text)
         require_type(value, dict)
-        return Pair(_asset(value.get("base")), _asset(value.get("quote")))
+        return Pair(_asset(value.get("base"), AssetId), _asset(value.get("quote"), AssetId))
     except Fault:
         return None
 
@@ -143,9 +141,8 @@ def freshness_from_json(text: Bytes) -> Freshness:
     >>> freshness_from_json(b'{"as_of": "slot 145000000"}').as_of
     'slot 145000000'
     """
-    with _errors_of(InvalidFreshness):
-        as_of, published_at = _members(_FRESHNESS_READERS, parse(text), optional={"published_at"})
-    return Freshness(as_of, published_at)
+    message = _read(text, _FreshnessMessage, InvalidFreshness)
+    return Freshness(message.as_of, message.published_at)
 
 
 @frozen
@@ -165,10 +162,8 @@ def commit_from_json(text: Bytes) -> CommitLine:
     >>> commit_from_json(b'{"as_of": "slot 145000000", "recorded_at": "2026-11-22T04:17:03Z"}').recorded_at
     datetime.datetime(2026, 11, 22, 4, 17, 3, tzinfo=datetime.timezone.utc)
     """
-    with _errors_of(InvalidFreshness):
-        readers = _FRESHNESS_READERS | {"recorded_at": _time_or_none}
-        as_of, published_at, recorded_at = _members(readers, parse(text), optional={"published_at", "recorded_at"})
-    return CommitLine(Freshness(as_of, published_at), recorded_at)
+    message = _read(text, _CommitMessage, InvalidFreshness)
+    return CommitLine(Freshness(message.as_of, message.published_at), message.recorded_at)
 
 
 def is_commit(text: bytes) -> bool:
@@ -187,9 +182,8 @@ def retraction_from_json(text: Bytes) -> Pair:
     >>> str(retraction_from_json(b'{"retract": true, "base": "ADA", "quote": "%s:"}' % (b"00" * 28)))
     'ADA/00000000000000000000000000000000000000000000000000000000:'
     """
-    with _errors_of(InvalidOrderBook):
-        _, base, quote = _members({"retract": _true} | _PAIR_READERS, parse(text))
-    return Pair(base, quote)
+    message = _read(text, _RetractionMessage, InvalidOrderBook)
+    return Pair(message.base, message.quote)
 
 
 def is_retraction(text: bytes) -> bool:
@@ -209,17 +203,18 @@ def object_from_json(text: Bytes) -> dict[str, object]:
     >>> object_from_json(b'{"block": "slot 145000000"}')
     {'block': 'slot 145000000'}
     """
-    with _errors_of(InvalidOrderBook):
+    try:
         value: dict[str, object] = parse(text)
         require_type(value, dict)
+    except Fault as fault:
+        raise fault.error(InvalidOrderBook) from None
     return value
 
 
-@contextmanager
-def _errors_of(kind: type[MarketIndexError]) -> Iterator[None]:
-    """Raise the error of the library for a fault: of class `kind`, or that of an invalid identifier or price."""
+def _read(text: Bytes, message: type[T], kind: type[MarketIndexError], *, ignore_unknown: bool = False) -> T:
+    """Return the message in a text. Raises an error of class `kind`, or of an invalid identifier or price."""
     try:
-        yield
+        return _converter(ignore_unknown=ignore_unknown).structure(parse(text), message)
     except Fault as fault:
         raise fault.error(kind) from None
 
@@ -250,7 +245,7 @@ def _order_book(value: Any, *, ignore_unknown: bool) -> OrderBook:
             _require_known_keys(value)
         return OrderBook(pair, *_sides(value.get("bids", []), value.get("asks", [])), value.get("spot"))
     except (MarketIndexError, AttributeError, KeyError, OverflowError, TypeError):
-        _require_order_book(value, ignore_unknown=ignore_unknown)
+        _converter(ignore_unknown=ignore_unknown).structure(value, _OrderBookMessage)
         # Each part is valid by itself: the error is about the order of levels, or about two equal assets.
         raise
 
@@ -282,79 +277,121 @@ def _sides(bids: Any, asks: Any) -> tuple[Levels, Levels]:
 # The place of a fault, and other messages
 
 
-def _require_order_book(value: Any, *, ignore_unknown: bool) -> None:
-    """Raise `Fault` for the first part of a book that is not valid by itself."""
-    side = partial(_items, partial(_level, 1, ignore_unknown=ignore_unknown))
-    readers = _PAIR_READERS | {"spot": _price_or_none, "bids": side, "asks": side}
-    _members(readers, value, optional={"spot", "bids", "asks"}, ignore_unknown=ignore_unknown)
+_AmountOrZero = NewType("_AmountOrZero", int)
 
 
-def _members(
-    readers: Mapping[str, Reader],
-    value: Any,
-    *,
-    optional: Collection[str] = (),
-    ignore_unknown: bool = False,
-) -> list[Any]:
-    """Return the members of an object, each read by its reader, in the order of the readers; None if it is absent."""
-    require_type(value, dict)
-    members: list[Any] = []
-    for name, read in readers.items():
-        if name not in value:
-            if name not in optional:
-                raise Fault("missing", name)
-            members.append(None)
-            continue
-        try:
-            members.append(read(value[name]))
-        except Fault as fault:
-            raise fault.under(name) from None
-    if not ignore_unknown and (unknown := value.keys() - readers.keys()):
-        raise Fault(f"unknown key {safe_repr(min(unknown))}")
-    return members
+@frozen
+class _LevelMessage:
+    """`PriceLevel` of the contract."""
+
+    price: Decimal
+    accumulated_liquidity: int
 
 
-def _items(read: Reader, value: Any) -> list[Any]:
-    """Return the items of an array, each read by a reader."""
-    require_type(value, list)
-    items: list[Any] = []
-    for item in value:
-        try:
-            items.append(read(item))
-        except Fault as fault:
-            raise fault.under(f"[{len(items)}]") from None
-    return items
+@frozen
+class _OrderBookMessage:
+    """`GetOrderBookResponse` of the contract."""
+
+    base: AssetId
+    quote: AssetId
+    spot: Decimal | None = None
+    bids: tuple[_LevelMessage, ...] = ()
+    asks: tuple[_LevelMessage, ...] = ()
 
 
-def _level(least: int, value: Any, *, ignore_unknown: bool) -> tuple[Decimal, int]:
-    """Return the price and the amount of a level, or of a change of one, whose amount may be 0."""
-    readers: dict[str, Reader] = {"price": _price, "accumulated_liquidity": partial(_amount, least)}
-    price, amount = _members(readers, value, ignore_unknown=ignore_unknown)
-    return price, amount
+@frozen
+class _LevelChangeMessage:
+    """A level of the event `change`."""
+
+    price: Decimal
+    accumulated_liquidity: _AmountOrZero
 
 
-def _pair_info(value: Any, *, ignore_unknown: bool) -> PairInfo:
-    base, quote, last_spot = _members(_INFO_READERS, value, ignore_unknown=ignore_unknown)
-    try:
-        return PairInfo(base, quote, last_spot)
-    except MarketIndexError as error:
-        raise Fault(error) from None
+@frozen
+class _OrderBookChangesMessage:
+    """The data of the event `change`."""
+
+    base: AssetId
+    quote: AssetId
+    spot: Decimal | None
+    bids: tuple[_LevelChangeMessage, ...]
+    asks: tuple[_LevelChangeMessage, ...]
 
 
-def _text(read: Callable[[str], T], value: Any) -> T:
-    """Read a value that is a string on the wire."""
+@frozen
+class _PairListMessage:
+    """The response body of the pair-list endpoint."""
+
+    pairs: tuple[PairInfo, ...]
+
+
+@frozen
+class _FreshnessMessage:
+    """A freshness."""
+
+    as_of: str | None
+    published_at: datetime | None = None
+
+
+@frozen
+class _CommitMessage(_FreshnessMessage):
+    """A commit line."""
+
+    recorded_at: datetime | None = None
+
+
+@frozen
+class _RetractionMessage:
+    """A retract line."""
+
+    retract: Literal[True]
+    base: AssetId
+    quote: AssetId
+
+
+@cache
+def _converter(*, ignore_unknown: bool) -> Converter:
+    """Return the converter of messages. It raises `Fault`, and stops at the first one."""
+    converter = Converter()
+    converter.register_structure_hook(AssetId, _asset)
+    converter.register_structure_hook(Decimal, partial(_structured_text, parse_price))
+    converter.register_structure_hook(int, partial(_amount, 1))
+    converter.register_structure_hook(_AmountOrZero, partial(_amount, 0))
+    converter.register_structure_hook(str, partial(_structured_text, str))
+    converter.register_structure_hook(datetime, partial(_structured_text, parse_time))
+    converter.register_structure_hook_func(lambda shape: shape == Literal[True], _true)
+
+    def object_hook(shape: type) -> Callable[[Any, Any], Any]:
+        structure: Callable[[Any, Any], Any] = make_dict_structure_fn(
+            shape, converter, _cattrs_forbid_extra_keys=not ignore_unknown
+        )
+        return partial(_structured_object, structure)
+
+    def array_hook(shape: Any) -> Callable[[Any, Any], Any]:
+        return partial(_structured_array, converter.get_structure_hook(get_args(shape)[0]))
+
+    converter.register_structure_hook_factory(has, object_hook)
+    converter.register_structure_hook_factory(_is_array, array_hook)
+    return converter
+
+
+def _is_array(shape: Any) -> bool:
+    return get_origin(shape) is tuple
+
+
+def _structured_text(parse: Callable[[str], T], value: Any, _: object) -> T:
+    """Structure a value that is a string on the wire."""
     require_type(value, str)
     try:
-        return read(value)
+        return parse(value)
     except MarketIndexError as error:
         raise Fault(error) from None
 
 
-def _text_or_none(read: Callable[[str], T], value: Any) -> T | None:
-    return None if value is None else _text(read, value)
+_asset: Final = partial(_structured_text, AssetId.parse)
 
 
-def _amount(least: int, value: Any) -> int:
+def _amount(least: int, value: Any, _: object) -> int:
     if type(value) is not int or not least <= value <= MAX_LIQUIDITY:
         is_number = type(value) in {int, Number}
         given = safe_repr(value) if is_number else f"{JSON_TYPES[type(value)]}: {safe_repr(value)}"
@@ -362,17 +399,35 @@ def _amount(least: int, value: Any) -> int:
     return value
 
 
-def _true(value: Any) -> bool:
+def _true(value: Any, _: object) -> bool:
     if value is not True:
         raise Fault(f"must be true, got {JSON_TYPES[type(value)]}: {safe_repr(value)}")
     return True
 
 
-_asset: Final[Reader] = partial(_text, AssetId.parse)
-_price: Final[Reader] = partial(_text, parse_price)
-_price_or_none: Final[Reader] = partial(_text_or_none, parse_price)
-_time_or_none: Final[Reader] = partial(_text_or_none, parse_time)
+def _structured_array(structure: Callable[[Any, Any], T], value: Any, _: object) -> tuple[T, ...]:
+    """Structure an array, each item with a function."""
+    require_type(value, list)
+    items: list[T] = []
+    for item in value:
+        try:
+            items.append(structure(item, None))
+        except Fault as fault:
+            raise fault.under(f"[{len(items)}]") from None
+    return tuple(items)
 
-_PAIR_READERS: Final[dict[str, Reader]] = {"base": _asset, "quote": _asset}
-_INFO_READERS: Final[dict[str, Reader]] = _PAIR_READERS | {"last_spot": _price_or_none}
-_FRESHNESS_READERS: Final[dict[str, Reader]] = {"as_of": partial(_text_or_none, str), "published_at": _time_or_none}
+
+def _structured_object(structure: Callable[[Any, Any], T], value: Any, of_type: object) -> T:
+    """Structure an object with the function that cattrs generated for a class."""
+    require_type(value, dict)
+    try:
+        return structure(value, of_type)
+    except ClassValidationError as group:
+        first = group.exceptions[0]
+    if isinstance(first, ForbiddenExtraKeysError):
+        raise Fault(f"unknown key {safe_repr(min(first.extra_fields))}")
+    if isinstance(first, MarketIndexError):
+        # From the constructor: each attribute is valid, but their combination is not.
+        raise Fault(first)
+    name = next(note.name for note in first.__notes__ if isinstance(note, AttributeValidationNote))
+    raise first.under(name) if isinstance(first, Fault) else Fault("missing", name)

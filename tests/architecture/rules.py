@@ -18,7 +18,7 @@ SIBLINGS: Mapping[str, frozenset[str]] = {
 
 # The packages that the modules of a package may import, besides siblings and the standard library.
 REQUIREMENTS: Mapping[str, frozenset[str]] = {
-    "market_index": frozenset({"attrs"}),
+    "market_index": frozenset({"attrs", "cattrs"}),
     "market_index_feeds": frozenset({"attrs"}),
     "market_index_http": frozenset({"attrs", "anyio", "starlette"}),
     "market_index_cli": frozenset({"attrs", "anyio", "click", "httptools", "starlette", "uvicorn", "uvloop"}),
