@@ -24,14 +24,14 @@ READER: Final = """
 import logging, sys
 from market_index import LiveIndex
 from market_index_feeds import FeedError, open_feed
-from market_index_cli.console import loading_progress
+from market_index_cli.console import loading
 from market_index_cli.signals import ended_by_signals
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 ending = []
 feed = open_feed(sys.argv[1])
 with feed, ended_by_signals(lambda: ending.append(1)):
     print("starting", flush=True)
-    with loading_progress("", lambda: bool(ending)) as progress:
+    with loading("", lambda: bool(ending)) as progress:
         try:
             feed.start(LiveIndex(), progress)
         except FeedError as error:
