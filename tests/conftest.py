@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from collections.abc import Iterator
 from itertools import count
@@ -40,18 +39,6 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 RECORDED = Path(__file__).with_name("data")
 """Recorded data. Tests read no file outside the repository."""
-
-
-@pytest.fixture(scope="session")
-def recorded_order_books(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("recorded") / "order-books.ndjson"
-    path.write_bytes(gzip.decompress((RECORDED / "order-books.ndjson.gz").read_bytes()))
-    return path
-
-
-@pytest.fixture
-def recorded_assets() -> Path:
-    return RECORDED / "cardano-assets.ndjson"
 
 
 @pytest.fixture
