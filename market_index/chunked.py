@@ -212,8 +212,11 @@ class Chunked(Generic[K, V]):
 
     def _front(self, count: int) -> Chunk[K, V]:
         """Return a chunk that starts with the first `count` keys, or with all if there are no more."""
-        first = self._chunks[0]
-        return first if count <= len(first.keys) else _joined(self._head(count).chunks)
+        at, left = 0, count - len(self._chunks[0].keys)
+        while left > 0 and at + 1 < len(self._chunks):
+            at += 1
+            left -= len(self._chunks[at].keys)
+        return _joined(self._chunks[: at + 1])
 
     def _derived(self, chunks: list[Chunk[K, V]], bounds: tuple[Any, ...], size: int) -> Self:
         """Return the sequence of these chunks, joined into one if it is small, without the constructor."""
@@ -242,6 +245,8 @@ def _bounds(order: KeyOrder[K, V], chunks: list[Chunk[K, V]]) -> tuple[Any, ...]
 
 def _joined(chunks: Sequence[Chunk[K, V]]) -> Chunk[K, V]:
     """Return the content of adjacent chunks as one."""
+    if len(chunks) == 1:
+        return chunks[0]
     keys, values = list(chain.from_iterable([chunk.keys for chunk in chunks])), chunks[0].values[:]
     for chunk in chunks[1:]:
         values.extend(chunk.values)

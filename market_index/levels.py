@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from decimal import Decimal
 from itertools import chain, repeat
 from operator import attrgetter, gt, itemgetter, lt
@@ -82,8 +82,12 @@ def _unchecked_levels(prices: list[Decimal], amounts: Iterable[int]) -> list[Pri
     return levels
 
 
+# The key of a price in a dict. Hashes of numbers are predictable: an attacker could choose prices that collide.
+price_key: Final = EXACT.to_sci_string
+
+
 def _octets(price: Decimal) -> bytes:
-    return EXACT.to_sci_string(price).encode()
+    return price_key(price).encode()
 
 
 # copy_negate never rounds, unlike a minus sign.
@@ -241,26 +245,35 @@ def levels_of_columns(side: Side, prices: list[Decimal], amounts: MutableSequenc
     return levels
 
 
-def gathered(side: Side, entries: Iterable[tuple[Decimal, int | None]]) -> Levels:
-    """Return the levels of valid prices and amounts in any order: amounts at one price are summed, zeros are dropped.
+def gathered(side: Side, entries: Iterable[Entry]) -> Levels:
+    """Return the levels of entries in any order: amounts at one price are summed, zeros are dropped.
+
+    Raises:
+        InvalidOrderBook: An entry is invalid, or a total is above 2^64-1; the message names the place.
+        InvalidPrice: A price is invalid; the message names the place.
+    """
+    totals: dict[str, int] = {}
+    for price, amount in read_entries(side, entries):
+        text = price_key(price)
+        totals[text] = totals.get(text, 0) + (amount or 0)
+    return levels_of_totals(side, totals)
+
+
+def levels_of_totals(side: Side, totals: Mapping[str, int]) -> Levels:
+    """Return the levels of totals by the `price_key` of their price; zeros are dropped (decision 14).
 
     Raises:
         InvalidOrderBook: A total is above 2^64-1 (decision 13); the message names the price.
     """
-    # By text, because hashes of numbers are predictable: an attacker could choose prices that collide.
-    totals: dict[str, int] = {}
-    for price, amount in entries:
-        if amount:
-            text = EXACT.to_sci_string(price)
-            totals[text] = totals.get(text, 0) + amount
     prices: list[Decimal] = []
     amounts = array("Q")
     by_price = zip(map(Decimal, totals), totals.values(), strict=True)
     for price, total in sorted(by_price, key=itemgetter(0), reverse=side is Side.BID):
         if total > MAX_LIQUIDITY:
             reject_total(side, price, total)
-        prices.append(price)
-        amounts.append(total)
+        if total:
+            prices.append(price)
+            amounts.append(total)
     return levels_of_columns(side, prices, amounts)
 
 

@@ -18,7 +18,7 @@ from market_index import depth, fills
 from market_index.depth import CumulativeLevels, Liquidity
 from market_index.errors import InvalidOrderBook, MarketIndexError, safe_repr
 from market_index.fills import SimulatedFill, Unit
-from market_index.levels import Entry, LevelChanges, Levels, PriceLevel, gathered, read_entries
+from market_index.levels import Entry, LevelChanges, Levels, PriceLevel, gathered, levels_of_totals, price_key
 from market_index.notebook import SHOWN_ROWS, html_table, to_html
 from market_index.orders import Order
 from market_index.pairs import Pair, require_trackable
@@ -86,8 +86,7 @@ class OrderBook:
             InvalidOrderBook: The pair or an entry is invalid, or a sum is above 2^64-1; the message names the place.
             InvalidPrice: A price or `spot` is invalid; the message names the place.
         """
-        read_bids, read_asks = read_entries(Side.BID, bids), read_entries(Side.ASK, asks)
-        return cls(pair, gathered(Side.BID, read_bids), gathered(Side.ASK, read_asks), spot)
+        return cls(pair, gathered(Side.BID, bids), gathered(Side.ASK, asks), spot)
 
     @classmethod
     def from_orders(cls, pair: Pair, orders: Iterable[Order], spot: Decimal | str | None = None) -> OrderBook:
@@ -104,17 +103,18 @@ class OrderBook:
             InvalidOrderBook: The pair is invalid, an element is not an order of the pair, or a sum is above 2^64-1.
             InvalidPrice: `spot` is not a price.
         """
-        bids: list[tuple[Decimal, int]] = []
-        asks: list[tuple[Decimal, int]] = []
+        bids: dict[str, int] = {}
+        asks: dict[str, int] = {}
         bid = Side.BID  # Python 3.11 takes longer to look it up than all the rest of the loop
         for position, order in enumerate(orders):
             if type(order) is not Order:
                 raise InvalidOrderBook(f"orders[{position}] must be an Order, got {safe_repr(order)}")
             if order.pair is not pair and order.pair != pair:
                 raise InvalidOrderBook(f"orders[{position}] must be of the pair {pair}, got one of {order.pair}")
-            price = order.price if type(order.price) is Decimal else order.level_price
-            (bids if order.side is bid else asks).append((price, order.amount))
-        return cls(pair, gathered(Side.BID, bids), gathered(Side.ASK, asks), spot)
+            key = price_key(order.price if type(order.price) is Decimal else order.level_price)
+            totals = bids if order.side is bid else asks
+            totals[key] = totals.get(key, 0) + order.amount
+        return cls(pair, levels_of_totals(Side.BID, bids), levels_of_totals(Side.ASK, asks), spot)
 
     def apply(
         self,

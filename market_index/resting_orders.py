@@ -21,11 +21,11 @@ from attrs import Factory, define, field, frozen
 from market_index.chunked import Chunk, KeyOrder, Table
 from market_index.errors import InvalidOrderBook, InvalidPrice, MarketIndexError, safe_repr
 from market_index.index import MarketIndex
-from market_index.levels import MAX_LIQUIDITY, Levels
+from market_index.levels import MAX_LIQUIDITY, Levels, price_key
 from market_index.order_book import OrderBook
 from market_index.orders import Order
 from market_index.pairs import LedgerOrder, Pair, require_trackable
-from market_index.prices import EXACT, Side, price_for_takers, require_side, to_price, to_ratio
+from market_index.prices import Side, price_for_takers, require_side, to_price, to_ratio
 
 MAX_ID_CHARACTERS: Final = 200
 """The maximum length of an order id."""
@@ -292,7 +292,7 @@ class _PairChange:
 
     pair: Pair
     ids: dict[str, int | None] = Factory(dict)
-    # By the text of the price: hashes of numbers are predictable, so an attacker could choose prices that collide.
+    # By `price_key`.
     bids: dict[str, tuple[Decimal, int]] = Factory(dict)
     asks: dict[str, tuple[Decimal, int]] = Factory(dict)
     spot: Decimal | EllipsisType | None = ...
@@ -302,7 +302,7 @@ class _PairChange:
         self.ids[order_id] = 1 if sign > 0 else None
         differences = self.bids if order.side is Side.BID else self.asks
         price = order.level_price
-        text = EXACT.to_sci_string(price)
+        text = price_key(price)
         total = differences[text][1] if text in differences else 0
         differences[text] = (price, total + sign * order.amount)
 

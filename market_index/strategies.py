@@ -11,9 +11,9 @@ extra `hypothesis` also registers the strategies by type, for `st.from_type(Orde
 ...     assert book.simulate_fill(Side.ASK, 1).average_price >= book.best_ask.price
 >>> test_a_fill_is_never_better_than_the_best_price()
 
-A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. Arguments that no
-value can have raise `ValueError` when the strategy is created. Values that a given strategy draws are not checked: they
-must have the right type, and there must be enough different ones for the levels or pairs.
+A part of a value, such as the pair in `order_books(pair=...)`, is given as a value or a strategy. A part that is not
+valid raises the error of its type when it is drawn. A strategy must draw enough different prices for the levels of a
+book, and enough different pairs for an index. An impossible range or combination raises `ValueError` at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 from math import ceil, floor
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from market_index.assets import ADA, MAX_ASSET_NAME_LENGTH, POLICY_ID_LENGTH, AssetId
@@ -35,8 +35,8 @@ from market_index.index import MarketIndex
 from market_index.levels import MAX_LIQUIDITY, Levels, PriceLevel
 from market_index.order_book import OrderBook
 from market_index.orders import Order
-from market_index.pairs import Pair, PairInfo, require_trackable
-from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, Side, format_price, to_price, to_price_or_ratio
+from market_index.pairs import Pair, PairInfo
+from market_index.prices import MAX_COEFFICIENT, MAX_DECIMAL_PLACES, Side, format_price, to_price
 from market_index.resting_orders import RestingOrders
 
 try:
@@ -81,11 +81,11 @@ def _build(draw: st.DrawFn, target: Callable[..., _T], *parts: st.SearchStrategy
     return target(*map(draw, parts))
 
 
-def _part_strategy(part: object, default: Callable[[], st.SearchStrategy[_T]]) -> st.SearchStrategy[_T]:
+def _part(part: _T | st.SearchStrategy[_T] | None, default: st.SearchStrategy[_T]) -> st.SearchStrategy[_T]:
     """Return the strategy of a part that is given as a strategy, as a value, or not at all."""
     if part is None:
-        return default()
-    return part if isinstance(part, st.SearchStrategy) else st.just(part)  # type: ignore[arg-type]  # it is a _T
+        return default
+    return part if isinstance(part, st.SearchStrategy) else st.just(part)
 
 
 def _require_range(what: str, least: int, most: int, bound: int | None = None) -> None:
@@ -130,12 +130,7 @@ def asset_ids(
     asset_name: bytes | st.SearchStrategy[bytes] | None = None,
 ) -> st.SearchStrategy[AssetId]:
     """Draw native tokens, and ADA unless `ada` is False. Some tokens share a policy id or an asset name."""
-    if isinstance(policy_id, bytes):
-        # AssetId accepts an empty policy id, for ADA. Here it is an error.
-        AssetId(policy_id or b"?", b"")
-    if isinstance(asset_name, bytes):
-        AssetId(bytes(POLICY_ID_LENGTH), asset_name)
-    tokens = _build(AssetId, _part_strategy(policy_id, policy_ids), _part_strategy(asset_name, asset_names))
+    tokens = _build(AssetId, _part(policy_id, policy_ids()), _part(asset_name, asset_names()))
     if policy_id is None and asset_name is None:
         tokens = st.sampled_from(_AWKWARD_TOKENS) | tokens
     return st.just(ADA) | tokens if ada else tokens
@@ -147,9 +142,7 @@ def pairs(
     quote: AssetId | st.SearchStrategy[AssetId] | None = None,
 ) -> st.SearchStrategy[Pair]:
     """Draw pairs that can be tracked: base and quote differ."""
-    if isinstance(base, AssetId) and base == quote:
-        raise ValueError(f"base and quote must differ, got {base} twice")
-    drawn = _build(Pair, _part_strategy(base, asset_ids), _part_strategy(quote, asset_ids))
+    drawn = _build(Pair, _part(base, asset_ids()), _part(quote, asset_ids()))
     return drawn.filter(lambda pair: pair.base != pair.quote)
 
 
@@ -189,10 +182,7 @@ def prices(
     """
     lowest = _LOWEST_PRICE if min_value is None else to_price(min_value)
     highest = _HIGHEST_PRICE if max_value is None else to_price(max_value)
-    if type(max_decimal_places) is not int or not 0 <= max_decimal_places <= MAX_DECIMAL_PLACES:
-        raise ValueError(
-            f"max_decimal_places must be an int from 0 to {MAX_DECIMAL_PLACES}, got {safe_repr(max_decimal_places)}"
-        )
+    _require_range("decimal places", 0, max_decimal_places, MAX_DECIMAL_PLACES)
     return _prices(lowest, highest, max_decimal_places)
 
 
@@ -252,30 +242,17 @@ def _integers(least: int, most: int) -> st.SearchStrategy[int]:
     return st.integers(least, most) | st.sampled_from([*large, most]) if large else st.integers(least, most)
 
 
-def _price_strategy(price: object) -> st.SearchStrategy[Decimal]:
-    """Return the strategy of a price that is given as a value, as a strategy, or not at all."""
-    if price is None:
-        return prices()
-    # Normalize: equal prices must be one Decimal.
-    return _build(to_price, price) if isinstance(price, st.SearchStrategy) else st.just(to_price(price))  # type: ignore[arg-type]  # to_price raises for other types
+def _price_strategy(price: Decimal | str | st.SearchStrategy[Decimal] | None) -> st.SearchStrategy[Decimal]:
+    if isinstance(price, st.SearchStrategy):
+        # Normalized: equal prices must be one Decimal.
+        return price.map(to_price)
+    return prices() if price is None else st.just(to_price(price))
 
 
-def _amount_strategy(amount: object, least: int) -> st.SearchStrategy[int]:
-    """Return the strategy of an amount from `least` (0 or 1) that is given as a value, as a strategy, or not at all."""
-    if amount is None:
-        return amounts(min_value=least)
-    if isinstance(amount, st.SearchStrategy):
-        return amount.filter(bool) if least else amount
-    if type(amount) is not int or not least <= amount <= MAX_LIQUIDITY:
-        raise ValueError(f"an amount must be an int from {least} to 2^64-1, got {safe_repr(amount)}")
-    return st.just(amount)
-
-
-def _spot_strategy(spot: object) -> st.SearchStrategy[Decimal | None]:
-    """Return the strategy of a spot price that is given as a value, as a strategy, or not at all."""
-    if spot is None:
-        return st.none() | prices()
-    return spot if isinstance(spot, st.SearchStrategy) else st.just(to_price(spot))  # type: ignore[arg-type]  # to_price raises for other types
+def _spot_strategy(
+    spot: Decimal | str | st.SearchStrategy[Decimal | None] | None,
+) -> st.SearchStrategy[Decimal | str | None]:
+    return _part(spot, st.none() | prices())
 
 
 # Books, their sides and changes
@@ -283,8 +260,6 @@ def _spot_strategy(spot: object) -> st.SearchStrategy[Decimal | None]:
 
 _Touch: TypeAlias = Literal["open", "locked", "crossed"]
 """How best bid and best ask meet; open means that the best bid is below the best ask."""
-
-_Level: TypeAlias = tuple[Decimal, int]
 
 _DEEP: Final = 100
 """The number of levels of a deep book. Hypothesis draws no books of several times as many."""
@@ -296,7 +271,7 @@ def price_levels(
     amount: int | st.SearchStrategy[int] | None = None,
 ) -> st.SearchStrategy[PriceLevel]:
     """Draw price levels; `price` and `amount` are values or strategies."""
-    return st.builds(PriceLevel, _price_strategy(price), _amount_strategy(amount, 1))
+    return st.builds(PriceLevel, _price_strategy(price), _part(amount, amounts()))
 
 
 def order_books(
@@ -325,48 +300,37 @@ def order_books(
         max_levels: The maximum number of levels of each of these sides.
         crossed: The value of `is_crossed`; None allows both. If True, neither side is empty.
         locked: The value of `is_locked`; None allows both. If True, neither side is empty.
-        price: The prices of the levels.
-        amount: The amounts of the levels, in the smallest unit of the base asset.
+        price: The prices of the levels; all prices of a book differ, except the one at which a locked book meets.
+        amount: The amounts of the levels, in the smallest unit of the base asset; from 1.
         spot: The spot price; by default None or any price.
 
     Raises:
-        ValueError: No book meets the arguments.
-        InvalidOrderBook: `pair` cannot be tracked.
-        InvalidPrice: `price` or `spot` is not a price.
+        ValueError: No book meets `sides`, `min_levels`, `max_levels`, `crossed` and `locked`.
     """
     _require_range("the levels of a side", min_levels, max_levels)
     wanted = frozenset([sides] if isinstance(sides, Side) else sides)
     if not wanted <= set(Side):
         raise ValueError(f"sides must contain only Side.BID and Side.ASK, got {safe_repr(sides)}")
-    if isinstance(pair, Pair):
-        require_trackable(pair)
-    touches = _touches(len(wanted), max_levels, crossed, locked)
+    touches = _touches(len(wanted), max_levels, crossed=crossed, locked=locked)
     # How many different prices each kind of book needs. A locked book has one price on both sides.
     least = len(wanted) * min_levels
     needed: dict[_Touch, int] = {"open": least, "locked": max(least - 1, 1), "crossed": max(least, 2)}
-    if price is not None and not isinstance(price, st.SearchStrategy):
-        touches = [touch for touch in touches if needed[touch] <= 1]
-        if not touches:
-            raise ValueError(f"price must be a strategy for a book of several prices, got {safe_repr(price)}")
     most = len(wanted) * max_levels
     sizes = [(touch, needed[touch]) for touch in touches]
     if price is None:
         # Hypothesis draws about five elements more than the minimum, so a deep book needs a minimum of its own. A
         # strategy of the caller may have too few prices.
         sizes.append((touches[0], max(needed[touches[0]], min(most * 3 // 4, _DEEP))))
-    level = st.tuples(_price_strategy(price), _amount_strategy(amount, 1))
-    kinds = [(touch, st.lists(level, min_size=size, max_size=most, unique_by=itemgetter(0))) for touch, size in sizes]
+    level = price_levels(price=price, amount=amount)
+    by_price = attrgetter("price")
+    kinds = [(touch, st.lists(level, min_size=size, max_size=most, unique_by=by_price)) for touch, size in sizes]
     splits = st.sampled_from(kinds).flatmap(lambda kind: _split(kind, wanted, min_levels, max_levels))
-    parts = _part_strategy(pair, pairs), splits, _spot_strategy(spot)
+    parts = _part(pair, pairs()), splits, _spot_strategy(spot)
     return _build(lambda pair, split, spot: OrderBook.from_levels(pair, split[0], split[1], spot), *parts)
 
 
-def _touches(sides: int, max_levels: int, crossed: object, locked: object) -> list[_Touch]:
+def _touches(sides: int, max_levels: int, *, crossed: bool | None, locked: bool | None) -> list[_Touch]:
     """Return how best bid and best ask may meet: the simplest first, and repeated to be drawn more often."""
-    if not {type(crossed), type(locked)} <= {bool, type(None)}:
-        raise ValueError(
-            f"crossed and locked must be True, False or None, got {safe_repr(crossed)} and {safe_repr(locked)}"
-        )
     can_meet = sides == 2 and max_levels > 0
     touches: list[_Touch] = ["open"] * 3 if not crossed and not locked else []
     if can_meet and locked is not False and not crossed:
@@ -384,14 +348,14 @@ def _touches(sides: int, max_levels: int, crossed: object, locked: object) -> li
 @st.composite
 def _split(
     draw: st.DrawFn,
-    kind: tuple[_Touch, st.SearchStrategy[list[_Level]]],
+    kind: tuple[_Touch, st.SearchStrategy[list[PriceLevel]]],
     sides: frozenset[Side],
     min_levels: int,
     max_levels: int,
-) -> tuple[list[_Level], list[_Level]]:
+) -> tuple[list[PriceLevel], list[PriceLevel]]:
     """Draw bids and asks that are open, locked or crossed: `kind` says which, and draws the levels of both."""
     touch, drawn = kind
-    rising = sorted(draw(drawn))
+    rising = sorted(draw(drawn), key=attrgetter("price"))
     if len(sides) < 2:
         return (rising, []) if Side.BID in sides else ([], rising)
     least = min_levels if touch == "open" else max(min_levels, 1)
@@ -413,7 +377,7 @@ def levels(*, side: Side | st.SearchStrategy[Side] | None = None, max_levels: in
     return _build(
         lambda book, one: book.bids if one is Side.BID else book.asks,
         order_books(max_levels=max_levels),
-        _part_strategy(side, lambda: st.sampled_from(Side)),
+        _part(side, st.sampled_from(Side)),
     )
 
 
@@ -428,21 +392,15 @@ def level_changes(
 
     Some prices are spelled differently: `Decimal("0.50")` for 0.5, `Decimal("1E+1")` for 10. If `amount` is not given,
     a third of the changes are removals.
-
-    Raises:
-        TypeError: `book` is not an `OrderBook`.
-        ValueError: `max_changes` is not an int of 0 or more.
     """
     if not isinstance(book, OrderBook):
         raise TypeError(f"book must be an OrderBook, not a strategy of books, got {safe_repr(book)}")
     _require_range("the changes", 0, max_changes)
     at = _price_strategy(price)
-    amounts = _amount_strategy(amount, 0)
-    if amount is None:
-        amounts = st.just(0) | amounts
+    absolute = _part(amount, st.just(0) | amounts(min_value=0))
     if existing := [level.price for side in (book.bids, book.asks) for level in side]:
         at = st.sampled_from(existing) | at
-    return st.lists(st.tuples(at.flatmap(_spellings), amounts), max_size=max_changes)
+    return st.lists(st.tuples(at.flatmap(_spellings), absolute), max_size=max_changes)
 
 
 def _spellings(price: Decimal) -> st.SearchStrategy[Decimal]:
@@ -470,16 +428,12 @@ def orders(
     amount: int | st.SearchStrategy[int] | None = None,
 ) -> st.SearchStrategy[Order]:
     """Draw orders with decimal prices or ratios. Some have an amount of 0."""
-    if price is not None and not isinstance(price, st.SearchStrategy):
-        to_price_or_ratio(price)
-    if isinstance(pair, Pair):
-        require_trackable(pair)
     return st.builds(
         Order,
-        _part_strategy(pair, pairs),
-        _part_strategy(side, lambda: st.sampled_from(Side)),
-        _part_strategy(price, lambda: prices() | ratios()),
-        _amount_strategy(amount, 0),
+        _part(pair, pairs()),
+        _part(side, st.sampled_from(Side)),
+        _part(price, prices() | ratios()),
+        _part(amount, amounts(min_value=0)),
     )
 
 
@@ -494,7 +448,7 @@ def resting_orders(
     """Draw resting orders of a few pairs, some of them at one level. A pair may have a spot price, or no orders."""
     _require_range("the orders", min_orders, max_orders)
     by_id = st.dictionaries(
-        order_ids(), _part_strategy(order, lambda: orders(pair=_FEW_PAIRS)), min_size=min_orders, max_size=max_orders
+        order_ids(), _part(order, orders(pair=_FEW_PAIRS)), min_size=min_orders, max_size=max_orders
     )
     spots = st.dictionaries(_FEW_PAIRS, st.none() | prices(), max_size=2)
     # st.builds, so that a failing test shows the call: the repr of RestingOrders has no orders.
@@ -509,7 +463,7 @@ def pair_infos(
     """Draw entries of a pair list. Unless `last_spot` is given, it is None or any price."""
     return _build(
         lambda pair, last_spot: PairInfo(pair.base, pair.quote, last_spot),
-        _part_strategy(pair, pairs),
+        _part(pair, pairs()),
         _spot_strategy(last_spot),
     )
 
@@ -524,7 +478,7 @@ def market_indexes(
 ) -> st.SearchStrategy[MarketIndex]:
     """Draw indexes of `min_pairs` to `max_pairs` pairs, with small books unless `book` is given."""
     _require_range("the pairs of an index", min_pairs, max_pairs)
-    drawn_books = _part_strategy(book, lambda: order_books(max_levels=3))
+    drawn_books = _part(book, order_books(max_levels=3))
     books = st.lists(drawn_books, min_size=min_pairs, max_size=max_pairs, unique_by=attrgetter("pair"))
     return st.builds(MarketIndex.with_freshness, books.map(MarketIndex), freshness())
 

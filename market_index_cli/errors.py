@@ -1,4 +1,4 @@
-"""Exit codes, and the exceptions that cause them. Each exception is printed as one line on standard error."""
+"""Exit codes, and the exception that causes them. It is printed as one line on standard error."""
 
 from __future__ import annotations
 
@@ -30,34 +30,12 @@ EXIT_REJECTED: Final = 5
 _SERVER_PACKAGES: Final = {"anyio", "httptools", "starlette", "uvicorn"}
 
 
-class PairAbsent(click.ClickException):
-    """The pair is not tracked."""
+class Failed(click.ClickException):
+    """The command ends with an exit code, and prints the message in one line."""
 
-    exit_code = EXIT_ABSENT
-
-
-class ExtraMissing(click.ClickException):
-    """The command needs packages that only an extra installs."""
-
-    exit_code = EXIT_USAGE
-
-
-class FeedFailed(click.ClickException):
-    """The feed or the store cannot be opened, read or written."""
-
-    exit_code = EXIT_FEED
-
-
-class ListenFailed(click.ClickException):
-    """The server cannot listen on the address."""
-
-    exit_code = EXIT_LISTEN
-
-
-class NoOrderBook(click.ClickException):
-    """`publish` read no order book, but its options would replace the content or the as_of of the store."""
-
-    exit_code = EXIT_REJECTED
+    def __init__(self, exit_code: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares it for the class
 
 
 @contextmanager
@@ -81,7 +59,7 @@ def feed_errors() -> Iterator[None]:
     try:
         yield
     except (FeedError, StoreError) as error:
-        raise FeedFailed(str(error)) from None
+        raise Failed(EXIT_FEED, str(error)) from None
 
 
 @contextmanager
@@ -91,7 +69,7 @@ def listen_errors(address: str) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:  # a UnicodeError is a ValueError
         reason = getattr(error, "strerror", None) or error
-        raise ListenFailed(f"cannot listen on {address}: {reason}") from None
+        raise Failed(EXIT_LISTEN, f"cannot listen on {address}: {reason}") from None
 
 
 @contextmanager
@@ -103,4 +81,5 @@ def server_imports() -> Iterator[None]:
         package = (missing.name or "").partition(".")[0]
         if package not in _SERVER_PACKAGES:
             raise
-        raise ExtraMissing(f"serve needs {package}, which comes with its extra: pip install '.[server]'") from None
+        message = f"serve needs {package}, which comes with its extra: pip install '.[server]'"
+        raise Failed(EXIT_USAGE, message) from None

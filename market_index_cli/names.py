@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from market_index import AssetId, InvalidAssetId, MarketIndex, Pair
-from market_index_cli.errors import PairAbsent
+from market_index_cli.errors import EXIT_ABSENT, Failed
 from market_index_cli.tokens import Display
 
 _LIKE_IDENTIFIER: Final = re.compile(r"[0-9A-Fa-f]{40,}:")
@@ -26,7 +26,7 @@ def pair_of(base: str, quote: str, index: MarketIndex, display: Display) -> Pair
     """Return the only pair of an index whose assets have these names or identifiers.
 
     Raises:
-        PairAbsent: No pair has them. The message names the reversed pair if that is tracked.
+        Failed: No pair has them. The message names the reversed pair if that is tracked.
         click.UsageError: Several pairs have them, or a text is an identifier in another spelling, or not a valid one.
     """
     _require_valid(base)
@@ -36,7 +36,7 @@ def pair_of(base: str, quote: str, index: MarketIndex, display: Display) -> Pair
         return found[0]
     if not found:
         tracked = "".join(f"; the source has {pair}" for pair in _named(quote, base, index, display)[:1])
-        raise PairAbsent(f"Pair {base}/{quote} not found{tracked}")
+        raise Failed(EXIT_ABSENT, f"Pair {base}/{quote} not found{tracked}")
     candidates = "".join(f"\n  {display.pair_name(pair)}: {pair.base} {pair.quote}" for pair in found)
     raise click.UsageError(f"{len(found)} pairs are named {base}/{quote}; use the identifiers of one:{candidates}")
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing, nullcontext, suppress
-from functools import partial
+from contextlib import ExitStack, closing, nullcontext, suppress
+from functools import cache, partial
 from threading import Event
 from typing import Any
 
 import click
-from attrs import define, field
+from attrs import Factory, define, field
 
 from market_index import Freshness, OrderBook, Pair
-from market_index_cli.console import counted, loading_progress
-from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, FeedFailed, NoOrderBook, feed_errors
+from market_index_cli.console import counted, loading
+from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
-from market_index_cli.options import STORE, WAIT, AsOf
+from market_index_cli.options import STORE, WAIT, converted
 from market_index_feeds import (
     BookTooLarge,
     Change,
@@ -44,7 +44,7 @@ Examples:
 
 \b
 Exit codes: 0 all was published, or a signal ended a loop, 1 it was interrupted, 2 wrong usage,
-{EXIT_FEED} BOOKS or STORE cannot be opened, read or written, {EXIT_REJECTED} a line was rejected or not committed,
+{EXIT_FEED} BOOKS or STORE cannot be opened, read or written, {EXIT_REJECTED} a record was rejected or not committed,
 a book is too large, the state of the orders is unknown, or BOOKS has no order book for --replace or --as-of.""",
 )
 @STORE
@@ -57,7 +57,7 @@ a book is too large, the state of the orders is unknown, or BOOKS has no order b
 @click.option(
     "--as-of",
     metavar="TEXT",
-    type=AsOf(),
+    callback=converted(lambda text: Freshness(text).as_of),
     help="What all books of STORE reflect once BOOKS is published, such as a slot or a time.",
 )
 @click.option(
@@ -79,10 +79,10 @@ def publish(
 ) -> None:
     """Publish order books into STORE: those of BOOKS, a file with one per line, or - for standard input.
 
-    If STORE does not exist, it is created. A file is published in one change, and a stream as its lines arrive. Each
-    book replaces that of its pair, a retract line, {"retract": true, "base": …, "quote": …}, removes its pair, and no
-    other pair changes. An invalid line is rejected, with its number and the reason, and does not affect the others. But
-    with --replace, nothing is changed then, nor if BOOKS has no order book.
+    If STORE does not exist, its first change creates it. A file is published in one change, and a stream as its lines
+    arrive. Each book replaces that of its pair, a retract line, {"retract": true, "base": …, "quote": …}, removes its
+    pair, and no other pair changes. An invalid line is rejected, with its number and the reason, and does not affect
+    the others. But with --replace, nothing is changed then, nor if BOOKS has no order book.
 
     A commit line in BOOKS, {"as_of": "slot 145000000"}, publishes the lines before it in one change. After the first
     one, lines wait for the next commit line.
@@ -106,9 +106,9 @@ def publish(
         elif is_state:
             _mirror(books, open_target)
         else:
-            lines = open_lines(books)
-            with open_target() as store:
-                _Lines(lines, store, as_of, store.position.number).publish(replace=replace)
+            with ExitStack() as stack:
+                opened = cache(lambda: stack.enter_context(open_target()))
+                _Lines(open_lines(books), opened, as_of).publish(replace=replace)
 
 
 def _require_usage(books: str | None, *, is_state: bool, replace: bool, as_of: str | None) -> None:
@@ -126,45 +126,44 @@ def _require_usage(books: str | None, *, is_state: bool, replace: bool, as_of: s
 
 @define
 class _Summary:
-    """What was published."""
+    """What was published so far. `name` is that of the source, and after the first change that of the store."""
 
+    name: str
     published: int = 0
     retracted: int = 0
     changes: int = 0
+    revision: int | None = None
 
-    def add(self, receipt: Receipt) -> None:
+    def add(self, target: Target, receipt: Receipt) -> None:
         """Add a change."""
+        self.name, self.revision = target.name, receipt.revision
         self.published += receipt.published
         self.retracted += receipt.retracted
         self.changes += bool(receipt.published)
 
     def __str__(self) -> str:
-        text = f"{counted(self.published, 'order book')} published"
+        text = f"{self.name}: {counted(self.published, 'order book')} published"
         if self.changes > 1:
-            text = f"{text} in {self.changes} changes"
-        return f"{text}, {counted(self.retracted, 'pair')} retracted" if self.retracted else text
+            text += f" in {self.changes} changes"
+        if self.retracted:
+            text += f", {counted(self.retracted, 'pair')} retracted"
+        return text if self.revision is None else f"{text}, revision {self.revision}"
 
 
 def _mirror(books: str, open_target: Callable[[], Store]) -> None:
     """Make a store equal to each version of a feed until that ends, and report it."""
-    summary, last = _Summary(), None
-
-    def on_written(target: Target, receipt: Receipt) -> None:
-        nonlocal last
-        summary.add(receipt)
-        last = f"{target.name}: {summary}, revision {receipt.revision}"
-
     with (
         open_feed(books, follow=False) as feed,
         # A loop has no other end.
         suppress(KeyboardInterrupt) if feed.is_endless else nullcontext(),
-        loading_progress(feed.source) as progress,
+        loading(feed.source) as progress,
     ):
+        summary = _Summary(feed.source)
         try:
-            left_out = mirror(feed, open_target, progress=progress, on_written=on_written)
+            left_out = mirror(feed, open_target, progress=progress, on_written=summary.add)
         finally:
-            if last is not None:
-                click.echo(last)
+            if summary.revision is not None:
+                click.echo(summary)
         is_whole = feed.version is not None and feed.problem == "has ended"
         if not is_whole:
             click.echo(f"{feed.source} {feed.problem}", err=True)
@@ -174,13 +173,12 @@ def _mirror(books: str, open_target: Callable[[], Store]) -> None:
 
 @define
 class _Lines:
-    """The lines of order books that are published into a store."""
+    """The lines of order books that are published into a store. `store` opens it at its first call."""
 
     lines: NdjsonStream
-    store: Store
+    store: Callable[[], Store]
     as_of: str | None
-    revision: int
-    summary: _Summary = field(factory=_Summary)
+    summary: _Summary = field(default=Factory(lambda self: _Summary(self.lines.name), takes_self=True))
     invalid: set[Pair | None] = field(factory=set)
     left_out: set[Pair] = field(factory=set)
     hides_as_of: bool = False
@@ -192,15 +190,15 @@ class _Lines:
             (self._replace if replace else self._publish)()
             has_ended = True
         finally:
-            if has_ended or self.summary.published or self.summary.retracted:
-                click.echo(f"{self.store.name}: {self.summary}, revision {self.revision}")
+            if has_ended or self.summary.revision is not None:
+                click.echo(self.summary)
             if lines.rejected:
-                click.echo(f"{lines.name}: {counted(lines.rejected, 'line')} rejected", err=True)
+                click.echo(f"{lines.name}: {counted(lines.rejected, 'record')} rejected", err=True)
         if lines.uncommitted:
             waiting = counted(lines.uncommitted, "pair")
             click.echo(f"{lines.name} ended while lines of {waiting} waited for a commit line", err=True)
         if self.hides_as_of:
-            click.echo(f"{self.store.name}: as_of not recorded, because of what was rejected", err=True)
+            click.echo(f"{self.summary.name}: as_of not recorded, because of what was rejected", err=True)
         if lines.rejected or lines.uncommitted or self.left_out:
             raise SystemExit(EXIT_REJECTED)
 
@@ -211,10 +209,10 @@ class _Lines:
             freshness = change.freshness
             if change.is_end and self.as_of is not None:
                 if not has_changes:
-                    raise self._no_books()
+                    raise self._rejected("contain an order book, got none")
                 freshness = Freshness(self.as_of)
             if change.books or freshness is not None:
-                self._write(partial(self.store.update, retract=change.retracted), change.published, freshness)
+                self._write(partial(self.store().update, retract=change.retracted), change.published, freshness)
 
     def _replace(self) -> None:
         content, freshness = dict[Pair, OrderBook | None](), None if self.as_of is None else Freshness(self.as_of)
@@ -223,26 +221,23 @@ class _Lines:
             freshness = freshness if change.freshness is None else change.freshness
         books = [book for book in content.values() if book is not None]
         if self.lines.rejected:
-            raise NoOrderBook(f"{self.lines.name} must have no invalid line to replace a store: nothing was changed")
+            raise self._rejected("have no invalid line to replace a store")
         if not books:
-            raise self._no_books()
-        self._write(self.store.replace, books, freshness)
+            raise self._rejected("contain an order book, got none")
+        self._write(self.store().replace, books, freshness)
 
     def _changes(self) -> Iterator[Change]:
         """Yield the changes of the lines, and show progress."""
         lines = self.lines
-        with loading_progress(lines.name) as progress, closing(lines.changes(Event(), progress)) as changes:
-            while (change := self._next(changes)) is not None:
-                if change.freshness is not None and self.as_of is not None:
-                    raise click.UsageError(f"{lines.name} sets the as_of of its books: omit --as-of")
-                self.invalid = self.invalid.difference(change.books) | change.invalid
-                yield change
-
-    def _next(self, changes: Iterator[Change]) -> Change | None:
         try:
-            return next(changes, None)
+            with loading(lines.name) as progress, closing(lines.changes(Event(), progress)) as changes:
+                for change in changes:
+                    if change.freshness is not None and self.as_of is not None:
+                        raise click.UsageError(f"{lines.name} sets the as_of of its books: omit --as-of")
+                    self.invalid = self.invalid.difference(change.books) | change.invalid
+                    yield change
         except OSError as error:
-            raise FeedFailed(f"{self.lines.name} cannot be read: {error.strerror or error}") from None
+            raise Failed(EXIT_FEED, f"{lines.name} cannot be read: {error.strerror or error}") from None
 
     def _write(self, write: Callable[..., Receipt], books: Collection[OrderBook], freshness: Freshness | None) -> None:
         """Write books, but leave out those above a limit of the store, and an as_of that may not be true then."""
@@ -255,8 +250,7 @@ class _Lines:
             self.left_out.update(error.pairs)
             self._write(write, [book for book in books if book.pair not in error.pairs], freshness)
         else:
-            self.summary.add(receipt)
-            self.revision = receipt.revision
+            self.summary.add(self.store(), receipt)
 
-    def _no_books(self) -> NoOrderBook:
-        return NoOrderBook(f"{self.lines.name} must contain an order book, got none: nothing was changed")
+    def _rejected(self, rule: str) -> Failed:
+        return Failed(EXIT_REJECTED, f"{self.lines.name} must {rule}: nothing was changed")

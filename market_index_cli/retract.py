@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, PairAbsent, feed_errors
+from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import exact_pair, pair_of
 from market_index_cli.options import BASE, QUOTE, STORE, WAIT
@@ -32,5 +32,5 @@ def retract(target: str, base: str, quote: str, *, wait: float) -> None:
         pair = exact_pair(base, quote) or pair_of(base, quote, store.read().index, Display())
         receipt = store.retract(pair)
     if not receipt.retracted:
-        raise PairAbsent(f"Pair {pair} not found")
+        raise Failed(EXIT_ABSENT, f"Pair {pair} not found")
     click.echo(f"{store.name}: {pair} retracted, revision {receipt.revision}")

@@ -76,6 +76,8 @@ _amount_parts: Final = re.compile(r"(-?)([0-9]++)\Z").match
 # Any number of bytes in hex: lengths are checked later.
 _is_asset: Final = re.compile(r"(?:ADA|(?:[0-9A-Fa-f]{2})*+:(?:[0-9A-Fa-f]{2})*+)\Z").match
 
+_NO_RESET: Final = "contains no reset (if it has order books, omit orders: before its name)"
+
 _BOOK_KEYS: Final = frozenset({"bids", "asks", "as_of", "retract"})
 
 _ANY_PAIR: Final = Pair(AssetId(bytes(28), b""), ADA)
@@ -218,7 +220,7 @@ class Blocks:
         """`history` is how many blocks before the last one a rollback may go back."""
         self.phase: Phase = Phase.UNKNOWN
         self.visible: RestingOrders = _EMPTY.orders
-        self._lost: str | None = "its state is not known yet"
+        self._lost: str | None = _NO_RESET
         self._max_blocks = history + 1
         self._reject = reject
         self._blocks: OrderedDict[str, _State] = OrderedDict()
@@ -227,7 +229,7 @@ class Blocks:
 
     @property
     def problem(self) -> str | None:
-        """Why the state is not known, and which event makes it known again; None if it is known."""
+        """Why the state is not known, as in `NoVersion`, and which event makes it known again; None if it is known."""
         return None if self._lost is None else f"{self._lost}; waiting for {self.phase.value}"
 
     @property
@@ -257,7 +259,7 @@ class Blocks:
         """Reject a line. The first rejected line is the reason why the state is not known."""
         self._reject(f"line {number}", reason)
         if self.phase is not Phase.UNKNOWN:
-            self._lost = f"its state is unknown since line {number}: {reason}"
+            self._lost = f"has an unknown state since line {number}: {reason}"
             self._start(Phase.UNKNOWN)
 
     def _start(self, phase: Phase) -> None:
@@ -270,7 +272,8 @@ class Blocks:
         """Apply the next event. Raises `MarketIndexError`."""
         if isinstance(event, Reset):
             self._start(Phase.RESETTING)
-            self._lost = self._lost or f"its state is reset since line {number}"
+            if self._lost in (None, _NO_RESET):
+                self._lost = f"is reset since line {number}"
             return
         if self.phase is Phase.UNKNOWN:
             return
@@ -364,10 +367,11 @@ class Orders(Source):
     def _version(self, blocks: Blocks) -> Version | NoVersion:
         if blocks.problem is not None:
             return NoVersion(blocks.problem)
-        orders = blocks.visible
-        if self.last is None or self.last.orders is not orders:
-            self.last = Version(orders.index, orders=orders)
-        return self.last
+        orders, version = blocks.visible, self.last
+        if version is None or version.orders is not orders:
+            version = Version(orders.index, orders=orders)
+            self.last: Version | None = version
+        return version
 
 
 def _may_be_reset(text: bytes) -> bool:

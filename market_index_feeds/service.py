@@ -1,10 +1,14 @@
-"""The source that polls a running service: its pair list, and the order book of each pair.
+"""The source that follows a running service: by its stream of changes, or by polling.
 
-A round requests the list and every book, with the entity tags of what was received before, so that the service does not
-send unchanged content again. A round that was received as a whole is a version. Its freshness is that of the oldest
-response. A round that fails is continued by the next attempt, which does not request again what it has received.
+A stream begins with all books, and continues with changes. They are shown at the `version` event after them, so a
+change of many books is atomic, and has the freshness of the service. Each connection begins with all books again.
 
-A response that is not valid is an invalid record of its pair. Without a response, the service cannot be read now.
+A service without a stream, or behind a proxy that withholds it, is polled. A round requests the pair list and each
+book, with the entity tags of what was received before. A whole round is a version.
+
+A book that is not valid is an invalid record of its pair, as is a change that cannot be applied. The next valid book
+repairs it. The service may send only changes, so the stream is opened again after some time. Everything else that is
+not valid, or no response, means that the service cannot be read now.
 """
 
 from __future__ import annotations
@@ -12,11 +16,11 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Collection, Coroutine, Generator, Iterable
-from concurrent.futures import wait
-from contextlib import aclosing, closing, suppress
+from collections.abc import AsyncIterator, Collection, Coroutine, Generator
+from concurrent.futures import Future, wait
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 from importlib.metadata import version
-from itertools import takewhile
+from math import inf
 from threading import Event, Thread
 from time import monotonic
 from typing import Any, Final, TypeVar, final
@@ -32,8 +36,17 @@ from market_index_feeds.errors import FeedError, reason_of
 from market_index_feeds.opened import shown_name
 from market_index_feeds.source import UNKNOWN, NoVersion, Progress, Source, Version
 
-POLL_SECONDS: Final = 1.0
-"""Interval between the end of one round and the start of the next."""
+CHECK_SECONDS: Final = 1.0
+"""The interval of versions while nothing changes; in polling, from the end of a round to the start of the next."""
+
+SILENCE_SECONDS: Final = 15.0
+"""The timeout of a stream: a service sends at least a comment every 5 seconds."""
+
+MAX_SILENCES: Final = 2
+"""After how many silent streams in a row the service is polled: a proxy may withhold them."""
+
+REPAIR_SECONDS: Final = 60.0
+"""After which time a stream with an invalid record is opened again, because it begins with all books."""
 
 EXCHANGE_SECONDS: Final = 20.0
 """Timeout of a whole exchange: the look-up of the host, the connection, the request and the response."""
@@ -47,24 +60,26 @@ MAX_RETRY_SECONDS: Final = 60.0
 MAX_IN_FLIGHT: Final = 8
 """How many requests are in flight at the same time."""
 
-MAX_LIST_BYTES: Final = 8 * 1024 * 1024
-"""The maximum size of a pair list, decompressed: some 40,000 pairs."""
-
 STOP_SECONDS: Final = 0.1
-"""The maximum delay until a round notices that it is to stop."""
+"""The maximum delay until a request notices that it is to stop."""
 
 CLOSE_SECONDS: Final = 1.0
 """How long the end of a source waits for the end of its requests."""
 
+EVENTS: Final = "text/event-stream"
 HEADERS: Final = {
     "User-Agent": f"market-index/{version('market-index')}",
-    "Accept": "application/json",
-    "Accept-Encoding": "gzip",
+    "Accept": f"application/json, {EVENTS}",
+    "Accept-Encoding": "identity",
 }
 """The headers of all requests."""
 
+STREAM: Final = "/stream?levels=changed"
 PAIR_LIST: Final = "/trading-view/pair-list"
 ORDER_BOOK: Final = "/trading-view/order-book"
+
+UNAVAILABLE: Final = frozenset({429, 502, 503, 504})
+"""The statuses by which a service, or a proxy in front of it, says that it can respond later."""
 
 # A malformed tag would break the next request, and a longer one take memory for each pair.
 _IS_ETAG: Final = re.compile(r'(W/)?"[!#-~]{0,256}"', re.ASCII).fullmatch
@@ -76,19 +91,10 @@ T = TypeVar("T")
 
 @frozen
 class _Response:
-    """A response of status 200, 304 or 404, with its body, decompressed, and its headers."""
+    """A response of status 200, 304 or 404."""
 
     status: int
     body: bytes
-    etag: str
-    freshness: Freshness
-
-
-@frozen
-class _Content:
-    """What was last received of a pair. `book` is None if the response was not valid."""
-
-    book: OrderBook | None
     etag: str
     freshness: Freshness
 
@@ -97,8 +103,8 @@ class _Invalid(FeedError):
     """The response is not valid."""
 
 
-class _Overloaded(FeedError):
-    """The service asks for a pause: it responds with 429 or 503."""
+class _Silence(FeedError):
+    """Nothing was received in time."""
 
 
 @final
@@ -112,79 +118,164 @@ class ServiceSource(Source):
     def __init__(self, url: str) -> None:
         super().__init__(shown_name(url))
         self._url = _base_url(url, self.name)
+        # The monotonic time until which nothing is requested, and why.
+        self._paused_until, self._pause = 0.0, ""
+        # What the stream has sent since its last version, and whether the next one is its first.
+        self._books: dict[Pair, OrderBook] = {}
+        self._retracted: set[Pair] = set()
+        self._invalid: set[Pair | None] = set()
+        self._is_first = True
+        self._silences = 0
+        # What polling has received.
         self._pairs: tuple[Pair, ...] = ()
         self._list_etag = ""
-        self._known: dict[Pair, _Content] = {}
-        # The pairs whose books this round has received.
-        self._received: set[Pair] = set()
-        # The monotonic time until which nothing is requested, and why.
-        self._paused_until, self._pause = 0.0, _Overloaded()
+        self._known: dict[Pair, tuple[OrderBook, str]] = {}  # with the entity tag
 
     def versions(self, stop: Event, progress: Progress | None = None) -> Generator[Version | NoVersion, None, None]:
-        """Poll the service once a second. A round of a service with many pairs takes longer."""
-        transport = self._transport()
-        with closing(_LoopThread(transport)) as thread:
-            while not stop.is_set():
-                received = len(self._received)
+        """Follow the stream, or poll the service once a second. A round of many pairs takes longer."""
+        if monotonic() < self._paused_until:
+            raise FeedError(self._pause)
+        with closing(_Client(self._url)) as client:
+            while self._silences < MAX_SILENCES and not stop.is_set():
                 try:
-                    found = thread.run(self._round(transport), stop, progress)
-                except _Overloaded:
-                    if self.last is not None or len(self._received) == received:
+                    yield from self._streamed(client, stop, progress)
+                    break
+                except _Silence:
+                    self._silences += 1
+                    if self.last is not None:
                         raise
-                    # The first round continues after each pause: its caller waits for it.
-                    stop.wait(self._paused_until - monotonic())
-                    continue
-                if found is None:
-                    return
+            # After polling has failed, the stream is tried again.
+            self._silences = 0
+            while not stop.is_set() and (found := client.run(self._round(client), stop, progress)) is not None:
                 progress = None
                 yield found
-                stop.wait(POLL_SECONDS)
+                stop.wait(CHECK_SECONDS)
 
     def read_order_book(self, pair: Pair) -> Version:
         """Return a version with the book of one pair: one request."""
-        transport = self._transport()
-        with closing(_LoopThread(transport)) as thread:
-            response = thread.run(self._get(transport, ORDER_BOOK, pair), Event())
+        with closing(_Client(self._url)) as client:
+            response = client.run(self._get(client, ORDER_BOOK, pair), Event())
         if response is None or response.status == 404:
             return Version(MarketIndex())
         return Version(MarketIndex([_book(response, pair)]).with_freshness(response.freshness))
 
-    def _transport(self) -> httpx.AsyncHTTPTransport:
-        # Not a client: that takes twice as long, and has cookies, redirects, and the proxies of the environment.
-        return httpx.AsyncHTTPTransport(
-            verify=ssl.create_default_context() if self._url.startswith("https") else False,
-            limits=httpx.Limits(max_connections=MAX_IN_FLIGHT),
-        )
+    def _streamed(
+        self, client: _Client, stop: Event, progress: Progress | None
+    ) -> Generator[Version | NoVersion, None, None]:
+        """Yield the versions of the stream until `stop` is set; none if the service has no stream."""
+        self._books, self._retracted, self._invalid, self._is_first = {}, set(), set(), True
+        stream = client.run(self._open_stream(client), stop, progress)
+        opened_at, found = monotonic(), None
+        reading: Future[list[tuple[bytes, bytes]]] | None = None
+        while stream is not None and not stop.is_set():
+            reading = reading or client.start(stream.read())
+            if client.wait(reading, stop, progress, CHECK_SECONDS):
+                for name, text in reading.result():
+                    found = self._received(name, text) or found
+                reading = None
+                if monotonic() > opened_at + SILENCE_SECONDS:
+                    self._silences = 0
+            elif not stream.has_events:
+                # The service is slow, or has no pair.
+                client.run(self._request_list(client), stop, progress)
+                found = None if self._pairs else NoVersion()
+            if found is not None:
+                progress = None
+                yield found
+            if self._invalid and not self._is_first and monotonic() > opened_at + REPAIR_SECONDS:
+                raise FeedError("an invalid book was not repaired; the stream is opened again")
 
-    async def _round(self, transport: httpx.AsyncHTTPTransport) -> Version | NoVersion:
-        """Request the list, and the books that this round has not received yet. Raises `FeedError`."""
-        if monotonic() < self._paused_until:
-            raise self._pause
-        freshness = [await self._request_list(transport)]
-        pairs = self._pairs
-        missing = await self._request_books(transport, [pair for pair in pairs if pair not in self._received])
-        if missing:
-            # The service may have dropped the pair between its list and its book. Then the next list lacks it.
-            freshness.append(await self._request_list(transport))
-            for pair in missing.intersection(self._pairs):
-                self._reject(pair, "not found, although the list contains the pair")
-            pairs = tuple(pair for pair in pairs if pair not in missing or pair in self._pairs)
-        self._received.clear()
-        self._known = {pair: self._known[pair] for pair in pairs}
+    async def _open_stream(self, client: _Client) -> _Stream | None:
+        """Return the stream; None if the service has none."""
+        async with _failures(f"no response to {STREAM}", SILENCE_SECONDS):
+            response = await client.request(STREAM)
+            kind = response.headers.get("content-type", "").partition(";")[0]
+            if response.status_code == 200 and kind == EVENTS and "content-encoding" not in response.headers:
+                return _Stream(response)
+            await response.aclose()
+        self._require_available(response, f"response to {STREAM} has status {response.status_code}")
+        return None
+
+    def _received(self, name: bytes, text: bytes) -> Version | NoVersion | None:
+        """Apply an event, and return the version that it ends, if any. Unknown events are ignored."""
+        if name == b"version":
+            try:
+                freshness = wire.freshness_from_json(text, ignore_unknown=True)
+            except MarketIndexError as error:
+                raise FeedError(f"invalid version in the stream: {error}") from None
+            version = self.derive(
+                self._books.values(),
+                self._retracted,
+                invalid=self._invalid,
+                is_whole=self._is_first,
+                freshness=freshness,
+            )
+            self._books, self._retracted, self._is_first = {}, set(), False
+            return version if version.index or version.invalid else NoVersion()
+        if name == b"retract":
+            if (pair := wire.pair_named_in(text)) is None:
+                raise FeedError(f"a retraction in the stream must name a pair, got {safe_repr(text)}")
+            self._books.pop(pair, None)
+            self._invalid.discard(pair)
+            self._retracted.add(pair)
+        elif name in {b"book", b"change"}:
+            is_large = len(text) > wire.MAX_ORDER_BOOK_BYTES
+            try:
+                if is_large:
+                    raise _Invalid(f"must have at most {wire.MAX_ORDER_BOOK_BYTES} bytes, got more")
+                book = wire.order_book_from_json(text, ignore_unknown=True) if name == b"book" else self._changed(text)
+            except MarketIndexError as error:
+                pair = None if is_large else wire.pair_named_in(text)
+                self._reject(pair, f"event of {'an unknown pair' if pair is None else pair}", error, self._invalid)
+            else:
+                self._invalid.discard(book.pair)
+                self._retracted.discard(book.pair)
+                self._books[book.pair] = book
+        return None
+
+    def _changed(self, text: bytes) -> OrderBook:
+        """Return the next book of a pair, from the changes of its levels."""
+        pair, bids, asks, spot = wire.order_book_changes_from_json(text, ignore_unknown=True)
+        before = self._books.get(pair)
+        if before is None and not (self._is_first or self.last is None or pair in self._retracted):
+            before = self.last.index.get(pair)
+        if before is None or pair in self._invalid:
+            raise _Invalid("a change must follow the valid book of its pair")
+        return before.apply(bids, asks, spot)
+
+    async def _round(self, client: _Client) -> Version | NoVersion:
+        """Request the list and all books, and return them as a version."""
+        freshness = {await self._request_list(client)}
+        pairs, invalid = self._pairs, set[Pair | None]()
+        remaining = iter(pairs)
+
+        async def request_books() -> None:
+            for pair in remaining:
+                book, etag = self._known.get(pair, (None, ""))
+                try:
+                    response = await self._get(client, ORDER_BOOK, pair, etag)
+                    if book is None or response.status != 304:
+                        book = _book(response, pair)
+                    self._known[pair] = book, response.etag
+                    freshness.add(response.freshness)
+                except _Invalid as error:
+                    self._reject(pair, f"the order book of {pair}", error, invalid)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(MAX_IN_FLIGHT):
+                    tasks.create_task(request_books())
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+        self._known = {pair: self._known[pair] for pair in pairs if pair in self._known}
         if not pairs:
             return NoVersion()
-        found = self._known.values()
-        freshness += [one.freshness for one in found]
-        return self.derive(
-            [one.book for one in found if one.book is not None],
-            invalid={pair for pair, one in self._known.items() if one.book is None},
-            is_whole=True,
-            freshness=oldest(freshness, UNKNOWN if self.last is None else self.last.index.freshness),
-        )
+        books = [book for book, _ in self._known.values()]
+        return self.derive(books, invalid=invalid, is_whole=True, freshness=_common(freshness))
 
-    async def _request_list(self, transport: httpx.AsyncHTTPTransport) -> Freshness:
+    async def _request_list(self, client: _Client) -> Freshness:
         """Request the pair list, and return its freshness."""
-        response = await self._get(transport, PAIR_LIST, None, self._list_etag)
+        response = await self._get(client, PAIR_LIST, None, self._list_etag)
         if response.status == 404:
             raise FeedError("there is no pair list below this URL")
         if response.status == 200:
@@ -195,134 +286,167 @@ class ServiceSource(Source):
             self._pairs, self._list_etag = pairs, response.etag
         return response.freshness
 
-    async def _request_books(self, transport: httpx.AsyncHTTPTransport, pairs: Collection[Pair]) -> set[Pair]:
-        """Request the books of pairs, and return the pairs that are not found."""
-        remaining, missing, pauses = iter(pairs), set[Pair](), list[_Overloaded]()
-
-        async def request_all() -> None:
-            # After a pause that the service asks for, only what is in flight is received.
-            for pair in takewhile(lambda _: not pauses, remaining):
-                known = self._known.get(pair)
-                try:
-                    response = await self._get(transport, ORDER_BOOK, pair, "" if known is None else known.etag)
-                    if response.status == 404:
-                        missing.add(pair)
-                        continue
-                    book = known.book if known is not None and response.status == 304 else _book(response, pair)
-                    self._known[pair] = _Content(book, response.etag, response.freshness)
-                except _Overloaded as error:
-                    pauses.append(error)
-                    return
-                except _Invalid as error:
-                    self._reject(pair, error)
-                self._received.add(pair)
-
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for _ in range(MAX_IN_FLIGHT):
-                    tasks.create_task(request_all())
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from None
-        if pauses:
-            raise pauses[0]
-        return missing
-
-    def _reject(self, pair: Pair, reason: object) -> None:
-        """Note that there is no valid book of a pair. It is logged once."""
-        known = self._known.get(pair)
-        if known is None or known.book is not None:
-            self.reject(f"the order book of {pair}", reason)
-        self._known[pair] = _Content(None, "", UNKNOWN)
-
-    async def _get(
-        self, transport: httpx.AsyncHTTPTransport, path: str, pair: Pair | None, etag: str = ""
-    ) -> _Response:
-        """Return a response. Raises `_Invalid`, `_Overloaded`, and `FeedError` if there is none."""
+    async def _get(self, client: _Client, path: str, pair: Pair | None, etag: str = "") -> _Response:
+        """Return a response. Raises `_Invalid`, and `FeedError` if there is none."""
         query = "" if pair is None else f"?{urlencode({'base': pair.base, 'quote': pair.quote})}"
         target = f"{path}{query}"
-        headers = HEADERS | ({"If-None-Match": etag} if etag else {})
-        connect = {"timeout": {"connect": CONNECT_SECONDS}}
-        request = httpx.Request("GET", f"{self._url}{target}", headers=headers, extensions=connect)
-        max_bytes = MAX_LIST_BYTES if pair is None else wire.MAX_ORDER_BOOK_BYTES
-        try:
-            async with asyncio.timeout(EXCHANGE_SECONDS):
-                response = await transport.handle_async_request(request)
-                async with aclosing(response):
-                    body = await _body(response, target, max_bytes)
-        except TimeoutError:
-            raise FeedError(f"no response to {target} within {EXCHANGE_SECONDS:g} seconds") from None
-        except httpx.DecodingError as error:
-            raise _Invalid(f"response to {target} is not valid gzip: {reason_of(error)}") from None
-        except (httpx.HTTPError, OSError) as error:
-            raise FeedError(reason_of(error)) from None
+        async with _failures(f"no response to {target}", EXCHANGE_SECONDS):
+            response = await client.request(target, etag)
+            async with aclosing(response):
+                body = await _body(response, target)
         status = response.status_code
         if status in {200, 404} or (status == 304 and etag):
             tag = etag if status == 304 else _only(response, "etag")
             return _Response(status, body, tag if tag and _IS_ETAG(tag) else "", _freshness(response))
         reason = f"response to {target} has status {status}: {safe_repr(str(body, 'utf-8', 'replace'))}"
-        if status in {429, 503}:
-            delay = _only(response, "retry-after") or ""
-            self._pause = _Overloaded(reason)
-            self._paused_until = monotonic() + (min(float(delay), MAX_RETRY_SECONDS) if _IS_DELAY(delay) else 0.0)
-            raise self._pause
+        self._require_available(response, reason)
         raise _Invalid(reason)
 
+    def _require_available(self, response: httpx.Response, reason: str) -> None:
+        """Raise `FeedError` if the service can respond later, and remember the pause that it asks for."""
+        if response.status_code in UNAVAILABLE:
+            delay = _only(response, "retry-after") or ""
+            self._paused_until = monotonic() + (min(float(delay), MAX_RETRY_SECONDS) if _IS_DELAY(delay) else 0.0)
+            self._pause = reason
+            raise FeedError(reason)
 
-class _LoopThread:
-    """An event loop in a thread of its own, because that of the caller may run another one, as a notebook does.
+    def _reject(self, pair: Pair | None, record: str, reason: object, invalid: set[Pair | None]) -> None:
+        """Add the pair of an invalid record. It is counted and logged once, until its record is valid."""
+        if pair not in invalid and (self.last is None or pair not in self.last.invalid):
+            self.reject(record, reason)
+        invalid.add(pair)
+
+
+@final
+class _Stream:
+    """An open stream of server-sent events, parsed as the HTML standard says. `has_events`: whether it has sent any."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.has_events = False
+        self._pieces = response.aiter_raw()
+        # The start of a line, and the event that the next empty line ends.
+        self._line, self._name, self._text = bytearray(), b"", bytearray()
+
+    async def read(self) -> list[tuple[bytes, bytes]]:
+        """Return the names and texts of the events that the next piece ends."""
+        async with _failures("nothing from the stream", SILENCE_SECONDS):
+            piece = await anext(self._pieces, None)
+        if piece is None:
+            raise FeedError("the stream has ended")
+        self._line += piece
+        events = []
+        *lines, self._line = self._line.split(b"\n") if b"\n" in piece else [self._line]
+        # The rest of a larger event is not kept: it is invalid.
+        del self._line[wire.MAX_ORDER_BOOK_BYTES + 100 :]
+        for line in lines:
+            field, _, value = bytes(line.removesuffix(b"\r")).partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"event":
+                self._name = value
+            elif field == b"data" and len(self._text) <= wire.MAX_ORDER_BOOK_BYTES:
+                self._text += value + b"\n"
+            elif not line.strip(b"\r"):
+                if self._text:
+                    events.append((self._name, bytes(self._text[:-1])))
+                self._name, self._text = b"", bytearray()
+        self.has_events = self.has_events or bool(events)
+        return events
+
+
+@final
+class _Client:
+    """An HTTP client. Its event loop has a thread of its own: that of the caller may run one, as a notebook does.
 
     If a look-up of a host blocks the thread, neither the caller nor the end of the process waits for it.
     """
 
-    def __init__(self, transport: httpx.AsyncHTTPTransport) -> None:
-        self._loop, self._closing, self._ended = asyncio.new_event_loop(), asyncio.Event(), Event()
-        Thread(target=self._serve, args=(transport,), name="requests", daemon=True).start()
+    def __init__(self, url: str) -> None:
+        self._url = url
+        # Not `AsyncClient`: that takes twice as long, and has cookies, redirects and the proxies of the environment.
+        self._transport = httpx.AsyncHTTPTransport(
+            verify=ssl.create_default_context() if url.startswith("https") else False,
+            limits=httpx.Limits(max_connections=MAX_IN_FLIGHT),
+        )
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._serve, name="requests", daemon=True)
+        self._thread.start()
+
+    async def request(self, target: str, etag: str = "") -> httpx.Response:
+        """Send a request, and return the response, whose body is to be read."""
+        connect = {"timeout": {"connect": CONNECT_SECONDS}}
+        headers = HEADERS | ({"If-None-Match": etag} if etag else {})
+        request = httpx.Request("GET", f"{self._url}{target}", headers=headers, extensions=connect)
+        return await self._transport.handle_async_request(request)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def wait(self, future: Future[T], stop: Event, progress: Progress | None, seconds: float = inf) -> bool:
+        """Return whether a coroutine ends before `stop` is set, and in time. `progress` is called meanwhile."""
+        ends_at = monotonic() + seconds
+        while not wait([future], STOP_SECONDS).done:
+            if stop.wait(0) or monotonic() > ends_at:
+                return False
+            if progress is not None:
+                progress(0, 0)
+        return True
 
     def run(self, work: Coroutine[Any, Any, T], stop: Event, progress: Progress | None = None) -> T | None:
-        """Return the result of a coroutine; None if `stop` is set before. `progress` is called meanwhile."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Return the result of a coroutine; None if `stop` is set before."""
+        future = self.start(work)
         try:
-            while not wait([future], STOP_SECONDS).done:
-                if stop.is_set():
-                    return None
-                if progress is not None:
-                    progress(0, 0)
-            return future.result()
+            return future.result() if self.wait(future, stop, progress) else None
         finally:
             future.cancel()
 
     def close(self) -> None:
         """End all requests."""
-        self._loop.call_soon_threadsafe(self._closing.set)
-        self._ended.wait(CLOSE_SECONDS)
+        self.start(self._end())
+        self._thread.join(CLOSE_SECONDS)
 
-    def _serve(self, transport: httpx.AsyncHTTPTransport) -> None:
-        async def serve() -> None:
-            await self._closing.wait()
-            # The cancelled round ends the tasks that it has started, in their order.
-            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
-            await transport.aclose()
+    async def _end(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._transport.aclose()
+        await self._loop.shutdown_asyncgens()
+        self._loop.stop()
 
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(serve())
-        self._ended.set()
+    def _serve(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
 
 
-async def _body(response: httpx.Response, target: str, max_bytes: int) -> bytes:
-    """Return the whole body, decompressed. Raises `_Invalid`."""
-    if (coding := response.headers.get("content-encoding", "identity").lower()) not in {"identity", "gzip"}:
-        # Each of several codings could multiply the size by a thousand.
-        raise _Invalid(f"response to {target} must be compressed with gzip or not at all, got {safe_repr(coding)}")
+@asynccontextmanager
+async def _failures(what: str, seconds: float) -> AsyncIterator[None]:
+    """Turn the failures of an exchange, or one that takes longer, into a `FeedError`."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise _Silence(f"{what} within {seconds:g} seconds") from None
+    except (httpx.HTTPError, OSError) as error:
+        raise FeedError(reason_of(error)) from None
+
+
+async def _body(response: httpx.Response, target: str) -> bytes:
+    """Return the whole body. Raises `_Invalid`."""
+    if "content-encoding" in response.headers:
+        raise _Invalid(f"response to {target} must not be compressed")
     body = bytearray()
-    async for piece in response.aiter_bytes():
+    async for piece in response.aiter_raw():
         body += piece
-        if len(body) > max_bytes:
-            raise _Invalid(f"response to {target} must have at most {max_bytes} bytes, got more")
+        if len(body) > wire.MAX_ORDER_BOOK_BYTES:
+            raise _Invalid(f"response to {target} must have at most {wire.MAX_ORDER_BOOK_BYTES} bytes, got more")
     return bytes(body)
 
 
 def _book(response: _Response, pair: Pair) -> OrderBook:
     """Return the book of a response. Raises `_Invalid` if it is not a valid book of the pair."""
+    if response.status == 404:
+        raise _Invalid("not found, although the list contains the pair")
     try:
         book = wire.order_book_from_json(response.body, ignore_unknown=True)
     except MarketIndexError as error:
@@ -349,25 +473,14 @@ def _freshness(response: httpx.Response) -> Freshness:
     return found
 
 
-def oldest(seen: Iterable[Freshness], before: Freshness) -> Freshness:
-    """Return the freshness of books from several responses: the earliest one. `before` is that of the last version.
+def _common(found: Collection[Freshness]) -> Freshness:
+    """Return the freshness of books from several responses: the as_of that all have, and the earliest publish time.
 
-    Responses differ if something was published in between, or if they come from several workers or caches. Only the
-    clock of the publisher shows which was published first. The as_of is not known if two responses have the earliest
-    publish time, if that is earlier than before, so that the clock may have been set back, or if a response has no
-    as_of.
+    If something was published during a round, the responses have several. Then no as_of is true of all books.
     """
-    different = set(seen)
-    if len(different) == 1:
-        return different.pop()
-    times = [one.published_at for one in different if one.published_at is not None]
-    if len(times) < len(different):
-        return UNKNOWN
-    first = min(times)
-    one, *others = (one for one in different if one.published_at == first)
-    is_earlier = before.published_at is not None and first < before.published_at
-    is_known = all(one.as_of is not None for one in different)
-    return one if is_known and not (others or is_earlier) else one.without_as_of()
+    as_ofs = {one.as_of for one in found}
+    times = [one.published_at for one in found if one.published_at is not None]
+    return Freshness(as_ofs.pop() if len(as_ofs) == 1 else None, min(times) if len(times) == len(found) else None)
 
 
 def _base_url(text: str, name: str) -> str:

@@ -17,7 +17,8 @@ Theory of operation
   it names another file, the log belongs to that one. A row of the last change alone cannot show this: it may be in a
   page that the log does not contain.
 - Before SQLite 3.51.3, a checkpoint that runs while another connection commits may damage the file. So a store moves
-  its log into the file with a second connection, while the first one is in a write transaction and nobody can commit.
+  its log into the file with a second connection, while the first one is in a write transaction, so that no process can
+  commit.
 """
 
 from __future__ import annotations
@@ -132,7 +133,8 @@ class Connection:
 
     def __init__(self, path: Path, mode: Literal["ro", "rw"], wait: float) -> None:
         # Not resolved, so that a changed link is noticed.
-        self.path, self._log = path, f"{os.path.realpath(path)}-wal"
+        self.path: Path = path
+        self._log = f"{os.path.realpath(path)}-wal"
         while True:
             before = _identity(path)  # SQLite does not report that a file is missing, and waits for a pipe
             self.sqlite: sqlite3.Connection = sqlite3.connect(
@@ -642,7 +644,7 @@ def _row(pair: str, revision: int, body: bytes | None) -> tuple[str, int, bytes,
 
 
 def _create(path: Path) -> None:
-    """Create an empty store, unless another process is faster. Nobody sees an incomplete one."""
+    """Create an empty store, unless another process is faster. No process sees an incomplete one."""
     if path.suffix.lower() in _TEXT_SUFFIXES:
         raise FeedError(f"a store must be a SQLite file such as {path.stem}.db, got the name of a text file")
     path = Path(os.path.realpath(path))

@@ -42,6 +42,7 @@ class _Query:
 
 
 _PAIR_LIST: Final = _Query()
+_CLOSE: Final = {"Connection": "close"}
 
 
 @final
@@ -148,12 +149,12 @@ def _query_of(scope: Scope, path: str) -> _Query:
 
 
 def require_small(scope: Scope) -> None:
-    """Raise `HTTPException` if a request target is excessive (decision 25)."""
+    """Raise `HTTPException` if a request target is excessive; the connection is then closed (decision 25)."""
     query: bytes = scope["query_string"]
     if len(scope["path"]) + len(b"?") + len(query) > MAX_TARGET_BYTES:
-        raise HTTPException(400, f"The request target must have at most {MAX_TARGET_BYTES} bytes")
+        raise HTTPException(400, f"The request target must have at most {MAX_TARGET_BYTES} bytes", _CLOSE)
     if query.count(b"&") >= MAX_PARAMETERS:
-        raise HTTPException(400, f"The query must have at most {MAX_PARAMETERS} parameters")
+        raise HTTPException(400, f"The query must have at most {MAX_PARAMETERS} parameters", _CLOSE)
 
 
 @lru_cache(maxsize=MAX_CACHED_QUERIES)

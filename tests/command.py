@@ -12,13 +12,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from click.testing import CliRunner
 
 from market_index import wire
 from market_index_cli.main import main
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 from tests.service import Service
 from tests.waiting import DEADLINE_SECONDS, eventually
 
@@ -40,7 +41,7 @@ def padded_above_4_mib(lines: str) -> str:
 
 
 def run(*arguments: object, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in its own process: for tests of standard input, descriptors, and the exit of the interpreter."""
+    """Run the command in its own process: for tests of descriptors, imports and the exit of the interpreter."""
     return subprocess.run(
         [COMMAND, *map(str, arguments)],
         input=stdin,
@@ -52,12 +53,27 @@ def run(*arguments: object, stdin: str | None = None, **environment: str) -> sub
     )
 
 
-def invoke(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def invoke(*arguments: object, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in this process, which takes a tenth of the time."""
     runner = CliRunner(env=environment, catch_exceptions=False)
-    with own_signals_and_logging():
+    with own_signals_and_logging(), standard_input(stdin):
         result = runner.invoke(main, [*map(str, arguments)], prog_name=COMMAND.name)
     return subprocess.CompletedProcess("market-index", result.exit_code, result.stdout, result.stderr)
+
+
+@contextmanager
+def standard_input(text: str) -> Iterator[None]:
+    """Make the text the standard input of this process: the command reads the descriptor."""
+    before = os.dup(0)
+    try:
+        with TemporaryFile() as file:
+            file.write(text.encode())
+            file.seek(0)
+            os.dup2(file.fileno(), 0)
+            yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
 
 
 @contextmanager

@@ -23,11 +23,11 @@ DOMAIN = Path(__file__).with_name("market_index")
 
 # On a busy machine, an example may take any time.
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("repeatable", UNTIMED, max_examples=60, derandomize=True, database=None)
+settings.register_profile("repeatable", UNTIMED, max_examples=40, derandomize=True, database=None)
 settings.register_profile("random", UNTIMED, max_examples=60, print_blob=True)
 settings.register_profile("random domain", UNTIMED, max_examples=400, print_blob=True)
 # Without shrinking: any failing example kills a mutant.
-settings.register_profile("mutants", settings.get_profile("repeatable"), phases=WITHOUT_SHRINKING)
+settings.register_profile("mutants", settings.get_profile("repeatable"), max_examples=60, phases=WITHOUT_SHRINKING)
 settings.load_profile("random" if THOROUGH else "repeatable")
 
 

@@ -23,7 +23,7 @@ from nats.aio.client import Client
 
 from market_index import Levels, OrderBook
 from market_index_feeds import Store, StoreError, open_store
-from tests.market_index_feeds import made_up
+from tests.feeds import made_up
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 T = TypeVar("T")

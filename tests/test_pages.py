@@ -26,8 +26,8 @@ from market_index_feeds import open_feed, open_store
 from tests import cli_page
 from tests.command import COMMAND, SAMPLE, running
 from tests.conftest import RECORDED
-from tests.market_index_feeds.orders.lines import RESET, place
-from tests.market_index_feeds.orders.lines import block as orders_block
+from tests.feeds.event_lines import RESET, place
+from tests.feeds.event_lines import block as orders_block
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +47,7 @@ _MACHINES = "needs three machines with these names; tests/faults has three serve
 NOT_RUN = {
     "make serve": "needs the package index, and listens on a port that may be in use",
     "make test": "runs these tests",
-    "market-index publish market.db 'replay:recording.ndjson?loop'": "runs without end; run by test_record.py",
+    'market-index publish market.db "replay:recording.ndjson?loop"': "runs without end; run by test_record.py",
     "node show.mjs http://127.0.0.1:8000/": "needs node; run by test_clients.py if it is installed",
     "market-index relay market.db tls://publisher:…@n1,n2,n3/books": _MACHINES,
     "market-index serve tls://reader:…@n1,n2,n3/books --max-age 1": _MACHINES,

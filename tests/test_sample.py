@@ -8,13 +8,14 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.command import COMMAND, Running, run
 from tests.page import SNEK
+from tests.service import Client
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,8 +74,12 @@ def test_make_serve_shows_a_sample_that_changes_until_a_signal(clone: Path):
     with making(clone) as make:
         service = make.service
         assert len(service.pair_list().json["pairs"]) == 13
-        before = service.order_book(str(SNEK), "ADA").json
-        eventually(lambda: service.order_book(str(SNEK), "ADA").json != before)
+        with closing(Client(service.port)) as client:
+            client.socket.sendall(b"GET /stream?levels=changed HTTP/1.1\r\nHost: test\r\n\r\n")
+            received = b""
+            while b"event: change" not in received:
+                received += (chunk := client.socket.recv(65536))
+                assert chunk
         health = service.request("/healthz")
         assert (health.status, health.json["problem"]) == (200, None)
         assert service.request("/tokens.json").json[str(SNEK)] == ["SNEK 279c909f", 0, ["SNEK", "Snek"]]

@@ -9,7 +9,7 @@ Theory of operation
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
@@ -26,8 +26,8 @@ from market_index.errors import InvalidFreshness, InvalidOrderBook, InvalidPairL
 from market_index.freshness import Freshness, parse_time
 from market_index.levels import MAX_LIQUIDITY, LevelChanges, Levels, levels_of_columns
 from market_index.order_book import OrderBook
-from market_index.pairs import Pair, PairInfo
-from market_index.prices import Side, parse_price, parse_prices
+from market_index.pairs import Pair, PairInfo, require_trackable
+from market_index.prices import Side, parse_price, parse_prices, price_text
 from market_index.wire.json_value import JSON_TYPES, Fault, Number, parse, require_type
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def order_book_changes_from_json(
 ) -> tuple[Pair, LevelChanges, LevelChanges, Decimal | None]:
     """Decode the changes of an order book: its pair, and the bids, the asks and the spot for `OrderBook.apply`.
 
-    No key may be absent. The levels may have any order.
+    No key may be absent. The levels may have any order; a price must occur once per side.
 
     >>> pair = b'"base": "ADA", "quote": "%s:"' % (b"00" * 28)
     >>> level = b'{"price": "0.5", "accumulated_liquidity": 0}'
@@ -86,14 +86,13 @@ def order_book_changes_from_json(
     Raises:
         InvalidAssetId: An identifier is invalid.
         InvalidPrice: A price is invalid.
-        InvalidOrderBook: The text is not JSON of this shape. All three name the place.
+        InvalidOrderBook: The text is not JSON of this shape, a price repeats, or the pair has one asset twice. All
+            three name the place.
     """
     message = _read(text, _OrderBookChangesMessage, InvalidOrderBook, ignore_unknown=ignore_unknown)
-    bids, asks = (
-        tuple([(level.price, level.accumulated_liquidity) for level in levels])
-        for levels in (message.bids, message.asks)
-    )
-    return Pair(message.base, message.quote), bids, asks, message.spot
+    pair = Pair(message.base, message.quote)
+    require_trackable(pair)
+    return pair, _level_changes("bids", message.bids), _level_changes("asks", message.asks), message.spot
 
 
 def pair_list_from_json(text: Bytes, *, ignore_unknown: bool = False) -> tuple[PairInfo, ...]:
@@ -135,13 +134,15 @@ def pair_named_in(text: Bytes) -> Pair | None:
         return None
 
 
-def freshness_from_json(text: Bytes) -> Freshness:
+def freshness_from_json(text: Bytes, *, ignore_unknown: bool = False) -> Freshness:
     """Decode a freshness; `published_at` may be absent. Raises `InvalidFreshness`.
+
+    `ignore_unknown` is as in `order_book_from_json`.
 
     >>> freshness_from_json(b'{"as_of": "slot 145000000"}').as_of
     'slot 145000000'
     """
-    message = _read(text, _FreshnessMessage, InvalidFreshness)
+    message = _read(text, _FreshnessMessage, InvalidFreshness, ignore_unknown=ignore_unknown)
     return Freshness(message.as_of, message.published_at)
 
 
@@ -227,6 +228,16 @@ def _keys_with(key: str, text: bytes) -> frozenset[str]:
         with suppress(Fault):
             value = parse(text)
     return frozenset(value) if isinstance(value, dict) and key in value else frozenset()
+
+
+def _level_changes(side: str, levels: Iterable[_LevelChangeMessage]) -> LevelChanges:
+    changes: dict[Decimal, int] = {}
+    for position, level in enumerate(levels):
+        if level.price in changes:
+            price = price_text(level.price)
+            raise InvalidOrderBook(f"{side}[{position}].price: a price must occur once, got {price} again")
+        changes[level.price] = level.accumulated_liquidity
+    return tuple(changes.items())
 
 
 # Value to order book

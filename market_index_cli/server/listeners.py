@@ -43,7 +43,7 @@ def bind(host: str, port: int, path: Path | None = None) -> socket.socket:
 
 
 def _remove_unused(path: Path) -> None:
-    """Remove a socket on which nobody listens. Raise `OSError` if it is in use; `bind` fails if it is not a socket."""
+    """Remove a socket on which no process listens. Raise `OSError` if one does; `bind` fails if it is not a socket."""
     if path.is_socket():
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(0)  # a server that has not accepted others yet would block

@@ -450,8 +450,8 @@ def _message(key: str, value: bytes, headers: Mapping[str, str], sequence: int, 
 def _require_last_values(config: Mapping[str, Any]) -> None:
     """Raise `Rejected` unless a bucket stores the last value of each key until it is overwritten or deleted.
 
-    With a history, the deletion of a key's last message makes an older value the last one, which nobody notices. With
-    the other settings, the servers acknowledge values and delete them later.
+    With a history, the deletion of a key's last message makes an older value the last one, which no process notices.
+    With the other settings, the servers acknowledge values and delete them later.
     """
     options: dict[str, str] = {}
     if config["max_msgs_per_subject"] != 1:

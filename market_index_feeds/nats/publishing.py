@@ -12,7 +12,7 @@ A change of one book is one plain message, which takes the servers a fraction of
 
 The servers accept 1,000 messages in a batch. A larger change is several batches, and the records of all but the last
 one are marked as unfinished: readers show no content as long as that is so. If the publisher ends in between, the
-bucket must be replaced as a whole, because nobody else has the rest of the change.
+bucket must be replaced as a whole, because no other program has the rest of the change.
 """
 
 from __future__ import annotations

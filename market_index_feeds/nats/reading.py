@@ -50,9 +50,9 @@ class NatsSource(Source):
 
     def __init__(self, address: Address) -> None:
         super().__init__(address.shown)
-        self.bucket = Bucket(address)
-        self.record = Record()
-        self.is_blank = True
+        self.bucket: Bucket = Bucket(address)
+        self.record: Record = Record()
+        self.is_blank: bool = True
         self._has_changed = asyncio.Event()
         self._reading: Future[Version | NoVersion] | None = None
         # The last version that no unfinished change is a part of.

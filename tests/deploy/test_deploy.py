@@ -24,7 +24,7 @@ from market_index_http.counters import Counters
 from tests.asgi import request
 from tests.command import COMMAND, SAMPLE, Running
 from tests.feed_state import FeedState
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,7 +1,7 @@
 """Networks that can be partitioned: Linux network namespaces, connected by a bridge in another namespace.
 
-Each node has one link to the bridge. Three faults are possible: a link is closed, which both its ends detect; a link
-loses all packets silently; or packets of one node to another are lost, while those in the other direction arrive.
+Each node has one link to the bridge. Two faults are possible: a link is closed, which both its ends detect; or it loses
+all packets silently.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ T = TypeVar("T")
 _BRIDGE: Final = "bridge0"
 _LINK: Final = "link0"
 _CLONE_NEWNET: Final = 0x40000000
-_NOWHERE: Final = "02:00:00:00:00:01"
-"""A hardware address that no link has."""
-
 _networks = count()
 
 
@@ -91,15 +88,6 @@ class Node:
             yield
         finally:
             self._network.at_bridge("set", "dev", self.name, "master", _BRIDGE)
-
-    @contextmanager
-    def lost_packets_to(self, *others: Node) -> Iterator[None]:
-        """Lose all packets to some nodes silently. Packets from them arrive."""
-        with ExitStack() as stack:
-            for other in others:
-                _ip("-n", self.namespace, "neigh", "replace", other.address, "lladdr", _NOWHERE, "dev", _LINK)
-                stack.callback(_ip, "-n", self.namespace, "neigh", "del", other.address, "dev", _LINK)
-            yield
 
 
 class Network:

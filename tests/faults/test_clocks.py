@@ -18,7 +18,7 @@ import pytest
 from market_index.wire import parse_time
 from market_index_feeds import open_feed, open_store
 from tests.command import COMMAND, Running, running
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 from tests.service import Service
 from tests.waiting import DEADLINE_SECONDS, eventually
 

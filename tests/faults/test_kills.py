@@ -1,7 +1,8 @@
-"""Publishers, relays and recorders that are killed at random times. `make test-faults` kills more of them."""
+"""Programs that are killed at random times. `make test-faults` kills more of them."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,15 +11,27 @@ from threading import Event
 
 import pytest
 
-from market_index import LiveIndex
+from market_index import ADA, LiveIndex, wire
 from market_index_feeds import Store, open_feed, open_store, replay
-from tests.faults.actors import KILLS, books, command_killed, generation_of, publisher_killed
+from tests.command import running
+from tests.faults.actors import (
+    BLOCKS,
+    KILLS,
+    books,
+    command_killed,
+    generation_of,
+    order_lines,
+    orders,
+    producer_killed,
+    publisher_killed,
+)
+from tests.feeds.made_up import pair
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 ROUNDS_PER_FILE = 10
 """After so many kills, the recording is removed: it would take long to read, and a new one is created."""
 
-few_or_many = pytest.mark.parametrize("kills", [3, pytest.param(KILLS, marks=pytest.mark.thorough, id="many")])
+one_or_many = pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.thorough, id="many")])
 
 
 @pytest.fixture
@@ -46,7 +59,7 @@ def publishing(store: Store) -> Iterator[list[int]]:
         thread.join(DEADLINE_SECONDS)
 
 
-@few_or_many
+@one_or_many
 def test_a_killed_publisher_loses_no_acknowledged_change(tmp_path: Path, kills: int):
     numbers, path, live, generation = random.Random(kills), tmp_path / "market.db", LiveIndex(), 0
     open_store(path).close()
@@ -63,7 +76,7 @@ def test_a_killed_publisher_loses_no_acknowledged_change(tmp_path: Path, kills: 
         assert (feed.problem, feed.rejected) == (None, 0)
 
 
-@few_or_many
+@one_or_many
 def test_a_killed_relay_leaves_a_version_of_its_feed(tmp_path: Path, store: Store, kills: int):
     numbers, target = random.Random(kills), tmp_path / "target.db"
     with publishing(store) as published:
@@ -74,12 +87,12 @@ def test_a_killed_relay_leaves_a_version_of_its_feed(tmp_path: Path, store: Stor
     assert len(published) > kills
 
 
-@few_or_many
+@one_or_many
 def test_a_killed_recorder_leaves_a_valid_recording(tmp_path: Path, store: Store, kills: int):
     numbers, recording, changes = random.Random(kills), tmp_path / "recording.ndjson", 0
     with publishing(store):
         for number in range(kills):
-            command_killed("record", store.name, recording, after=numbers.random() * 0.1)
+            command_killed("record", store.name, recording, after=0.05 + numbers.random() * 0.1)
             generations = [generation_of(index) for _, index in replay(recording)]
             assert generations == sorted(generations)
             feed = open_feed(recording)
@@ -87,4 +100,53 @@ def test_a_killed_recorder_leaves_a_valid_recording(tmp_path: Path, store: Store
             changes += len(generations)
             if number % ROUNDS_PER_FILE == ROUNDS_PER_FILE - 1:
                 recording.unlink()
-    assert changes > kills
+    assert changes >= kills
+
+
+@pytest.mark.thorough
+def test_each_book_of_killed_producers_of_orders_is_that_of_a_block(tmp_path: Path):
+    """Two workers serve the file. Each response must be the book of the block that it names."""
+    numbers, path, last = random.Random(KILLS), tmp_path / "events.ndjson", 1000 * (KILLS + 2)
+    path.write_bytes(order_lines(1000))
+    with running(tmp_path, f"orders:{path}", "--port", 0, "--workers", 2) as command:
+        service, is_over, wrong, blocks = command.service, Event(), list[str](), set[int]()
+        eventually(lambda: command.stderr.count("listening on") == 2)
+
+        def observe() -> None:
+            while not is_over.is_set():
+                answer = service.order_book(str(pair(1).base), str(ADA))
+                block = answer.headers.get(wire.AS_OF.lower(), "none")
+                shown = {int(one["price"]): one["accumulated_liquidity"] for one in answer.json["asks"]}
+                if block.isdigit() and shown == orders(int(block)):
+                    blocks.add(int(block))
+                else:
+                    wrong.append(f"{block}: {answer.json}")
+
+        observing = in_thread(observe)
+        try:
+            for life in range(2, KILLS + 2):
+                producer_killed(path, 1000 * life, numbers.randrange(len(order_lines(1000))))
+            with path.open("ab") as file:
+                file.write(order_lines(last))
+            states: dict[int, tuple[object, object]] = {}
+
+            def are_current() -> bool:
+                health = service.request("/healthz").json
+                states[health["process"]] = health["as_of"], health["problem"]
+                return list(states.values()) == [(str(last + BLOCKS - 1), None)] * 2
+
+            eventually(are_current)
+        finally:
+            is_over.set()
+            observing.join(DEADLINE_SECONDS)
+    assert wrong == []
+    assert len(blocks) > KILLS // 2, "it was killed before it had done anything, again and again"
+    assert any(map(is_part_of_a_line, path.read_bytes().splitlines())), "it was never killed in a line"
+
+
+def is_part_of_a_line(line: bytes) -> bool:
+    try:
+        json.loads(line or b"{}")
+    except ValueError:
+        return True
+    return False

@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 from market_index import Freshness
 from market_index_feeds import FeedError, Store, StoreError, Version, open_feed, open_store
-from tests.market_index_feeds.made_up import book, pair, spots
+from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 PAIRS = 12

@@ -15,8 +15,8 @@ from market_index_feeds import FeedError, NoVersion, open_feed
 from market_index_feeds.feed import MAX_TIMES, Feed
 from tests.feeds.contract.lines import book_line, spoiled_line
 from tests.feeds.contract.medium import Reader, Ticks
+from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import ScriptedSource
-from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

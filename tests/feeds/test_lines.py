@@ -14,8 +14,8 @@ from market_index_feeds import FeedError, open_feed, open_lines
 from market_index_feeds.lines import MAX_LINE_BYTES, LineCutter
 from tests.feeds.contract.lines import book_line, commit_line, retract_line, spoiled_line
 from tests.feeds.contract.medium import Reader, Ticks
-from tests.market_index_feeds.made_up import book, pair, spots
-from tests.market_index_feeds.orders.lines import RESET, place
+from tests.feeds.event_lines import RESET, place
+from tests.feeds.made_up import book, pair, spots
 
 ONE, TWO = book_line(book(1, 1)), book_line(book(2, 2))
 COMMIT = commit_line(Freshness("slot 1"))
@@ -170,6 +170,20 @@ class TestFiles:
             path.with_suffix(".new").rename(path)
             reader.until(lambda version: spots(version.index) == {3: "3"})
             assert [spots(version.index) for version in reader.versions] == [{1: "1"}, {3: "3"}]
+
+    @pytest.mark.parametrize("is_pipe", [True, False], ids=["a pipe", "a device"])
+    def test_what_is_no_file_at_its_path_is_a_problem_and_blocks_nothing(self, path: Path, is_pipe: bool):
+        path.write_bytes(ONE)
+        with Reader(open_feed(path)) as reader:
+            before = reader.pull()
+            path.rename(path.with_suffix(".away"))
+            os.mkfifo(path) if is_pipe else path.symlink_to("/dev/zero")
+            reader.until(lambda _: reader.feed.problem == "cannot be read: it must be a regular file")
+            assert reader.pull() is before
+            path.unlink()
+            path.with_suffix(".away").rename(path)
+            append(path, TWO)
+            reader.until(lambda version: spots(version.index) == {1: "1", 2: "2"})
 
     def test_a_folder_cannot_be_opened(self, path: Path):
         path.mkdir()

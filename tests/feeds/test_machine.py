@@ -10,8 +10,8 @@ from market_index import Freshness, OrderBook, Pair
 from market_index_feeds import Feed, FeedError, NoVersion, mirror
 from market_index_feeds.errors import reason_of
 from tests.feeds.contract.medium import Ticks
+from tests.feeds.made_up import pair
 from tests.feeds.scripted import MemoryStore, SteppedSource
-from tests.market_index_feeds.made_up import pair
 from tests.waiting import WITHOUT_SHRINKING
 
 PAIRS = st.sampled_from([pair(number) for number in range(1, 5)])

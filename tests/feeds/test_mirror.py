@@ -12,8 +12,8 @@ import pytest
 from market_index import Freshness, LiveIndex
 from market_index_feeds import Feed, FeedError, Receipt, StoreError, Target, mirror, open_feed, open_store
 from tests.feeds.contract.medium import Ticks
+from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import MemoryStore, SteppedSource
-from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import eventually, in_thread
 
 

@@ -44,7 +44,7 @@ from market_index_feeds import (
 from market_index_feeds.nats import values
 from market_index_feeds.nats.address import Address
 from tests import links, nats, nats_security
-from tests.market_index_feeds.made_up import book, pair, spots
+from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 LARGE = OrderBook.from_levels(pair(1), bids=[(f"0.{number:06}", number) for number in range(1, 500)])

@@ -19,8 +19,8 @@ from market_index import Freshness, LiveIndex, MarketIndex
 from market_index_feeds import Conflict, FeedError, StoreError, open_feed, open_store
 from market_index_feeds.nats.values import key_of
 from tests import nats
+from tests.feeds.made_up import book, pair, spots
 from tests.feeds.nats_history import History
-from tests.market_index_feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, in_thread
 
 
@@ -115,7 +115,7 @@ import sys
 from itertools import count
 from market_index import Freshness
 from market_index_feeds import open_store
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 
 with open_store(sys.argv[1], wait=10) as store:
     for number in count(int(sys.argv[2])):

@@ -27,8 +27,8 @@ from market_index_feeds.orders import (
     Untrack,
     read_event,
 )
-from tests.market_index_feeds.made_up import pair
-from tests.market_index_feeds.orders.lines import RESET, block, event, named, place, remove, rollback, spot, untrack
+from tests.feeds.event_lines import RESET, block, event, named, place, remove, rollback, spot, untrack
+from tests.feeds.made_up import pair
 
 SPECIAL = ' \\" ' + "x" * 196
 EACH_KIND = [place("a#0"), remove("a#0"), spot(1, "2"), untrack(1), block("7"), rollback("7"), RESET]

@@ -18,9 +18,9 @@ from market_index_feeds import Feed, FeedError, Recorder, mirror, open_feed, rep
 from market_index_feeds.lines import MAX_LINE_BYTES, LineCutter
 from market_index_feeds.orders import Blocks, Phase
 from tests.feeds.contract.medium import Reader, Ticks
-from tests.market_index_feeds.made_up import pair, spots
-from tests.market_index_feeds.orders.lines import RESET, block, event, place, remove, rollback, spot, untrack
-from tests.market_index_feeds.orders.model import EVENTS, Book, Model, books_of
+from tests.feeds.event_lines import RESET, block, event, place, remove, rollback, spot, untrack
+from tests.feeds.made_up import pair, spots
+from tests.feeds.order_model import EVENTS, Book, Model, books_of
 from tests.waiting import eventually
 
 SNEK = str(pair(1).base)
@@ -97,7 +97,7 @@ class TestBlocks:
         lines = Lines()
         lines.read(RESET, place("a"), place("b", 2), block("1"), RESET, place("c", 2, amount=1))
         assert (set(lines.shown), lines.blocks.phase) == ({1, 2}, Phase.RESETTING)
-        assert lines.blocks.problem == "its state is reset since line 5; waiting for the first block after its reset"
+        assert lines.blocks.problem == "is reset since line 5; waiting for the first block after its reset"
         lines.read(block("1"))
         assert lines.shown == {2: ({}, {2: 1}, None)}
 
@@ -187,7 +187,7 @@ class TestUnknown:
         lines.read(*BEFORE, line)
         number = 5 + line.count(b"\n")
         assert lines.rejected == [(f"line {number}", reason)]
-        lost = f"its state is unknown since line {number}: {reason}"
+        lost = f"has an unknown state since line {number}: {reason}"
         assert (lines.blocks.phase, lines.blocks.problem) == (Phase.UNKNOWN, f"{lost}; waiting for a reset")
         lines.read(place("c"), b"nonsense\n", block("3"), rollback("1"))
         assert (lines.amounts(), lines.as_of, lines.blocks.pending, len(lines.rejected)) == ({2: 20}, "2", 0, 1)
@@ -212,13 +212,13 @@ class TestUnknown:
             broken.setattr(RestingOrders, "apply", fail)
             with pytest.raises(RuntimeError):
                 lines.read(place("c"), block("3"))
-        assert lines.blocks.problem == "its state is unknown since line 7: unexpected error; waiting for a reset"
+        assert lines.blocks.problem == "has an unknown state since line 7: unexpected error; waiting for a reset"
         lines.read(block("4"))
         assert (lines.amounts(), lines.as_of) == ({2: 20}, "2")
 
     def test_lines_before_the_first_reset_are_ignored(self):
         lines = Lines()
-        assert lines.problem() == "its state is not known yet; waiting for a reset"
+        assert (lines.problem() or "").startswith("contains no reset (")
         lines.read(place("reset"), block("1"), b"half a line\n", b'{"re\\u0073et":true}\n', b" \r\n", block("1"))
         assert (lines.problem(), lines.as_of, len(lines.rejected), len(lines.shown)) == (None, "1", 0, 0)
 
@@ -342,7 +342,7 @@ def test_a_file_that_is_read_once_reports_events_without_a_block(tmp_path: Path)
 def test_order_books_are_no_events(tmp_path: Path):
     path = events_in(tmp_path, b'{"base":"ADA","quote":"%s","spot":null,"bids":[],"asks":[]}\n' % SNEK.encode())
     feed: Feed = open_feed(f"orders:{path}")
-    with pytest.raises(FeedError, match="its state is not known yet; waiting for a reset"):
+    with pytest.raises(FeedError, match=r"contains no reset \(if it has order books, omit orders: before its name"):
         feed.read()
     path.write_bytes(RESET + path.read_bytes())
     with pytest.raises(FeedError, match="an order book: omit orders: before the name of its file"):

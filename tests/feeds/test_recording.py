@@ -19,8 +19,8 @@ from market_index_feeds.feed import Feed
 from market_index_feeds.recording import Replay
 from tests.feeds.contract.lines import book_line, retract_line
 from tests.feeds.contract.medium import Reader, Ticks
+from tests.feeds.made_up import book, pair, spots
 from tests.feeds.scripted import SteppedSource
-from tests.market_index_feeds.made_up import book, pair, spots
 
 START: Final = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -9,9 +9,9 @@ import pytest
 from market_index import ADA, LiveIndex, OrderBook, wire
 from market_index_feeds import FeedError, StoreError, open_feed, open_store, replay
 from tests.command import SAMPLE
-from tests.market_index_feeds.made_up import pair as made_up_pair
-from tests.market_index_feeds.made_up import spots
-from tests.market_index_feeds.orders.lines import RESET, block, place, rollback
+from tests.feeds.event_lines import RESET, block, place, rollback
+from tests.feeds.made_up import pair as made_up_pair
+from tests.feeds.made_up import spots
 
 RECORDED = b'{"as_of":null,"recorded_at":"2026-11-22T00:00:00Z"}\n'
 

@@ -23,7 +23,7 @@ from market_index_feeds import FeedError, StoreBusy, StoreError, open_feed, open
 from market_index_feeds import sqlite as module
 from market_index_feeds.sqlite import SqliteStore, is_sqlite
 from tests.feeds.contract.medium import Reader
-from tests.market_index_feeds.made_up import book, pair, spots
+from tests.feeds.made_up import book, pair, spots
 from tests.waiting import DEADLINE_SECONDS, eventually, raised_in_thread
 
 ONE, TWO, THREE = pair(1), pair(2), pair(3)
@@ -475,7 +475,7 @@ from itertools import count
 from market_index import Freshness
 from market_index_feeds import open_store
 from market_index_feeds import sqlite
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 sqlite.LOG_BYTES = 300_000
 with open_store(sys.argv[1]) as store:
     for spot in count(int(sys.argv[2])):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from market_index import Freshness, InvalidFreshness, LiveIndex, MarketIndex, OrderBook
 from market_index.errors import safe_repr
 from market_index.wire import format_time, parse_time
-from tests.market_index_feeds.made_up import book, pair
+from tests.feeds.made_up import book, pair
 
 as_ofs = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=200).filter(
     lambda text: text == text.strip(" ")
@@ -24,6 +24,7 @@ times = st.datetimes(timezones=offsets | st.timezones()).filter(lambda time: 1 <
 
 class TestAsOf:
     @given(as_ofs)
+    @example("a" * 200)
     def test_printable_ascii_is_kept_as_it_is(self, as_of: str):
         assert Freshness(as_of).as_of == as_of
 

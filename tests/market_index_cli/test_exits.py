@@ -1,58 +1,189 @@
-"""One table of the errors of all commands: the command line, its exit code, and its message on standard error."""
+"""One table of the errors of all commands: exit codes, messages on standard error, and the commands that print them."""
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import shutil
 import socket
-from fnmatch import fnmatchcase
+import sqlite3
 from pathlib import Path
 
 import pytest
 
+from market_index import AssetId
 from tests.command import BOOK, SAMPLE, invoke
 
 EXITS = """
-1 pair             | book market.db ADA nothing             | Pair ADA/nothing not found
-1 pair             | book market.db IUSD ADA                | Pair IUSD/ADA not found; the source has ADA/IUSD
-1 pair             | retract market.db ADA nothing          | Pair ADA/nothing not found
+1 Pair ADA/nothing not found
+    book market.db ADA nothing
+    book market.db ADA nothing --watch
+    retract market.db ADA nothing
+1 Pair IUSD/ADA not found; the source has ADA/IUSD
+    book market.db IUSD ADA
+    book books.ndjson IUSD ADA
+1 Pair IUSD/ADA not found
+    retract market.db IUSD ADA
 
-2 command          | no-such                                | No such command 'no-such'.
-2 option           | serve books.ndjson --no-such           | No such option*--no-such*
-2 argument         | publish                                | Missing argument 'STORE'.
-2 seconds          | publish market.db --wait nan           | *must be a number of seconds, 0 or more, got 'nan'
-2 seconds          | serve books.ndjson --max-stale=-1      | *must be a number of seconds, 0 or more, got '-1'
-2 number           | serve books.ndjson --max-age 2147483649 | Invalid value for '--max-age'*
-2 number           | serve books.ndjson --port=-1           | Invalid value for '--port'*
-2 choice           | serve books.ndjson --log-format xml    | Invalid value for '--log-format'*
-2 as-of            | publish market.db --as-of ' '          | *as_of must be 1 to 200 printable ASCII characters*
-2 tokens           | serve books.ndjson --port 0 --tokens x | *x cannot be read: No such file or directory
-2 one process      | serve - --workers 2                    | standard input can be read by only one process: omit --w*
-2 spelling         | book market.db lovelace IUSD           | lovelace is written ADA here
+2 No such command 'no-such'.
+    no-such
+2 No such option*--no-such*
+    serve books.ndjson --no-such
+2 Missing argument 'STORE'.
+    publish
+2 Invalid value for '--wait': must be a number of seconds, 0 or more, got 'nan'
+    publish market.db --wait nan
+2 Invalid value for '--max-stale': must be a number of seconds, 0 or more, got '-1'
+    serve books.ndjson --max-stale=-1
+2 Invalid value for '--max-age'*
+    serve books.ndjson --max-age 2147483649
+2 Invalid value for '--port'*
+    serve books.ndjson --port=-1
+2 Invalid value for '--log-format'*
+    serve books.ndjson --log-format xml
+2 Invalid value for '--as-of': as_of must be 1 to 200 printable ASCII characters*
+    publish market.db --as-of ' '
+2 Invalid value for '--step': a price must be above 0, got '0'
+    book books.ndjson ADA IUSD --step 0
+2 --step and --every-digit exclude each other
+    book books.ndjson ADA IUSD --step 1 --every-digit
+2 Invalid value for '--tokens': x cannot be read: No such file or directory
+    pairs books.ndjson --tokens x
+    serve books.ndjson --port 0 --tokens x
+2 Invalid value for '--tokens': empty must contain files of entries (*.json), got none
+    pairs books.ndjson --tokens empty
+2 Invalid value for '--tokens': text cannot be read: token metadata must be JSON, but is not*
+    pairs books.ndjson --tokens text
+2 standard input can be read by only one process: omit --workers
+    serve - --workers 2
+2 pipe can be read by only one process: omit --workers
+    serve pipe --workers 2
+2 recording can be read by only one process: omit --workers
+    serve replay:recording --workers 2
+2 lovelace is written ADA here
+    book market.db lovelace IUSD
+    retract market.db lovelace IUSD
+2 UNIT is written IUSD here
+    book market.db ADA UNIT
+2 the asset name must have an even number of digits, got 9: 'IUSD9'
+    retract market.db IUSD9 ADA
+2 BOOKS must be a file with one order book per line, or - for standard input, got a URL (market-index relay follows it)
+    publish new.db http://127.0.0.1:1
+2 --replace requires BOOKS, a file with one order book per line, or -
+    publish new.db --replace
+    publish new.db orders:events --replace
+2 orders:events sets the as_of of its books: omit --as-of
+    publish new.db orders:events --as-of x
+2 recording sets the as_of of its books: omit --as-of
+    publish new.db recording --as-of x
+2 FEED must have all pairs of STORE, got a stream of order books: use market-index publish new.db -
+    relay - new.db
+2 FILE must be a file of lines such as recording.ndjson, got market.db
+    record books.ndjson market.db
+2 FILE must be a file of lines such as recording.ndjson, got new.sqlite
+    record books.ndjson new.sqlite
+2 FILE must be a file of lines such as recording.ndjson, got -
+    record books.ndjson -- -
+2 FILE must be a file of lines such as recording.ndjson, got a URL
+    record books.ndjson nats://me:secret@127.0.0.1/books
+2 FILE must be a file of lines such as recording.ndjson, got replay:new
+    record books.ndjson replay:new
 
-3 absent           | serve nowhere.ndjson                   | nowhere.ndjson cannot be opened: No such file or directory
-3 absent           | relay nowhere.db market.db             | nowhere.db cannot be opened: No such file or directory
-3 absent           | record nowhere.db x.ndjson             | nowhere.db cannot be opened: No such file or directory
-3 absent           | dump nowhere.ndjson                    | nowhere.ndjson cannot be opened: No such file or directory
-3 absent           | pairs nowhere.ndjson                   | nowhere.ndjson cannot be opened: No such file or directory
-3 absent           | book nowhere.ndjson ADA IUSD           | nowhere.ndjson cannot be opened: No such file or directory
-3 absent           | publish market.db nowhere.ndjson       | nowhere.ndjson cannot be opened: No such file or directory
-3 absent           | retract nowhere.db ADA IUSD            | nowhere.db cannot be opened: No such file or directory
-3 folder           | serve /                                | / cannot be opened: it must be a regular file, a pipe or *
-3 scheme           | serve amqp://host/x                    | amqp://host/x *the scheme of a feed must be http, https*
-3 unreadable       | serve /proc/self/mem                   | /proc/self/mem cannot be read: Input/output error
-3 text             | dump text                              | text contains no valid order book
-3 text             | pairs text                             | text contains no valid order book
-3 events           | dump events                            | events contains no valid order book
-3 books            | pairs orders:books.ndjson              | books.ndjson *waiting for a reset
+3 nowhere cannot be opened: No such file or directory
+    serve nowhere
+    relay nowhere new.db
+    record nowhere new.ndjson
+    dump nowhere
+    pairs nowhere
+    book nowhere ADA IUSD
+    book nowhere ADA IUSD --watch
+    publish new.db nowhere
+    publish nowhere
+    retract nowhere ADA IUSD
+3 nowhere cannot be replayed: No such file or directory
+    serve replay:nowhere
+3 nowhere/new.db cannot be opened: No such file or directory
+    publish nowhere/new.db books.ndjson
+3 other.db cannot be opened: it must be a store of this version, got a file of the application 0x0
+    serve other.db
+    relay other.db new.db
+    relay books.ndjson other.db
+    record other.db new.ndjson
+    dump other.db
+    pairs other.db
+    book other.db ADA IUSD
+    book other.db ADA IUSD --watch
+    publish other.db books.ndjson
+    retract other.db ADA IUSD
+3 other.db cannot be opened: it must be a file of order books, one per line
+    publish new.db other.db
+3 text cannot be opened: file is not a database
+    publish text books.ndjson
+    relay books.ndjson text
+    retract text ADA IUSD
+3 INVALID / text contains no valid order book
+    dump text
+    pairs text
+    book text ADA IUSD
+3 INVALID / text: contains no valid order book / text contains no valid order book
+    book text ADA IUSD --watch
+3 text must be a recording, or a new file: line 1 rejected: *
+    record books.ndjson text
+3 books.ndjson must be a recording, or a new file: it must contain a commit line with recorded_at, got none (*)
+    record market.db books.ndjson
+3 blank contains no order book
+    dump blank
+    pairs blank
+    book blank ADA IUSD
+3 events: line 1 rejected: base: missing (an event of orders: type orders: *) / events contains no valid order book
+    pairs events
+3 books.ndjson contains no reset (if it has order books, omit orders: before its name); waiting for a reset
+    pairs orders:books.ndjson
+    dump orders:books.ndjson
+3 a store must be a file such as market.db, or a bucket, got a replay: 'replay:recording'
+    publish replay:recording books.ndjson
+3 a store must be a file such as market.db, or a bucket, got events of orders: 'orders:events'
+    publish orders:events books.ndjson
+3 new.ndjson cannot be opened: a store must be a SQLite file such as new.db, got the name of a text file
+    publish new.ndjson books.ndjson
+3 amqp://host/x cannot be opened: the scheme of a feed must be http, https, nats or tls, got 'amqp'
+    serve amqp://host/x
+3 amqp://host/x cannot be opened: the scheme of a store must be nats or tls, got 'amqp'
+    publish amqp://host/x books.ndjson
+3 / cannot be opened: it must be a regular file, a pipe or a character device
+    serve /
+3 /proc/self/mem cannot be read: Input/output error
+    serve /proc/self/mem
+    publish new.db /proc/self/mem
+    publish new.db /proc/self/mem --replace
 
-4 host             | serve books.ndjson --host 'no such'    | cannot listen on no such port 8000: *
-4 path             | serve books.ndjson --uds /nowhere/x    | cannot listen on /nowhere/x: No such file or directory
-4 file             | serve books.ndjson --uds text          | cannot listen on text: Address already in use
-4 long path        | serve books.ndjson --uds LONG          | cannot listen on LONG: *too long
-4 port in use      | serve books.ndjson --port USED         | cannot listen on 127.0.0.1 port USED: Address already*
+4 cannot listen on no such port 8000: *
+    serve books.ndjson --host 'no such'
+4 cannot listen on /nowhere/x: No such file or directory
+    serve books.ndjson --uds /nowhere/x
+4 cannot listen on text: Address already in use
+    serve books.ndjson --uds text
+4 cannot listen on LONG: *too long
+    serve books.ndjson --uds LONG
+4 cannot listen on 127.0.0.1 port USED: Address already in use
+    serve books.ndjson --port USED
+
+5 INVALID / text: 1 record rejected / text must have no invalid line to replace a store: nothing was changed
+    publish market.db text --replace
+    publish new.db text --replace
+5 INVALID / text: 1 record rejected / text must contain an order book, got none: nothing was changed
+    publish new.db text --as-of x
+5 blank must contain an order book, got none: nothing was changed
+    publish new.db blank --replace
+    publish new.db blank --as-of x
 """
-ROWS = [tuple(cell.strip() for cell in row.split("|")) for row in EXITS.splitlines() if row]
+INVALID = "text: line 1 rejected: must be JSON, but is not at character 0: *"
+ROWS = [
+    pytest.param(int(message[0]), message[2:], line.strip(), id=f"{message[0]} {line.strip()}")
+    for message, *lines in (part.splitlines() for part in re.split(r"\n+(?=\d)", EXITS) if part)
+    for line in filter(None, lines)
+]
 
 
 @pytest.fixture(scope="module")
@@ -60,37 +191,42 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a file of each kind."""
     made = tmp_path_factory.mktemp("files")
     shutil.copy(SAMPLE, made / "books.ndjson")
-    (made / "text").write_text("# A page\n\nof text\n")
+    (made / "recording").write_text(SAMPLE.read_text() + '{"as_of": "slot 1"}\n')
+    (made / "text").write_text("# A page\n")
     (made / "events").write_text('{"reset": true}\n')
+    (made / "blank").touch()
+    (made / "empty").mkdir()
+    os.mkfifo(made / "pipe")
+    other = sqlite3.connect(made / "other.db")
+    other.execute("CREATE TABLE other (x)")
+    other.close()
     assert invoke("publish", made / "market.db", SAMPLE).returncode == 0
     return made
 
 
-@pytest.mark.parametrize(("kind", "line", "message"), ROWS, ids=[f"{row[0]}-{row[1]}" for row in ROWS])
-def test_each_error_is_one_line_and_an_exit_code(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, line: str, message: str
+def contents(folder: Path) -> set[str]:
+    """Return the names of the files, without the log of the store."""
+    return {one.name for one in folder.iterdir() if not one.name.startswith("market.db-")}
+
+
+@pytest.mark.parametrize(("exit_code", "message", "line"), ROWS)
+def test_each_error_has_its_message_and_exit_code_and_leaves_no_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, message: str, line: str
 ):
     monkeypatch.chdir(folder)
+    before = contents(folder)
     with socket.create_server(("127.0.0.1", 0)) as used:
-        given = {"IUSD": BOOK["quote"], "USED": str(used.getsockname()[1]), "LONG": "x" * 200}
-        done = invoke(*(given.get(word, word) for word in shlex.split(line)))
-    for name, value in given.items():
-        message = message.replace(name, value)
-    assert done.stdout == ""
-    *before, error = done.stderr.splitlines()
-    assert fnmatchcase(error, f"Error: {message}")
-    assert done.returncode == int(kind[0])
-    if done.returncode != 2:  # wrong usage shows more
-        assert all(" rejected: " in one for one in before)
-
-
-def test_a_rejected_event_of_orders_says_how_it_is_read(folder: Path):
-    done = invoke("publish", folder / "new.db", folder / "events")
-    assert done.returncode == 5
-    assert "line 1 rejected: base: missing (an event of orders: type orders: before the name" in done.stderr
-
-
-def test_an_invalid_file_replaces_nothing(folder: Path):
-    done = invoke("publish", folder / "other.db", folder / "text", "--replace")
-    assert done.returncode == 5
-    assert done.stderr.endswith("text must have no invalid line to replace a store: nothing was changed\n")
+        quote = BOOK["quote"]
+        words = {"IUSD": quote, "IUSD9": f"{quote}9", "UNIT": AssetId.parse(quote).unit, "LONG": "x" * 200}
+        words["USED"] = str(used.getsockname()[1])
+        done = invoke(*(words.get(word, word) for word in shlex.split(line)))
+    for word, value in {**words, "INVALID": INVALID}.items():
+        message = re.sub(rf"\b{word}\b", value, message)
+    *logged, error = message.split(" / ")
+    expected = "\n".join([*logged, f"Error: {error}\n"])
+    shown = done.stderr
+    if exit_code == 2:
+        usage, _, shown = shown.rpartition("\n\n")
+        assert usage.startswith("Usage: market-index")
+    assert re.fullmatch(".*".join(map(re.escape, expected.split("*"))), shown), shown
+    assert (done.returncode, done.stdout, contents(folder)) == (exit_code, "", before)

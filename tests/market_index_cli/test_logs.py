@@ -9,14 +9,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from market_index.wire import parse_time
-from market_index_cli.logs import JsonFormatter, TextFormatter, errors_logged, printable
-from tests.command import SAMPLE, invoke, running
+from market_index_cli.logs import JsonFormatter, TextFormatter, log_with_times, printable
+from tests.command import SAMPLE, invoke, own_signals_and_logging, running, untimed
 from tests.service import Client
 from tests.waiting import eventually
 
@@ -105,34 +104,27 @@ def test_json_of_a_server_and_its_requests(tmp_path: Path):
     assert (request["client"], request["target"], request["status"]) == (address, "/trading-view/pair-list", 200)
 
 
-@pytest.mark.parametrize(("level", "count"), [("warning", 1), ("error", 0)])
-def test_less_severe_records_are_not_logged(tmp_path: Path, level: str, count: int):
-    path, socket_path = tmp_path / "books.ndjson", tmp_path / "index.sock"
-    path.write_bytes(SAMPLE.read_bytes() + b"nonsense\n")
-    with running(tmp_path, path, "--uds", socket_path, "--log-level", level) as command:
-        eventually(lambda: is_served(socket_path))
-        assert command.end() == 0
-        assert command.stderr.count("\n") == count
+@pytest.mark.parametrize(("level", "logged"), [("info", 2), ("warning", 1), ("error", 0)])
+def test_less_severe_records_are_not_logged(
+    level: str, logged: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    # A server without an access log has disabled it in this process.
+    monkeypatch.setattr(logging.getLogger("uvicorn.access"), "propagate", True)
+    with own_signals_and_logging():
+        log_with_times(log_level=level)
+        for name in ("market_index_cli", "market_index_feeds.feed", "nats"):
+            logging.getLogger(name).info("one")
+        logging.getLogger("market_index_cli").warning("two")
+        logging.getLogger("uvicorn.access").info("a request")
+    shown = untimed(capsys.readouterr().err)
+    expected = {2: "one\none\ntwo\n", 1: "two\n", 0: ""}[logged]
+    assert shown == f"{expected}a request\n"
 
 
-def is_served(path: Path) -> bool:
-    try:
-        with closing(Client(path)) as client:
-            return client.request("/livez").status == 200
-    except OSError:
-        return False
-
-
-@pytest.mark.parametrize("command", ["serve", "relay", "record"])
-def test_an_error_that_ends_the_command_is_a_record(command: str):
-    arguments = {"serve": ["nowhere.db"], "relay": ["nowhere.db", "store.db"], "record": ["nowhere.db", "x.ndjson"]}
-    done = invoke(command, *arguments[command], "--log-format", "json")
+@pytest.mark.parametrize("line", ["serve nowhere", "relay nowhere store.db", "record nowhere new.ndjson"])
+def test_an_error_that_ends_the_command_is_a_record(line: str):
+    done = invoke(*line.split(), "--log-format", "json")
     found = json.loads(done.stderr)
     assert done.returncode == 3
     assert (found["level"], found["logger"]) == ("ERROR", "market_index_cli")
-    assert found["message"] == "nowhere.db cannot be opened: No such file or directory"
-
-
-def test_in_text_an_error_is_left_to_the_command():
-    with pytest.raises(click.ClickException), errors_logged(instead_of_printed=False):
-        raise click.ClickException("wrong")
+    assert found["message"] == "nowhere cannot be opened: No such file or directory"

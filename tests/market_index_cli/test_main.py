@@ -6,14 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from market_index_cli.errors import server_imports
 from market_index_feeds import open_feed
-from tests.command import BOOK, COMMAND, SAMPLE, run
+from tests.command import BOOK, COMMAND, SAMPLE, invoke
 from tests.waiting import DEADLINE_SECONDS
 
 RUN = """
@@ -71,52 +70,35 @@ def test_one_line_names_the_extra_if_click_is_missing():
     assert done.stderr == "market-index needs click, which comes with its extra: pip install '.[cli]'\n"
 
 
-@pytest.mark.parametrize(
-    "package",
-    ["starlette", *(pytest.param(one, marks=pytest.mark.thorough) for one in ("anyio", "httptools", "uvicorn"))],
-)
-def test_serve_without_a_web_stack_names_the_extra(package: str):
-    done = run_without(package, "serve", SAMPLE)
+def test_serve_without_a_web_stack_names_the_extra():
+    done = run_without("starlette", "serve", SAMPLE)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"Error: serve needs {package}, which comes with its extra: pip install '.[server]'\n"
+    assert done.stderr == "Error: serve needs starlette, which comes with its extra: pip install '.[server]'\n"
 
 
 def test_other_missing_modules_are_unexpected_errors():
     with pytest.raises(ModuleNotFoundError, match="no_such_module"), server_imports():
         import no_such_module  # type: ignore[import-not-found]  # noqa: F401  # it does not exist
-    done = run_without("market_index_cli.logs", "--version")
-    assert done.returncode == 1
-    assert "ModuleNotFoundError: " in done.stderr
 
 
-@pytest.fixture(params=["full", "closed"])
-def output(request: pytest.FixtureRequest) -> Iterator[tuple[int, int, str]]:
-    """Return a file descriptor that cannot be written, with the exit code and the message for it."""
-    if request.param == "closed":
-        reading, writing = os.pipe()
-        os.close(reading)
-        expected = 1, ""
-    elif not Path("/dev/full").exists():
-        pytest.skip("needs a device that is always full")
-    else:
-        writing = os.open("/dev/full", os.O_WRONLY)
-        expected = 3, "Error: input or output failed: No space left on device\n"
-    yield writing, *expected
-    os.close(writing)
-
-
-@pytest.mark.parametrize("arguments", ["--version", "pairs SAMPLE", "dump SAMPLE", "publish STORE SAMPLE"])
-def test_an_output_that_cannot_be_written_is_an_exit_code(store: Path, arguments: str, output: tuple[int, int, str]):
-    descriptor, exit_code, message = output
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", ["--version", "dump SAMPLE", "publish STORE SAMPLE"])
+def test_a_full_output_is_exit_code_3(store: Path, arguments: str):
     words = [{"SAMPLE": str(SAMPLE), "STORE": str(store)}.get(word, word) for word in arguments.split()]
-    done = subprocess.run(
-        [COMMAND, *words], stdout=descriptor, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_SECONDS, check=False
-    )
-    assert (done.returncode, done.stderr) == (exit_code, message)
-    if "STORE" in arguments:
-        assert len(open_feed(store).read()) == 13
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "Error: input or output failed: No space left on device\n")
+    assert "STORE" not in arguments or len(open_feed(store).read()) == 13
+
+
+def test_a_reader_that_closes_the_output_is_exit_code_1_without_a_message():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([COMMAND, "pairs", SAMPLE], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_the_package_runs_as_a_module():
-    done = run_python("-m", "market_index_cli", "--help")
-    assert (done.returncode, done.stdout) == (0, run("--help").stdout)
+    done = run_python("-m", "market_index_cli", "--version")
+    assert (done.returncode, done.stdout) == (0, invoke("--version").stdout)

@@ -1,4 +1,4 @@
-"""`market-index relay`."""
+"""`market-index relay`. Its errors are in `test_exits.py`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from market_index_feeds import open_feed, open_store
-from tests.command import SAMPLE, invoke, run, running, untimed
-from tests.market_index_feeds.made_up import book, pair
+from tests.command import SAMPLE, invoke, running, untimed
+from tests.feeds.made_up import book, pair
 from tests.waiting import eventually
 
 
@@ -30,8 +30,3 @@ def test_a_file_feeds_a_bucket_until_a_signal_ends_it(bucket: str, tmp_path: Pat
     with running(tmp_path, store, bucket, command="relay") as relay:
         eventually(lambda: "13 pairs, revision " in relay.stderr)
         assert len(open_feed(bucket).read()) == 13
-
-
-def test_a_stream_of_order_books_is_published_and_not_relayed(store: Path):
-    done = run("relay", "-", store, stdin="")
-    assert (done.returncode, f"use market-index publish {store} -" in done.stderr) == (2, True)

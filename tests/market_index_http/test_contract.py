@@ -162,6 +162,9 @@ class Contract(RuleBasedStateMachine):
         assert (alone.status, alone.body) == (answer.status, answer.body)
         assert alone.headers.items() <= answer.headers.items()
         assert cached in (None, alone)
+        if answer.headers.get("connection") == "close":
+            self.client.close()
+            self.client = Client(self.port)
         return answer
 
     def teardown(self) -> None:
@@ -342,14 +345,20 @@ class TestErrors:
 
     @pytest.mark.decision(25)
     @pytest.mark.parametrize("path", [PAIR_LIST, ORDER_BOOK])
-    def test_an_excessive_target_is_400(self, service: Service, path: str):
+    def test_an_excessive_target_is_400_and_the_connection_is_closed(self, service: Service, path: str):
         query = f"base={SNEK}&quote=ADA"
         longest = f"{path}?{query}&x="
         longest += "x" * (8192 - len(longest))
         most = f"{path}?{query}" + "&x" * 30
         assert service.request(longest).status == service.request(most).status == 200
-        assert error_message(service.request(longest + "x"), 400) == "The request target must have at most 8192 bytes"
-        assert error_message(service.request(most + "&"), 400) == "The query must have at most 32 parameters"
+        for excessive, message in (
+            (longest + "x", "The request target must have at most 8192 bytes"),
+            (most + "&", "The query must have at most 32 parameters"),
+        ):
+            client = Client(service.port)
+            assert error_message(client.request(excessive), 400) == message
+            assert client.socket.recv(1) == b""
+            client.close()
         long_mount = f"/{'m' * 100}"
         with served(Starlette(routes=[Mount(long_mount, create_app(LiveIndex([TRADED])))])) as mounted:
             assert mounted.request((long_mount + longest)[:8192]).status == 200

@@ -14,7 +14,7 @@ from market_index_feeds import open_feed
 from market_index_http import Health, create_app
 from tests.command import SAMPLE
 from tests.feed_state import FeedState
-from tests.market_index_feeds.made_up import book
+from tests.feeds.made_up import book
 from tests.service import Service, served
 
 FRESHNESS = {"as_of": "slot 7", "published_at": "2026-11-22T04:17:03.000Z"}
@@ -64,7 +64,7 @@ def test_it_fails_while_the_feed_is_too_old(service: Service, feed: FeedState, a
     assert service.request("/healthz").status == 200
 
 
-@pytest.mark.parametrize("problem", ["has ended", "contains no order book", "its state is unknown since line 7"])
+@pytest.mark.parametrize("problem", ["has ended", "contains no order book", "has an unknown state since line 7"])
 def test_a_problem_that_does_not_pass_by_itself_fails_at_once(service: Service, feed: FeedState, problem: str):
     feed.problem, feed.is_unknown = problem, True
     answer = service.request("/healthz")

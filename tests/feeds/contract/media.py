@@ -9,7 +9,7 @@ import pytest
 from tests.feeds.contract.buckets import NatsBucket
 from tests.feeds.contract.lines import AppendedLines, OrderLines, PipedLines, RecordedLines, RenamedLines
 from tests.feeds.contract.medium import Can, Medium
-from tests.feeds.contract.services import PolledService
+from tests.feeds.contract.services import PolledService, StreamedService
 from tests.feeds.contract.stores import SqliteFile
 
 MEDIA: Final[tuple[type[Medium], ...]] = (
@@ -21,6 +21,7 @@ MEDIA: Final[tuple[type[Medium], ...]] = (
     SqliteFile,
     NatsBucket,
     PolledService,
+    StreamedService,
 )
 
 

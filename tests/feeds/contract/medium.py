@@ -17,13 +17,16 @@ import pytest
 
 from market_index import Freshness, MarketIndex, OrderBook, Pair
 from market_index_feeds import Feed, Store, Version, open_feed
-from tests.market_index_feeds.made_up import book, pair
+from tests.feeds.made_up import book, pair
 
 Fence: TypeAlias = Callable[[Version], bool]
 """Whether a version has what was written. It holds for all later versions, too, until the medium is replaced."""
 
 MAX_PULLS: Final = 1000
 """How many versions a reader pulls until it fails."""
+
+MAX_WAITS: Final = 100_000
+"""How often a source waits until a test fails: one without a version is read again and again."""
 
 MARK: Final = pair(0)
 """The pair by which a medium without positions marks what was written."""
@@ -126,6 +129,7 @@ class Ticks(Event):
         del timeout
         if not self.is_set():
             self.waits += 1
+            assert self.waits <= MAX_WAITS, "there is no version"
             if work := self._then.get(self.waits):
                 work()
             if self._limit is not None and self.waits >= self._limit:

@@ -1,15 +1,15 @@
-"""A polled service in the contract."""
+"""Services in the contract: one with a stream, and one that is polled."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import pytest
 
-from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair
-from market_index_feeds import Version
+from market_index import Freshness, LiveIndex, MarketIndex, OrderBook, Pair, wire
+from market_index_feeds import Version, service
 from tests.feeds.contract.medium import Can, Fence, Marked
 from tests.feeds.services import Answer, Front, served
 
@@ -20,12 +20,14 @@ class PolledService(Marked):
     """A service of a live index, on a real server."""
 
     can = frozenset(Can) - {Can.UNNAMED, Can.STORE}
+    has_stream: ClassVar[bool] = False
 
     def __init__(self, path: Path, request: pytest.FixtureRequest) -> None:
         super().__init__(path, request)
         self.live = LiveIndex()
-        self.front = Front(self.live)
+        self.front = Front(self.live, has_stream=self.has_stream)
         self._open = ExitStack()
+        self._open.enter_context(pytest.MonkeyPatch.context()).setattr(service, "CHECK_SECONDS", 0.01)
         self._url = self._open.enter_context(served(self.front))
 
     @property
@@ -44,8 +46,8 @@ class PolledService(Marked):
 
     def spoil(self, pair: Pair | None) -> Fence:
         assert pair is not None
-        self.live.publish(OrderBook(pair))
         self.front.answers[pair] = INVALID
+        self.live.publish(OrderBook(pair))
 
         def is_invalid(version: Version) -> bool:
             return pair in version.invalid
@@ -63,3 +65,25 @@ class PolledService(Marked):
 
     def close(self) -> None:
         self._open.close()
+
+
+class StreamedService(PolledService):
+    """The same service with its stream."""
+
+    has_stream = True
+
+    def __init__(self, path: Path, request: pytest.FixtureRequest) -> None:
+        super().__init__(path, request)
+        self.front.rewrite = self._spoiled
+
+    def hide(self) -> None:
+        super().hide()
+        self.front.end_streams()
+
+    def _spoiled(self, event: bytes) -> bytes:
+        """Return an event, with an invalid book of a pair whose response is invalid."""
+        head, _, text = event.partition(b"data: ")
+        pair = wire.pair_named_in(text)
+        if pair is None or pair not in self.front.answers:
+            return event
+        return head + b"data: " + wire.pair_to_json(pair).replace(b"}", b',"bids":7}')

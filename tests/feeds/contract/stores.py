@@ -12,7 +12,7 @@ import pytest
 from market_index import Freshness, OrderBook, Pair, wire
 from market_index_feeds import Receipt, Store, Version, open_store
 from tests.feeds.contract.medium import Can, Fence, Medium
-from tests.market_index_feeds.made_up import pair as made_up_pair
+from tests.feeds.made_up import pair as made_up_pair
 
 STORE = frozenset(Can)
 """A store can do everything."""

@@ -13,7 +13,7 @@ from market_index import Freshness, InvalidOrderBook, OrderBook, Pair
 from market_index_feeds import BookTooLarge, Conflict, Position, Receipt, StoreError
 from tests.feeds.contract.media import law
 from tests.feeds.contract.medium import Can, Medium, Reader
-from tests.market_index_feeds.made_up import book, pair, spots
+from tests.feeds.made_up import book, pair, spots
 
 ONE, TWO = pair(1), pair(2)
 NOW = datetime(2026, 11, 22, 4, 17, 3, 123000, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.market_index_feeds.made_up import pair
+from tests.feeds.made_up import pair
 
 RESET = b'{"reset":true}\n'
 

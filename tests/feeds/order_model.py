@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 from hypothesis import strategies as st
 
 from market_index import MarketIndex
-from tests.market_index_feeds.orders.lines import RESET, block, place, remove, rollback, spot, untrack
+from tests.feeds.event_lines import RESET, block, place, remove, rollback, spot, untrack
 
 Book: TypeAlias = tuple[dict[Any, int], dict[Any, int], Any]
 """Bids, asks and the spot price; prices are equal if their numbers are."""
