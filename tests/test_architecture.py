@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
@@ -75,7 +75,7 @@ def exported(tree: ast.Module) -> list[str]:
     return []
 
 
-def imports(module: str, tree: ast.Module, known: set[str] | Mapping[str, str]) -> Iterator[Import]:
+def imports(module: str, tree: ast.Module, known: Collection[str]) -> Iterator[Import]:
     """Yield all imports of a module: at the top, in functions, under TYPE_CHECKING, and attributes of modules."""
     bound: dict[str, str] = {}  # name in this module -> module
     for node in ast.walk(tree):

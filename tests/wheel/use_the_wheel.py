@@ -96,7 +96,7 @@ def use(wheel: Path, there: Path, python: str) -> None:
 
 def pythons() -> dict[str, str]:
     """Return the oldest and the newest Python of the classifiers that are installed, by version."""
-    found = {}
+    found: dict[str, str] = {}
     for version in re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"])):  # in ascending order
         if shutil.which(f"python{version}"):
             done = call(f"python{version}", "-c", "import sys; print(sys.executable)", check=False)
