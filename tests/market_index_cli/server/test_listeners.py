@@ -100,8 +100,9 @@ def test_a_descriptor_that_is_no_listening_socket_is_one_line_and_exit_code_4(tm
     must = "the passed socket must be a stream socket that listens (ListenStream=, Accept=no)"
     with socket.socket() as bound, (tmp_path / "file").open("w") as file:
         bound.bind(("127.0.0.1", 0))
-        for number, (one, message) in enumerate(((bound, must), (file, "Socket operation on non-socket"))):
-            with activated(tmp_path / str(number), one) as command:
+        cases: list[tuple[socket.socket | TextIO, str]] = [(bound, must), (file, "Socket operation on non-socket")]
+        for one, message in cases:
+            with activated(tmp_path / str(one.fileno()), one) as command:
                 assert command.process.wait(DEADLINE_SECONDS) == 4
                 assert command.stderr == f"Error: cannot listen on the passed socket: {message}\n"
 
