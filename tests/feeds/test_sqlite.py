@@ -383,20 +383,6 @@ class TestPublishers:
         assert [publisher.exitcode for publisher in publishers] == [0] * 8
         assert read(path) == {number: str(number) for number in range(1, 9)}
 
-    def test_a_store_cannot_be_used_in_a_forked_process(self, filled: Path):
-        with open_store(filled) as store:
-            child = os.fork()
-            if child == 0:
-                with suppress(BaseException):
-                    with pytest.raises(StoreError, match="opened before a fork: open it in the process that publishes"):
-                        store.publish(book(1, 9))
-                    store.close()
-                    os._exit(7)
-                os._exit(1)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-            store.publish(book(2, 9))
-        assert read(filled) == CONTENT | {2: "9"}
-
     def test_the_log_is_moved_into_the_file_beside_readers_and_publishers(
         self, filled: Path, tmp_path: Path, live: LiveIndex, monkeypatch: pytest.MonkeyPatch
     ):
