@@ -355,10 +355,7 @@ class _Stream:
 
 @final
 class _Client:
-    """An HTTP client. Its event loop has a thread of its own: that of the caller may run one, as a notebook does.
-
-    If a look-up of a host blocks the thread, neither the caller nor the end of the process waits for it.
-    """
+    """An HTTP client. Its event loop has a thread of its own: that of the caller may run one, as a notebook does."""
 
     def __init__(self, url: str) -> None:
         self._url = url

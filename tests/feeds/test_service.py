@@ -7,6 +7,8 @@ import socket
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import count
 from threading import Event
 from time import monotonic
 
@@ -180,6 +182,12 @@ class TestStream:
             assert spots(reader.index) == {1: "1"}
             assert reader.index[ONE] is reader.versions[0].index[ONE]
 
+    def test_no_change_is_applied_to_a_book_of_an_earlier_stream(self, streaming: Front, stream_url: str):
+        streaming.scripts = [[books(1, 2, spot=1), ends(1)], [books(1, spot=2), change(2, 9), ends(2), HOLD]]
+        with Reader(open_feed(stream_url)) as reader:
+            reader.until(lambda version: bool(version.invalid))
+            assert (spots(reader.index), reader.versions[-1].invalid) == ({1: "2", 2: "1"}, frozenset({TWO}))
+
     def test_a_service_that_is_restarted_with_other_books(self, upstream: LiveIndex):
         server = Restartable(create_app(upstream, stream=True))
         try:
@@ -293,6 +301,16 @@ class TestStream:
             streaming.everything = None
             streams = len(streaming.streams)
             reader.until(lambda _: len(streaming.streams) > streams)
+
+    def test_silences_of_streams_that_lasted_are_no_reason_to_poll(
+        self, streaming: Front, stream_url: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(module, "SILENCE_SECONDS", 0.1)
+        monkeypatch.setattr(module, "monotonic", partial(next, count()))  # each event comes a second later
+        streaming.scripts = [[books(1, 2, spot=step), ends(step), HOLD] for step in range(1, 6)]
+        with Reader(open_feed(stream_url)) as reader:
+            reader.until(lambda version: slot_of(version.index) == 5)
+            assert (len(streaming.streams), streaming.requests) == (5, [])
 
     def test_a_stream_without_a_version_shows_nothing(self, streaming: Front, stream_url: str):
         streaming.scripts = [[books(1, 2, spot=1), HOLD]]
