@@ -30,7 +30,6 @@ MODULE_REQUIREMENTS: Mapping[str, frozenset[str]] = {
     "market_index.hypothesis_plugin": frozenset({"hypothesis"}),
     "market_index_http.bodies": frozenset({"isal"}),
     "market_index_http.metrics": frozenset({"prometheus_client"}),
-    "market_index_http.stream": frozenset({"sse_starlette"}),
     "market_index_feeds.service": frozenset({"httpx"}),
 }
 MEDIUM_REQUIREMENTS: Mapping[str, frozenset[str]] = {"nats": frozenset({"isal", "nats"})}

@@ -31,7 +31,7 @@ BOOK = json.loads(SAMPLE.read_text().splitlines()[0])
 PAIR = (BOOK["base"], BOOK["quote"])
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = ("market_index", "market_index_cli", "market_index_feeds", "market_index_http")
-WEB_STACK = {"httptools", "sse-starlette", "starlette", "uvicorn", "uvloop"}  # httpx, of a feed, needs anyio and h11
+WEB_STACK = {"httptools", "starlette", "uvicorn", "uvloop"}  # httpx, of a feed, needs anyio and h11
 
 
 def call(*command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
