@@ -30,7 +30,6 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "market_index_http": {"market_index", "attrs", "anyio", "starlette"},
     "market_index_http.bodies": {"isal"},
     "market_index_http.metrics": {"prometheus_client"},
-    "market_index_http.stream": {"sse_starlette"},
     "market_index_cli": {*PACKAGES, "attrs", "anyio", "click", "httptools", "starlette", "uvicorn", "uvloop"},
 }
 # The parts of the standard library that the domain does not import: I/O, clocks and logging.

@@ -31,7 +31,7 @@ BOOK = json.loads(SAMPLE.read_text().splitlines()[0])
 PAIR = (BOOK["base"], BOOK["quote"])
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = ("market_index", "market_index_cli", "market_index_feeds", "market_index_http")
-WEB_STACK = {"httptools", "sse-starlette", "starlette", "uvicorn", "uvloop"}  # httpx, of a feed, needs anyio and h11
+WEB_STACK = {"httptools", "starlette", "uvicorn", "uvloop"}  # httpx, of a feed, needs anyio and h11
 
 
 def call(*command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -168,7 +168,7 @@ def with_hypothesis(home: Path, wheel: Path) -> None:
 
 def with_http(home: Path, wheel: Path) -> None:
     http = environment(home, f"{wheel}[http]")
-    expect(installed(http) & (WEB_STACK | {"click"}), {"sse-starlette", "starlette"}, "no server comes with the app")
+    expect(installed(http) & (WEB_STACK | {"click"}), {"starlette"}, "no server comes with the app")
     expect(call(http / "python", "-Ic", MOUNTED, SAMPLE).stdout.split(), ["200", "13"], "a program mounts the app")
 
 
