@@ -122,6 +122,7 @@ def test_book_on_a_terminal_is_a_ladder_of_the_best_levels():
     assert unstyle(rows[0]) == "ADA/iUSD"
     assert [unstyle(row).partition(" ")[0] for row in rows[4:]] == [
         "",
+        "side",
         "...",
         "ask",
         "ask",
