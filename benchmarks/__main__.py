@@ -38,6 +38,7 @@ PARTS: Final = (
     "buckets",
     "path",
     "stream",
+    "page",
 )
 """The modules of this package that have `groups(quick=...)`."""
 

@@ -131,8 +131,8 @@ def test_book_on_a_terminal_is_a_ladder_of_the_best_levels():
         "bid",
         "...",
     ]
-    assert "█" in rows[6]
-    assert len(on_terminal("book", SAMPLE, "ADA", IUSD, columns=100)) == 5 + 10 + 1 + 10
+    assert "█" in rows[7]
+    assert len(on_terminal("book", SAMPLE, "ADA", IUSD, columns=100)) == 6 + 10 + 1 + 10
 
 
 def test_a_terminal_without_colour_or_a_character_shows_the_rest():
