@@ -45,8 +45,8 @@ export class Freshness {
     this.#report = this.#watchedSince = null;
   }
 
-  /** Return the state at a time, and the reason for it. */
-  at(now) {
+  /** Return the state at a time, and the reason for it. `isTracked` is false for a book that is not live any more. */
+  at(now, isTracked) {
     const report = this.#report;
     if (report === null) return [State.UNKNOWN, "the service does not report it"];
     const elapsed = now - this.#requestedAt;
@@ -60,6 +60,7 @@ export class Freshness {
     // Loaded books without a publish time may have any age, until a publication arrives.
     const isAgeKnown = report.hasPublishTime || this.#requestedAt - report.quiet > this.#watchedSince;
     if (!isAgeKnown) return [State.UNKNOWN, "the source has no times, and nothing was published since this page was opened"];
+    if (isTracked === false) return [State.UNTRACKED, ""];
     return [State.LIVE, `last publication ${duration(quiet)} ago`];
   }
 }

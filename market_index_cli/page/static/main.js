@@ -205,8 +205,7 @@ function showFreshness() {
 function currentState() {
   if (problem !== null) return [State.LOST, ""];
   if (!isCurrent) return [State.CONNECTING, ""];
-  const current = freshness.at(performance.now());
-  return book?.isTracked === false && current[0] === State.LIVE ? [State.UNTRACKED, ""] : current;
+  return freshness.at(performance.now(), book?.isTracked);
 }
 
 function showState() {

@@ -17,7 +17,9 @@ console.log(JSON.stringify({
     return responses.map(([response, requestedAt, arrivedAt, elapsed]) => {
       if (response === "forget") freshness.forget();
       else freshness.take(response, requestedAt, arrivedAt);
-      const [state, reason] = freshness.at(arrivedAt + elapsed);
+      const [state, reason] = freshness.at(arrivedAt + elapsed, true);
+      const [untracked] = freshness.at(arrivedAt + elapsed, false);
+      if (untracked.name !== (state.name === "live" ? "untracked" : state.name)) return ["of another pair", ""];
       return [state.name, reason];
     });
   }),
