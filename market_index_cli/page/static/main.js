@@ -87,21 +87,12 @@ async function poll(signal) {
 /** Request the health. Never throws: the books are shown without it. */
 async function refreshHealth(signal) {
   const requestedAt = performance.now();
-  try {
-    freshness.take(await fetchHealth(signal), requestedAt, performance.now());
-  } catch {
-    if (!signal.aborted) freshness.take(null, requestedAt, performance.now());
-  }
+  const report = await fetchHealth(signal).catch(() => null);
+  if (!signal.aborted) freshness.take(report, requestedAt, performance.now());
 }
 
-/** Request the token registry. Never throws: the books are shown without it, in smallest units. */
 async function refreshTokens(signal) {
-  try {
-    if (!(await registry.refresh(signal))) return;
-  } catch (error) {
-    if (!(error instanceof ServiceError || error instanceof NotFound || signal.aborted)) reportError(error);
-    return;
-  }
+  if (!(await registry.refresh(signal))) return;
   tokens = registry.value;
   display();
 }

@@ -24,6 +24,7 @@ import * as exact from "./exact.mjs";
 import * as names from "./names.mjs";
 import { Units, unitsLine } from "./units.mjs";
 const { pairs, notPrices, spans, assets, entries, shown, readable } = given;
+const tokens = new names.Tokens(entries);
 const attempt = (work) => { try { return work(); } catch (error) { return error.constructor.name; } };
 console.log(JSON.stringify({
   sums: pairs.map(([a, b]) => {
@@ -46,9 +47,8 @@ console.log(JSON.stringify({
   ignorable: Array.from({ length: 0x110000 }, (_, code) => code)
     .filter((code) => /\\p{Default_Ignorable_Code_Point}/u.test(String.fromCodePoint(code))),
   tickers: assets.map(names.ticker),
-  labels: assets.map((id) => new names.Tokens(entries).label(id)),
+  labels: assets.map((id) => tokens.nameParts(id)),
   shown: shown.map(([base, quote, price, amount]) => {
-    const tokens = new names.Tokens(entries);
     const [whole, smallest] = [true, false].map((isWhole) => new Units({ base, quote }, tokens, isWhole));
     const value = exact.decimal(price);
     const worth = whole.worth({ prices: [{ value, amount: BigInt(amount) }, { value, amount: 1n }] });
@@ -214,10 +214,22 @@ def test_a_code_point_with_the_property_is_not_shown(computed: tuple[dict[str, A
         assert token(text.encode()).asset_name_text == text
 
 
-def test_the_page_and_the_library_show_the_same_labels(computed: tuple[dict[str, Any], dict[str, Any]]):
+def test_a_name_is_the_label_of_the_entry_and_nothing_else_looks_like_it(
+    computed: tuple[dict[str, Any], dict[str, Any]],
+):
     given, found = computed
-    for text, label in zip(given["assets"], found["labels"], strict=True):
-        assert label == TOKENS.label(AssetId.parse(text)), text
+    labels = {str(entry.asset): TOKENS.label(entry.asset) for entry in TOKENS.entries}
+    whole = []
+    for text, (name, beside) in zip(given["assets"], found["labels"], strict=True):
+        if text in labels:
+            assert f"{name} {beside}" == labels[text]
+        elif text != "ADA":
+            assert name == ticker(AssetId.parse(text))
+            assert beside in (f"{text[:8]}…", text)
+            # A browser shows several spaces as one.
+            assert (beside == text) == (f"{' '.join(name.split())} {text[:8]}" in labels.values())
+            whole += [text] * (beside == text)
+    assert whole == [str(ASSETS[3]), str(ASSETS[5])], "A  B of other policies with the same first digits"
 
 
 def test_the_page_and_the_library_show_the_same_whole_units(computed: tuple[dict[str, Any], dict[str, Any]]):
