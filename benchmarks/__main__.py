@@ -39,6 +39,7 @@ PARTS: Final = (
     "path",
     "stream",
     "follower",
+    "page",
 )
 """The modules of this package that have `groups(quick=...)`."""
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from decimal import Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
+from itertools import accumulate, pairwise
 from typing import Final
 from unicodedata import combining, east_asian_width
 
 from click import style
 
-from market_index import Freshness, OrderBook
-from market_index_cli.tokens import SHORTEST, Display, shortened
+from market_index import Freshness, OrderBook, Side
+from market_index_cli.tokens import EXACT, SHORTEST, Display, shortened
 
 _BAR_WIDTH: Final = 40
 _HEADINGS: Final = ("pair", "spot", "best bid", "best ask", "spread", "bids", "asks", "base", "quote")
@@ -63,30 +64,46 @@ def pair_rows(books: Iterable[OrderBook], display: Display) -> Iterator[str]:
 
 
 def ladder(book: OrderBook, depth: int, display: Display, columns: int) -> Iterator[str]:
-    """Yield the lines of a book: asks above bids, the best of each in the middle, with a bar for each amount."""
+    """Yield the lines of a book: asks above bids, the best of each in the middle.
+
+    A line has the price, amount and value of a level, the total value from the best price on, and a bar for the value.
+    """
     grouped, pair = display.grouped(book), book.pair
     shown = grouped.depth(depth)
-    levels = [*reversed(shown.asks), *shown.bids]
-    prices = _aligned([display.price(pair, level.price) for level in levels])
-    amounts = _aligned([display.amount(pair.base, level.accumulated_liquidity) for level in levels])
-    largest = max((level.accumulated_liquidity for level in levels), default=1)
     asks = len(shown.asks)
+    levels = [*reversed(shown.asks), *shown.bids]
+    worth = [*reversed(_worth(book, shown, Side.ASK)), *_worth(book, shown, Side.BID)]
+    prices = _aligned([display.price(pair, level.price) for level in levels])
+    amounts = [display.amount(pair.base, level.accumulated_liquidity) for level in levels]
+    values, totals = ([display.value(pair.quote, one[at]) for one in worth] for at in (0, 1))
+    sides = ["ask" if at < asks else "bid" for at in range(len(levels))]
+    cells = zip(sides, prices, amounts, values, totals, strict=True)
+    heading, *lines = _justified([("side", "price", "amount", "value", "total"), *cells])
+    room = min(max(columns - max(map(_width, (heading, *lines))) - 2, 1), _BAR_WIDTH)
+    largest = max((value for value, _ in worth), default=Decimal(1))
     rungs = []
-    for at, (price, amount, level) in enumerate(zip(prices, amounts, levels, strict=True)):
-        text = f"{'ask' if at < asks else 'bid'}  {price}  {amount}  "
-        room = min(max(columns - len(text), 1), _BAR_WIDTH)
-        bar = "█" * max(level.accumulated_liquidity * room // largest, 1)
-        rungs.append(text + style(bar, fg="red" if at < asks else "green"))
+    for side, line, (value, _) in zip(sides, lines, worth, strict=True):
+        bar = "█" * max(int(value * room / largest), 1)
+        rungs.append(f"{line}  {style(bar, fg='red' if side == 'ask' else 'green')}")
     yield style(display.pair_name(pair), bold=True)
     yield f"base   {pair.base}"
     yield f"quote  {pair.quote}"
     yield style(display.units(pair), dim=True)
     yield ""
+    yield style(heading, dim=True)
     yield from _more(len(grouped.asks) - asks, "asks above")
     yield from rungs[:asks]
     yield style(f"---  {_middle(book, display)}", bold=True)
     yield from rungs[asks:]
     yield from _more(len(grouped.bids) - len(shown.bids), "bids below")
+
+
+def _worth(book: OrderBook, shown: OrderBook, side: Side) -> list[tuple[Decimal, Decimal]]:
+    """Return the exact value of each level of a grouped book, and the total from the best price on."""
+    totals = {one.base: one.quote for one in book.cumulative(side)}
+    running = accumulate(level.accumulated_liquidity for level in (shown.bids if side is Side.BID else shown.asks))
+    found = [totals[amount] for amount in running]
+    return [(EXACT.subtract(total, before), total) for before, total in pairwise([Decimal(0), *found])]
 
 
 def ladder_rows(book: OrderBook, display: Display) -> Iterator[str]:
@@ -134,25 +151,30 @@ def _aligned(numbers: Sequence[str]) -> list[str]:
 def _facts(book: OrderBook, display: Display) -> tuple[str, ...]:
     pair, best = book.pair, display.grouped(book.depth(1))
     bid, ask = (display.price(pair, level and level.price) for level in (best.best_bid, best.best_ask))
-    spot, spread = (display.rounded(pair, price) for price in (book.spot, book.spread))
+    spot, spread = display.rounded(pair, book.spot), _like_bid(book, book.spread, display)
     return display.pair_name(pair), spot, bid, ask, spread, str(len(book.bids)), str(len(book.asks))
 
 
 def _middle(book: OrderBook, display: Display) -> str:
     """Return the line between the asks and the bids."""
     state = " (crossed)" if book.is_crossed else " (locked)" if book.is_locked else ""
-    spread, mid, spot = (display.rounded(book.pair, price) for price in (book.spread, book.mid, book.spot))
+    spread, mid = (_like_bid(book, price, display) for price in (book.spread, book.mid))
     share = "" if book.spread is None or book.mid is None else f", {_percent(book.spread, book.mid)} %"
-    return f"spread {spread}{share}{state}  mid {mid}  spot {spot}"
+    return f"spread {spread}{share}{state}  mid {mid}  spot {display.rounded(book.pair, book.spot)}"
+
+
+def _like_bid(book: OrderBook, price: Decimal | None, display: Display) -> str:
+    """Return the text of the spread or the mid. Its last digit is that of the prices of the book."""
+    return display.rounded(book.pair, price, book.best_bid and book.best_bid.price)
 
 
 def _percent(part: Decimal, whole: Decimal) -> str:
-    """Return a part in percent, with at most two significant digits.
+    """Return a part in percent, with at most three significant digits; as on the page.
 
     >>> _percent(Decimal(1), Decimal(3)), _percent(Decimal("-0.00002"), Decimal(1)), _percent(Decimal(0), Decimal(1))
-    ('33', '-0.002', '0')
+    ('33.3', '-0.002', '0')
     """
-    return format(Context(prec=2).divide(part, whole).scaleb(2), "f")
+    return format(Context(3, ROUND_HALF_UP).divide(part, whole).scaleb(2), "f")
 
 
 def _more(count: int, what: str) -> Iterator[str]:

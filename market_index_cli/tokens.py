@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_DOWN, Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from pathlib import Path
 from typing import Final
 
@@ -56,8 +56,9 @@ TOKENS: Final = click.option(
 
 
 _DIGITS: Final = 6
+_WORDS: Final = {6: "M", 9: "B", 12: "T"}
 _SMALLEST_STEP: Final = Decimal("1e-28")
-_EXACT: Final = Context(prec=1000)
+EXACT: Final = Context(prec=1000)
 """A number in whole units has at most 255 more digits than one of the ledger."""
 
 
@@ -65,8 +66,8 @@ _EXACT: Final = Context(prec=1000)
 class Display:
     """How assets and numbers are shown: by a token registry, if there is one.
 
-    Without `every_digit`, prices are grouped by a step, and other numbers have six significant digits, but every digit
-    before the point, rounded toward zero. The step is in the units that are shown; by default it is the sixth
+    Without `every_digit`, prices are grouped by a step, and other numbers have six significant digits. Amounts and
+    values are in words from a million on. The step is in the units that are shown; by default it is the sixth
     significant digit of the best price of a book. The web page has the same rules.
     """
 
@@ -85,7 +86,7 @@ class Display:
         step = self.step
         if step is None:
             best = (book.bids or book.asks)[0].price
-            step = max(_unit(best.adjusted() - _DIGITS + 1), _SMALLEST_STEP)
+            step = max(_unit(_last_digit(best)), _SMALLEST_STEP)
         elif self.tokens is not None:
             step = step.scaleb(-self.tokens.human_price(book.pair, Decimal(1)).adjusted())
         try:
@@ -114,22 +115,34 @@ class Display:
 
     def price(self, pair: Pair, price: Decimal | None) -> str:
         """Return the exact text of a price, or of a difference or mean of prices; a dash if there is none."""
-        if price is None:
-            return NO_VALUE
-        return format(price if self.tokens is None else self.tokens.human_price(pair, price), "f")
+        return NO_VALUE if price is None else format(self._in_units(pair, price), "f")
 
-    def rounded(self, pair: Pair, price: Decimal | None) -> str:
-        """Return the text of a price that is not a level: rounded, unless every digit is shown."""
+    def rounded(self, pair: Pair, price: Decimal | None, like: Decimal | None = None) -> str:
+        """Return the text of a price that is not a level: rounded, unless every digit is shown.
+
+        Its last digit is the sixth significant one of the price `like`, by default of itself. A number below that digit
+        keeps its first digit, because it is not zero.
+        """
         if self.every_digit or price is None:
             return self.price(pair, price)
-        return format(_rounded(price if self.tokens is None else self.tokens.human_price(pair, price)), "f")
+        number = self._in_units(pair, price)
+        last = _last_digit(number if like is None else self._in_units(pair, like))
+        return format(_rounded(number, min(last, number.adjusted())), "f")
 
     def amount(self, asset: AssetId, amount: int) -> str:
         """Return the text of an amount: rounded, unless every digit is shown."""
-        if self.tokens is None:
-            return f"{amount:,}"
-        value = self.tokens.human_amount(asset, amount)
-        return format(value if self.every_digit else _rounded(value), ",f")
+        return self._number(Decimal(amount) if self.tokens is None else self.tokens.human_amount(asset, amount))
+
+    def value(self, quote: AssetId, value: Decimal) -> str:
+        """Return the text of a value in smallest units of the quote: rounded, unless every digit is shown."""
+        places = 0 if self.tokens is None else self.tokens.human_amount(quote, 1).adjusted()
+        return self._number(value.scaleb(places, EXACT).normalize(EXACT))
+
+    def _in_units(self, pair: Pair, price: Decimal) -> Decimal:
+        return price if self.tokens is None else self.tokens.human_price(pair, price)
+
+    def _number(self, number: Decimal) -> str:
+        return format(number, ",f") if self.every_digit else _readable(number)
 
     def names(self, asset: AssetId) -> frozenset[str]:
         """Return the texts that mean an asset where a name is accepted."""
@@ -140,14 +153,26 @@ def _unit(exponent: int) -> Decimal:
     return Decimal((0, (1,), exponent))
 
 
-def _rounded(number: Decimal) -> Decimal:
-    """Return a number with six significant digits, but every digit before the point.
+def _last_digit(number: Decimal) -> int:
+    """Return the exponent of the sixth significant digit."""
+    return number.adjusted() - _DIGITS + 1
 
-    >>> [str(_rounded(Decimal(text))) for text in ("499381.007323", "12345678.9", "-0.000123456789", "1.50")]
-    ['499381', '12345678', '-0.000123456', '1.5']
+
+def _rounded(number: Decimal, exponent: int) -> Decimal:
+    return number.quantize(_unit(exponent), ROUND_HALF_UP, EXACT).normalize(EXACT)
+
+
+def _readable(number: Decimal) -> str:
+    """Return the text of a number with six significant digits, in words from a million on.
+
+    >>> [_readable(Decimal(text)) for text in ("499381.007323", "12345678.9", "-0.000123456789", "1.50", "999999.9")]
+    ['499,381', '12.3457 M', '-0.000123457', '1.5', '1 M']
     """
-    last = _unit(min(number.adjusted() - _DIGITS + 1, 0))
-    return number.quantize(last, ROUND_DOWN, _EXACT).normalize(_EXACT)
+    rounded = _rounded(number, _last_digit(number))
+    power = rounded.adjusted() // 3 * 3
+    if power not in _WORDS:
+        return format(rounded, ",f")
+    return f"{rounded.scaleb(-power):f} {_WORDS[power]}"
 
 
 def ticker(asset: AssetId) -> str:

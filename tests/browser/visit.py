@@ -7,13 +7,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from market_index import LiveIndex, OrderBook, Pair, Tokens, format_price
+from market_index import LiveIndex, OrderBook, Pair, Tokens
 from tests.page import app_with_page, fixed
 from tests.service import served
 from tests.waiting import DEADLINE_SECONDS
@@ -37,7 +36,7 @@ ARGUMENTS = (
 OVERFLOWING = """() => [
   ...(document.documentElement.scrollWidth > innerWidth ? ["the page"] : []),
   ...[
-    ...document.querySelectorAll(".panel, .ladder td, .facts, .facts dd, .units bdi, #list .policies, #list .spot"),
+    ...document.querySelectorAll(".ladder td, .facts, .facts dd, .units, #list .policies, #list .spot"),
   ]
     .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent),
 ]"""
@@ -99,10 +98,6 @@ class Visit:
         """
         self.page.clock.run_for(10_000)
 
-    def stop_clock(self) -> None:
-        """Stop the clock of the page a minute from now, so that temporary texts remain."""
-        self.page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
-
     def facts(self) -> dict[str, str]:
         return dict(
             self.page.locator(".facts > div").evaluate_all(
@@ -116,17 +111,16 @@ class Visit:
         )
         return [(side, price, amount, value, total) for side, price, amount, value, total in rows]
 
+    def marked(self) -> list[str]:
+        """Return the prices of the rows that are marked as changed."""
+        return list(
+            self.page.locator(".ladder tr[data-price]").evaluate_all(
+                "all => all.filter(row => row.getAnimations({ subtree: true }).length).map(row => row.dataset.price)"
+            )
+        )
+
     def pairs(self) -> list[str]:
         return self.page.locator("#list .name").all_text_contents()
-
-    def focused(self) -> object:
-        """Return the name of the pair, the identifier or else the kind of the element that has the focus."""
-        return self.page.evaluate(
-            """() => {
-              const one = document.activeElement;
-              return one.id || (one.querySelector(".name") ?? { textContent: one.tagName }).textContent;
-            }"""
-        )
 
     def is_live(self) -> None:
         self.shows("#connection", "Live")
@@ -212,7 +206,7 @@ def ladder_rows(book: OrderBook) -> list[tuple[str, str, str, str, str]]:
             value = Fraction(level.price) * level.accumulated_liquidity
             total += value
             amount = f"{level.accumulated_liquidity:,}"
-            rows[side].append((side, format_price(level.price), amount, number(value), number(total)))
+            rows[side].append((side, number(Fraction(level.price)), amount, number(value), number(total)))
     return [*reversed(rows["ask"]), *rows["bid"]]
 
 

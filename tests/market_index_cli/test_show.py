@@ -110,6 +110,7 @@ def test_book_on_a_terminal_is_a_ladder_of_the_best_levels():
     assert unstyle(rows[0]) == "ADA/iUSD"
     assert [unstyle(row).partition(" ")[0] for row in rows[4:]] == [
         "",
+        "side",
         "...",
         "ask",
         "ask",
@@ -118,7 +119,8 @@ def test_book_on_a_terminal_is_a_ladder_of_the_best_levels():
         "bid",
         "...",
     ]
-    assert "█" in rows[6]
+    assert "█" in rows[7]
+    assert len(on_terminal("book", SAMPLE, "ADA", IUSD, columns=100)) == 6 + 10 + 1 + 10
 
 
 def test_a_terminal_without_colour_or_a_character_shows_the_rest():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 
 import click
 import pytest
@@ -11,7 +13,7 @@ from click import unstyle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from market_index import ADA, AssetId, Freshness, InvalidOrderBook, OrderBook, Pair, Token, Tokens, strategies
+from market_index import ADA, AssetId, Freshness, InvalidOrderBook, OrderBook, Pair, Side, Token, Tokens, strategies
 from market_index_cli import terminal, tokens
 from market_index_cli.tokens import Display
 from tests.invisible import INVISIBLE
@@ -101,18 +103,24 @@ def test_a_ladder_has_the_asks_above_the_bids_and_every_exact_amount(book: Order
     rungs = [row.split() for row in rows if row.startswith(("ask ", "bid "))]
     shown = book.depth(depth)
     expected = [("ask", level) for level in reversed(shown.asks)] + [("bid", level) for level in shown.bids]
-    assert [(side, Decimal(price), int(amount.replace(",", ""))) for side, price, amount, _ in rungs] == [
+    assert [(side, Decimal(price), int(amount.replace(",", ""))) for side, price, amount, *_ in rungs] == [
         (side, level.price, level.accumulated_liquidity) for side, level in expected
+    ]
+    totals = {side: book.cumulative(side) for side in Side}
+    sums = [*reversed(totals[Side.ASK][:depth]), *totals[Side.BID][:depth]]
+    assert [Decimal(total.replace(",", "")) for _, _, _, _, total, _ in rungs] == [one.quote for one in sums]
+    assert [Fraction(value.replace(",", "")) for _, _, _, value, _, _ in rungs] == [
+        Fraction(level.price) * level.accumulated_liquidity for _, level in expected
     ]
     lengths = {len(row) - len(row.split()[-1]) for row in rows if row.startswith(("ask ", "bid "))}
     assert len(lengths) <= 1, "the bars begin in one column"
-    bars = [(int(amount.replace(",", "")), len(bar), bar) for _, _, amount, bar in rungs]
-    assert all(length >= 1 for _, length, _ in bars)
-    assert [length for _, length, _ in sorted(bars)] == sorted(length for _, length, _ in bars)
+    bars = [(Fraction(value.replace(",", "")), len(bar)) for _, _, _, value, _, bar in rungs]
+    assert all(length >= 1 for _, length in bars)
+    assert [length for _, length in sorted(bars)] == sorted(length for _, length in bars)
     hidden = [row for row in rows if row.startswith("...")]
     assert sum(int(row.split()[1]) for row in hidden) == len(book.bids) + len(book.asks) - len(rungs)
     assert [row.split("\t") for row in terminal.ladder_rows(shown, PLAIN)][1:] == [
-        [side, price, amount.replace(",", "")] for side, price, amount, _ in rungs
+        [side, price, amount.replace(",", "")] for side, price, amount, *_ in rungs
     ]
 
 
@@ -141,17 +149,17 @@ def test_a_terminal_shows_six_digits_and_a_pipe_every_digit():
     )
     display = Display(tokens, every_digit=False)
     rows = [unstyle(row) for row in terminal.ladder(book, 9, display, 100)]
-    assert [row.split()[1:3] for row in rows if row.startswith(("ask", "bid"))] == [
-        ["0.00000126", "5"],
-        ["0.00000124999", "1,499,381"],
+    assert [re.split("  +", row) for row in rows if row.startswith(("ask", "bid"))] == [
+        ["ask", "0.00000126", "5", "0.00000629997", "0.00000629997", "█"],
+        ["bid", "0.00000124999", "1.49938 M", "1.87421", "1.87421", "█" * 38],
     ]
-    assert rows[-2] == "---  spread 0.0000000099996, 0.80 %  mid 0.00000125499  spot 0.00000125123"
+    assert rows[-2] == "---  spread 0.00000001, 0.797 %  mid 0.00000125499  spot 0.00000125123"
     assert [row.split("\t") for row in terminal.ladder_rows(book, Display(tokens))][-2][1:] == [
         "0.0000012499934917464313811661290187",
         "499381",
     ]
     _, row = terminal.pair_table([book], display, 400)
-    assert row.split()[2:6] == ["0.00000125123", "0.00000124999", "0.00000126", "0.0000000099996"]
+    assert row.split()[2:6] == ["0.00000125123", "0.00000124999", "0.00000126", "0.00000001"]
     by_ten = Display(tokens, every_digit=False, step=Decimal("0.0000001"))
     assert [str(level.price) for level in by_ten.grouped(book).bids] == ["1.2"]
     with pytest.raises(click.UsageError, match="--step"):
@@ -168,9 +176,9 @@ def test_crossed_and_locked_books_are_labelled_and_coloured():
         for one in (crossed, locked, apart)
     ]
     assert middles == [
-        "---  spread -1, -67 % (crossed)  mid 1.5  spot -",
+        "---  spread -1, -66.7 % (crossed)  mid 1.5  spot -",
         "---  spread 0, 0 % (locked)  mid 2  spot -",
-        "---  spread 1, 67 %  mid 1.5  spot 1.5",
+        "---  spread 1, 66.7 %  mid 1.5  spot 1.5",
     ]
     _, *rows, legend = terminal.pair_table([crossed, locked, apart], PLAIN, 400)
     assert "In yellow, with a spread of zero or less: locked or crossed." in legend

@@ -1,48 +1,64 @@
 // The view of one order book: its name, identifiers, key figures, ladder and depth chart.
 
-import { add, compare, decimal, fitting, grouped, half, percent, readable, subtract, text } from "./exact.js";
-import { copyButton, element, pairName, setText } from "./elements.js";
+import { add, compare, decimal, fitting, grouped, half, lastDigit, levelPrice, percent, readable } from "./exact.js";
+import { readablePrice, subtract, text } from "./exact.js";
+import { element, pairName, replaceParts, setText } from "./elements.js";
 import { DepthChart } from "./chart.js";
 import { EVERY_DIGIT, grouped as groupedBook, steps } from "./grouping.js";
 import { Ladder } from "./ladder.js";
 import { unitsLine } from "./units.js";
 
 const FACTS = ["Spot", "Best bid", "Best ask", "Spread", "Mid"];
-const LONG_LENGTH = 14;
 const MAX_REQUESTED = 10;
+const COPIED_MILLISECONDS = 2000;
 const CROSSED =
   "Both orders could trade with each other. On an order-book exchange they stay until a transaction fills them, whose " +
   "costs may be higher than the gain. The book is shown as published.";
 const ABOUT_NAMES = "The minter of a token chooses its name. Only the identifier is unique.";
 
 /**
- * Return what is shown of a parsed book: its levels grouped by the choice of a step, spread, mid and state, the sentence
- * that explains the state, and the ladder's middle line. Prices are in the units. `write` returns the text of a number,
- * and `writePrice` that of a price.
+ * Return what is shown of a parsed book: its levels grouped by the choice of a step, its key figures, each with its exact
+ * text, its state with the sentence that explains it, and the ladder's middle line. Prices are in the units. `write`
+ * returns the text of an amount.
  */
 export function summarize(book, units, choice) {
   const [bid, ask] = [book.bids[0], book.asks[0]].map((level) => level && units.price(level.value));
-  const both = bid && ask;
-  const spread = both ? subtract(ask, bid) : null;
-  const mid = both ? half(add(bid, ask)) : null;
-  const write = choice === EVERY_DIGIT ? grouped : readable;
-  const writePrice = choice === EVERY_DIGIT ? text : fitting;
+  const isExact = choice === EVERY_DIGIT;
+  const write = isExact ? grouped : readable;
+  const writePrice = isExact ? grouped : readablePrice;
   const levels = groupedBook(book, choice);
-  const shown = (level) => ({ ...level, price: writePrice(units.price(level.value)), value: units.price(level.value) });
-  const [bids, asks] = [levels.bids.map(shown), levels.asks.map(shown)];
+  const shown = (level, isUp) => {
+    const value = units.price(level.value);
+    return { ...level, value, text: isExact ? grouped(value) : levelPrice(value, isUp) };
+  };
+  const bids = levels.bids.map((level) => shown(level, false));
+  const asks = levels.asks.map((level) => shown(level, true));
   const spot = book.spot && units.price(book.spot.value);
+  const both = bid && ask;
+  const mid = both ? half(add(bid, ask)) : null;
+  const spread = both ? subtract(ask, bid) : null;
+  // The last digit of mid and spread is that of the prices of the book.
+  const [midText, spreadText] = [mid, spread].map((one) => both && writePrice(one, lastDigit(bid)));
+  const spotText = spot ? writePrice(spot) : "none yet";
+  const share = both && percent(spread, mid);
   const state = stateOf(book);
   const sentence = {
     empty: "This order book is empty.",
     "no asks": "This order book has bids only.",
     "no bids": "This order book has asks only.",
-    crossed: `The best bid, ${bids[0]?.price}, is above the best ask, ${asks[0]?.price}. ${CROSSED}`,
-    locked: `The best bid and the best ask have the same price, ${bid && write(bid)}. ${CROSSED}`,
+    crossed: `The best bid, ${bids[0]?.text}, is above the best ask, ${asks[0]?.text}. ${CROSSED}`,
+    locked: `The best bid and the best ask have the same price, ${bid && writePrice(bid)}. ${CROSSED}`,
     "": "",
   }[state];
-  const share = both && percent(spread, mid);
-  const middle = both ? `spread ${write(spread)} (${share}) · mid ${write(mid)}` : "no spread";
-  return { bid, ask, bids, asks, spot, spread, share, mid, state, sentence, middle, units, write };
+  const facts = [
+    [spotText, spot],
+    [bids[0]?.text ?? "none", bid],
+    [asks[0]?.text ?? "none", ask],
+    [both ? `${spreadText} (${share})` : "none", spread],
+    [both ? midText : "none", mid],
+  ].map(([shown, exact]) => [shown, exact ? text(exact) : ""]);
+  const middle = both ? `mid ${midText} · spread ${share}` : "no spread";
+  return { bids, asks, spot, spotText, mid, midText, facts, state, sentence, middle, units, write };
 }
 
 function stateOf({ bids: [bid], asks: [ask] }) {
@@ -67,24 +83,20 @@ export class BookView {
   #title = element("h2", { id: "title", tabindex: "-1" });
   #badge = element("span", { class: "badge" });
   #changed = element("p", { class: "changed-at" });
-  #link = copyButton("Copy link", "Copy the link to this pair", () => this.#address(), () => {
-    location.hash = fragment(this.#pair, this.#step.value);
-    return "In the address";
-  });
   #sentence = element("p", { class: "notice", role: "status" });
-  #identifiers = { base: identifierLine("Base"), quote: identifierLine("Quote") };
+  #identifiers = { base: element("code"), quote: element("code") };
   #details = element(
     "details",
     { class: "identifiers" },
     element("summary", {}, "Identifiers"),
-    element("dl", {}, ...Object.values(this.#identifiers).map((line) => line.node)),
+    element("dl", {}, ...Object.entries(this.#identifiers).map(([name, value]) => identifierLine(name, value))),
     element("p", { class: "remark" }, ABOUT_NAMES),
   );
   #facts = FACTS.map((name) => {
     const value = element("dd");
-    return { name, value, node: element("div", {}, element("dt", {}, name), value) };
+    return { value, node: element("div", {}, element("dt", {}, name), value) };
   });
-  #units = element("span", { class: "units" });
+  #units = element("span");
   #switch = element("input", { type: "checkbox", id: "smallest" });
   #switchLabel = element("label", { class: "switch" }, this.#switch, " Smallest units");
   #step = element("select", { id: "step" });
@@ -97,15 +109,15 @@ export class BookView {
     this.#sentence,
     element("dl", { class: "facts" }, ...this.#facts.map((fact) => fact.node)),
     element(
-      "p",
-      { class: "remark" },
+      "div",
+      { class: "remark units" },
       this.#units,
-      element("span", { class: "switch" }, element("label", { for: "step" }, "Step "), this.#step),
+      element("label", { class: "switch" }, "Price step ", this.#step),
       this.#switchLabel,
     ),
     this.#body,
   );
-  #pair = null;
+  #key = null;
 
   /**
    * `onUnits(isSmallest)` is called when the visitor switches between whole and smallest units, `onStep(choice)` when
@@ -119,7 +131,7 @@ export class BookView {
         "header",
         {},
         element("a", { class: "back", href: "#" }, "‹ All pairs"),
-        element("div", { class: "heading" }, this.#title, this.#badge, this.#link, this.#changed),
+        element("div", { class: "heading" }, this.#title, this.#badge, this.#changed),
         this.#details,
       ),
       this.#content,
@@ -130,37 +142,27 @@ export class BookView {
    * Show a pair and its parsed book, or the name alone without a book. `content` is what `summarize` returned of it for
    * the `choice` of a step. `isOld` marks a book that may be out of date.
    */
-  show({ pair, value, changed, confirmed }, content, choice, isOld, tokens, isWhole) {
+  show({ pair, value, changed }, content, choice, isOld, tokens, isWhole) {
     this.#node.hidden = false;
     this.#name(pair, tokens);
     this.#switchLabel.hidden = tokens.isEmpty;
     this.#switch.checked = !isWhole;
-    this.#showUnits(unitsLine(pair, tokens, isWhole));
+    setText(this.#units, unitsLine(pair, tokens, isWhole));
     this.#content.hidden = content === null;
     this.#node.classList.toggle("old", isOld);
-    const change = changed === null ? "" : `changed ${changed.toLocaleTimeString()}`;
-    setText(this.#changed, content === null ? "" : isOld ? `last confirmed ${confirmed?.toLocaleTimeString()}` : change);
+    setText(this.#changed, changed && content ? `changed ${changed.toLocaleTimeString()}` : "");
     setText(this.#badge, content?.state ?? "");
-    this.#badge.className = `badge ${content?.state ?? ""}`;
-    if (content === null) {
-      this.#ladder.forget();
-      return;
-    }
+    const isWarning = content?.state === "crossed" || content?.state === "locked";
+    for (const node of [this.#badge, this.#sentence]) node.classList.toggle("warning", isWarning);
+    if (content === null) return;
     this.#showSteps(steps(value), choice, content.units);
     setText(this.#sentence, content.sentence);
-    this.#sentence.classList.toggle("warning", content.state === "crossed" || content.state === "locked");
     this.#body.hidden = content.state === "empty";
-    const { spot, bid, ask, bids, asks, spread, share, mid, write } = content;
-    const exact = [spot, bid, ask, spread, mid];
-    const values = exact.map((one) => one && write(one));
-    if (bid) values[1] = bids[0].price;
-    if (ask) values[2] = asks[0].price;
-    if (spread) values[3] += ` (${share})`;
-    this.#facts.forEach(({ name, value, node }, at) => {
-      setText(value, values[at] ?? (name === "Spot" ? "none yet" : "none"));
-      node.title = exact[at] ? text(exact[at]) : "";
-      value.classList.toggle("none", !values[at]);
-      value.classList.toggle("long", (values[at] ?? "").length > LONG_LENGTH);
+    content.facts.forEach(([shown, exact], at) => {
+      const { value, node } = this.#facts[at];
+      setText(value, shown);
+      value.classList.toggle("none", exact === "");
+      node.title = exact;
     });
     this.#ladder.update(content, `${pair.key} ${isWhole} ${choice}`);
     try {
@@ -173,11 +175,10 @@ export class BookView {
 
   /** Offer these steps, the default, every digit, and the chosen one. They are prices of the API, and shown in the units. */
   #showSteps(offered, choice, units) {
-    const written = (step) => fitting(units.price(decimal(step)));
     const others = choice && choice !== EVERY_DIGIT && !offered.includes(choice) ? [choice] : [];
     const options = [
       ["", "6 digits"],
-      ...[...offered, ...others].map((step) => [step, written(step)]),
+      ...[...offered, ...others].map((step) => [step, fitting(units.price(decimal(step)))]),
       [EVERY_DIGIT, "every digit"],
     ];
     const key = options.join();
@@ -190,38 +191,24 @@ export class BookView {
 
   hide() {
     this.#node.hidden = true;
-    this.#pair = null;
   }
 
   focus() {
     this.#title.focus({ preventScroll: true });
   }
 
-  #name(pair, tokens) {
-    const { base, quote } = pair;
+  #name({ base, quote, key }, tokens) {
     const named = [base, quote].map((id) => tokens.nameParts(id));
     const title = pairName(...named.map(([name]) => name));
     // Without a registry, the identifiers below have the policies.
     if (!tokens.isEmpty) {
       named.forEach(([, policy], at) => policy && title[2 * at].append(element("small", {}, ` ${policy}`)));
     }
-    const text = title.map((node) => node.textContent).join("");
-    if (pair.key === this.#pair?.key && this.#title.textContent === text) return;
-    if (pair.key !== this.#pair?.key) this.#details.open = false;
-    this.#pair = pair;
-    this.#title.replaceChildren(...title);
-    this.#identifiers.base.setText(base);
-    this.#identifiers.quote.setText(quote);
-  }
-
-  #showUnits(parts) {
-    const text = parts.map((part) => part.name ?? part).join("");
-    if (this.#units.textContent === text) return;
-    this.#units.replaceChildren(...parts.map((part) => (part.name === undefined ? part : element("bdi", {}, part.name))));
-  }
-
-  #address() {
-    return `${location.href.split("#")[0]}${fragment(this.#pair, this.#step.value)}`;
+    replaceParts(this.#title, title);
+    setText(this.#identifiers.base, base);
+    setText(this.#identifiers.quote, quote);
+    if (key !== this.#key) this.#details.open = false;
+    this.#key = key;
   }
 }
 
@@ -231,15 +218,14 @@ export function fragment({ base, quote }, choice = "") {
 }
 
 /** Return a line with an identifier and a button that copies it. */
-function identifierLine(name) {
-  const value = element("code");
-  const label = `Copy the identifier of the ${name.toLowerCase()} asset`;
-  const button = copyButton("Copy", label, () => value.textContent, () => {
-    getSelection().selectAllChildren(value);
-    return "Selected";
+function identifierLine(name, value) {
+  const button = element("button", { type: "button", "aria-label": `Copy the identifier of the ${name} asset` }, "Copy");
+  // Only pages of a secure origin have a clipboard. Elsewhere, one click selects an identifier.
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(value.textContent);
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy"), COPIED_MILLISECONDS);
   });
-  return {
-    node: element("div", {}, element("dt", {}, name), element("dd", {}, value, button)),
-    setText: (identifier) => setText(value, identifier),
-  };
+  return element("div", {}, element("dt", {}, name), element("dd", {}, value, button));
 }

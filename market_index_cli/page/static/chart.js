@@ -23,7 +23,7 @@ export class DepthChart {
     { class: "panel depth-panel", "aria-label": "Depth chart" },
     element("h3", {}, "Depth"),
     this.#drawing,
-    element("p", { class: "remark" }, "Cumulative amount up to each price."),
+    element("p", { class: "remark" }, "Sum of the amounts from the best price on."),
     this.#outside,
   );
 
@@ -48,10 +48,11 @@ export class DepthChart {
     this.#drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
 
     const { low, high, bids, asks } = visibleLevels(book);
-    const [, most] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n).sort(exact.ascending);
+    const [bidTotal, askTotal] = [bids, asks].map((side) => side.at(-1)?.total ?? 0n);
+    const most = bidTotal > askTotal ? bidTotal : askTotal;
     const largest = book.units.amount(most);
     const amounts = exact.ticks(whole(0n), largest, 4, largest.places);
-    const labels = amounts.map(exact.label);
+    const labels = amounts.map(exact.words);
     const left = 10 + Math.max(...labels.map((label) => label.length)) * DIGIT_WIDTH;
     const width = this.#width - left - RIGHT;
     const floor = HEIGHT - BOTTOM;
@@ -64,8 +65,8 @@ export class DepthChart {
       ...priceLabels(low, high, width).flatMap(([tick, label]) => this.#priceTick(tick, label)),
       ...steps(bids, "bids", this.#scale, left),
       ...steps(asks, "asks", this.#scale, left + width),
-      ...(book.mid ? this.#mark("mid", book.mid, 12) : []),
-      ...(book.spot ? this.#mark("spot", book.spot, 28) : []),
+      ...(book.mid ? this.#mark("mid", book.mid, book.midText, 12) : []),
+      ...(book.spot ? this.#mark("spot", book.spot, book.spotText, 28) : []),
     );
 
     const isCut = bids.length + asks.length < book.bids.length + book.asks.length;
@@ -93,10 +94,10 @@ export class DepthChart {
   }
 
   /** Return a line at a price with its name above; nothing for a price outside the chart. */
-  #mark(name, price, height) {
+  #mark(name, price, written, height) {
     const { x, floor, left, low, high } = this.#scale;
     if (compare(price, low) < 0 || compare(price, high) > 0) return [];
-    const label = `${name} ${this.#book.write(price)}`;
+    const label = `${name} ${written}`;
     const room = (label.length * DIGIT_WIDTH) / 2;
     const at = x(price);
     const anchor = at + room > this.#width - 2 ? "end" : at - room < left ? "start" : "middle";
@@ -143,7 +144,7 @@ function withTotals(levels, side) {
 function priceLabels(low, high, width) {
   for (let count = Math.floor(width / 60); count > 1; count -= 1) {
     const found = exact.ticks(low, high, count);
-    const written = found.map(exact.label);
+    const written = found.map(exact.fitting);
     const longest = Math.max(...written.map((one) => one.length));
     if (found.length * (longest * DIGIT_WIDTH + 14) <= width) return found.map((tick, number) => [tick, written[number]]);
   }

@@ -23,24 +23,9 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Return the decimal places of a number as text, with the point; empty if it has none. */
-export function decimalPlaces(text) {
-  return /\..*|$/.exec(text)[0];
-}
-
-/** Return a button that copies a text. Without a clipboard, which only pages of a secure origin have, `select()` shows it. */
-export function copyButton(name, label, copied, select) {
-  const button = element("button", { type: "button", "aria-label": label }, name);
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(copied());
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = select();
-    }
-    setTimeout(() => (button.textContent = name), 2000);
-  });
-  return button;
+/** Replace the content of an element by nodes and texts. Equal content is not replaced: that would clear a selection. */
+export function replaceParts(node, parts) {
+  if (node.textContent !== parts.map((part) => part.textContent ?? part).join("")) node.replaceChildren(...parts);
 }
 
 /** Replace the children of an element. A child that remains is not removed in between, so it keeps the focus. */

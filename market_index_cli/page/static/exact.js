@@ -5,6 +5,7 @@ const DECIMAL = /^(\d{1,64})(?:\.(\d{1,64}))?$/;
 const FRACTION_STEPS = 1n << 40n;
 const MAX_COEFFICIENT = 1n << 96n;
 const DIGITS = 6;
+const MAX_DIGITS = 9;
 const MAX_LENGTH = 16;
 const WORDS = { 6: "M", 9: "B", 12: "T" };
 
@@ -35,9 +36,10 @@ function scaled(value, places) {
   return value.coefficient * 10n ** BigInt(places - value.places);
 }
 
+/** Return -1, 0 or 1, for sorting. */
 export function compare(one, other) {
   const [left, right] = aligned(one, other);
-  return ascending(left, right);
+  return left < right ? -1 : left > right ? 1 : 0;
 }
 
 export function add(one, other) {
@@ -85,26 +87,36 @@ export function grouped(number) {
   return places === undefined ? groups : `${groups}.${places}`;
 }
 
-/** Return the exact text of a number in a chart, in words from a million on: `5 M`, `5 B`. */
-export function label(value) {
-  return worded(value, 6) ?? fitting(value);
+/** Return the exact text of a number, in words from a million on: `5 M`, `5 B`. */
+export function words(value) {
+  const power = Math.floor(magnitude(value) / 3) * 3;
+  return power in WORDS ? `${text(shifted(value, -power))} ${WORDS[power]}` : fitting(value);
+}
+
+/** Return the text of an amount or a value that people read: six significant digits, in words from a million on. */
+export function readable(value) {
+  return words(rounded(value, lastDigit(value)));
 }
 
 /**
- * Return the text of a number that people read: six significant digits, but every digit before the point; rounded
- * toward zero. From a billion on it is in words.
+ * Return the text of a price that people read, rounded to the digit of an exponent, by default its sixth significant
+ * one. A number below that digit keeps its first digit, because it is not zero.
  */
-export function readable(value) {
-  const isLarge = magnitude(value) >= 9;
-  const rounded = truncated(value, isLarge ? lastDigit(value) : Math.min(lastDigit(value), 0));
-  return worded(rounded, 9) ?? fitting(rounded);
+export function readablePrice(value, exponent = lastDigit(value)) {
+  const first = magnitude(value);
+  return fitting(rounded(value, Math.max(Math.min(exponent, first), first - MAX_DIGITS + 1)));
 }
 
-/** Return a part of a number in percent: its first three digits. */
+/** Return the text of a level's price: bids down, asks up. Far from the best price, it may have very many digits. */
+export function levelPrice(value, isUp) {
+  return fitting(multiple(value, powerOfTen(magnitude(value) - MAX_DIGITS + 1), isUp));
+}
+
+/** Return a part of a number in percent, with three significant digits. */
 export function percent(part, all) {
   const [dividend, divisor] = aligned(part, all);
   const value = { coefficient: (dividend * 10n ** 32n) / divisor, places: 30 };
-  return `${fitting(truncated(value, magnitude(value) - 2))} %`;
+  return `${fitting(rounded(value, magnitude(value) - 2))} %`;
 }
 
 /** Return the exponent of the last digit that is shown by default: the sixth significant one. */
@@ -134,16 +146,11 @@ function magnitude({ coefficient, places }) {
   return String(coefficient).replace("-", "").length - 1 - places;
 }
 
-/** Return a decimal with digits down to that of an exponent. */
-function truncated(value, exponent) {
-  return multiple(value, powerOfTen(exponent), false);
-}
-
-/** Return a decimal in words if its magnitude is at least `least` and has a word; else null. */
-function worded(value, least) {
-  const power = Math.floor(magnitude(value) / 3) * 3;
-  if (magnitude(value) < least || !(power in WORDS)) return null;
-  return `${text(shifted(value, -power))} ${WORDS[power]}`;
+/** Return a decimal rounded to the digit of an exponent, half away from zero. */
+function rounded(value, exponent) {
+  const [part, unit, places] = aligned(value, powerOfTen(exponent));
+  const half = part < 0n ? -unit : unit;
+  return { coefficient: ((2n * part + half) / (2n * unit)) * unit, places };
 }
 
 /** Return the text of a decimal with its digits in groups; as `n×10ᵏ` if it would be long and that is shorter. */
@@ -154,11 +161,6 @@ export function fitting(value) {
   const raised = String(power).replace(/./g, (one) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[one] ?? "⁻");
   const scientific = `${text(shifted(value, -power))}×10${raised}`;
   return scientific.length < plain.length ? scientific : plain;
-}
-
-/** Order whole numbers, for sorting. */
-export function ascending(one, other) {
-  return one < other ? -1 : one > other ? 1 : 0;
 }
 
 /** Return the approximate ratio of two amounts as a float, for lengths on the screen. */

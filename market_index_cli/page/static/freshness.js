@@ -24,7 +24,7 @@ export const State = Object.freeze({
     warning: "The service cannot follow its feed. The data shown may be out of date.",
   },
   UNTRACKED: { name: "untracked", label: "Not tracked", warning: "" },
-  UNKNOWN: { name: "unknown", label: "Freshness not known", warning: "" },
+  UNKNOWN: { name: "unknown", label: "Age not known", warning: "" },
 });
 
 /** The last report of the service, and the state that follows from it. */
@@ -45,10 +45,10 @@ export class Freshness {
     this.#report = this.#watchedSince = null;
   }
 
-  /** Return the state at a time, and the reason for it. */
-  at(now) {
+  /** Return the state at a time, and the reason for it. `isTracked` is false for a book that is not live any more. */
+  at(now, isTracked) {
     const report = this.#report;
-    if (report === null) return [State.UNKNOWN, ""];
+    if (report === null) return [State.UNKNOWN, "the service does not report it"];
     const elapsed = now - this.#requestedAt;
     const [age, quiet] = [report.age + elapsed, report.quiet + elapsed];
     if (report.quiet === null) return [State.QUIET, "nothing was published yet"];
@@ -59,7 +59,9 @@ export class Freshness {
     if (!report.isHealthy) return [State.STALE, report.error];
     // Loaded books without a publish time may have any age, until a publication arrives.
     const isAgeKnown = report.hasPublishTime || this.#requestedAt - report.quiet > this.#watchedSince;
-    return isAgeKnown ? [State.LIVE, `last publication ${duration(quiet)} ago`] : [State.UNKNOWN, ""];
+    if (!isAgeKnown) return [State.UNKNOWN, "the source has no times, and nothing was published since this page was opened"];
+    if (isTracked === false) return [State.UNTRACKED, ""];
+    return [State.LIVE, `last publication ${duration(quiet)} ago`];
   }
 }
 

@@ -2,17 +2,18 @@
 // running total of the values.
 
 import { add, compare, grouped, position, text, whole } from "./exact.js";
-import { decimalPlaces, element, setChildren, setText } from "./elements.js";
+import { element, setChildren, setText } from "./elements.js";
 
 const INITIAL_LEVELS = 15;
 const MORE_LEVELS = 100;
-const MAX_ALIGNED_LENGTH = 14;
 const COLUMNS = ["amount", "value", "total"];
+const CHANGED = [{ background: "var(--selected)", boxShadow: "inset 0 0 0 2px var(--accent)" }, {}];
+const CHANGED_MILLISECONDS = 1200;
 const ZERO = whole(0n);
 
 export class Ladder {
-  #asks = new Side("asks", "ask", "asks above");
-  #bids = new Side("bids", "bid", "bids below");
+  #asks = new Side("ask", "asks above", () => this.#show());
+  #bids = new Side("bid", "bids below", () => this.#show());
   #middle = element("td", { colspan: "5" });
   #table = element(
     "table",
@@ -24,7 +25,7 @@ export class Ladder {
       element(
         "tr",
         {},
-        element("th", { scope: "col" }, "Side"),
+        element("th", { scope: "col", class: "side" }, "Side"),
         ...["Price", "Amount", "Value", "Total"].map((name) => element("th", { scope: "col", class: "number" }, name)),
       ),
     ),
@@ -40,62 +41,51 @@ export class Ladder {
     this.#asks.more,
     this.#table,
     this.#bids.more,
-    element("p", { class: "remark legend" }, "Bar: the value of the level. Total: the values from the best price on."),
+    element("p", { class: "remark legend" }, "Bar: value of the level. Total: value from the best price on."),
   );
-
-  constructor() {
-    for (const side of [this.#asks, this.#bids]) side.onMore = () => this.update(this.#book, this.#key);
-  }
-
-  /** Forget the last book: no row counts as changed in the next one. */
-  forget() {
-    this.#key = null;
-  }
 
   /** Show a book. No row counts as changed if the last book had another key: that of another pair or of other units. */
   update(book, key) {
-    this.#book = book;
     if (key !== this.#key) for (const side of [this.#asks, this.#bids]) side.reset();
-    this.#key = key;
-    const [asks, bids] = [this.#asks.rows(book.asks, book), this.#bids.rows(book.bids, book)];
-    const rows = [...asks, ...bids];
-    const longest = Math.max(0, ...rows.map((row) => decimalPlaces(row.price).length));
-    const room = longest > MAX_ALIGNED_LENGTH ? 0 : longest;
-    this.#table.classList.toggle("long", room < longest);
-    const largest = [ZERO, ...rows.map((row) => row.worth)].sort(compare).at(-1);
-    this.#asks.show(asks, room, largest, book.asks.length);
-    this.#bids.show(bids, room, largest, book.bids.length);
-    setText(this.#middle, book.middle);
+    [this.#book, this.#key] = [book, key];
+    this.#show();
+  }
+
+  #show() {
+    const { asks, bids, middle } = this.#book;
+    const rows = [this.#asks.rows(asks, this.#book), this.#bids.rows(bids, this.#book)];
+    const largest = rows.flat().reduce((most, { worth }) => (compare(worth, most) > 0 ? worth : most), ZERO);
+    const lengths = rows.flat().map((row) => decimalPlaces(row.priceText).length);
+    this.#table.style.setProperty("--places", `${Math.max(0, ...lengths)}ch`);
+    this.#asks.show(rows[0], largest, asks.length);
+    this.#bids.show(rows[1], largest, bids.length);
+    setText(this.#middle, middle);
   }
 }
 
 class Side {
   #rows = new Map();
   #levels = null;
-  #upward;
-  #one;
-  #many;
-  shown = INITIAL_LEVELS;
-  onMore = () => {};
-  body = element("tbody");
+  #shown = INITIAL_LEVELS;
+  #name;
+  #others;
+  body;
   more = element("button", { type: "button", class: "more" });
 
-  constructor(name, one, many) {
-    this.#one = one;
-    this.#many = many;
-    this.#upward = name === "asks";
-    this.body.className = name;
+  constructor(name, others, onMore) {
+    this.#name = name;
+    this.#others = others;
+    this.body = element("tbody", { class: `${name}s` });
     this.more.addEventListener("click", () => {
-      this.shown += MORE_LEVELS;
-      this.onMore();
+      this.#shown += MORE_LEVELS;
+      onMore();
     });
   }
 
   reset() {
-    this.shown = INITIAL_LEVELS;
+    this.#shown = INITIAL_LEVELS;
     this.#levels = null;
     this.#rows.clear();
-    this.body.replaceChildren();
   }
 
   /**
@@ -106,12 +96,13 @@ class Side {
     const before = new Map((this.#levels ?? levels).map((level) => [level.price, level.amount]));
     this.#levels = levels;
     let total = ZERO;
-    return levels.slice(0, this.shown).map((level) => {
+    return levels.slice(0, this.#shown).map((level) => {
       const { price, amount, prices } = level;
       const worth = units.worth(level);
       total = add(total, worth);
       return {
         price,
+        priceText: level.text,
         worth,
         isChanged: before.get(price) !== amount,
         amount: write(units.amount(amount)),
@@ -122,58 +113,46 @@ class Side {
     });
   }
 
-  /** Show rows. `room` is the width of the decimal places of prices in characters, `largest` the value of the longest bar. */
-  show(rows, room, largest, count) {
+  /** Show rows of `count` levels. `largest` is the value of the longest bar. */
+  show(rows, largest, count) {
     const known = this.#rows;
-    const changed = [];
-    this.#rows = new Map();
+    this.#rows = new Map(rows.map((row) => [row.price, known.get(row.price) ?? createRow(this.#name, row)]));
+    const nodes = [...this.#rows.values()].map((row) => row.node);
+    setChildren(this.body, this.#name === "ask" ? nodes.reverse() : nodes);
     for (const shown of rows) {
-      const row = known.get(shown.price) ?? createRow(this.#one, shown.price);
-      if (shown.isChanged) changed.push(row.node);
+      const row = this.#rows.get(shown.price);
       for (const name of COLUMNS) setText(row[name], shown[name]);
       row.node.title = shown.tooltip;
-      row.places.style.minWidth = `${room}ch`;
       row.bar.style.width = `${100 * position(shown.worth, ZERO, largest)}%`;
-      this.#rows.set(shown.price, row);
+      if (shown.isChanged) row.amount.animate(CHANGED, CHANGED_MILLISECONDS);
     }
-    const nodes = [...this.#rows.values()].map((row) => row.node);
-    setChildren(this.body, this.#upward ? nodes.reverse() : nodes);
-    flash(changed);
     const hidden = count - rows.length;
     this.more.hidden = hidden === 0;
     const next = grouped(BigInt(Math.min(hidden, MORE_LEVELS)));
-    setText(this.more, `${grouped(BigInt(hidden))} more ${this.#many}: show ${next}`);
+    setText(this.more, `${grouped(BigInt(hidden))} more ${this.#others}: show ${next}`);
   }
 }
 
-function createRow(side, price) {
-  const row = {
-    places: element("span", { class: "places" }, decimalPlaces(price)),
-    amount: element("span"),
-    value: element("span"),
-    total: element("span"),
-    bar: element("span", { class: "bar" }),
-  };
+function createRow(side, { price, priceText }) {
+  const places = decimalPlaces(priceText);
+  const row = { bar: element("span", { class: "bar" }) };
+  for (const name of COLUMNS) row[name] = element("td", { class: "number" });
   row.node = element(
     "tr",
     { "data-price": price },
-    element("th", { scope: "row", class: "side" }, side),
-    element("td", { class: `number price${price.length > MAX_ALIGNED_LENGTH ? " long" : ""}` }, price.split(".")[0], row.places),
-    element("td", { class: "number amount" }, row.amount),
-    element("td", { class: "number value" }, row.value),
-    element("td", { class: "number total" }, row.total, row.bar),
+    element("th", { scope: "row", class: "side" }, side, row.bar),
+    element(
+      "td",
+      { class: "number price" },
+      priceText.slice(0, priceText.length - places.length),
+      element("span", { class: "places" }, places),
+    ),
+    ...COLUMNS.map((name) => row[name]),
   );
-  // An animation would run again when the ladder is shown again.
-  for (const end of ["animationend", "animationcancel"]) {
-    row.node.addEventListener(end, () => row.node.classList.remove("changed"));
-  }
   return row;
 }
 
-/** Highlight rows for a moment. An animation that still runs starts again. */
-function flash(rows) {
-  if (rows.length === 0) return;
-  for (const row of rows) row.classList.remove("changed");
-  void document.body.offsetWidth; // forces a reflow, which restarts the animation
-  for (const row of rows) row.classList.add("changed");
+/** Return the text of a price from its point, or the sign of its power, on. */
+function decimalPlaces(text) {
+  return /[.×].*|$/.exec(text)[0];
 }

@@ -1,13 +1,13 @@
-// The list of pairs, with search and keyboard navigation.
+// The list of pairs, with a search.
 
-import { decimal, grouped, readable, text } from "./exact.js";
+import { decimal, grouped, readablePrice, text } from "./exact.js";
 import { element, pairName, setChildren, setText } from "./elements.js";
 import { fragment } from "./book.js";
 import { Tokens } from "./names.js";
 import { keepSetting, setting } from "./settings.js";
 import { Units } from "./units.js";
 
-const PAGE_SIZE = 200;
+const MAX_ROWS = 500;
 const MIN_IDENTIFIER_LENGTH = 4;
 
 export class PairList {
@@ -20,33 +20,26 @@ export class PairList {
   #isWhole = true;
   #entries = new Map();
   #rows = new Map();
-  #shown = PAGE_SIZE;
   #selected = null;
-  #showList;
 
   /** `showList()` leaves the book where the screen has no room for the list beside it. */
   constructor(showList) {
-    this.#showList = showList;
-    this.#search.addEventListener("input", () => {
-      this.#shown = PAGE_SIZE;
-      this.#list.scrollTop = 0;
-      this.#show();
+    this.#search.addEventListener("input", () => this.#showTop());
+    this.#search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.isComposing) this.#list.querySelector("a")?.click();
     });
     this.#order.value = setting("order") === "ledger" ? "ledger" : "name";
     this.#order.addEventListener("change", () => {
       keepSetting("order", this.#order.value);
-      this.#list.scrollTop = 0;
-      this.#show();
+      this.#showTop();
     });
-    this.#more.querySelector("button").addEventListener("click", () => {
-      const next = this.#list.childElementCount;
-      this.#shown += PAGE_SIZE;
-      this.#show();
-      this.#focusRow(next);
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "/" || event.altKey || event.ctrlKey || event.metaKey || event.target === this.#search) return;
+      event.preventDefault();
+      if (this.#search.offsetParent === null) showList();
+      this.#search.focus();
+      this.#search.select();
     });
-    this.#search.addEventListener("keydown", (event) => this.#keyInSearch(event));
-    this.#list.addEventListener("keydown", (event) => this.#keyInList(event));
-    document.addEventListener("keydown", (event) => this.#keyAnywhere(event));
   }
 
   /** Show these pairs. */
@@ -61,11 +54,8 @@ export class PairList {
   /** Show names and spot prices by a token registry, in whole units or in smallest units. */
   display(tokens, isWhole) {
     const pairs = [...this.#entries.values()];
-    if (tokens !== this.#tokens) {
-      this.#tokens = tokens;
-      this.#rows.clear();
-    }
-    this.#isWhole = isWhole;
+    if (tokens !== this.#tokens) this.#rows.clear();
+    [this.#tokens, this.#isWhole] = [tokens, isWhole];
     this.#entries.clear();
     if (pairs.length > 0) this.update(pairs);
   }
@@ -86,43 +76,37 @@ export class PairList {
     return this.#entries.has(key);
   }
 
-  /** Focus the current row of the list; the search field if there is none. */
-  focus() {
-    (this.#list.querySelector("[aria-current]") ?? this.#list.querySelector("a") ?? this.#search).focus();
+  #showTop() {
+    this.#list.scrollTop = 0;
+    this.#show();
   }
 
   #show() {
     const terms = this.#search.value.toLowerCase().split(/[\s/]+/).filter(Boolean);
-    const all = [...this.#entries.values()];
-    const found = matching(this.#sorted(all), terms);
-    const shown = found.slice(0, this.#shown);
-    const rows = new Map(shown.map((one) => [one.key, this.#rows.get(one.key) ?? row(one)]));
-    this.#rows = rows;
-    const hadFocus = this.#list.contains(document.activeElement);
-    setChildren(this.#list, [...rows.values()]);
-    for (const one of shown) {
-      const link = rows.get(one.key).firstElementChild;
-      const spot = link.querySelector(".spot");
-      const price = one.spot === null ? null : one.units.price(decimal(one.spot));
-      setText(spot, price === null ? "no spot" : readable(price));
-      spot.title = price === null ? "" : text(price);
-      spot.classList.toggle("none", one.spot === null);
-      if (one.key === this.#selected) link.setAttribute("aria-current", "true");
+    const found = matching(this.#sorted([...this.#entries.values()]), terms);
+    const shown = found.slice(0, MAX_ROWS);
+    this.#rows = new Map(shown.map((one) => [one.key, this.#rows.get(one.key) ?? row(one)]));
+    setChildren(this.#list, [...this.#rows.values()]);
+    for (const { key, spot, units } of shown) {
+      const link = this.#rows.get(key).firstElementChild;
+      const cell = link.querySelector(".spot");
+      const price = spot && units.price(decimal(spot));
+      setText(cell, price ? readablePrice(price) : "no spot");
+      cell.title = price ? text(price) : "";
+      cell.classList.toggle("none", !price);
+      if (key === this.#selected) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
-    // The focused row was removed.
-    if (hadFocus && !this.#list.contains(document.activeElement)) this.focus();
     this.#showCount(found.length, terms.length > 0);
   }
 
-  #showCount(found, searched) {
+  #showCount(found, isSearched) {
     const all = this.#entries.size;
     const pairs = `${grouped(BigInt(all))} ${all === 1 ? "pair" : "pairs"}`;
     const none = all === 0 ? "No pair is tracked yet." : "No pair matches.";
-    setText(this.#count, found === 0 ? none : searched ? `${grouped(BigInt(found))} of ${pairs}` : pairs);
-    const hidden = found - this.#list.childElementCount;
-    this.#more.hidden = hidden === 0;
-    setText(this.#more.firstElementChild, `${grouped(BigInt(hidden))} more pairs. Narrow the search.`);
+    setText(this.#count, found === 0 ? none : isSearched ? `${grouped(BigInt(found))} of ${pairs}` : pairs);
+    const hidden = Math.max(found - MAX_ROWS, 0);
+    setText(this.#more, hidden ? `${grouped(BigInt(hidden))} more pairs are not shown: search for them.` : "");
   }
 
   #sorted(entries) {
@@ -130,50 +114,19 @@ export class PairList {
   }
 
   #entry({ base, quote, key }) {
-    const names = [base, quote].map((id) => this.#tokens.nameParts(id));
-    const folded = [...names.map(([name]) => name), ...[base, quote].flatMap((id) => this.#tokens.others(id))].map((name) =>
-      name.toLowerCase(),
-    );
-    const identifiers = [base, quote, unit(base), unit(quote)].join(" ").toLowerCase();
-    const units = new Units({ base, quote }, this.#tokens, this.#isWhole);
-    return { base, quote, key, names, folded, identifiers, units };
-  }
-
-  #focusRow(at) {
-    const links = this.#list.querySelectorAll("a");
-    links[Math.max(0, Math.min(at, links.length - 1))]?.focus();
-  }
-
-  #keyInSearch(event) {
-    if (event.isComposing) return;
-    if (event.key === "ArrowDown") this.#focusRow(0);
-    else if (event.key === "Enter") this.#list.querySelector("a")?.click();
-    else if (event.key === "Escape") {
-      this.#search.value = "";
-      this.#search.dispatchEvent(new Event("input"));
-      this.#search.blur();
-      this.focus();
-    } else return;
-    event.preventDefault();
-  }
-
-  #keyInList(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
-    const at = [...this.#list.querySelectorAll("a")].indexOf(event.target);
-    if (event.key === "ArrowUp" && at === 0) this.#search.focus();
-    else if (event.key === "ArrowUp") this.#focusRow(at - 1);
-    else if (event.key === "ArrowDown") this.#focusRow(at + 1);
-    else return;
-    event.preventDefault();
-  }
-
-  #keyAnywhere(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey || event.target === this.#search) return;
-    if (event.key !== "/") return;
-    if (this.#search.offsetParent === null) this.#showList();
-    this.#search.focus();
-    this.#search.select();
-    event.preventDefault();
+    const assets = [base, quote];
+    const names = assets.map((id) => this.#tokens.nameParts(id));
+    const texts = [...names.map(([name]) => name), ...assets.flatMap((id) => this.#tokens.others(id))];
+    return {
+      base,
+      quote,
+      key,
+      names,
+      folded: texts.map((name) => name.toLowerCase()),
+      // Most explorers write policy id and asset name without a separator.
+      identifiers: assets.flatMap((id) => [id, id.replace(":", "")]).join(" ").toLowerCase(),
+      units: new Units({ base, quote }, this.#tokens, this.#isWhole),
+    };
   }
 }
 
@@ -182,18 +135,10 @@ function byName(one, other) {
   return base < otherBase ? -1 : base > otherBase ? 1 : quote < otherQuote ? -1 : quote > otherQuote ? 1 : 0;
 }
 
-/** Return the unit of an asset: policy id and asset name without a separator, as most explorers write it. */
-function unit(id) {
-  return id.replace(":", "");
-}
-
+/** Return the entries that match all terms, those with the best rank first. */
 function matching(entries, terms) {
-  if (terms.length === 0) return entries;
   const ranks = [[], [], [], []];
-  for (const one of entries) {
-    const rank = Math.max(...terms.map((term) => termRank(one, term)));
-    ranks[rank]?.push(one);
-  }
+  for (const one of entries) ranks[Math.max(0, ...terms.map((term) => termRank(one, term)))]?.push(one);
   return ranks.flat();
 }
 

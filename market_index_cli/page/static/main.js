@@ -4,7 +4,7 @@
 // changes; `poll` requests all else every five seconds. `show` updates the page from the variables of this module alone.
 
 import { BookView, firstReadable, fragment, summarize } from "./book.js";
-import { element, pairName, setText } from "./elements.js";
+import { element, pairName, replaceParts, setText } from "./elements.js";
 import { Freshness, State } from "./freshness.js";
 import { stepChoice } from "./grouping.js";
 import { PairList } from "./list.js";
@@ -36,8 +36,6 @@ let tokens = new Tokens();
 let prefersSmallest = setting("units") === "smallest";
 /** The selected pair: null if none is selected; without `key` if the page's address has an invalid one. */
 let pair = null;
-/** The pair that is shown on a wide screen if the page's address has none. */
-let first = null;
 /** The selected book, and the choice of the step of its prices; null without a pair. */
 let book = null;
 let choice = "";
@@ -89,21 +87,12 @@ async function poll(signal) {
 /** Request the health. Never throws: the books are shown without it. */
 async function refreshHealth(signal) {
   const requestedAt = performance.now();
-  try {
-    freshness.take(await fetchHealth(signal), requestedAt, performance.now());
-  } catch {
-    if (!signal.aborted) freshness.take(null, requestedAt, performance.now());
-  }
+  const report = await fetchHealth(signal).catch(() => null);
+  if (!signal.aborted) freshness.take(report, requestedAt, performance.now());
 }
 
-/** Request the token registry. Never throws: the books are shown without it, in smallest units. */
 async function refreshTokens(signal) {
-  try {
-    if (!(await registry.refresh(signal))) return;
-  } catch (error) {
-    if (!(error instanceof ServiceError || error instanceof NotFound || signal.aborted)) reportError(error);
-    return;
-  }
+  if (!(await registry.refresh(signal))) return;
   tokens = registry.value;
   display();
 }
@@ -115,10 +104,11 @@ async function refreshList(signal) {
     throw error instanceof NotFound ? new ServiceError("The API was not found at this address.") : error;
   }
   // Beside the list there is room for a book.
-  if (pair === null && !narrow.matches) {
-    first = await firstReadable(list.candidates, (one) => loaded(orderBook(one), signal));
-    if (first !== null) selectLinkedPair();
-  }
+  if (pair !== null || narrow.matches) return;
+  const first = await firstReadable(list.candidates, (one) => loaded(orderBook(one), signal));
+  if (first === null || signal.aborted) return;
+  history.replaceState(null, "", fragment(first));
+  selectLinkedPair();
 }
 
 /** Whether numbers are in whole units. Without a token registry all are in smallest units, as in the API. */
@@ -206,8 +196,7 @@ function showFreshness() {
 function currentState() {
   if (problem !== null) return [State.LOST, ""];
   if (!isCurrent) return [State.CONNECTING, ""];
-  const current = freshness.at(performance.now());
-  return book?.isTracked === false && current[0] === State.LIVE ? [State.UNTRACKED, ""] : current;
+  return freshness.at(performance.now(), book?.isTracked);
 }
 
 function showState() {
@@ -218,7 +207,7 @@ function showState() {
     const name = pairName(tokens.nameOf(other.base), tokens.nameOf(other.quote));
     parts.push(" Its reverse is tracked: ", element("a", { href: fragment(other) }, ...name));
   }
-  if (state.textContent !== parts.map((part) => part.textContent ?? part).join("")) state.replaceChildren(...parts);
+  replaceParts(state, parts);
   state.classList.toggle("warning", book?.isTracked === false);
 }
 
@@ -233,16 +222,15 @@ function stateText() {
 function titleOf() {
   if (book === null) return "Order books";
   const shown = contentOf(book);
-  const spot = shown?.spot ? ` ${shown.write(shown.spot)}` : "";
+  const spot = shown?.spot ? ` ${shown.spotText}` : "";
   return `${tokens.nameOf(pair.base)}/${tokens.nameOf(pair.quote)}${spot} – Order books`;
 }
 
-/** Select the pair in the fragment of the page's address; without one, `first` if there is room beside the list. */
+/** Select the pair in the fragment of the page's address. */
 function selectLinkedPair() {
   const fields = new URLSearchParams(location.hash.slice(1));
   const [base, quote] = [identifier(fields.get("base")), identifier(fields.get("quote"))];
-  const before = pair;
-  if (location.hash.length < 2) pair = !narrow.matches && first && list.has(first.key) ? first : null;
+  if (location.hash.length < 2) pair = null;
   else if (base === null || quote === null) pair = { key: null };
   else pair = { base, quote, key: `${base}/${quote}` };
   choice = stepChoice(fields.get("step"));
@@ -253,7 +241,6 @@ function selectLinkedPair() {
   if (narrow.matches) {
     scrollTo(0, 0);
     if (pair?.key) view.focus();
-    else if (before) list.focus();
   }
   follow();
 }

@@ -10,8 +10,6 @@ const LABEL_DIGITS = 8;
 const POLICY_DIGITS = 8;
 const SHORTENED = 18;
 const ADA_DECIMALS = 6;
-// A character that is neither a space nor a mark on another one.
-const VISIBLE = /[^\s\p{M}]/u;
 
 /**
  * Labels and decimals of a token registry, by asset. `entries` has for each identifier a label, decimals or null, and the
@@ -31,20 +29,18 @@ export class Tokens {
     return this.#entries.size === 0;
   }
 
-  /** Return the label of an asset: a name, and digits of the policy id. The library has the same rules. */
-  label(id) {
-    const known = this.#entries.get(id);
-    if (known) return known[0];
-    return this.#isTaken(id) ? `${ownLabel(id)} ${id}` : ownLabel(id);
-  }
-
   /**
-   * Return the name of an asset, and what is shown beside it, because names are not unique: that of its entry, else as
-   * without a registry.
+   * Return the name of an asset, and what is shown beside it, because names are not unique: the label of its entry, else
+   * the own name and the start of the policy id. The minter can choose both, so what would look like the label of
+   * another asset has the whole identifier beside it.
    */
   nameParts(id) {
-    if (!this.#entries.has(id)) return [ticker(id), this.#isTaken(id) ? id : policy(id)];
-    const label = this.label(id);
+    const [label] = this.#entries.get(id) ?? [null];
+    if (label === null) {
+      const name = ticker(id);
+      const isImitation = this.#taken.has(`${name.replace(/ +/g, " ")} ${id.slice(0, POLICY_DIGITS)}`);
+      return [name, isImitation ? id : policy(id)];
+    }
     const end = label.lastIndexOf(" ");
     return end < 0 ? [label, ""] : [label.slice(0, end), label.slice(end + 1)];
   }
@@ -64,11 +60,6 @@ export class Tokens {
   others(id) {
     return this.#entries.get(id)?.[2] ?? [];
   }
-
-  /** Whether a token without an entry would look like one that has an entry: the digits of a policy can be chosen. */
-  #isTaken(id) {
-    return this.#taken.has(ownLabel(id));
-  }
 }
 
 /** Return the canonical text of an asset identifier; null if the text is not one. */
@@ -85,18 +76,6 @@ export function ticker(id) {
   const text = nameText(label === null ? digits : digits.slice(LABEL_DIGITS));
   if (!text || text.trim() !== text) return shortened(id);
   return label === null ? text : `(${label})${text}`;
-}
-
-/** Return the label of an asset without an entry. */
-function ownLabel(id) {
-  return `${ownName(id)} ${id.slice(0, POLICY_DIGITS)}`.trimStart();
-}
-
-/** Return an asset name as one line of text; empty if it has no visible character. */
-function ownName(id) {
-  const [, digits = ""] = id.split(":");
-  const text = nameText(nameLabel(digits) === null ? digits : digits.slice(LABEL_DIGITS)) ?? "";
-  return VISIBLE.test(text) ? text.trim().replace(/ +/g, " ") : "";
 }
 
 /** Return the start of an asset's policy id, to tell apart assets with equal names; empty for ADA. */

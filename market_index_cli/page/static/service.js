@@ -47,7 +47,7 @@ export class Resource {
  * The book of one pair. It follows the stream, and is requested while the stream is quiet, or blocked by a proxy.
  *
  * `value` is the parsed book, null until it is loaded; `isTracked` is null until it is known. `changed` is when the value
- * last replaced another one, and `confirmed` when it was last known to be current: wall clock, to be shown.
+ * last replaced another one: wall clock, to be shown.
  */
 export class Book {
   #resource;
@@ -60,7 +60,6 @@ export class Book {
   isTracked = null;
   asOf = null;
   changed = null;
-  confirmed = null;
 
   /** `onChange()` is called after each event; `onFailure(error)` after an invalid one, or without an error if there is no stream. */
   constructor(pair, onChange, onFailure) {
@@ -92,7 +91,6 @@ export class Book {
           return;
         }
         this.#heardAt = performance.now();
-        this.confirmed = new Date();
         this.#onChange();
       });
     }
@@ -122,7 +120,6 @@ export class Book {
     if (hasMissed && found !== null) this.#take(found);
     this.isTracked = found !== null;
     this.asOf = this.#resource.asOf;
-    this.confirmed = new Date();
     const isRefused = this.#events === null || this.#events.readyState === EventSource.CLOSED;
     if ((hasMissed || isRefused) && performance.now() - this.#openedAt > QUIET_MILLISECONDS) this.open();
   }

@@ -29,15 +29,14 @@ export class Units {
   }
 }
 
-/** Return the sentences that name the units of a pair: texts, and labels of assets as `{ name }`. */
+/** Return the sentence that names the units of a pair. Labels are isolated: they may have another direction. */
 export function unitsLine({ base, quote }, tokens, isWhole) {
   const unit = (id, smallest) => {
-    const name = tokens.nameOf(id);
-    if (isWhole && tokens.decimals(id) !== null) return [{ name }];
-    if (id === "ADA") return ["lovelace"];
-    return [`${smallest} of `, { name }, ...(isWhole ? [" (whose decimals are not known)"] : [])];
+    const name = `\u2068${tokens.nameOf(id)}\u2069`;
+    if (isWhole && tokens.decimals(id) !== null) return name;
+    if (id === "ADA") return "lovelace";
+    return `${smallest} of ${name}${isWhole ? " (whose decimals are not known)" : ""}`;
   };
-  const amounts = unit(base, "smallest units");
-  const values = unit(quote, "smallest units");
-  return ["Prices: ", ...values, " for one ", ...unit(base, "smallest unit"), ". Amounts: ", ...amounts, ". Values: ", ...values, "."];
+  const value = unit(quote, "smallest units");
+  return `Prices: ${value} for one ${unit(base, "smallest unit")}. Amounts: ${unit(base, "smallest units")}. Values: ${value}.`;
 }

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import random
-import re
-import shutil
-import subprocess
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from market_index import OrderBook, PriceLevel, format_price
-from tests.page import PAGE, SNEK_ADA, sample
-from tests.waiting import DEADLINE_SECONDS
+from tests.market_index_cli.page import node
+from tests.page import SNEK_ADA, sample
 
 NODE = """
 import { firstReadable, summarize } from "./book.mjs";
-import { decimal, text } from "./exact.mjs";
+import { decimal } from "./exact.mjs";
 import { grouped, stepChoice, steps } from "./grouping.mjs";
 import { Tokens } from "./names.mjs";
 import { withChanges } from "./service.mjs";
 import { Units } from "./units.mjs";
-import { readFileSync } from "node:fs";
-const { books, choices, groupings, stepChoices, changes } = JSON.parse(readFileSync(0, "utf8"));
+const { books, choices, groupings, stepChoices, changes } = given;
 const level = (entry) => Array.isArray(entry) ? entry : [entry, "1"];
 const levels = (entries) => entries.map(level).map(([price, amount]) => (
   { price, value: decimal(price), amount: BigInt(amount) }));
@@ -43,13 +37,13 @@ const first = async (books) => {
   return [pair, requested];
 };
 console.log(JSON.stringify({
-  states: books.map(parsed).map((book) => summarize(book, units, "")).map(({ spread, mid, state, sentence, middle }) =>
-    [state, sentence, middle, spread && text(spread), mid && text(mid)]),
+  states: books.map(parsed).map((book) => summarize(book, units, "")).map(({ facts, state, sentence, middle }) =>
+    [state, sentence, middle, ...facts.slice(3).map(([shown]) => shown)]),
   choices: await Promise.all(choices.map(first)),
   groupings: groupings.map(([book, choice]) => {
     const { bids, asks } = grouped(parsed(book), choice);
     const shown = summarize(parsed(book), units, choice);
-    const longest = Math.max(...[...shown.bids, ...shown.asks].map((one) => one.price.length));
+    const longest = Math.max(...[...shown.bids, ...shown.asks].map((one) => one.text.length));
     return [printed(bids), printed(asks), steps(parsed(book)), longest];
   }),
   stepChoices: stepChoices.map(stepChoice),
@@ -70,30 +64,38 @@ EXPLAINED = (
 )
 
 STATES = {
-    "apart": (APART, ["", "", "spread 1 (22.2 %) · mid 4.5", "1", "4.5"]),
+    "apart": (APART, ["", "", "mid 4.5 · spread 22.2 %", "1 (22.2 %)", "4.5"]),
     "crossed": (
         CROSSED,
         [
             "crossed",
             f"The best bid, 6, is above the best ask, 5. {EXPLAINED}",
-            "spread -1 (-18.1 %) · mid 5.5",
-            "-1",
+            "mid 5.5 · spread -18.2 %",
+            "-1 (-18.2 %)",
             "5.5",
         ],
+    ),
+    "narrow": (
+        [["0.00412017998"], ["0.00412726706"]],
+        ["", "", "mid 0.00412372 · spread 0.172 %", "0.00000709 (0.172 %)", "0.00412372"],
+    ),
+    "below a digit": (
+        [["1"], ["1.000000000001"]],
+        ["", "", "mid 1 · spread 0.0000000001 %", "0.000000000001 (0.0000000001 %)", "1"],
     ),
     "locked": (
         LOCKED,
         [
             "locked",
             f"The best bid and the best ask have the same price, 5. {EXPLAINED}",
-            "spread 0 (0 %) · mid 5",
-            "0",
+            "mid 5 · spread 0 %",
+            "0 (0 %)",
             "5",
         ],
     ),
-    "bids": (BIDS, ["no asks", "This order book has bids only.", "no spread", None, None]),
-    "asks": (ASKS, ["no bids", "This order book has asks only.", "no spread", None, None]),
-    "empty": (EMPTY, ["empty", "This order book is empty.", "no spread", None, None]),
+    "bids": (BIDS, ["no asks", "This order book has bids only.", "no spread", "none", "none"]),
+    "asks": (ASKS, ["no bids", "This order book has asks only.", "no spread", "none", "none"]),
+    "empty": (EMPTY, ["empty", "This order book is empty.", "no spread", "none", "none"]),
 }
 
 LONG = OrderBook.from_levels(
@@ -152,13 +154,6 @@ def groupings() -> list[tuple[OrderBook, str]]:
 
 @pytest.fixture(scope="module")
 def computed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed: the states of a book are not tested")
-    folder: Path = tmp_path_factory.mktemp("modules")
-    for file in PAGE.glob("*.js"):
-        (folder / f"{file.stem}.mjs").write_text(re.sub(r'"(\./\w+)\.js"', r'"\1.mjs"', file.read_text()))
-    (folder / "compute.mjs").write_text(NODE)
     given = {
         "groupings": [(entries(book), step) for book, step in groupings()],
         "stepChoices": ["", "every", "0.01", "20", "0.5", "3", "11", "1e5", "-1", "0", "1.2.", "<b>"],
@@ -169,16 +164,8 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> Any:
         "books": [book for book, _ in STATES.values()],
         "choices": [books for books, *_ in CHOICES],
     }
-    done = subprocess.run(
-        [node, folder / "compute.mjs"],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    [found] = node.run(tmp_path_factory.mktemp("modules"), NODE, given)
+    return found
 
 
 def test_each_state_of_a_book_is_named_and_explained(computed: Any):

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from tests.page import PAGE, sample
+from tests.market_index_cli.page import node
+from tests.page import sample
 from tests.service import Service
-from tests.waiting import DEADLINE_SECONDS
 
 IMPORTS = """
 import { Book, pairList } from "./service.mjs";
@@ -55,43 +48,21 @@ const shown = () => [book.isTracked, book.value && book.value.bids.map((level) =
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with the modules, for node."""
-    for name in ("service", "exact", "names"):
-        text = (PAGE / f"{name}.js").read_text()
-        (tmp_path / f"{name}.mjs").write_text(re.sub(r'"(\./\w+)\.js"', r'"\1.mjs"', text))
-    return tmp_path
+def printed(folder: Path, program: str, service: Service) -> list[object]:
+    return node.run(folder, IMPORTS + program, None, f"http://127.0.0.1:{service.port}/")
 
 
-def started(folder: Path, program: str, service: Service) -> subprocess.Popen[str]:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is not installed: the requests of the page are not tested")
-    (folder / "program.mjs").write_text(IMPORTS + program)
-    base = f"http://127.0.0.1:{service.port}/"
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    options = ["--harmony-json-parse-with-source"] if int(version[1:].split(".")[0]) < 21 else []
-    return subprocess.Popen([node, *options, folder / "program.mjs", base], stdout=subprocess.PIPE, text=True)
-
-
-def printed(process: subprocess.Popen[str]) -> list[Any]:
-    output, _ = process.communicate(timeout=DEADLINE_SECONDS)
-    assert process.returncode == 0
-    return [json.loads(line) for line in output.splitlines()]
-
-
-def test_an_unchanged_list_is_not_sent_again(folder: Path, sent: Service):
+def test_an_unchanged_list_is_not_sent_again(tmp_path: Path, sent: Service):
     program = """
 const list = pairList();
 print([await list.refresh(signal), await list.refresh(signal), list.value.length, sent]);
 process.exit();
 """
     path = "trading-view/pair-list"
-    assert printed(started(folder, program, sent)) == [[True, False, len(sample()), [[path, False], [path, True]]]]
+    assert printed(tmp_path, program, sent) == [[True, False, len(sample()), [[path, False], [path, True]]]]
 
 
-def test_a_book_follows_the_stream_exactly_until_it_is_retracted(folder: Path, sent: Service):
+def test_a_book_follows_the_stream_exactly_until_it_is_retracted(tmp_path: Path, sent: Service):
     program = (
         SOURCE
         + """
@@ -113,7 +84,7 @@ print([failures, opened[0][0].readyState]);
 process.exit();
 """
     )
-    assert printed(started(folder, program, sent)) == [
+    assert printed(tmp_path, program, sent) == [
         [True, [["2", "5"], ["1", "7"]]],
         [True, [["1.5", str(2**53 + 1)], ["1", "7"]], "slot 1"],
         [False, 4, 0],
@@ -122,7 +93,7 @@ process.exit();
     ]
 
 
-def test_a_book_is_requested_where_the_stream_is_quiet_or_refused(folder: Path, sent: Service):
+def test_a_book_is_requested_where_the_stream_is_quiet_or_refused(tmp_path: Path, sent: Service):
     program = (
         SOURCE
         + """
@@ -141,4 +112,4 @@ print([book.isTracked, sent.length]);
 process.exit();
 """
     )
-    assert printed(started(folder, program, sent)) == [[True, True, 1, 1], [2, 1], [3, 2], [False, 3]]
+    assert printed(tmp_path, program, sent) == [[True, True, 1, 1], [2, 1], [3, 2], [False, 3]]
