@@ -30,7 +30,7 @@ def test_the_books_are_in_ledger_order_before_a_commit_line():
     ]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(market_indexes(min_pairs=1, max_pairs=4), TIMES)
 def test_a_dump_that_is_published_into_an_empty_store_is_dumped_again_as_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory, index: MarketIndex, time: datetime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -16,12 +17,16 @@ from typing import TextIO
 
 import pytest
 
+from market_index import LiveIndex
 from market_index_cli.server import listeners
+from market_index_cli.server.http_server import Server
+from market_index_http import create_app
 from tests.command import COMMAND, SAMPLE, Running, invoke, running
-from tests.service import Client
+from tests.service import Client, served
 from tests.waiting import DEADLINE_SECONDS, eventually
 
 ACTIVATE = shutil.which("systemd-socket-activate")
+FORWARDED = "X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: https\r\n"
 
 # The process keeps its id when it becomes the command.
 PASS = """
@@ -109,16 +114,18 @@ def test_a_descriptor_that_is_no_listening_socket_is_one_line_and_exit_code_4(tm
 
 def pairs_at(path: Path) -> int:
     with closing(Client(path)) as client:
-        return len(client.request("/trading-view/pair-list").json["pairs"])
+        return len(client.request("/trading-view/pair-list", headers=FORWARDED).json["pairs"])
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_it_serves_on_a_path_and_uses_it_again(tmp_path: Path, workers: int):
     path = tmp_path / "index.sock"
     for end in (signal.SIGKILL, signal.SIGTERM):
-        with running(tmp_path, SAMPLE, "--uds", path, "--workers", workers) as command:
+        options = ("--uds", path, "--workers", workers, "--access-log", "--forwarded-allow-ips", "*")
+        with running(tmp_path, SAMPLE, *options) as command:
             command.has_logged(f"listening on unix:{path}\n", workers)
             assert pairs_at(path) == 13
+            command.has_logged(": 203.0.113.7:0 ")
             assert stat.S_IMODE(path.stat().st_mode) == 0o666
             command.end(end)
 
@@ -140,17 +147,20 @@ def test_a_path_in_use_is_exit_code_4_also_if_no_connection_is_accepted(tmp_path
     assert (done.returncode, done.stderr) == (4, f"Error: cannot listen on {path}: Address already in use\n")
 
 
-def test_the_log_names_the_client_of_a_trusted_proxy(tmp_path: Path):
-    """By default no proxy is trusted, also if the variable is set that uvicorn reads; `*` is also a Unix socket."""
-    path, trust = tmp_path / "index.sock", "--forwarded-allow-ips"
-    for options, client in (
-        ((), "127.0.0.1:"),
-        ((trust, "10.0.0.0/8", trust, "127.0.0.0/8"), "203.0.113.7:"),
-        ((trust, "*", "--uds", path), "203.0.113.7:0 "),
-    ):
-        with running(tmp_path, SAMPLE, "--port", 0, "--access-log", *options, FORWARDED_ALLOW_IPS="*") as command:
-            command.has_logged("listening on")
-            with closing(Client(path if path in options else command.service.port)) as connection:
-                connection.request("/healthz", headers="X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: https\r\n")
-            command.has_logged("GET /healthz")
-            assert f": {client}" in command.stderr.splitlines()[-1]
+@pytest.mark.parametrize(
+    ("trusted", "client"),
+    [((), "127.0.0.1:"), (("10.0.0.0/8",), "127.0.0.1:"), (("10.0.0.0/8", "127.0.0.0/8"), "203.0.113.7:")],
+)
+def test_the_log_names_the_client_of_a_trusted_proxy(
+    trusted: tuple[str, ...], client: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    # uvicorn reads this variable unless its option is set.
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    # A server without an access log has disabled it in this process.
+    monkeypatch.setattr(logging.getLogger("uvicorn.access"), "propagate", True)
+    caplog.set_level(logging.INFO, "uvicorn.access")
+    app = create_app(LiveIndex())
+    with served(app, Server(app, access_log=True, proxies=trusted)) as service, closing(Client(service.port)) as one:
+        one.request("/healthz", headers=FORWARDED)
+        eventually(lambda: "GET /healthz" in caplog.text)
+    assert caplog.messages[-1].startswith(client)
