@@ -1,31 +1,25 @@
-"""Costs of analyzing a book, compared with the loops of a user, and of drawing examples.
+"""Costs of analyzing a book, compared with the loops of a user.
 
 One side of 5,000 levels. *A loop of Decimal* and *a loop of Fraction* return only what was paid; *accumulate in
-tuples* makes no object for a level. The last rows are the times of Hypothesis to draw values.
+tuples* makes no object for a level.
 """
 
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from decimal import Context, localcontext
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate
-from statistics import median
 from typing import Any, Final
-
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 from benchmarks.books import book
 from benchmarks.measure import Group, Row, alone, compared, interleaved
-from market_index import OrderBook, Side, strategies
+from market_index import OrderBook, Side
 
 LEVELS: Final = 5_000
 EXACT: Final = Context(prec=128)
-DRAWN_WITH_LEVELS: Final = 50
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
@@ -33,7 +27,6 @@ def groups(*, quick: bool) -> dict[str, Group]:
     return {
         "fill": lambda: filling(one(), quick=quick),
         "cumulative": lambda: totalling(one(), quick=quick),
-        "draw": partial(drawing, 5 if quick else 15, 100 if quick else 200),
     }
 
 
@@ -96,42 +89,3 @@ def totalling(one: OrderBook, *, quick: bool) -> Iterator[Row]:
         f"liquidity_within half of the midpoint, {LEVELS:,} levels", "ms", seconds["liquidity_within"], scale=1e3
     )
     yield alone(f"grouped, both sides of {LEVELS:,} levels", "ms", seconds["grouped"], scale=1e3)
-
-
-def drawing(rounds: int, count: int) -> Iterator[Row]:
-    hundred = strategies.order_books(min_levels=DRAWN_WITH_LEVELS, max_levels=DRAWN_WITH_LEVELS)
-    contenders: dict[str, st.SearchStrategy[Any]] = {
-        "draw a default book": strategies.order_books(),
-        f"draw a book of {DRAWN_WITH_LEVELS} levels a side": hundred,
-        "draw an asset id": strategies.asset_ids(),
-        "draw a price": strategies.prices(),
-        "draw an index": strategies.market_indexes(),
-        "draw an integer (Hypothesis itself)": st.integers(0, 2**64),
-    }
-    medians: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(rounds):
-        for name, strategy in contenders.items():
-            medians[name].append(median(drawn(strategy, count // 8 if strategy is hundred else count)))
-    for name, seconds in medians.items():
-        yield alone(name, "µs", seconds, scale=1e6)
-
-
-def drawn(strategy: st.SearchStrategy[Any], count: int) -> list[float]:
-    """Return the seconds of each of `count` draws."""
-    seconds: list[float] = []
-
-    @settings(
-        database=None,
-        max_examples=count,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(st.data())
-    def each(data: st.DataObject) -> None:
-        begun = time.thread_time()
-        data.draw(strategy)
-        seconds.append(time.thread_time() - begun)
-
-    each()
-    return seconds

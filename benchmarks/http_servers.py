@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -30,18 +30,8 @@ RESPONSES_PER_CONNECTION: Final = 3
 START_SECONDS: Final = 60
 MAX_INTERRUPTED: Final = 6
 WARM_UP_REQUESTS: Final = 50
-COUNTED: Final = "counted"
 
 Rates: TypeAlias = dict[str, dict[str, list[float]]]
-
-TOOLS: Final = {"wrk": "apt-get install wrk", "nginx": "apt-get install nginx"}
-"""Commands that are not in the package index, and their Debian packages."""
-
-
-def missing(*tools: str) -> str:
-    """Return why a group cannot be measured; empty if it can."""
-    absent = [tool for tool in tools if not shutil.which(tool)]
-    return "; ".join(f"{tool} is not installed (Debian: {TOOLS[tool]})" for tool in absent)
 
 
 @frozen
@@ -63,9 +53,7 @@ class Contender:
     name: str
     command: tuple[str, ...]
     targets: tuple[Target, ...]
-    environment: Mapping[str, str] = field(factory=dict)
     port: int = field(factory=spare_port)
-    counter: Path | None = None
 
     def arguments(self) -> list[str]:
         return [one.replace("PORT", str(self.port)) for one in self.command]
@@ -74,12 +62,10 @@ class Contender:
 @contextmanager
 def serving(contender: Contender) -> Iterator[Server]:
     """Run the server on the first core, and stop it until it is measured."""
-    output = contender.counter.open("wb") if contender.counter else None
     process = subprocess.Popen(
         [*pinned(CORES[0]), *contender.arguments()],
         cwd=ROOT,
-        env=os.environ | {"GOMAXPROCS": "1"} | dict(contender.environment),
-        stdout=output or subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
@@ -90,8 +76,6 @@ def serving(contender: Contender) -> Iterator[Server]:
         yield server
     finally:
         server.end()
-        if output is not None:
-            output.close()
 
 
 @frozen
@@ -130,13 +114,6 @@ class Server:
             yield
         finally:
             self.send(signal.SIGSTOP)
-
-    def counted(self) -> int:
-        """Return the last number that the server has written; 0 if there is none."""
-        if self.contender.counter is None:
-            return 0
-        lines = self.contender.counter.read_bytes().rpartition(b"\n")[0].split()
-        return int(lines[-1]) if lines else 0
 
 
 def pinned(core: int) -> list[str]:
@@ -202,10 +179,7 @@ def measured(server: Server, target: Target, seconds: float) -> float | None:
 
 
 def interleaved_rates(servers: Sequence[Server], rounds: int) -> Rates:
-    """Return the requests per second by target and contender, round by round.
-
-    For a server that counts, the result has its count per second under `COUNTED`.
-    """
+    """Return the requests per second by target and contender, round by round."""
     rates: Rates = {}
     turns: list[tuple[Server, Target, float]] = []
     for name in {target.name: None for server in servers for target in server.contender.targets}:
@@ -217,10 +191,6 @@ def interleaved_rates(servers: Sequence[Server], rounds: int) -> Rates:
     for _ in range(rounds):
         for server, target, seconds in turns:
             with server.running():
-                before, begun = server.counted(), time.monotonic()
                 rate = requests_per_second(server, target, seconds)
-                counted = (server.counted() - before) / (time.monotonic() - begun)
-            name = server.contender.name
-            rates.setdefault(target.name, {}).setdefault(name, []).append(rate)
-            rates.setdefault(COUNTED, {}).setdefault(name, []).append(counted)
+            rates.setdefault(target.name, {}).setdefault(server.contender.name, []).append(rate)
     return rates

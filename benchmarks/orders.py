@@ -1,7 +1,7 @@
-"""Orders by id: a placement, a block, the memory of earlier blocks, and events until they are served.
+"""Orders by id: a placement, a block, and events until they are served.
 
 756 pairs, prices that are ratios. *Totals, sort touched sides* has totals of each side in plain dicts; it validates
-nothing, has neither books nor an index, and keeps no earlier version. Memory is the growth of the resident set.
+nothing, has neither books nor an index, and keeps no earlier version.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +26,6 @@ from tests.service import Service
 
 PAIRS: Final = 756
 CHANGES: Final = 200
-DEPTHS: Final = (20, 200)
 OURS, SORTED = "RestingOrders", "totals, sort touched sides"
 
 Changes = tuple[dict[str, Order], list[str]]
@@ -40,9 +37,7 @@ def groups(*, quick: bool) -> dict[str, Group]:
     return {
         **{f"place_{count}": partial(placing, count, quick=quick) for count in counts},
         "block": partial(block, 100_000, quick=quick),
-        "memory": partial(memory, 100_000, 216 if quick else 2_160),
         "events": partial(serving, 20_000 if quick else 100_000, 3 if quick else 5),
-        "large_blocks": partial(large_blocks, 100_000 if quick else 1_000_000),
     }
 
 
@@ -174,86 +169,6 @@ def block(count: int, *, quick: bool) -> Iterator[Row]:
     seconds = interleaved(contenders, quick=quick, per=2)
     assert_same(resting.apply(*forth).apply(*back), sorting)
     yield compared(f"a block of {CHANGES} changes among {count:,} orders", "ms", seconds, OURS, SORTED, scale=1e3)
-
-
-# The cost of a process
-
-HISTORY = """
-import gc, random, sys
-from market_index import RestingOrders
-from benchmarks.orders import made_up_changes, made_up_orders
-
-def resident():
-    gc.collect()
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS:"))
-
-count, blocks, changes = map(int, sys.argv[1:])
-before = resident()
-current = RestingOrders(made_up_orders(count))
-alone, numbers, history = resident(), random.Random(5), []
-for number in range(blocks):
-    if number % 50 == 0:
-        ids = list(current)
-    few = {one: current[one] for one in numbers.sample(ids, 2 * changes) if one in current}
-    placed, removed = made_up_changes(few, changes, numbers)[0]
-    history.append(current)
-    current = current.apply(placed, removed)
-del ids, few, placed, removed
-print(alone - before, resident() - alone)
-"""
-
-
-def figures_of(script: str, *arguments: object) -> list[list[float]]:
-    """Return the numbers in each line that a script prints in its own process."""
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [list(map(float, line.split())) for line in done.stdout.splitlines()]
-
-
-def memory(count: int, blocks: int) -> Iterator[Row]:
-    for changes in DEPTHS:
-        [[one, history]] = figures_of(HISTORY, count, blocks, changes)
-        work = f"memory (RSS) of {blocks:,} earlier blocks of {changes} changes, {count:,} orders"
-        sizes = {"history": [history], "the orders themselves": [one]}
-        yield compared(work, "MiB", sizes, "history", "the orders themselves", scale=1 / 2**20)
-
-
-# Large blocks of a file
-
-LARGE_BLOCKS = """
-import gc, json, sys, time
-from pathlib import Path
-from market_index import LiveIndex
-from market_index_feeds import open_feed
-from benchmarks.orders import block_lines, made_up_orders
-
-path, live = Path(sys.argv[1]), LiveIndex()
-orders = made_up_orders(int(sys.argv[2]))
-first = ['{"reset":true}', *block_lines((orders, []), "placed")]
-last = block_lines(({}, list(orders)), "removed")
-path.write_text("".join(f"{line}\\n" for line in first))
-gc.freeze()
-with open_feed(f"orders:{path}") as feed:
-    begun = time.perf_counter()
-    feed.start(live)
-    print(time.perf_counter() - begun)
-    with path.open("a") as file:
-        begun = time.perf_counter()
-        file.write("".join(f"{line}\\n" for line in last))
-    current = live.current
-    while current.as_of != "removed":
-        current = live.wait(current)
-    print(time.perf_counter() - begun)
-"""
-
-
-def large_blocks(count: int) -> Iterator[Row]:
-    """Measure a block that places many orders, and one that removes all."""
-    with tempfile.TemporaryDirectory() as folder:
-        [[placed], [removed]] = figures_of(LARGE_BLOCKS, Path(folder, "events.ndjson"), count)
-    yield alone(f"first load of {count:,} orders, from a file", "/s", [count / placed])
-    yield alone(f"a block that removes {count:,} orders", "s", [removed])
 
 
 # From standard input to the served book

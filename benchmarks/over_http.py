@@ -4,8 +4,6 @@ wrk has one thread and 32 keep-alive connections, 4 for the pair list of 10,000.
 first. All Python servers run on uvicorn with httptools and uvloop.
 
 - *uvicorn with prebuilt bytes*: an ASGI app that looks at nothing but the query.
-- *nginx with a static file*: bytes that never change, and no index.
-- *granian with the same app*: another server, in Rust.
 - *FastAPI with pydantic*: looks the pair up, and validates and encodes each response, as in its tutorial.
 - *without our connections*: the same app on uvicorn's own connections, as a user mounts it.
 - *no publishes*: the same requests while nothing changes. Otherwise a thread publishes a random pair at a time.
@@ -14,9 +12,10 @@ first. All Python servers run on uvicorn with httptools and uvloop.
 from __future__ import annotations
 
 import random
+import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,9 +24,8 @@ from typing import Final
 from attrs import evolve, frozen
 
 from benchmarks.books import book, books
-from benchmarks.http_servers import CONNECTIONS, COUNTED, Contender, Target, interleaved_rates, missing, serving
-from benchmarks.measure import Group, Row, alone, compared
-from benchmarks.nginx import configuration
+from benchmarks.http_servers import CONNECTIONS, Contender, Target, interleaved_rates, serving
+from benchmarks.measure import Group, Row, compared
 from market_index import MarketIndex, OrderBook, wire
 from tests.nats import spare_port
 
@@ -43,7 +41,6 @@ ROUTE: Final = "/trading-view"
 
 OURS: Final = "market_index"
 RAW: Final = "uvicorn with prebuilt bytes"
-NGINX, GRANIAN = "nginx with a static file", "granian with the same app"
 FASTAPI: Final = "FastAPI with pydantic"
 MOUNTED: Final = "without our connections"
 QUIET, PUBLISHING = "no publishes", "publishes"
@@ -129,53 +126,14 @@ def publishing(data: Data) -> list[Contender]:
         port=spare_port(),
         command=(*quiet.command, str(PUBLISHES)),
         targets=tuple(evolve(one, expected=None) for one in targets),
-        counter=data.folder / "published",
     )
     return [changing, quiet]
 
 
-def granian(data: Data) -> list[Contender]:
-    options = (
-        "--interface asgi --loop uvloop --http 1 --workers 1 --runtime-threads 1 --no-ws --no-access-log --factory"
-    )
-    server = "benchmarks.servers.factory:create"
-    command = (sys.executable, "-m", "granian", "--port", "PORT", *options.split(), server)
-    other = Contender(GRANIAN, command, data.targets, {"BOOKS": str(data.lines(10_000))})
-    return [data.python(OURS, "market_index", data.targets), other]
-
-
-NGINX_HTTP: Final = """
-    sendfile on;
-    tcp_nopush on;
-    open_file_cache max=100;
-    keepalive_requests 1000000000;
-    default_type application/json;
-    map_hash_bucket_size 256;
-    map $arg_base $book {{ "{small}" small; "{large}" large; }}
-    server {{
-        listen 127.0.0.1:{port};
-        root {folder};
-        location = /trading-view/order-book {{ try_files /$book =404; }}
-        location = /trading-view/pair-list {{ try_files /list =404; }}
-    }}
-"""
-
-
-def nginx(data: Data) -> list[Contender]:
-    for name, target in zip(("small", "large", "list"), data.targets, strict=True):
-        (data.folder / name).write_bytes(target.expected or b"")
-    port, file = spare_port(), data.folder / "nginx.conf"
-    small, large = data.small.pair.base, data.large.pair.base
-    http = NGINX_HTTP.format(folder=data.folder, port=port, small=small, large=large)
-    file.write_text(configuration(data.folder, http))
-    command = ("nginx", "-c", str(file), "-p", str(data.folder))
-    return [data.python(OURS, "market_index", data.targets), Contender(NGINX, command, data.targets, port=port)]
-
-
-def rates(contenders: Callable[[Data], list[Contender]], rounds: int, needs: Sequence[str] = ()) -> Iterator[Row]:
+def rates(contenders: Callable[[Data], list[Contender]], rounds: int) -> Iterator[Row]:
     """Measure servers that take turns. The first one is ours, the others are its peers."""
-    if reason := missing("wrk", *needs):
-        yield Row(contenders.__name__, "/s", note=f"not measured: {reason}")
+    if not shutil.which("wrk"):
+        yield Row(contenders.__name__, "/s", note="not measured: wrk is not installed (Debian: apt-get install wrk)")
         return
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         ours, *peers = contenders(Data(Path(folder)))
@@ -184,13 +142,8 @@ def rates(contenders: Callable[[Data], list[Contender]], rounds: int, needs: Seq
         for peer in peers:
             work = target.name if ours.name == OURS else f"{target.name}: {ours.name}"
             yield compared(work, "/s", found[target.name], ours.name, peer.name)
-    if ours.counter:
-        yield alone(f"{MIXED}: publishes reached", "/s", found[COUNTED][ours.name])
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
     rounds = 11 if quick else 31
-    found: dict[str, Group] = {
-        one.__name__: partial(rates, one, rounds) for one in (frameworks, small_list, encodings, publishing, granian)
-    }
-    return found | {"nginx": partial(rates, nginx, rounds, ("nginx",))}
+    return {one.__name__: partial(rates, one, rounds) for one in (frameworks, small_list, encodings, publishing)}

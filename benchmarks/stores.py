@@ -1,14 +1,12 @@
 """Costs of the embedded store: a publish, its latency to another process, an idle follower, and loading.
 
-Books of 50 levels a side, on the disk of the project. *bare SQLite* upserts prebuilt text without revisions; *append
-and fdatasync* appends it to a file. *reading the rows* only fetches them; *json.loads* parses their text in
-memory.
+Books of 50 levels a side, on the disk of the project. *bare SQLite* upserts prebuilt text without revisions.
+*reading the rows* only fetches them; *json.loads* parses their text in memory.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import sqlite3
 import subprocess
@@ -106,7 +104,7 @@ def pairs_twice(size: int) -> list[OrderBook]:
 
 def publishing_one(folder: Path, *, quick: bool) -> Iterator[Row]:
     held = pairs_twice(100)
-    full, normal, append = "synchronous FULL", "synchronous NORMAL", "append and fdatasync"
+    full, normal = "synchronous FULL", "synchronous NORMAL"
     with (
         open_store(folder / "full.db") as store_full,
         open_store(folder / "normal.db", synchronous="normal") as store_normal,
@@ -116,13 +114,11 @@ def publishing_one(folder: Path, *, quick: bool) -> Iterator[Row]:
             normal: publishing(store_normal, held),
             f"bare SQLite, {full}": bare(folder / "bare-full.db", held, "full"),
             f"bare SQLite, {normal}": bare(folder / "bare-normal.db", held, "normal"),
-            append: appending(folder / "appended", held),
         }
         each = interleaved(contenders, quick=quick, clock=time.perf_counter)
     for name in (full, normal):
         work = f"publish a book of 50 levels a side, {name}"
         yield compared(work, "µs", each, name, f"bare SQLite, {name}", scale=1e6)
-        yield compared(work, "µs", each, name, append, scale=1e6)
 
 
 def publishing_many(folder: Path, *, quick: bool) -> Iterator[Row]:
@@ -191,17 +187,6 @@ def bare_batches(path: Path, held: list[OrderBook]) -> Callable[[], Any]:
         connection.execute("COMMIT")
 
     return write
-
-
-def appending(path: Path, held: list[OrderBook]) -> Callable[[], Any]:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    following = cycle([wire.order_book_to_json(one) + b"\n" for one in held])
-
-    def append() -> None:
-        os.write(descriptor, next(following))
-        os.fdatasync(descriptor)
-
-    return append
 
 
 # Loading

@@ -36,9 +36,8 @@ def parse_time(text: str) -> datetime:
     if found is None:
         raise InvalidFreshness(f"a time must be in RFC 3339, such as 2026-11-22T04:17:03.123Z, got {safe_repr(text)}")
     day, clock, fraction, offset = found.groups()
-    offset = "+00:00" if offset in "Zz" else offset
     try:
-        return _in_utc(datetime.fromisoformat(f"{day}T{clock}{(fraction or '.0')[:4]:0<4}{offset}"))
+        return _in_utc(datetime.fromisoformat(f"{day}T{clock}{(fraction or '.0')[:4]:0<4}{offset.upper()}"))
     except (ValueError, OverflowError) as error:
         raise InvalidFreshness(f"a time must exist in the calendar ({error}), got {safe_repr(text)}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,13 +17,15 @@ _LARGE_BYTES: Final = 4 * 1024 * 1024
 
 
 @contextmanager
-def loading_progress(label: str, is_ending: Callable[[], bool] | None = None) -> Iterator[Progress]:
+def loading(label: str, is_ending: Callable[[], bool] | None = None) -> Iterator[Progress]:
     """Yield a progress callback, which shows a progress bar for a large source on a terminal.
 
-    Once `is_ending` returns True, the callback raises `SystemExit(0)` to interrupt the loading.
+    Once `is_ending` returns True, the callback raises `SystemExit(0)` to interrupt the loading. At the end, all objects
+    are excluded from garbage collections: each full one would inspect what was loaded, and block all threads.
     """
     on_terminal = sys.stderr.isatty()
     with ExitStack() as stack:
+        stack.callback(gc.freeze)
         bar: Any = None
 
         def show(done: int, total: int) -> None:

@@ -6,8 +6,8 @@ import click
 
 from market_index import wire
 from market_index.wire import freshness_to_json
+from market_index_cli.console import loading
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, feed_errors
-from market_index_cli.loading import loading
 from market_index_cli.logs import log_plainly
 from market_index_cli.options import FEED
 from market_index_feeds import open_feed

@@ -1,65 +1,64 @@
-"""Parameter types, arguments and options that several commands share."""
+"""Arguments and options that several commands share, and the check of the text of an option."""
 
 from __future__ import annotations
 
-from math import nan
-from typing import Final
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
 
 import click
 
-from market_index import Freshness, InvalidFreshness
 from market_index.errors import safe_repr
 from market_index_cli.logs import LOG_FORMATS, LOG_LEVELS
 
+T = TypeVar("T")
 
-class AsOf(click.ParamType[str]):
-    """What order books reflect, in the publisher's terms."""
 
-    name = "as_of"
+def converted(convert: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
+    """Return the callback of an option that converts its text. An error of the conversion is wrong usage."""
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the text."""
+    def callback(_context: click.Context, _parameter: click.Parameter, text: str | None) -> T | None:
         try:
-            Freshness(str(value))
-        except InvalidFreshness as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
+            return None if text is None else convert(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
 
 
-class Seconds(click.ParamType[float]):
-    """A number of seconds, 0 or more."""
-
-    name = "seconds"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Parse the number."""
-        try:
-            seconds = float(str(value))
-        except ValueError:
-            seconds = nan
-        if not seconds >= 0:
-            self.fail(f"must be a number of seconds, 0 or more, got {safe_repr(str(value))}", param, ctx)
-        return seconds
+def seconds(text: str) -> float:
+    """Return a number of seconds, 0 or more. Raises `ValueError`."""
+    with suppress(ValueError):
+        if (number := float(text)) >= 0:
+            return number
+    raise ValueError(f"must be a number of seconds, 0 or more, got {safe_repr(text)}")
 
 
-LOG_FORMAT: Final = click.Choice(LOG_FORMATS)
-LOG_FORMAT_HELP: Final = "Format of the log on standard error: lines of text, or one JSON object per line."
-LOG_LEVEL: Final = click.Choice(LOG_LEVELS)
-LOG_LEVEL_HELP: Final = "The least severe records that are logged. Libraries log only warnings and errors."
+option: Final = partial(click.option, show_default=True, show_envvar=True)
+"""An option whose help names its default and its variable, if it has them."""
+
 FEED: Final = click.argument("source", metavar="FEED")
 STORE: Final = click.argument("target", metavar="STORE")
 BASE: Final = click.argument("base", metavar="BASE")
 QUOTE: Final = click.argument("quote", metavar="QUOTE")
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the JSON of the read API.")
-LOGGED_AS: Final = click.option(
-    "--log-format", default="text", show_default=True, type=LOG_FORMAT, help=LOG_FORMAT_HELP
+LOG_FORMAT: Final = option(
+    "--log-format",
+    default="text",
+    type=click.Choice(LOG_FORMATS),
+    help="Format of the log on standard error: lines of text, or one JSON object per line.",
 )
-LOGGED_FROM: Final = click.option("--log-level", default="info", show_default=True, type=LOG_LEVEL, help=LOG_LEVEL_HELP)
-WAIT: Final = click.option(
+LOG_LEVEL: Final = option(
+    "--log-level",
+    default="info",
+    type=click.Choice(LOG_LEVELS),
+    help="The least severe records that are logged. Libraries log only warnings and errors.",
+)
+WAIT: Final = option(
     "--wait",
-    default=5.0,
-    show_default=True,
+    default="5.0",
     metavar="SECONDS",
-    type=Seconds(),
+    callback=converted(seconds),
     help="Timeout while others write to STORE, or its servers do not acknowledge a change.",
 )

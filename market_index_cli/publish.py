@@ -13,10 +13,10 @@ import click
 from attrs import Factory, define, field
 
 from market_index import Freshness, OrderBook, Pair
-from market_index_cli.console import counted, loading_progress
+from market_index_cli.console import counted, loading
 from market_index_cli.errors import EXIT_FEED, EXIT_REJECTED, Failed, feed_errors
 from market_index_cli.logs import log_plainly
-from market_index_cli.options import STORE, WAIT, AsOf
+from market_index_cli.options import STORE, WAIT, converted
 from market_index_feeds import (
     BookTooLarge,
     Change,
@@ -57,7 +57,7 @@ a book is too large, the state of the orders is unknown, or BOOKS has no order b
 @click.option(
     "--as-of",
     metavar="TEXT",
-    type=AsOf(),
+    callback=converted(lambda text: Freshness(text).as_of),
     help="What all books of STORE reflect once BOOKS is published, such as a slot or a time.",
 )
 @click.option(
@@ -156,7 +156,7 @@ def _mirror(books: str, open_target: Callable[[], Store]) -> None:
         open_feed(books, follow=False) as feed,
         # A loop has no other end.
         suppress(KeyboardInterrupt) if feed.is_endless else nullcontext(),
-        loading_progress(feed.source) as progress,
+        loading(feed.source) as progress,
     ):
         summary = _Summary(feed.source)
         try:
@@ -230,7 +230,7 @@ class _Lines:
         """Yield the changes of the lines, and show progress."""
         lines = self.lines
         try:
-            with loading_progress(lines.name) as progress, closing(lines.changes(Event(), progress)) as changes:
+            with loading(lines.name) as progress, closing(lines.changes(Event(), progress)) as changes:
                 for change in changes:
                     if change.freshness is not None and self.as_of is not None:
                         raise click.UsageError(f"{lines.name} sets the as_of of its books: omit --as-of")

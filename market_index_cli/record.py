@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import click
 
-from market_index_cli.errors import EXIT_FEED, feed_errors
-from market_index_cli.logs import errors_logged, log_with_times
-from market_index_cli.options import FEED, LOGGED_AS, LOGGED_FROM
-from market_index_cli.relay import mirror_logged
-from market_index_feeds import Recorder, open_feed
+from market_index_cli.errors import EXIT_FEED
+from market_index_cli.options import FEED, LOG_FORMAT, LOG_LEVEL
+from market_index_cli.relay import mirror_logged, opened_until_signal
+from market_index_feeds import Recorder
 
 _STORES: Final = {".db", ".sqlite", ".sqlite3"}
 
@@ -31,8 +28,8 @@ or FILE cannot be opened or written.""",
 )
 @FEED
 @click.argument("recording", metavar="FILE")
-@LOGGED_AS
-@LOGGED_FROM
+@LOG_FORMAT
+@LOG_LEVEL
 def record(source: str, recording: str, *, log_format: str, log_level: str) -> None:
     """Follow FEED, and write its content and then each change into FILE, until a signal ends the recording.
 
@@ -45,12 +42,5 @@ def record(source: str, recording: str, *, log_format: str, log_level: str) -> N
     if is_other or Path(recording).suffix in _STORES:
         given = "a URL" if "://" in recording else recording
         raise click.UsageError(f"FILE must be a file of lines such as recording.ndjson, got {given}")
-    log_with_times(log_format, log_level)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with (
-        errors_logged(instead_of_printed=log_format == "json"),
-        feed_errors(),
-        suppress(KeyboardInterrupt),
-        open_feed(source) as feed,
-    ):
+    with opened_until_signal(source, log_format, log_level) as feed:
         mirror_logged("recording", feed, lambda: Recorder(recording))

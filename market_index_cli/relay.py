@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 import click
 
+from market_index_cli.console import loading
 from market_index_cli.errors import EXIT_FEED, feed_errors
-from market_index_cli.loading import loading
 from market_index_cli.logs import LOG, errors_logged, log_with_times
-from market_index_cli.options import FEED, LOGGED_AS, LOGGED_FROM, STORE, WAIT
+from market_index_cli.options import FEED, LOG_FORMAT, LOG_LEVEL, STORE, WAIT
 from market_index_feeds import Feed, Receipt, Target, mirror, open_feed, open_store
 
 
@@ -28,8 +28,8 @@ or a stream has failed.""",
 @FEED
 @STORE
 @WAIT
-@LOGGED_AS
-@LOGGED_FROM
+@LOG_FORMAT
+@LOG_LEVEL
 def relay(source: str, target: str, *, wait: float, log_format: str, log_level: str) -> None:
     """Follow FEED and make STORE equal to each version of it, until a signal ends the relay.
 
@@ -37,6 +37,18 @@ def relay(source: str, target: str, *, wait: float, log_format: str, log_level: 
     program may publish into STORE. While STORE cannot be written, the relay retries. A stream of order books is
     published, not relayed.
     """
+    with opened_until_signal(source, log_format, log_level) as feed:
+        if not feed.followed_by_many and not source.startswith(("orders:", "replay:", "sample:")):
+            raise click.UsageError(
+                f"FEED must have all pairs of STORE, got a stream of order books: use market-index publish {target} "
+                f"{source}"
+            )
+        mirror_logged("relaying", feed, lambda: open_store(target, wait=wait))
+
+
+@contextmanager
+def opened_until_signal(source: str, log_format: str, log_level: str) -> Iterator[Feed]:
+    """Start the log, and open a feed. SIGINT and SIGTERM end the block without an error."""
     log_with_times(log_format, log_level)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
@@ -45,12 +57,7 @@ def relay(source: str, target: str, *, wait: float, log_format: str, log_level: 
         suppress(KeyboardInterrupt),
         open_feed(source) as feed,
     ):
-        if not feed.followed_by_many and not source.startswith(("orders:", "replay:", "sample:")):
-            raise click.UsageError(
-                f"FEED must have all pairs of STORE, got a stream of order books: use market-index publish {target} "
-                f"{source}"
-            )
-        mirror_logged("relaying", feed, lambda: open_store(target, wait=wait))
+        yield feed
 
 
 def mirror_logged(verb: str, feed: Feed, open_target: Callable[[], Target]) -> None:

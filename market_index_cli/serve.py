@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from market_index_cli.errors import EXIT_FEED, EXIT_LISTEN, server_imports
-from market_index_cli.options import LOG_FORMAT, LOG_FORMAT_HELP, LOG_LEVEL, LOG_LEVEL_HELP, Seconds
-
-_option: Final = partial(click.option, show_envvar=True)
+from market_index_cli.options import LOG_FORMAT, LOG_LEVEL, converted, option, seconds
 
 
 # Each parameter has the name of its option, so that `auto_envvar_prefix` names its variable: MARKET_INDEX_MAX_AGE.
 @click.command(
     short_help="Serve FEED over HTTP.",
-    context_settings={"show_default": True, "auto_envvar_prefix": "MARKET_INDEX"},
+    context_settings={"auto_envvar_prefix": "MARKET_INDEX"},
     epilog=f"""\b
 Examples:
   market-index serve
@@ -31,52 +28,52 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
 {EXIT_LISTEN} the address cannot be listened on.""",
 )
 @click.argument("feed", metavar="[FEED]", envvar="MARKET_INDEX_FEED", required=False)
-@_option("--host", default="127.0.0.1", help="Address to listen on. The default is reachable only from this machine.")
-@_option("--port", default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
-@_option(
+@option("--host", default="127.0.0.1", help="Address to listen on. The default is reachable only from this machine.")
+@option("--port", default=8000, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
+@option(
     "--uds",
     metavar="PATH",
     type=click.Path(path_type=Path),
     help="Listen on a Unix socket at PATH instead of an address, for a proxy on this machine. A socket that systemd "
     "passes takes precedence over PATH and the address.",
 )
-@_option(
+@option(
     "--workers",
     default=1,
     metavar="N",
     type=click.IntRange(1, 256),
     help="Number of processes that serve. Each follows FEED by itself, and holds all books in memory.",
 )
-@_option("--log-format", default="text", type=LOG_FORMAT, help=LOG_FORMAT_HELP)
-@_option("--log-level", default="info", type=LOG_LEVEL, help=LOG_LEVEL_HELP)
-@_option("--access-log/--no-access-log", default=False, help="Log every request, at the cost of throughput.")
-@_option(
+@LOG_FORMAT
+@LOG_LEVEL
+@option("--access-log/--no-access-log", default=False, help="Log every request, at the cost of throughput.")
+@option(
     "--max-age",
     metavar="SECONDS",
     type=click.IntRange(0, 2**31),
     help="How long clients may cache a response without revalidating it; they may see old prices. By default they "
     "revalidate.",
 )
-@_option(
+@option(
     "--max-stale",
     metavar="SECONDS",
-    type=Seconds(),
+    callback=converted(seconds),
     help="How long FEED may be unreachable before /healthz responds with 503. By default without limit.",
 )
-@_option(
+@option(
     "--max-quiet",
     metavar="SECONDS",
-    type=Seconds(),
+    callback=converted(seconds),
     help="How long the publisher may publish nothing before /healthz responds with 503. By default without limit.",
 )
-@_option(
+@option(
     "--cors-origin",
     multiple=True,
     metavar="ORIGIN",
     help="Allow web pages of ORIGIN to read the API, exactly as browsers send it, such as https://example.com; * for "
     "any. Can be given more than once.",
 )
-@_option(
+@option(
     "--forwarded-allow-ips",
     multiple=True,
     metavar="ADDRESS",
@@ -84,7 +81,7 @@ Exit codes: 0 ended by a signal, 2 wrong usage, {EXIT_FEED} FEED cannot be opene
     "as 10.0.0.0/8, or * for any, as a Unix socket requires. Can be given more than once. By default no proxy is "
     "trusted.",
 )
-@_option(
+@option(
     "--tokens",
     metavar="FILE",
     type=click.Path(path_type=Path),

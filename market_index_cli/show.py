@@ -17,7 +17,6 @@ import click
 
 from market_index import (
     Freshness,
-    InvalidPrice,
     LiveIndex,
     MarketIndex,
     OrderBook,
@@ -27,29 +26,16 @@ from market_index import (
     wire,
 )
 from market_index_cli import terminal
+from market_index_cli.console import loading
 from market_index_cli.errors import EXIT_ABSENT, EXIT_FEED, EXIT_REJECTED, Failed, feed_errors
-from market_index_cli.loading import loading
 from market_index_cli.logs import log_plainly
 from market_index_cli.names import containing, exact_pair, pair_of
-from market_index_cli.options import BASE, FEED, JSON, QUOTE
+from market_index_cli.options import BASE, FEED, JSON, QUOTE, converted
 from market_index_cli.tokens import TOKENS, Display, tokens_of
 from market_index_feeds import Feed, open_feed
 
 _TERMINAL_DEPTH: Final = 15
 """The default number of levels per side on a terminal."""
-
-
-class _Step(click.ParamType[Decimal]):
-    """A step of prices."""
-
-    name = "step"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
-        """Parse the price."""
-        try:
-            return parse_price(str(value))
-        except InvalidPrice as error:
-            self.fail(str(error), param, ctx)
 
 
 _EVERY_DIGIT: Final = click.option(
@@ -117,7 +103,7 @@ Exit codes: 0, {EXIT_ABSENT} FEED does not track the pair, 2 wrong usage, {EXIT_
 @click.option(
     "--step",
     metavar="PRICE",
-    type=_Step(),
+    callback=converted(parse_price),
     help="On a terminal, show one level for each multiple of PRICE, a price as it is shown: bids down, asks up. The "
     "default is the sixth significant digit of the best price.",
 )

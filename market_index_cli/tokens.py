@@ -9,36 +9,33 @@ from typing import Final
 import click
 from attrs import frozen
 
-from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, InvalidTokens, OrderBook, Pair, Tokens
+from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, OrderBook, Pair, Tokens
 from market_index_cli.console import counted
+from market_index_cli.options import converted
 
 NO_VALUE: Final = "-"
 SHORTEST: Final = 14
 """The length of the shortest text of a shortened identifier."""
 
 
-class TokenFile(click.ParamType[Tokens]):
-    """A file or folder of the token registry."""
+def read_tokens(path: Path) -> Tokens:
+    """Read a file or folder of the token registry, and say on standard error how many entries were left out.
 
-    name = "tokens"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Tokens:
-        """Read the entries, and say on standard error how many were left out."""
-        path = Path(str(value))
-        try:
-            files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-            if not files:
-                self.fail(f"{path} must contain files of entries (*.json), got none", param, ctx)
-            names = [file.name for file in files] if path.is_dir() else [""]
-            tokens = Tokens.from_json(*[file.read_bytes() for file in files], names=names)
-        except OSError as error:
-            self.fail(f"{path} cannot be read: {error.strerror or error}", param, ctx)
-        except InvalidTokens as error:
-            self.fail(f"{path}: {error}", param, ctx)
-        if tokens.rejected:
-            count = counted(len(tokens.rejected), "token")
-            click.echo(f"{path}: {count} left out; {tokens.rejected[0]}", err=True)
-        return tokens
+    Raises `click.BadParameter`.
+    """
+    try:
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        names = [file.name for file in files] if path.is_dir() else [""]
+        tokens = Tokens.from_json(*[file.read_bytes() for file in files], names=names)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise click.BadParameter(f"{path} cannot be read: {reason}", param_hint="'--tokens'") from None
+    if not files:
+        raise click.BadParameter(f"{path} must contain files of entries (*.json), got none", param_hint="'--tokens'")
+    if tokens.rejected:
+        count = counted(len(tokens.rejected), "token")
+        click.echo(f"{path}: {count} left out; {tokens.rejected[0]}", err=True)
+    return tokens
 
 
 _SAMPLE_TOKENS: Final = Path(__file__).with_name("sample-tokens.json")
@@ -52,7 +49,7 @@ def tokens_of(source: str, tokens: Tokens | None) -> Tokens | None:
 TOKENS: Final = click.option(
     "--tokens",
     metavar="FILE",
-    type=TokenFile(),
+    callback=converted(lambda path: read_tokens(Path(path))),
     help="Show names and whole units by the token registry (CIP-26): its folder of mappings, or a file of its entries. "
     "JSON stays in smallest units.",
 )

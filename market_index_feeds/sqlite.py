@@ -457,7 +457,6 @@ class SqliteStore(Store):
             raise ValueError(f"wait must be 0 or more seconds, got {wait}")
         self._wait = min(wait, _MAX_WAIT_SECONDS)
         self._path = Path(path).absolute()
-        self._process = os.getpid()
         # Reentrant: a signal handler may close the store.
         self._lock = RLock()
         self._is_open = True
@@ -539,8 +538,8 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         """Move the log into the file, unless others keep that from it, and close it. Closing twice does no harm."""
-        if os.getpid() != self._process:
-            return  # it belongs to the parent of this forked process
+        if self.is_forked:
+            return
         with self._lock:
             self._is_open = False
             self._checkpointer.close()
@@ -604,8 +603,7 @@ class SqliteStore(Store):
     @contextmanager
     def _locked(self, problem: str) -> Iterator[sqlite3.Connection]:
         """Lock the connection for this thread, check that it can be used, and convert errors."""
-        if os.getpid() != self._process:
-            raise StoreError(f"{self.name} was opened before a fork: open it in the process that publishes")
+        self.require_own_process()
         if not self._lock.acquire(timeout=self._wait):
             raise self._busy(problem)
         try:

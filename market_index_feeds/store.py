@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -110,8 +111,22 @@ class Store(Target):
     """A store, opened for publishing. Open it with `open_store`, and close it when done.
 
     Each call is one atomic change: if it raises `StoreError`, nothing is written, unless it is an `UnknownOutcome`. Any
-    thread may call; calls take turns.
+    thread may call; calls take turns. Only the process that opened the store can use it, not one that is forked later.
     """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._process = os.getpid()
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process was forked after the store was opened. Then closing the store does nothing."""
+        return os.getpid() != self._process
+
+    def require_own_process(self) -> None:
+        """Raise `StoreError` if the store was opened before a fork: it shares a connection with the other process."""
+        if self.is_forked:
+            raise StoreError(f"{self.name} was opened before a fork: open it in the process that publishes")
 
     def publish(self, *books: OrderBook) -> Receipt:
         """Store these books; each replaces the stored book of its pair. Raises as `update`."""

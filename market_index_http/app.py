@@ -27,10 +27,10 @@ from market_index_http.routes import (
     file_route,
     path_of,
 )
+from market_index_http.stream import MAX_STREAMS, Streams
 
 if TYPE_CHECKING:
     from market_index_http.metrics import MetricsCollector
-    from market_index_http.stream import Streams
 
 
 def create_app(
@@ -76,7 +76,8 @@ def create_app(
             f"live must be a LiveIndex, such as LiveIndex(books), got {type(live).__name__}: {safe_repr(live)}"
         )
     counters = metrics if isinstance(metrics, Counters) else Counters()
-    app = MarketIndexApp(live, Bodies(max_age), _streams(live, stream=stream), counters, health)
+    streams = Streams(live, MAX_STREAMS if stream is True else stream) if stream else None
+    app = MarketIndexApp(live, Bodies(max_age), streams, counters, health)
     if health is not None:
         app.router.routes += health_routes(live, health)
     if metrics is not False:
@@ -170,14 +171,6 @@ class MarketIndexApp(Starlette):
         The route does so itself. Of several processes that share `Counters`, each calls it about once per second.
         """
         self.collector.observe()
-
-
-def _streams(live: LiveIndex, *, stream: bool | int) -> Streams | None:
-    if not stream:
-        return None
-    from market_index_http.stream import MAX_STREAMS, Streams  # noqa: PLC0415  # it imports uvicorn, if that is there
-
-    return Streams(live, MAX_STREAMS if stream is True else stream)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -168,14 +168,19 @@ def _book_query(query: bytes) -> _Query:
 
 def _asset(parameters: QueryParams, name: str) -> tuple[str, AssetId]:
     """Return the text of a query parameter and the asset that it identifies (decision 16)."""
-    values = parameters.getlist(name)
-    if not values:
-        raise HTTPException(400, f"Query parameter '{name}' is missing")
-    if len(values) > 1:
-        raise HTTPException(400, f"Query parameter '{name}' must be given once, got {safe_repr(values)}")
-    if not values[0]:
-        raise HTTPException(400, f"Query parameter '{name}' must not be empty, got ''")
+    text = parameter(parameters, name)
+    if not text:
+        fault = "is missing" if text is None else "must not be empty, got ''"
+        raise HTTPException(400, f"Query parameter '{name}' {fault}")
     try:
-        return values[0], AssetId.parse(values[0])
+        return text, AssetId.parse(text)
     except InvalidAssetId as error:
         raise HTTPException(400, f"Query parameter '{name}': {error}") from None
+
+
+def parameter(parameters: QueryParams, name: str) -> str | None:
+    """Return the value of a query parameter, None if it is absent. Raises `HTTPException` if it repeats."""
+    values = parameters.getlist(name)
+    if len(values) > 1:
+        raise HTTPException(400, f"Query parameter '{name}' must be given once, got {safe_repr(values)}")
+    return values[0] if values else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from collections.abc import Iterator
 from itertools import count
@@ -24,11 +23,11 @@ DOMAIN = Path(__file__).with_name("market_index")
 
 # On a busy machine, an example may take any time.
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("repeatable", UNTIMED, max_examples=60, derandomize=True, database=None)
+settings.register_profile("repeatable", UNTIMED, max_examples=40, derandomize=True, database=None)
 settings.register_profile("random", UNTIMED, max_examples=60, print_blob=True)
 settings.register_profile("random domain", UNTIMED, max_examples=400, print_blob=True)
 # Without shrinking: any failing example kills a mutant.
-settings.register_profile("mutants", settings.get_profile("repeatable"), phases=WITHOUT_SHRINKING)
+settings.register_profile("mutants", settings.get_profile("repeatable"), max_examples=60, phases=WITHOUT_SHRINKING)
 settings.load_profile("random" if THOROUGH else "repeatable")
 
 
@@ -40,18 +39,6 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 RECORDED = Path(__file__).with_name("data")
 """Recorded data. Tests read no file outside the repository."""
-
-
-@pytest.fixture(scope="session")
-def recorded_order_books(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("recorded") / "order-books.ndjson"
-    path.write_bytes(gzip.decompress((RECORDED / "order-books.ndjson.gz").read_bytes()))
-    return path
-
-
-@pytest.fixture
-def recorded_assets() -> Path:
-    return RECORDED / "cardano-assets.ndjson"
 
 
 @pytest.fixture

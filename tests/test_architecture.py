@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
@@ -30,7 +30,6 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "market_index_http": {"market_index", "attrs", "anyio", "starlette"},
     "market_index_http.bodies": {"isal"},
     "market_index_http.metrics": {"prometheus_client"},
-    "market_index_http.stream": {"sse_starlette"},
     "market_index_cli": {*PACKAGES, "attrs", "anyio", "click", "httptools", "starlette", "uvicorn", "uvloop"},
 }
 # The parts of the standard library that the domain does not import: I/O, clocks and logging.
@@ -75,7 +74,7 @@ def exported(tree: ast.Module) -> list[str]:
     return []
 
 
-def imports(module: str, tree: ast.Module, known: set[str] | Mapping[str, str]) -> Iterator[Import]:
+def imports(module: str, tree: ast.Module, known: Collection[str]) -> Iterator[Import]:
     """Yield all imports of a module: at the top, in functions, under TYPE_CHECKING, and attributes of modules."""
     bound: dict[str, str] = {}  # name in this module -> module
     for node in ast.walk(tree):

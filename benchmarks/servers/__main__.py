@@ -7,12 +7,10 @@ of the command, the others with those of uvicorn, and otherwise the same setting
 from __future__ import annotations
 
 import importlib
-import os
 import random
 import sys
 import threading
 import time
-from itertools import count
 from pathlib import Path
 
 import uvicorn
@@ -28,19 +26,14 @@ STOPPED_SECONDS = 0.08
 
 
 def publish(live: LiveIndex, per_second: int) -> None:
-    """Publish books at a rate, one at a time: another spot price and another best bid of a random pair.
-
-    Every tenth publish writes the number of publishes to standard output.
-    """
+    """Publish books at a rate, one at a time: another spot price and another best bid of a random pair."""
     numbers = random.Random(1)
     pairs = list(live.current)
     due = time.perf_counter()
-    for number in count():
+    while True:
         book = live.current.order_book(numbers.choice(pairs))
         spot = f"0.{numbers.randrange(10**6, 10**8):09}"
         live.publish(book.apply(bids=[(spot, numbers.randrange(1, 10**9))], spot=spot))
-        if number % 10 == 0:
-            os.write(sys.stdout.fileno(), b"%d\n" % number)
         now = time.perf_counter()
         # Publishes that were missed during a stop are skipped.
         due = now if now - due > STOPPED_SECONDS else due + 1 / per_second

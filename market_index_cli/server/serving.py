@@ -16,15 +16,15 @@ from starlette.types import ASGIApp
 
 from market_index import LiveIndex, Tokens
 from market_index.wire import AS_OF, PUBLISHED_AT
+from market_index_cli.console import loading
 from market_index_cli.errors import feed_errors, listen_errors
-from market_index_cli.loading import loading
 from market_index_cli.logs import LOG, errors_logged, log_with_times
 from market_index_cli.page.routes import labels_json, page_routes
 from market_index_cli.server.http_server import GRACE_SECONDS, Server, connections_allowed
 from market_index_cli.server.listeners import bind, passed_socket, url_of
 from market_index_cli.server.workers import supervise
 from market_index_cli.signals import ended_by_signals
-from market_index_cli.tokens import TokenFile, tokens_of
+from market_index_cli.tokens import read_tokens, tokens_of
 from market_index_feeds import Feed, open_feed
 from market_index_http import Health, create_app
 from market_index_http.counters import Counters
@@ -124,7 +124,7 @@ def _serve(
     counters.set_gauge("max_connections", connections)
     counters.set_gauge("workers", settings.workers)
     # Each worker reads the file: a large argument of a worker could block its supervisor (see `workers.Work`).
-    tokens = None if settings.tokens is None else TokenFile()(settings.tokens)
+    tokens = None if settings.tokens is None else read_tokens(settings.tokens)
     app.router.routes += page_routes(labels_json(tokens_of(settings.feed or SAMPLE, tokens) or Tokens()))
     server = Server(
         _with_cors(app, settings.cors_origin),

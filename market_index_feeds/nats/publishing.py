@@ -120,6 +120,8 @@ class NatsStore(Store):
 
     def close(self) -> None:
         """Disconnect, after the call of another thread. Closing twice does no harm."""
+        if self.is_forked:
+            return
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -127,14 +129,16 @@ class NatsStore(Store):
                 blocking(self._runner.close)
 
     def _run(self, work: Coroutine[Any, Any, T], action: str) -> T:
-        with self._lock:
-            if self._is_closed:
-                work.close()
-                raise StoreError(f"{self.name} is closed")
-            try:
+        try:
+            self.require_own_process()
+            with self._lock:
+                if self._is_closed:
+                    raise StoreError(f"{self.name} is closed")
                 return run(self._runner, work)
-            except (Unreachable, Rejected, OSError) as error:
-                raise StoreError(f"{self.name} {action}: {reason_of(error)}") from None
+        except (Unreachable, Rejected, OSError) as error:
+            raise StoreError(f"{self.name} {action}: {reason_of(error)}") from None
+        finally:
+            work.close()  # it was not started if the store cannot be used
 
     def _values(self, books: Mapping[Pair, OrderBook]) -> dict[Pair, bytes]:
         """Return the values of books. Raises `BookTooLarge`."""

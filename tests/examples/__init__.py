@@ -10,10 +10,13 @@ from doctest import ELLIPSIS, IGNORE_EXCEPTION_DETAIL
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sybil import Document, Sybil
 from sybil.example import SybilFailure
 from sybil.parsers.markdown import PythonCodeBlockParser as FencedPython
 from sybil.parsers.rest import DocTestParser
+
+from tests.waiting import WITHOUT_SHRINKING
 
 PACKAGES = ("market_index", "market_index_feeds", "market_index_http", "market_index_cli")
 
@@ -22,6 +25,18 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCSTRINGS = Sybil(parsers=[DocTestParser(optionflags=ELLIPSIS)])
 PAGES = Sybil(parsers=[FencedPython(doctest_optionflags=ELLIPSIS | IGNORE_EXCEPTION_DETAIL)])
 
+# The pages show how properties are written; the strategies have tests of their own.
+settings.register_profile(
+    "page",
+    max_examples=30,
+    stateful_step_count=20,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=WITHOUT_SHRINKING,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
 
 class Examples(pytest.Item):
     """The examples of one file, in their order."""
@@ -29,8 +44,13 @@ class Examples(pytest.Item):
     document: Document
 
     def runtest(self) -> None:
-        for example in self.document.examples():
-            example.evaluate()
+        profile = settings.get_current_profile_name()
+        settings.load_profile("page")
+        try:
+            for example in self.document.examples():
+                example.evaluate()
+        finally:
+            settings.load_profile(profile)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
         del style

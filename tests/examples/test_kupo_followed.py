@@ -99,7 +99,7 @@ def following(tmp_path: Path, kupo: Kupo) -> Iterator[Followed]:
     path = tmp_path / "events.ndjson"
     # With it, a program that forgets to flush would pass.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command = [sys.executable, EXAMPLE, kupo.url, "--poll", "0.01"]
+    command = [sys.executable, str(EXAMPLE), kupo.url, "--poll", "0.01"]
     with path.open("wb") as events, path.with_suffix(".errors").open("wb") as errors:
         process = subprocess.Popen(command, stdout=events, stderr=errors, env=environment)
     try:

@@ -35,10 +35,11 @@ def append(path: Path, *lines: bytes) -> None:
 def test_lines_do_not_depend_on_how_their_bytes_arrive(chunks: list[bytes]):
     cutter, text = LineCutter(), b"".join(chunks)
     found = [line for chunk in chunks for line in cutter.cut(chunk)]
-    *whole, rest = text.split(b"\n")
+    size = text.rfind(b"\n") + 1
+    *whole, rest = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     assert [line.text for line in found] == whole
     assert [line.number for line in found] == list(range(1, len(whole) + 1))
-    assert (cutter.size, b"" if cutter.tail is None else cutter.tail.text) == (len(text) - len(rest), rest)
+    assert (cutter.size, b"" if cutter.tail is None else cutter.tail.text) == (size, rest)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line():
@@ -86,7 +87,7 @@ class TestCommits:
             assert reader.pull().invalid == frozenset()
             append(path, commit_line(Freshness("slot 2")))
             reader.until(lambda version: bool(version.invalid))
-            assert (reader.index.as_of, spots(reader.index)) == (None, {1: "1"})
+            assert spots(reader.index) == {1: "1"}
 
     def test_a_stream_that_ends_within_a_change_says_so(self, path: Path):
         os.mkfifo(path)

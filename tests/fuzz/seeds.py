@@ -7,11 +7,11 @@ import json
 import re
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from tests.conftest import RECORDED
-from tests.fuzz.targets import BOOK, TARGETS
-from tests.market_index_http.model import ORDER_BOOK, PAIR_LIST
+from tests.fuzz.targets import TARGETS
+from tests.market_index.wire.texts import BOOK, encoded
 
 SAMPLE: Final = Path(__file__).resolve().parents[2] / "docs" / "samples" / "order-books.ndjson"
 
@@ -35,10 +35,6 @@ TOKENS: Final[dict[str, tuple[str, ...]]] = {
     "prices": (
         "0.", ".", "1", "9", "0", "e", "E", "+", "-", "e-28", "e28", "e1000000", "_", " ", "٣", "\n", "NaN", "Infinity",
         "79228162514264337593543950335", "79228162514264337593543950336",
-    ),
-    "request-lines": (
-        "GET ", "HEAD ", "POST ", PAIR_LIST, ORDER_BOOK, "base=", "quote=", "ADA", "%41", "%3A", "%3a", "%2f",
-        "?", "&", "=", "+", "#", ";", "/", "//", "%00", "%0A", "%ff", "\xff", BOOK["base"], BOOK["base"].upper(),
     ),
     "times": (
         "\x00", '"place"', '"base"', '"offered"', '"amount"', '"price"', '"spot"', '"bids"', '"as_of"', '"pairs"', "0",
@@ -125,21 +121,6 @@ def price_seeds() -> list[bytes]:
     return [column.encode() for column in columns]
 
 
-def request_line_seeds() -> list[bytes]:
-    base = BOOK["base"]
-    pairs = [(base, "ADA"), (base.upper(), "ADA"), (base.replace(":", "%3A"), "A%44A"), ("ADA", base), ("ADA", "ADA")]
-    queries = [query for base, quote in pairs for query in (f"base={base}&quote={quote}", f"quote={quote}&base={base}")]
-    queries += ["", "base", f"base={base}", f"base={base}&quote=ADA&base=", f"base={base}&quote=ADA&other=1"]
-    targets = [
-        PAIR_LIST,
-        f"{PAIR_LIST}/",
-        f"{PAIR_LIST}%0A",
-        "/",
-        *(f"{ORDER_BOOK}?{query}" for query in queries),
-    ]
-    return [f"{method} {target}".encode() for method in ("GET", "HEAD") for target in targets] + [b"POST /"]
-
-
 def time_seeds() -> list[bytes]:
     """Return texts in which two NULs, written as `<` and `>` here, delimit the piece that is repeated."""
     place = {"place": "a#0", "base": BOOK["base"], "quote": "ADA", "offered": "base", "amount": "1", "price": "2"}
@@ -156,7 +137,7 @@ def time_seeds() -> list[bytes]:
 SEEDS: Final = dict(
     zip(
         TARGETS,
-        (order_book_seeds, pair_list_seeds, asset_seeds, price_seeds, request_line_seeds, time_seeds),
+        (order_book_seeds, pair_list_seeds, asset_seeds, price_seeds, time_seeds),
         strict=True,
     )
 )
@@ -172,7 +153,3 @@ def recorded_lines(name: str) -> list[bytes]:
     content = gzip.decompress(content) if name.endswith(".gz") else content
     lines = [line for line in content.splitlines() if len(line) <= MAX_BYTES]
     return lines[:: max(1, len(lines) // RECORDED_SEEDS)]
-
-
-def encoded(value: Any) -> bytes:
-    return json.dumps(value).encode()

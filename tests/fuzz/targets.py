@@ -7,25 +7,18 @@ An input can be any bytes. Any exception, including `AssertionError`, is a findi
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from time import thread_time
 from typing import Any, Final, TypeVar
-from urllib.parse import unquote
-
-from starlette.applications import Starlette
 
 from market_index import (
     AssetId,
-    Freshness,
     InvalidAssetId,
     InvalidOrderBook,
     InvalidPairList,
     InvalidPrice,
-    LiveIndex,
     MarketIndexError,
     OrderBook,
     PairInfo,
@@ -36,9 +29,7 @@ from market_index.prices import parse_price, parse_prices
 from market_index.wire import parse_time
 from market_index_feeds.opened import without_credentials
 from market_index_feeds.orders import read_event
-from market_index_http import create_app
 from tests.fuzz import grammar
-from tests.market_index_http.model import Asked, expected
 
 T = TypeVar("T")
 REJECTED: Final = "rejected"
@@ -97,63 +88,6 @@ def prices(data: bytes) -> None:
         assert_equal(list(map(fixed_point, column)), wanted)
 
 
-def request_lines(data: bytes) -> None:
-    """Request `<method> <target>` twice with the fast path and once without it."""
-    method, _, target = data.partition(b" ")
-    raw_path, _, query = target.partition(b"?")
-    if not (method.isalpha() and method.isupper() and raw_path.startswith(b"/") and raw_path.isascii()):
-        return  # a server does not pass this to an app
-    path = unquote(raw_path.decode("ascii"))
-    scope: dict[str, Any] = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method.decode("ascii"),
-        "scheme": "http",
-        "path": path,
-        "raw_path": raw_path,
-        "root_path": "",
-        "query_string": query,
-        "headers": [],
-    }
-    fast = create_app(LIVE)
-    plain, *others = asyncio.run(all_messages(scope, APP_WITHOUT_FAST_PATH, fast, fast))
-    for other in others:
-        assert_equal(other, plain)
-    wanted = expected(BOOKS, Freshness(), Asked(path, form_fields(query), method.decode("ascii")))
-    start, body = plain
-    assert_equal(start["status"], wanted.status)
-    headers = dict(start["headers"])
-    assert_equal(headers[b"content-type"], b"application/json")
-    assert_equal(b"allow" in headers, wanted.status == 405)
-    if method == b"HEAD":
-        assert_equal(body["body"], b"")
-        return
-    value = json.loads(body["body"])
-    if wanted.error:
-        assert list(value) == ["error"]
-        assert wanted.error in value["error"], f"the error must contain {wanted.error!r}, got {value!r}"
-    else:
-        assert_equal(value, wanted.content)
-
-
-def form_fields(query: bytes) -> tuple[tuple[str, str], ...]:
-    """Return the names and values of `application/x-www-form-urlencoded`."""
-    fields = (field.partition(b"=") for field in query.split(b"&"))
-    return tuple((form_text(name), form_text(value)) for name, _, value in fields)
-
-
-def form_text(encoded: bytes) -> str:
-    """Decode percent-encoded bytes. A percent sign without two hexadecimal digits is not changed."""
-    first, *parts = encoded.replace(b"+", b" ").split(b"%")
-    decoded = bytearray(first)
-    for part in parts:
-        digits, text = part[:2], part[2:]
-        is_escape = len(digits) == 2 and not set(digits) - set(grammar.HEX_DIGITS.encode())
-        decoded += (bytes([int(digits, 16)]) if is_escape else b"%" + digits) + text
-    return decoded.decode("utf-8", "replace")
-
-
 def times(data: bytes) -> None:
     """Read a text in which the piece between the first two NULs is repeated, and bound the time for each length."""
     before, piece, after, *_ = [*data.split(b"\0", 2), b"", b""]
@@ -206,49 +140,8 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "pair-lists": pair_lists,
     "assets": assets,
     "prices": prices,
-    "request-lines": request_lines,
     "times": times,
 }
-
-BOOK: Final[dict[str, Any]] = {
-    "base": f"{bytes(range(28)).hex()}:{b'SNEK'.hex()}",
-    "quote": "ADA",
-    "spot": "0.0042",
-    "bids": [{"price": "0.0041", "accumulated_liquidity": 5}],
-    "asks": [{"price": "0.0043", "accumulated_liquidity": 1}],
-}
-"""The only book that is served."""
-
-BOOKS: Final = {f"{BOOK['base']}/ADA": wire.order_book_from_json(json.dumps(BOOK).encode())}
-LIVE: Final = LiveIndex(BOOKS.values())
-
-
-def without_fast_path(live: LiveIndex) -> Starlette:
-    """Return an app that handles every request in its routes, because it has middleware."""
-    app = create_app(live)
-    app.add_middleware(lambda routed: routed)
-    return app
-
-
-APP_WITHOUT_FAST_PATH: Final = without_fast_path(LIVE)
-
-
-async def all_messages(scope: dict[str, Any], *apps: Starlette) -> list[list[Any]]:
-    """Return the messages that each app sends for a request."""
-    return [await messages(app, scope) for app in apps]
-
-
-async def messages(app: Starlette, scope: dict[str, Any]) -> list[Any]:
-    sent: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b""}
-
-    async def send(message: Any) -> None:
-        sent.append(dict(message))
-
-    await app(dict(scope), receive, send)
-    return sent
 
 
 def outcome(read: Callable[[Any], T], value: Any, *documented: type[Exception]) -> T | str:

@@ -10,7 +10,11 @@ from tests.fuzz.targets import TARGETS
 MUTATIONS = 8
 
 
-@pytest.mark.parametrize("target", TARGETS)
+# `times` measures a duration, so it is not part of the quick tests.
+SLOW = pytest.param("times", marks=pytest.mark.thorough)
+
+
+@pytest.mark.parametrize("target", [*sorted(TARGETS.keys() - {"times"}), SLOW])
 def test_the_library_agrees_with_the_grammar(target: str):
     for seed in seeds(target):
         for data in (seed, *mutations(target, seed, MUTATIONS)):

@@ -108,7 +108,7 @@ class IndexAgainstDict(RuleBasedStateMachine):
 
 
 TestIndexAgainstDict = IndexAgainstDict.TestCase
-TestIndexAgainstDict.settings = settings(settings(), max_examples=settings().max_examples // 4, stateful_step_count=20)
+TestIndexAgainstDict.settings = settings(max_examples=settings().max_examples // 4, stateful_step_count=12)
 
 
 @given(st.lists(order_books(max_levels=2), max_size=8))

@@ -57,7 +57,7 @@ some_orders = orders(pair=st.sampled_from(PAIRS)) | orders(
 some_spots = st.dictionaries(st.sampled_from(PAIRS), st.none() | prices(), max_size=2)
 changes = st.lists(
     st.tuples(st.dictionaries(order_ids(), some_orders, max_size=6), st.lists(order_ids(), max_size=4), some_spots),
-    max_size=8,
+    max_size=5,
 )
 
 

@@ -145,8 +145,9 @@ class NeverUntracking(RestingIndexer):
 TestRestingIndexer = indexer_machine(RestingIndexer).TestCase
 TestOfPairs = indexer_machine(RestingIndexer, pairs=[PAIR], max_history=0).TestCase
 TestOfHistory = indexer_machine(WithTwoBlocksOfHistory, max_history=2).TestCase
+TestRestingIndexer.settings = settings(max_examples=settings().max_examples // 2)
 for case in (TestOfPairs, TestOfHistory):
-    case.settings = settings(max_examples=20)
+    case.settings = settings(max_examples=10)
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,10 @@ Corner: typing.TypeAlias = Callable[[typing.Any], bool]
 
 
 def rejected_for(read: Callable[[str], object], *rules: str) -> list[Corner]:
-    return [lambda text, rule=rule: rule in message_of(text, read) for rule in rules]
+    def for_rule(rule: str) -> Corner:
+        return lambda text: rule in message_of(text, read)
+
+    return list(map(for_rule, rules))
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,11 @@ EXITS = """
     book books.ndjson ADA IUSD --step 1 --every-digit
 2 Invalid value for '--tokens': x cannot be read: No such file or directory
     pairs books.ndjson --tokens x
+    serve books.ndjson --port 0 --tokens x
 2 Invalid value for '--tokens': empty must contain files of entries (*.json), got none
     pairs books.ndjson --tokens empty
-2 Invalid value for '--tokens': text: token metadata must be JSON, but is not*
+2 Invalid value for '--tokens': text cannot be read: token metadata must be JSON, but is not*
     pairs books.ndjson --tokens text
-2 *: x cannot be read: No such file or directory
-    serve books.ndjson --port 0 --tokens x
 2 standard input can be read by only one process: omit --workers
     serve - --workers 2
 2 pipe can be read by only one process: omit --workers

@@ -105,7 +105,11 @@ def test_json_of_a_server_and_its_requests(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("level", "logged"), [("info", 2), ("warning", 1), ("error", 0)])
-def test_less_severe_records_are_not_logged(level: str, logged: int, capsys: pytest.CaptureFixture[str]):
+def test_less_severe_records_are_not_logged(
+    level: str, logged: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    # A server without an access log has disabled it in this process.
+    monkeypatch.setattr(logging.getLogger("uvicorn.access"), "propagate", True)
     with own_signals_and_logging():
         log_with_times(log_level=level)
         for name in ("market_index_cli", "market_index_feeds.feed", "nats"):

@@ -27,7 +27,7 @@ STORE = "this user must be able to read {0}, and to write its folder and {0}-wal
 
 def run_denied(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the command as a user to whom the permissions of files apply."""
-    command = [*WITHOUT_PRIVILEGES, COMMAND, *map(str, arguments)]
+    command = [*WITHOUT_PRIVILEGES, str(COMMAND), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from decimal import Decimal
 from http.client import HTTPResponse
 from itertools import count
@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from market_index import AssetId, Freshness, LiveIndex, MarketIndex, OrderBook, Pair, wire
 from market_index.strategies import level_changes, order_books
-from market_index_http import create_app
+from market_index_http import create_app, stream
 from tests.asgi import request, scope_of
 from tests.market_index_http.books import book, numbered_pair, target
 from tests.service import Client, Service, served
@@ -41,10 +41,12 @@ class Copy:
     books: dict[Pair, OrderBook] = field(factory=dict)
     versions: list[tuple[dict[Pair, OrderBook], Any]] = field(factory=list)
     events: list[str] = field(factory=list)
+    comments: int = 0
     rest: bytes = b""
 
     def read(self, data: bytes) -> None:
         *blocks, self.rest = (self.rest + data).split(b"\n\n")
+        self.comments += blocks.count(b":")
         for block in blocks:
             lines = dict(line.partition(b": ")[::2] for line in block.split(b"\n"))
             if b"event" in lines:
@@ -71,10 +73,11 @@ class Copy:
 
 @define
 class Reader:
-    """A stream of an app without a server. It accepts data while `open` is set."""
+    """A stream of an app without a server. It accepts data while `open` is set, and disconnects with `gone`."""
 
     copy: Copy = field(factory=Copy)
     open: asyncio.Event = field(factory=asyncio.Event)
+    gone: asyncio.Event = field(factory=asyncio.Event)
     start: Any = None
     task: Any = None
 
@@ -86,7 +89,8 @@ class Reader:
             self.copy.read(message.get("body", b""))
 
     async def receive(self) -> Any:
-        return await asyncio.Future()
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
 
     async def has(self, version: MarketIndex, of: frozenset[Pair] | None = None) -> None:
         """Wait until the last version is this one."""
@@ -301,6 +305,73 @@ def test_a_client_of_a_quiet_pair_keeps_no_old_version():
     asyncio.run(run())
 
 
+def test_a_client_of_a_quiet_market_gets_comments(monkeypatch):
+    monkeypatch.setattr(stream, "CHECK_SECONDS", 2**-10)
+    monkeypatch.setattr(stream, "PING_SECONDS", 2**-9)
+    live = LiveIndex([book(1)])
+
+    async def run() -> None:
+        async with reading(create_app(live, stream=True)) as reader, asyncio.timeout(DEADLINE_SECONDS):
+            while reader.copy.comments < 3:
+                await asyncio.sleep(0)
+            assert reader.copy.events == ["book", "version"]
+
+    asyncio.run(run())
+
+
+def test_a_client_that_accepts_nothing_is_closed(monkeypatch):
+    monkeypatch.setattr(stream, "CHECK_SECONDS", 2**-10)
+    monkeypatch.setattr(stream, "PING_SECONDS", 2**-9)
+    monkeypatch.setattr(stream, "SEND_SECONDS", 2**-8)
+    app = create_app(LiveIndex([book(1)]), stream=True)
+
+    async def run() -> None:
+        async with reading(app) as other, reading(app, is_open=False) as stalled, asyncio.timeout(DEADLINE_SECONDS):
+            await stalled.task
+            await other.has(MarketIndex([book(1)]))
+            assert not other.task.done()
+
+    asyncio.run(run())
+
+
+def test_what_streams_held_is_free_once_they_have_ended():
+    """Of the clients some read, some read slowly, some stop reading, and some disconnect."""
+    pairs = [numbered_pair(number) for number in range(10)]
+    live = LiveIndex([book(number, 3) for number in range(10)])
+    app = create_app(live, stream=True)
+    versions: list[Any] = []
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            readers = [
+                await stack.enter_async_context(reading(app, f"?pairs={pairs[number % 10]}&levels=changed"))
+                for number in range(200)
+            ]
+            for reader in readers:
+                await reader.has(live.current, frozenset(reader.copy.books or pairs[:1]))
+            for spot in range(1, 51):
+                for number, reader in enumerate(readers):
+                    if number % 4 == 1 and spot % 10 == 0:  # it reads slowly
+                        reader.open.set()
+                    elif number % 4 == 1 or (number % 4 == 2 and spot == 20):  # it stops reading
+                        reader.open.clear()
+                    elif number % 4 == 3 and spot == 30:
+                        reader.gone.set()
+                versions.append(ref(live.publish(*[book(number, 3, spot=str(spot)) for number in range(10)])))
+                await asyncio.sleep(0)
+            for number, reader in enumerate(readers):
+                if number % 4 < 2:
+                    await reader.has(live.current, frozenset([pairs[number % 10]]))
+            # Only the clients that have stopped reading keep versions, those of that moment.
+            gc.collect()
+            assert sum(version() is not None for version in versions) < 10
+
+    asyncio.run(run())
+    gc.collect()
+    assert [version() for version in versions if version() is not None] == [live.current]
+    assert not [one for one in gc.get_objects() if isinstance(one, (stream._Client, stream._Step, stream._Audience))]
+
+
 def test_streams_in_several_event_loops_follow_one_index():
     live = LiveIndex([book(1)])
     app = create_app(live, stream=True)
@@ -403,7 +474,7 @@ def test_the_books_of_a_real_server_are_those_of_its_endpoint():
 HOST = """
 from fastapi import FastAPI
 from market_index import ADA, AssetId, LiveIndex, OrderBook, Pair
-from market_index_http import create_app
+from market_index_http import create_app, stream
 live = LiveIndex([OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="1")])
 app = FastAPI()
 app.mount("/api", create_app(live, stream=True))

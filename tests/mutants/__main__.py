@@ -24,47 +24,36 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "mutants"
 COPIED = ("market_index", "market_index_feeds", "market_index_http", "market_index_cli", "tests")
 
-DOMAIN: Final = "tests/market_index"
-
 # The modules that are mutated, and the files of their tests.
+# fmt: off
 TESTS: Final[Mapping[str, Sequence[str]]] = {
-    "market_index/assets.py": [f"{DOMAIN}/test_assets.py"],
-    "market_index/chunked.py": [f"{DOMAIN}/test_chunked.py", f"{DOMAIN}/test_index.py"],
-    "market_index/cip14.py": [f"{DOMAIN}/test_cip14.py"],
-    "market_index/cip67.py": [f"{DOMAIN}/test_cip67.py"],
-    "market_index/depth.py": [f"{DOMAIN}/test_depth.py"],
-    "market_index/errors.py": [f"{DOMAIN}/test_errors.py", f"{DOMAIN}/test_assets.py"],
-    "market_index/fills.py": [f"{DOMAIN}/test_fills.py"],
-    "market_index/freshness.py": [f"{DOMAIN}/test_freshness.py"],
-    "market_index/index.py": [f"{DOMAIN}/test_index.py", f"{DOMAIN}/test_values.py"],
-    "market_index/levels.py": [
-        f"{DOMAIN}/test_levels.py",
-        f"{DOMAIN}/test_order_book.py",
-        f"{DOMAIN}/test_order_book_changes.py",
-        f"{DOMAIN}/test_values.py",
-    ],
-    "market_index/live.py": [f"{DOMAIN}/test_live.py"],
-    "market_index/notebook.py": [f"{DOMAIN}/test_notebook.py"],
-    "market_index/order_book.py": [
-        f"{DOMAIN}/test_order_book.py",
-        f"{DOMAIN}/test_order_book_changes.py",
-        f"{DOMAIN}/test_depth.py",
-        f"{DOMAIN}/test_fills.py",
-        f"{DOMAIN}/test_values.py",
-    ],
-    "market_index/orders.py": [f"{DOMAIN}/test_orders.py", f"{DOMAIN}/test_values.py"],
-    "market_index/pairs.py": [f"{DOMAIN}/test_pairs.py"],
-    "market_index/prices.py": [f"{DOMAIN}/test_prices.py", f"{DOMAIN}/test_prices_ratios.py"],
-    "market_index/resting_orders.py": [f"{DOMAIN}/test_resting_orders.py", f"{DOMAIN}/test_values.py"],
-    "market_index/tokens.py": [f"{DOMAIN}/test_tokens.py"],
-    "market_index/wire/decode.py": [f"{DOMAIN}/wire/test_decode.py"],
-    "market_index/wire/encode.py": [f"{DOMAIN}/wire/test_encode.py", f"{DOMAIN}/test_levels.py"],
-    "market_index/wire/json_value.py": [f"{DOMAIN}/wire/test_decode.py"],
-    "market_index_http/bodies.py": [
-        "tests/market_index_http/test_bodies.py",
-        "tests/market_index_http/test_contract.py",
-    ],
+    f"{module}.py": [f"tests/{module.rpartition('/')[0]}/test_{test}.py" for test in tests]
+    for module, tests in {
+        "market_index/assets": ["assets"],
+        "market_index/chunked": ["chunked", "index"],
+        "market_index/cip14": ["cip14"],
+        "market_index/cip67": ["cip67"],
+        "market_index/depth": ["depth"],
+        "market_index/errors": ["errors", "assets"],
+        "market_index/fills": ["fills"],
+        "market_index/freshness": ["freshness"],
+        "market_index/index": ["index", "values"],
+        "market_index/levels": ["levels", "order_book", "order_book_changes", "values"],
+        "market_index/live": ["live"],
+        "market_index/notebook": ["notebook"],
+        "market_index/order_book": ["order_book", "order_book_changes", "depth", "fills", "values"],
+        "market_index/orders": ["orders", "values"],
+        "market_index/pairs": ["pairs"],
+        "market_index/prices": ["prices", "prices_ratios"],
+        "market_index/resting_orders": ["resting_orders", "values"],
+        "market_index/tokens": ["tokens"],
+        "market_index/wire/decode": ["decode"],
+        "market_index/wire/encode": ["encode"],
+        "market_index/wire/json_value": ["decode"],
+        "market_index_http/bodies": ["bodies", "contract"],
+    }.items()
 }
+# fmt: on
 
 # Exit codes of pytest and mutmut in the process of one mutant.
 SURVIVED, NO_TESTS = (0,), (5, 33)

@@ -21,6 +21,8 @@ class NatsBucket(StoreMedium):
 
     def __init__(self, path: Path, request: pytest.FixtureRequest) -> None:
         super().__init__(path, request)
+        # Otherwise a reader waits a second for each check that finds nothing.
+        request.getfixturevalue("monkeypatch").setattr("market_index_feeds.nats.reading.CHECK_SECONDS", 0.15)
         self._url: str = request.getfixturevalue("bucket")
         self._server: nats.Server = request.getfixturevalue("nats_server")
         self.store().close()

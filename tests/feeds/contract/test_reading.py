@@ -242,9 +242,9 @@ def test_a_feed_starts_with_a_problem_if_nothing_was_published(medium: Medium, l
 @law(Can.LIVE, Can.MANY)
 def test_a_feed_can_be_closed_at_any_moment(medium: Medium):
     medium.write(*[book(number, 1) for number in range(1, 300)])
-    for moment in range(12):
+    for moment in range(6):
         live, feed = LiveIndex(), medium.feed()
-        timer = Timer(moment / 500, feed.close)
+        timer = Timer(moment / 250, feed.close)
         timer.start()
         try:
             feed.start(live)

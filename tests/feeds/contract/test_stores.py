@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+import os
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from threading import Thread
 from typing import Any
@@ -165,6 +166,24 @@ def test_a_closed_store_raises(medium: Medium):
     for use in (lambda: store.publish(book(1, 2)), store.read, lambda: store.position, lambda: store.replace([])):
         with pytest.raises(StoreError, match="closed"):
             use()
+
+
+@law(Can.STORE)
+def test_a_store_cannot_be_used_in_a_forked_process(medium: Medium):
+    with medium.store() as store:
+        store.publish(book(1, 1))
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                for use in (lambda: store.publish(book(1, 9)), store.read, lambda: store.position):
+                    with pytest.raises(StoreError, match="opened before a fork: open it in the process that publishes"):
+                        use()
+                store.close()
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        store.publish(book(2, 9))
+        assert spots(store.read().index) == {1: "1", 2: "9"}
 
 
 @law(Can.STORE)

@@ -321,25 +321,14 @@ def test_unknown_keys_are_an_error_unless_they_are_to_be_ignored():
 # The changes of a book
 
 
-@given(data=st.data(), ignore_unknown=st.booleans())
-def test_the_changes_between_two_books_turn_the_earlier_into_the_later(data: st.DataObject, ignore_unknown: bool):
-    earlier = data.draw(order_books())
-    # A book of the same pair: changed levels, or others.
-    later = data.draw(order_books(pair=earlier.pair)) if data.draw(st.booleans()) else earlier
-    later = later.apply(
-        data.draw(level_changes(later)), data.draw(level_changes(later)), data.draw(st.none() | prices())
-    )
-    text = wire.order_book_changes_to_json(later, earlier)
-    pair, bids, asks, spot = wire.order_book_changes_from_json(text, ignore_unknown=ignore_unknown)
-    assert pair == earlier.pair
-    assert earlier.apply(bids, asks, spot) == later
-    # Only what differs is sent.
-    for changes, old, new in ((bids, earlier.bids, later.bids), (asks, earlier.asks, later.asks)):
-        before, after = ({level.price: level.accumulated_liquidity for level in levels} for levels in (old, new))
-        assert dict(changes) == {
-            price: after.get(price, 0) for price in before | after if before.get(price) != after.get(price)
-        }
-        assert len(changes) == len(dict(changes))
+@given(data=st.data(), book=order_books(max_levels=4), spot=st.none() | prices(), ignore_unknown=st.booleans())
+def test_the_changes_of_a_book_round_trip(
+    data: st.DataObject, book: OrderBook, spot: Decimal | None, ignore_unknown: bool
+):
+    later = book.apply(data.draw(level_changes(book)), data.draw(level_changes(book)), spot)
+    text = wire.order_book_changes_to_json(later, book)
+    found = wire.order_book_changes_from_json(text, ignore_unknown=ignore_unknown)
+    assert found == (book.pair, *later.changes_since(book), spot)
 
 
 CHANGES: dict[str, Any] = BOOK | {"bids": [BOOK["bids"][1], BOOK["bids"][0] | {"accumulated_liquidity": 0}]}
@@ -357,26 +346,15 @@ CHANGED_AMOUNT = f"{LEVEL_AMOUNT}: must be a whole number from 0 to 2^64-1, got"
     ("value", "error", "message"),
     [
         *((without(CHANGES, key), InvalidOrderBook, f"{key}: missing") for key in CHANGES),
-        (with_change() | {"asks": [{"price": "1"}]}, InvalidOrderBook, "asks[0].accumulated_liquidity: missing"),
-        (with_change() | {"asks": [{"accumulated_liquidity": 0}]}, InvalidOrderBook, "asks[0].price: missing"),
         (CHANGES | {"sequence": 7}, InvalidOrderBook, "unknown key 'sequence'"),
         (with_change(size=1), InvalidOrderBook, "bids[1]: unknown key 'size'"),
         ([], InvalidOrderBook, "must be an object, got an array: []"),
         (CHANGES | {"base": None}, InvalidOrderBook, "base: must be a string, got null: None"),
-        (CHANGES | {"quote": 1}, InvalidOrderBook, "quote: must be a string, got a number: 1"),
         (CHANGES | {"spot": 0.5}, InvalidOrderBook, "spot: must be a string, got a number: 0.5"),
-        (CHANGES | {"bids": None}, InvalidOrderBook, "bids: must be an array, got null: None"),
         (CHANGES | {"asks": {}}, InvalidOrderBook, "asks: must be an array, got an object: {}"),
-        (CHANGES | {"asks": [[]]}, InvalidOrderBook, "asks[0]: must be an object, got an array: []"),
-        (with_change(price=0.004), InvalidOrderBook, "bids[1].price: must be a string, got a number: 0.004"),
-        (with_change(accumulated_liquidity=None), InvalidOrderBook, f"{CHANGED_AMOUNT} null: None"),
-        (with_change(accumulated_liquidity="1"), InvalidOrderBook, f"{CHANGED_AMOUNT} a string: '1'"),
         (with_change(accumulated_liquidity=False), InvalidOrderBook, f"{CHANGED_AMOUNT} a boolean: False"),
-        (with_change(accumulated_liquidity=1.0), InvalidOrderBook, f"{CHANGED_AMOUNT} 1.0"),
         (with_change(accumulated_liquidity=-1), InvalidOrderBook, f"{CHANGED_AMOUNT} -1"),
-        (with_change(accumulated_liquidity=2**64), InvalidOrderBook, f"{CHANGED_AMOUNT} {2**64}"),
         (with_change(price="0"), PriceOutOfRange, "bids[1].price: a price must be above 0, got '0'"),
-        (CHANGES | {"spot": "NaN"}, InvalidPrice, f"spot: {NOT_DIGITS} 'NaN'"),
         (CHANGES | {"base": "ada"}, InvalidAssetId, f"base: {NO_COLON} 'ada'"),
         (CHANGES | {"base": "ADA"}, InvalidOrderBook, "base and quote must be different assets, got 'ADA' twice"),
         (

@@ -83,13 +83,6 @@ def test_a_feed_that_no_worker_can_read_ends_the_command(tmp_path: Path, store: 
         assert "Traceback" not in command.stderr
 
 
-def test_a_pipe_with_several_workers_is_a_usage_error(tmp_path: Path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    done = invoke("serve", pipe, "--workers", 2)
-    assert (done.returncode, "can be read by only one process: omit --workers" in done.stderr) == (2, True)
-
-
 class World:
     """Fake processes and a fake clock for `supervise`. `waits` is called instead of each wait."""
 
