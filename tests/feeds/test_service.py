@@ -239,6 +239,7 @@ class TestStream:
             assert (version.invalid, reader.feed.rejected) == (frozenset({invalid}), 1)
             assert reason in caplog.text
             monkeypatch.setattr(module, "REPAIR_SECONDS", 0)
+            reader.until(lambda _: "an invalid book was not repaired" in str(reader.feed.problem))
             reader.until(lambda version: slot_of(version.index) == 4)
             assert (spots(reader.index), reader.versions[-1].invalid) == ({1: "8", 2: "8"}, frozenset())
 
