@@ -229,17 +229,17 @@ class TestStream:
         # A change of the pair cannot be applied either, and is not logged again.
         more = change(3 if invalid == THREE else 2, 4) if invalid else b""
         streaming.scripts = [
-            [books(1, 2, spot=1), ends(1), sent, books(1, spot=7), ends(2), more, sent, ends(3), HOLD],
+            [books(1, 2, spot=1), ends(1), sent, ends(2), more, sent, books(1, spot=7), ends(3), HOLD],
             [books(1, 2, spot=8), ends(4), HOLD],
         ]
         with Reader(open_feed(stream_url)) as reader:
             reader.until(lambda version: spots(version.index)[1] == "7")
-            reader.until(lambda version: bool(version.invalid))
             version = reader.versions[-1]
             assert (spots(version.index), version.index.as_of) == ({1: "7", 2: "1"}, None)
             assert (version.invalid, reader.feed.rejected) == (frozenset({invalid}), 1)
             assert reason in caplog.text
             monkeypatch.setattr(module, "REPAIR_SECONDS", 0)
+            reader.until(lambda _: "an invalid book was not repaired" in str(reader.feed.problem))
             reader.until(lambda version: slot_of(version.index) == 4)
             assert (spots(reader.index), reader.versions[-1].invalid) == ({1: "8", 2: "8"}, frozenset())
 
