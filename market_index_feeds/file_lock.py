@@ -13,9 +13,6 @@ if sys.platform == "win32":  # pragma: no cover  # not tried: there is no such l
         """Lock an open file, given by its descriptor. Return whether it was free."""
         return True
 
-    def unlock(_: int) -> None:
-        """Unlock an open file."""
-
 else:
     import fcntl
 
@@ -26,7 +23,3 @@ else:
         except BlockingIOError:
             return False
         return True
-
-    def unlock(descriptor: int) -> None:
-        """Unlock an open file."""
-        fcntl.flock(descriptor, fcntl.LOCK_UN)

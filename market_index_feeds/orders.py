@@ -66,9 +66,6 @@ MAX_TEXT_CHARACTERS: Final = 200
 _AMOUNT_DIGITS: Final = 50
 """The first digits of an amount, which suffice: from 10^49 on, an offer pays for more than 2^64-1 at every price."""
 
-_MAX_COMMAS: Final = MAX_TEXT_CHARACTERS + 5
-"""The commas of an event: 5 between its 6 keys, and others only in its id. More would be slow to decode."""
-
 _MAX_CACHED_PAIRS: Final = 262_144
 
 # `\Z`, because `$` also matches before a newline. Possessive, so that the time is linear in the length.
@@ -389,8 +386,6 @@ def read_event(text: bytes) -> Event:
         MarketIndexError: The line is malformed: an `InvalidOrderBook`, `InvalidAssetId` or `InvalidPrice`, with the key
             and the value.
     """
-    if (commas := text.count(b",")) > _MAX_COMMAS:
-        raise InvalidOrderBook(f"an event must have at most {_MAX_COMMAS} commas, got {commas}: {safe_repr(text)}")
     values = object_from_json(text)
     for kind, (keys, read) in _KINDS.items():
         if kind in values:

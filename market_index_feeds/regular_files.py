@@ -45,15 +45,6 @@ def move_unless_exists(new: Path, path: Path) -> bool:
     return True
 
 
-def require_regular_if_any(path: Path) -> None:
-    """Raise `OSError` if something other than a regular file is at the path."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return
-    require_regular(path.name, found)
-
-
 def require_regular(name: str, found: os.stat_result) -> None:
     """Raise `OSError` if the status is not that of a regular file."""
     if not stat.S_ISREG(found.st_mode):

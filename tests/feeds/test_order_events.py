@@ -108,17 +108,6 @@ def test_what_is_not_one_object_is_rejected(text: bytes):
         read_event(text)
 
 
-def test_a_line_of_many_values_is_rejected_before_it_is_decoded():
-    with pytest.raises(
-        InvalidOrderBook, match=r"^an event must have at most 205 commas, got 206: b'{\"place\": \"a#0\","
-    ):
-        read_event(event(**PLACE | {"amount": [0] * 202}))
-
-
-def test_an_id_may_consist_of_commas():
-    assert read_event(place("," * 200)) == Place("," * 200, ASK)
-
-
 @pytest.mark.parametrize("amount", [-1, "-1", f"-{'0' * 60}1", f"-{'9' * 5_000}"])
 def test_an_order_whose_amount_is_negative_has_no_liquidity(amount: object):
     read = read_event(place("a#0", amount=amount))

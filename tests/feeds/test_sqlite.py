@@ -7,7 +7,7 @@ import random
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from multiprocessing import get_context
 from pathlib import Path
@@ -496,44 +496,6 @@ class TestOpening:
         odd.write_text('{"base": "ADA"}\n' * 99)
         os.mkfifo(tmp_path / "pipe")
         assert not any(map(is_sqlite, (str(odd), str(tmp_path / "pipe"), str(tmp_path), "nowhere", "a\0b")))
-
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-    @pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o600, 0o755), (0o644, 0o755)])
-    def test_a_missing_permission_is_named(self, file_mode: int, folder_mode: int, shared: Path):
-        path = shared / "market.db"
-        with open_store(path) as store:
-            store.publish(book(1, 1))
-        path.chmod(file_mode)
-        shared.chmod(folder_mode)
-        message = as_nobody(lambda: open_feed(path).read())
-        assert "this user must be able to read market.db, and to write its folder" in message
-        assert "this user must be able to" in as_nobody(lambda: open_store(path))
-
-
-@pytest.fixture
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder that other users can reach."""
-    folder = Path("/tmp") / f"shared-{os.getpid()}"  # the folders of pytest are closed for others
-    folder.mkdir()
-    yield folder
-    shutil.rmtree(folder)
-
-
-def as_nobody(work: Callable[[], object]) -> str:
-    """Return the text of the exception that the work raises in a process of another user."""
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.setresuid(65534, 65534, 65534)
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001  # any exception is returned
-            os.write(write_end, str(error).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    os.close(write_end)
-    with open(read_end) as pipe:  # noqa: PTH123  # it is a descriptor
-        return pipe.read()
 
 
 @pytest.fixture
