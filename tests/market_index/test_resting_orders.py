@@ -291,9 +291,9 @@ class TestAt:
             }
 
     def test_orders_of_one_rounded_price_are_behind_one_level(self):
-        third = "0.3333333333333333333333333334"
+        third = ask(1, Fraction(1, 3)).level_price
         resting = RestingOrders(
-            {"b": ask(1, Fraction(1, 3)), "a": ask(2, third), "c": ask(0, third), "d": bid(1, third)}
+            {"b": ask(1, Fraction(1, 3)), "a": ask(2, str(third)), "c": ask(0, str(third)), "d": bid(1, str(third))}
         )
         assert list(resting.at(PAIR, Side.ASK, third)) == ["a", "b"]
 
