@@ -135,10 +135,7 @@ class MarketIndex(Chunked[LedgerOrder, OrderBook], Mapping[Pair, OrderBook]):
 
         >>> from market_index import ADA, AssetId
         >>> book = OrderBook(Pair(AssetId(bytes(28), b"SNEK"), ADA), spot="0.0042")
-        >>> index = MarketIndex([book])
-        >>> index.changes_since(index.without(book.pair)) == ((book,), ())
-        True
-        >>> index.without(book.pair).changes_since(index) == ((), (book.pair,))
+        >>> MarketIndex([book]).changes_since(MarketIndex()) == ((book,), ())
         True
         """
         changed, removed = self._changes_since(earlier)

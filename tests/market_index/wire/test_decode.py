@@ -117,20 +117,6 @@ JSON_VALUES = st.recursive(
 )
 
 
-@given(st.binary(max_size=40) | JSON_VALUES.map(encoded), st.booleans())
-def test_any_text_is_rejected_by_an_error_of_the_library_or_round_trips(text: bytes, ignore_unknown: bool):
-    ways: list[tuple[Any, Any]] = [
-        (wire.order_book_from_json, wire.order_book_to_json),
-        (wire.pair_list_from_json, wire.pair_list_to_json),
-    ]
-    for read, write in ways:
-        try:
-            value = read(text, ignore_unknown=ignore_unknown)
-        except MarketIndexError:
-            continue
-        assert read(write(value)) == value
-
-
 # Faults, with their place
 
 
