@@ -7,24 +7,30 @@ asyncio server* writes the prepared event to all connections, and knows nothing 
 from __future__ import annotations
 
 import asyncio
+import http.client
+import itertools
 import random
 import re
+import resource
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.books import book
+from benchmarks.books import book, renamed
 from benchmarks.measure import Group, Row, alone, compared, percentile
 from benchmarks.seen import ROOT
 from market_index import LiveIndex, OrderBook, wire
 from market_index_cli.server.http_server import Server
 from market_index_cli.server.listeners import bind
 from market_index_http import create_app
+from market_index_http.app import MarketIndexApp
 
 OURS: Final = "ours"
 BARE: Final = "a bare asyncio server"
@@ -32,9 +38,16 @@ LEVELS: Final = 500
 
 
 def groups(*, quick: bool) -> dict[str, Group]:
-    counts = (1, 100) if quick else (1, 100, 1_000)
-    found: dict[str, Group] = {f"clients_{count}": partial(arrivals, count, 20 if quick else 60) for count in counts}
-    return found | {"memory": partial(memory, 200 if quick else 1_000)}
+    counts = (1, 100) if quick else (1, 100, 1_000, 10_000)
+    found: dict[str, Group] = {
+        f"clients_{count}": partial(arrivals, count, 20 if quick or count > 100 else 60) for count in counts
+    }
+    many = 200 if quick else 1_000
+    return found | {
+        "memory": partial(memory, many),
+        "beside": partial(beside, many),
+        "shutdown": partial(shutdown, many),
+    }
 
 
 def made() -> OrderBook:
@@ -67,7 +80,7 @@ def one_round(kind: str, count: int, publishes: int) -> tuple[dict[int, int], li
     clients = elsewhere("follow", port, count, publishes)
     sent: dict[int, int] = {}
     for number in range(1, publishes + 1):
-        time.sleep(0.03)
+        time.sleep(max(0.03, count / 5_000))
         sent[number] = time.monotonic_ns()
         publish(number)
     size, *lines = clients.communicate(timeout=120)[0].splitlines()
@@ -76,6 +89,7 @@ def one_round(kind: str, count: int, publishes: int) -> tuple[dict[int, int], li
 
 def elsewhere(task: str, *arguments: object) -> subprocess.Popen[str]:
     """Start the clients in another process, and wait until they are connected."""
+    allow_descriptors()
     command = [sys.executable, "-m", "benchmarks.stream", task, *map(str, arguments)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
     assert process.stdout
@@ -89,11 +103,20 @@ def serve(kind: str) -> tuple[Callable[[int], object], int]:
 
 
 def serve_ours() -> tuple[Callable[[int], object], int]:
-    live, one = LiveIndex([made()]), made()
+    one = made()
+    live = LiveIndex([one])
+    return lambda number: live.publish(changed(live.current[one.pair], number)), served(create_app(live, stream=20_000))
+
+
+def served(app: MarketIndexApp) -> int:
+    """Serve an app in a thread, and return its port."""
+    allow_descriptors()
     listener = bind("127.0.0.1", 0)
-    server = Server(create_app(live, stream=True))
+    server = Server(app)
     threading.Thread(target=server.run, args=([listener],), daemon=True).start()
-    return lambda number: live.publish(changed(one, number)), listener.getsockname()[1]
+    port: int = listener.getsockname()[1]
+    await_listener(port)
+    return port
 
 
 def serve_bare() -> tuple[Callable[[int], object], int]:
@@ -124,10 +147,13 @@ async def follow(port: int, count: int, last: int) -> None:
     arrived: list[tuple[int, int]] = []
     sizes: list[int] = []
 
+    connecting = asyncio.Semaphore(100)
+
     async def one(is_ready: asyncio.Event) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
-        writer.write(b"GET /stream?levels=changed HTTP/1.1\r\nHost: x\r\n\r\n")
-        await reader.readuntil(b"event: version")
+        async with connecting:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+            writer.write(b"GET /stream?levels=changed HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.readuntil(b"event: version")
         is_ready.set()
         number = 0
         while number != last:
@@ -160,6 +186,118 @@ def memory(count: int) -> Iterator[Row]:
     yield alone("memory of a stream in the server", "kB", [grown])
 
 
+def beside(count: int) -> Iterator[Row]:
+    """Measure a request for a book while each stream follows one of many pairs and 1,000 books a second change."""
+    found = [renamed(book(random.Random(12), 50), number) for number in range(count)]
+    live = LiveIndex(found)
+    port = served(create_app(live, stream=count))
+    is_over = threading.Event()
+
+    def publish() -> None:
+        for number in itertools.count(1):
+            for one in found[number % 20 :: 20] if not is_over.wait(count / 20 / 1_000) else ():
+                live.publish(changed(live.current[one.pair], number))
+            if is_over.is_set():
+                return
+
+    publisher = threading.Thread(target=publish, daemon=True)
+    publisher.start()
+    path = f"/trading-view/order-book?base={found[0].pair.base}&quote={found[0].pair.quote}"
+    waits: dict[str, list[float]] = {"without streams": [], "beside streams": []}
+    for _ in range(3):
+        waits["without streams"].append(latency(port, path))
+        clients = elsewhere("open", port, count, *[one.pair for one in found])
+        waits["beside streams"].append(latency(port, path))
+        clients.terminate()
+        clients.wait()
+    is_over.set()
+    publisher.join()
+    yield compared(f"a request beside {count:,} streams: p50", "ms", waits, "beside streams", "without streams")
+
+
+def latency(port: int, path: str) -> float:
+    """Return the median milliseconds of a request."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    found = []
+    for _ in range(500):
+        begun = time.monotonic_ns()
+        connection.request("GET", path)
+        connection.getresponse().read()
+        found.append((time.monotonic_ns() - begun) / 1e6)
+        time.sleep(0.002)
+    connection.close()
+    return percentile(found, 50)
+
+
+def shutdown(count: int) -> Iterator[Row]:
+    """Measure the seconds from SIGTERM to the end of `serve`, and of an app under plain uvicorn, with open streams."""
+    for name, command in {
+        "market-index serve": ["market_index_cli", "serve", "sample:"],
+        "uvicorn": ["uvicorn", "benchmarks.stream:app"],
+    }.items():
+        seconds = []
+        for _ in range(3):
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+            allow_descriptors()
+            server = subprocess.Popen(
+                [sys.executable, "-m", *command, "--port", str(port)],
+                cwd=ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            try:
+                await_listener(port)
+                clients = elsewhere("open", port, count)
+                begun = time.monotonic()
+                server.terminate()
+                server.wait(60)
+                seconds.append(time.monotonic() - begun)
+                clients.wait(60)
+            finally:
+                server.kill()
+        yield alone(f"SIGTERM of {name} with {count:,} streams", "s", seconds)
+
+
+def await_listener(port: int) -> None:
+    """Wait until a server accepts connections."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with suppress(ConnectionError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"nothing listens at port {port}")
+
+
+app: Final = create_app(LiveIndex([made()]), stream=20_000)
+"""What plain uvicorn serves."""
+
+
+async def keep_open(port: int, count: int, pairs: Sequence[str]) -> None:
+    """Open streams, each of one of the pairs, or of all without pairs. Print `ready`, and read until they end."""
+
+    async def one(number: int) -> asyncio.StreamReader:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+        query = f"?pairs={pairs[number % len(pairs)]}" if pairs else ""
+        writer.write(b"GET /stream%b HTTP/1.1\r\nHost: x\r\n\r\n" % query.encode())
+        await reader.readuntil(b"event: version")
+        return reader
+
+    async def drain(reader: asyncio.StreamReader) -> None:
+        while await reader.read(2**16):
+            pass
+
+    readers = [await one(number) for number in range(count)]
+    print("ready", flush=True)
+    await asyncio.gather(*map(drain, readers))
+
+
+def allow_descriptors() -> None:
+    """Raise the limit of open files of this process and of those that it starts."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def resident() -> int:
     found = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
     assert found
@@ -167,4 +305,8 @@ def resident() -> int:
 
 
 if __name__ == "__main__":
-    asyncio.run(follow(*map(int, sys.argv[2:])))
+    task, port, count, *rest = sys.argv[1:]
+    if task == "follow":
+        asyncio.run(follow(int(port), int(count), int(rest[0])))
+    else:
+        asyncio.run(keep_open(int(port), int(count), rest))
