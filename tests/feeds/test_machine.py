@@ -140,4 +140,4 @@ def book_of(one: Pair, spot: int) -> OrderBook:
 
 
 TestMirrored = Mirrored.TestCase
-TestMirrored.settings = settings(max_examples=90, stateful_step_count=20, phases=WITHOUT_SHRINKING)
+TestMirrored.settings = settings(max_examples=200, stateful_step_count=20, phases=WITHOUT_SHRINKING)
