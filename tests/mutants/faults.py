@@ -33,7 +33,8 @@ def red_files(patch: Path, copy: Path) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-n", "2", "--hypothesis-profile=mutants", *tests],
         cwd=copy,
-        env=os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+        # With a fault, an event may never come.
+        env=os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "MARKET_INDEX_TEST_DEADLINE": "10"},
         capture_output=True,
         text=True,
         check=False,
